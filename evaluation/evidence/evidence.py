@@ -153,10 +153,6 @@ class Evidence:
         return replace(self, judgments=Judgments(*(column[is_first] for column in self.judgments)))
 
     @cached_property
-    def n_adjudicated(self) -> int:
-        return int(np.count_nonzero(self.is_complete & (self.adjudicated != INCOMPLETE)))
-
-    @cached_property
     def counts(self) -> Codes:
         """Number of judgments of each label, (T, 3)."""
         return label_counts(self.judgments, self.n_tasks)

@@ -39,10 +39,11 @@ from evaluation.reports.sections import (
     rates,
     sensitivity,
 )
+from evaluation.reports.sections.annotators import MOST_ANNOTATORS_IN_MATRIX
 from evaluation.reports.sections.comparisons import rank_in_words, ranks_of, sides_of, ties_in_words
 from evaluation.reports.sections.rates import interval_of_average
 from kgharvest.pages.number_format import counted, p_value, share_with_interval
-from kgharvest.statistics.arrays import UNJUDGEABLE
+from kgharvest.statistics.arrays import INCOMPLETE, UNJUDGEABLE
 from kgharvest.statistics.paired_tests import MARGIN, Side
 from kgharvest.statistics.rates import SIGNIFICANCE
 from kgharvest.statistics.verdicts import MOST_WANTED
@@ -222,9 +223,8 @@ def build_document(
         "n_tasks": evidence.n_tasks,
         "n_complete": int(evidence.is_complete.sum()),
         "n_judgments": len(evidence.judgments.task),
-        "n_adjudicated": evidence.n_adjudicated,
+        "n_adjudicated": int(np.count_nonzero(evidence.is_complete & (evidence.adjudicated != INCOMPLETE))),
         **annotators.agreement_entries(evidence),
-        "agreement": annotators.agreement_part_entries(evidence),
         "annotator_errors": correction.entry,
         "cells": assisted_rates.with_assisted_rates(at_every_look, evidence, judged) if judged else at_every_look,
         "totals": assisted_rates.with_assisted_averages(averages, evidence, judged) if judged else averages,
@@ -232,77 +232,94 @@ def build_document(
         "comparisons": compared,
         "ranks": comparisons.rank_entry(evidence, modelled, drawn) if has_pairs else None,
         "sensitivity": sensitivity.sensitivity_entry(evidence, drawn, models),
-        "annotators": annotators.annotator_entries(evidence, models),
-        "annotator_pairs": annotators.pair_entries(evidence),
+        **annotators.annotator_entries(evidence, models),
         "annotator_models": annotators.model_entries(evidence, models),
         "planner": rates.plan_entry(evidence, totals, cells, compared),
         "judge": assisted_rates.judge_entry(evidence, drawn, judged) if judged else None,
         "judge_card": judge_card.card_entry(evidence, answers) if answers else None,
         "novelty": None,
         "conduct": conducted,
-        "notes": [*_notes(evidence), *(conduct.notes_on_conduct(conducted) if conducted else ())],
+        "notes": _notes(evidence, conducted),
         "cuts": rates.cut_entries(evidence, ranked, judged),
     }
     return document | {section.key: section.entry(document, facts) for section, facts in sections}
 
 
-def _notes(evidence: Evidence) -> Iterable[str]:
-    """Yield notes that readers of any number need."""
-    if evidence.source == "simulated":
-        yield "The judgments are simulated, not people: the rates are not evidence about the truth of the tuples."
-    if evidence.source == "imported":
-        yield "The judgments were imported."
-    if n_single := int((evidence.counts.sum(axis=1) < evidence.quorum)[evidence.is_complete].sum()):
-        yield (
-            f"{n_single} of {evidence.n_tasks} statements have a single judgment. A verdict requires two judgments "
-            "that agree, so these statements are undecided regardless of their label. The shares have little meaning."
-        )
-    yield from _degenerate_verdicts(evidence)
-    if evidence.demonstrators:
-        names = ", ".join(evidence.demonstrators)
-        yield f"Demonstrator: the accuracy of {names} does not generalize to other LMs."
+def _notes(evidence: Evidence, conducted: Mapping[str, Any] | None) -> list[str]:
+    """Return notes that readers of any number need."""
+    n_tasks, open_tasks = evidence.n_tasks, evidence.n_tasks - int(evidence.is_complete.sum())
+    counts = evidence.counts[evidence.is_complete]
+    n_judgments = counts.sum(axis=1)
+    n_single = int((n_judgments < evidence.quorum).sum())
+    n_tied = int(np.count_nonzero(2 * counts.max(axis=1, initial=0) == n_judgments))
     draws = evidence.draws
     strata = np.unique(draws.stratum[(draws.rank > 0) & np.isnan(draws.score)])
     sides = {evidence.cells[cell].side for cell in evidence.cell_of_stratum[strata].tolist()}
-    if unscored := sorted(f"{side.model} × {side.setting}" for side in sides):
-        yield (
+    unscored = sorted(f"{side.model} × {side.setting}" for side in sides)
+    is_open = ~evidence.is_complete & evidence.counts.any(axis=1)
+    n_many = int(np.count_nonzero(is_open & (evidence.wanted > MOST_WANTED)))
+    exclusions = conducted["exclusions"] if conducted else []
+    n_in_force = sum(exclusion["reinstated_at"] is None for exclusion in exclusions)
+    excluded = counted(conducted["judgments"]["n_excluded"], "judgment") if conducted and n_in_force else ""
+    notes = [
+        (
+            evidence.source == "simulated",
+            "The judgments are simulated, not people: the rates are not evidence about the truth of the tuples.",
+        ),
+        (evidence.source == "imported", "The judgments were imported."),
+        (
+            n_single > 0,
+            f"{n_single} of {n_tasks} statements have a single judgment. A verdict requires two judgments that agree, "
+            "so these statements are undecided regardless of their label. The shares have little meaning.",
+        ),
+        (
+            len(counts) > 0 and evidence.quorum == 1 and (n_judgments == 1).all(),
+            "Every statement has a single judgment: its verdict is the unconfirmed label of one annotator.",
+        ),
+        (
+            len(counts) > 0 and not counts[:, :UNJUDGEABLE].any(),
+            "Every judgment is Unjudgeable: no statement was decided, so accuracy and rejection are 0.",
+        ),
+        (
+            n_tied > 0,
+            f"{n_tied} of {len(counts)} statements are tied: half of an even number of judgments are alike. Ties are "
+            "undecided.",
+        ),
+        (
+            len(evidence.demonstrators) > 0,
+            f"Demonstrator: the accuracy of {', '.join(evidence.demonstrators)} does not generalize to other LMs.",
+        ),
+        (
+            len(unscored) > 0,
             f"{', '.join(unscored)}: the harvests have no scores and are ranked in the order of the imported file. "
             "Accuracy by score and cuts by score are not available; the top-ranked tuples are the first ones of the "
-            "file."
-        )
-    if open_tasks := evidence.n_tasks - int(evidence.is_complete.sum()):
-        yield (
-            f"{open_tasks} of {evidence.n_tasks} statements are incomplete. Incompleteness may depend on the answers, "
-            "so these statements are not discarded: each contributes the probability of each verdict given its labels, "
-            "which widens the intervals. Statements without a judgment contribute nothing. Each affected cell also "
-            "reports its accuracy if all incomplete statements were rejected, or accepted."
-        )
-    is_open = ~evidence.is_complete & evidence.counts.any(axis=1)
-    if n_many := int(np.count_nonzero(is_open & (evidence.wanted > MOST_WANTED))):
-        yield (
+            "file.",
+        ),
+        (
+            open_tasks > 0,
+            f"{open_tasks} of {n_tasks} statements are incomplete. Incompleteness may depend on the answers, so these "
+            "statements are not discarded: each contributes the probability of each verdict given its labels, which "
+            "widens the intervals. Statements without a judgment contribute nothing. Each affected cell also reports "
+            "its accuracy if all incomplete statements were rejected, or accepted.",
+        ),
+        (
+            n_many > 0,
             f"{n_many} of these require more than {MOST_WANTED} judgments; they count with the verdict of their "
-            "current judgments."
-        )
-    if evidence.has_thirds:
-        yield (
+            "current judgments.",
+        ),
+        (
+            evidence.has_thirds,
             "A third judgment was requested only if the first two differed. Verdicts are the same as with three "
             "judgments. Agreement is based on the first two judgments of each statement, because the third would give "
-            "disputed statements more weight."
-        )
-
-
-def _degenerate_verdicts(evidence: Evidence) -> Iterable[str]:
-    counts = evidence.counts[evidence.is_complete]
-    n_judgments = counts.sum(axis=1)
-    if len(counts) and evidence.quorum == 1 and (n_judgments == 1).all():
-        yield "Every statement has a single judgment: its verdict is the unconfirmed label of one annotator."
-    if len(counts) and not counts[:, :UNJUDGEABLE].any():
-        yield "Every judgment is Unjudgeable: no statement was decided, so accuracy and rejection are 0."
-    if n_tied := int(np.count_nonzero(2 * counts.max(axis=1, initial=0) == n_judgments)):
-        yield (
-            f"{n_tied} of {len(counts)} statements are tied: half of an even number of judgments are alike. Ties are "
-            "undecided."
-        )
+            "disputed statements more weight.",
+        ),
+        (
+            n_in_force > 0,
+            f"{n_in_force} {'annotator was' if n_in_force == 1 else 'annotators were'} excluded, with {excluded}. "
+            "“Exclusions” lists the annotators, the reasons, and the effect on accuracy.",
+        ),
+    ]
+    return [note for is_needed, note in notes if is_needed]
 
 
 # Tables and page content
@@ -343,7 +360,7 @@ def abridged(document: Document) -> dict[str, Any]:
 
     It gives the same pages and figures as the whole document.
     """
-    pairs, fits_matrix = document["annotator_pairs"], annotators.fits_matrix(document)
+    pairs, fits_matrix = document["annotator_pairs"], len(document["annotators"]) <= MOST_ANNOTATORS_IN_MATRIX
     shown_curves = [*rates.side_curves(document), *rates.calibration_curves(document)]
     scored = rates.scored_cells(document)
     cells = []
@@ -355,6 +372,9 @@ def abridged(document: Document) -> dict[str, Any]:
         }
         cells.append({key: cell[key] for key in CELL_KEYS_ON_PAGES if key in cell} | modelled)
     sensitivities = document.get("sensitivity") or {}
+    conducted = document.get("conduct")
+    if conducted and sum(cell["n_prompts"] for cell in conducted["cells"]) > conduct.MOST_PROMPTS:
+        conducted = {**conducted, "cells": [{**cell, "prompts": []} for cell in conducted["cells"]]}
     return {
         **document,
         "cells": cells,
@@ -366,7 +386,7 @@ def abridged(document: Document) -> dict[str, Any]:
             for comparison in document["comparisons"]
         ],
         "sensitivity": {name: value for name, value in sensitivities.items() if name != "cells"},
-        "conduct": conduct.without_many_prompts(document.get("conduct")),
+        "conduct": conducted,
         # If a table would be oversized, one pair is stored so that the page can mention the pairs.
         "annotator_pairs": pairs if fits_matrix else pairs[:1],
     }

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model, Q
 from django.utils.module_loading import import_string
 
 ROWS_AT_ONCE = 1000
@@ -67,7 +67,7 @@ class AuditedTable:
 
     def row_hashes(self, ids: Collection[Any]) -> dict[str, str]:
         """Return the current hashes of existing rows by id."""
-        columns = self._all_rows().values_list("pk", *self.columns)
+        columns = self.model._default_manager.filter(self.condition).order_by().values_list("pk", *self.columns)
         rows = (row for some in batched(ids, ROWS_AT_ONCE) for row in columns.filter(pk__in=some).iterator(100))
         return {str(row[0]): sha256(canonical_json(row)) for row in rows}
 
@@ -77,26 +77,14 @@ class AuditedTable:
 
     def ids(self) -> Iterable[str]:
         """Return the ids of all rows that must be recorded."""
-        return [str(pk) for pk in self._all_rows().values_list("pk", flat=True)]
-
-    def _all_rows(self) -> QuerySet:
-        return self.model._default_manager.filter(self.condition).order_by()
+        rows = self.model._default_manager.filter(self.condition).order_by()
+        return [str(pk) for pk in rows.values_list("pk", flat=True)]
 
 
 @cache
 def audited_tables() -> dict[str, AuditedTable]:
     """Return the audited tables by their names in entries."""
     return {name: import_string(path) for name, path in settings.AUDITED.items()}
-
-
-def lines_of(rows: Collection[Model]) -> list[str]:
-    """Return the `row_hashes` lines for `rows`, read back from the database, which may round values."""
-    return [
-        line
-        for name, table in audited_tables().items()
-        if (ids := [row.pk for row in rows if isinstance(row, table.model)])
-        for line in table_lines(name, table.row_hashes(ids))
-    ]
 
 
 def table_lines(name: str, hashes: dict[str, str]) -> list[str]:

@@ -51,22 +51,17 @@ def seal_events(most: int | None = None) -> int:
     """
     n_sealed = 0
     while (most is None or n_sealed < most) and Event.objects.unsealed().exists():
-        n = _seal_batch()
-        n_sealed += n
-        if n < EVENTS_AT_ONCE:
+        with transaction.atomic():
+            last = lock_head()
+            # Skip locked rows: an erasure that waits for one of these rows must not meet a sealer that waits for it.
+            unlocked = Event.objects.unsealed().select_for_update(of=("self",), no_key=True, skip_locked=True)
+            events = list(unlocked[:EVENTS_AT_ONCE])
+            _chain(last, events)
+            Event.objects.bulk_update(events, SEALED_COLUMNS, batch_size=100)
+        n_sealed += len(events)
+        if len(events) < EVENTS_AT_ONCE:
             break
     return n_sealed
-
-
-@transaction.atomic
-def _seal_batch() -> int:
-    last = lock_head()
-    # Locked rows are skipped: an erasure that waits for another of these rows must not meet a sealer that waits for it.
-    unlocked = Event.objects.unsealed().select_for_update(of=("self",), no_key=True, skip_locked=True)
-    events = list(unlocked[:EVENTS_AT_ONCE])
-    _chain(last, events)
-    Event.objects.bulk_update(events, SEALED_COLUMNS, batch_size=100)
-    return len(events)
 
 
 @transaction.atomic

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Model
 from django.utils import timezone
 
-from kgharvest.audit.tables import canonical_json, lines_of
+from kgharvest.audit.tables import audited_tables, canonical_json, table_lines
 from kgharvest.events.models import Actor, Event
 from kgharvest.events.types import event_types
 from kgharvest.webhooks.models import Delivery, Webhook
@@ -48,6 +48,14 @@ def record(
         facts["annotator"] = annotator.code
     event_type.sentence.format(**facts | dict(texts or {}))  # raises KeyError for missing facts: a bug of the caller
     event_type.history.format(**facts | dict(texts or {}))
+    if not isinstance(subject, tuple):
+        rows = [subject, *rows]
+    row_lines = [
+        line
+        for name, table in audited_tables().items()
+        if (ids := [row.pk for row in rows if isinstance(row, table.model)])
+        for line in table_lines(name, table.row_hashes(ids))  # read back from the database, which may round values
+    ]
     subject_type, subject_id = subject if isinstance(subject, tuple) else (subject._meta.model_name, subject.pk)
     event = Event.objects.create(
         at=timezone.now(),
@@ -57,7 +65,7 @@ def record(
         subject_type=subject_type,
         subject_id=str(subject_id),
         facts=canonical_json(facts),
-        row_hashes="\n".join(lines_of([*rows] if isinstance(subject, tuple) else [subject, *rows])),
+        row_hashes="\n".join(row_lines),
         round_id=round.pk if round is not None else None,
         kind=event_type.kind,
         annotator=annotator.code if annotator is not None else None,

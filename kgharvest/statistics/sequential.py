@@ -54,9 +54,11 @@ def anytime_interval(people: SeenStrata, with_judge: SeenStrata | None = None) -
     if not people.n.sum() or not people.population.all():
         return None
     samples = [people] if with_judge is None else [people, with_judge]
-    low = _first_possible([_log_ratios(sample, sample.least) for sample in samples])
-    high = size - _first_possible([_log_ratios(sample, sample.most)[::-1] for sample in samples])
-    return low / size, high / size
+    of_least = logsumexp([_log_ratios(sample, sample.least) for sample in samples], axis=0) - np.log(len(samples))
+    of_most = logsumexp([_log_ratios(sample, sample.most) for sample in samples], axis=0) - np.log(len(samples))
+    # Neither is empty: the sample is at least as probable under the likeliest number of hits as under the prior.
+    low, high = np.flatnonzero(of_least < LOG_LIMIT)[0], np.flatnonzero(of_most < LOG_LIMIT)[-1]
+    return int(low) / size, int(high) / size
 
 
 def anytime_average(strata: SeenStrata, weights: Floats, n_drawn: Counts) -> tuple[float, float] | None:
@@ -82,15 +84,6 @@ def _mixture_interval(n_hits: Counts, strata: SeenStrata, weights: Floats, n_dra
     information = INFORMATION_AT_END * float((spread / n_drawn).sum()) / variance
     half = float(np.sqrt(variance * (1 + 1 / information) * (np.log1p(information) + 2 * LOG_LIMIT)))
     return max(0.0, value - half), min(1.0, value + half)
-
-
-def _first_possible(log_ratios: list[Floats]) -> int:
-    """Return the smallest total number of hits whose mean ratio is below the limit. log_ratios: (N + 1,) each.
-
-    It always exists: the sample is at least as probable under the likeliest number as under the prior.
-    """
-    mean = logsumexp(log_ratios, axis=0) - np.log(len(log_ratios))
-    return int(np.flatnonzero(mean < LOG_LIMIT)[0])
 
 
 def _log_ratios(sample: SeenStrata, n_hits: Counts) -> Floats:

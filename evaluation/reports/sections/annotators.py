@@ -119,7 +119,8 @@ def judged_opinions(evidence: Evidence) -> tuple[Judged, Flags]:
     return Judged(task, annotator, label, n_tasks, len(evidence.annotators), 2, len(evidence.gold_truth)), has_opinion
 
 
-def annotator_entries(evidence: Evidence, models: Iterable[FittedModel]) -> list[dict[str, Any]]:
+def annotator_entries(evidence: Evidence, models: Iterable[FittedModel]) -> dict[str, list[dict[str, Any]]]:
+    """Return `annotators` and `annotator_pairs` of docs/report-json.md."""
     judgments, gold, n_annotators = evidence.judgments, evidence.gold, len(evidence.annotators)
     labels = label_counts(judgments._replace(task=judgments.annotator), n_annotators)  # (A, 3)
     is_right = gold.label == evidence.gold_truth[gold.task - evidence.n_tasks]
@@ -153,15 +154,12 @@ def annotator_entries(evidence: Evidence, models: Iterable[FittedModel]) -> list
             "dawid_skene": confusion,
             "mace": competence,
         })  # fmt: skip
-    return entries
-
-
-def pair_entries(evidence: Evidence) -> list[dict[str, Any]]:
     codes = evidence.annotators
-    return [
+    pairs = [
         {"a": codes[a], "b": codes[b], "n_shared": n_shared, "agreement": n_agreeing / n_shared}
         for a, b, n_shared, n_agreeing in pair_counts(*evidence.first_two.judgments[:3])
     ]
+    return {"annotators": entries, "annotator_pairs": pairs}
 
 
 def model_entries(evidence: Evidence, models: Iterable[FittedModel]) -> list[dict[str, Any]]:
@@ -254,16 +252,12 @@ def annotator_table(document: Document) -> Table:
     return Table("annotators", "Annotators", columns, tuple(rows), (NOTE_ON_MODELS,) if has_models else ())
 
 
-def fits_matrix(document: Document) -> bool:
-    return len(document["annotators"]) <= MOST_ANNOTATORS_IN_MATRIX
-
-
 def pair_table(document: Document) -> Table:
     """Agreement of each pair of annotators; empty without shared statements or with too many annotators."""
     codes = [annotator["annotator"] for annotator in document["annotators"]]
     columns = (Column("annotator"), *(Column(code, Kind.SHARE) for code in codes))
     rows: list[Row] = []
-    if document["annotator_pairs"] and fits_matrix(document):
+    if document["annotator_pairs"] and len(codes) <= MOST_ANNOTATORS_IN_MATRIX:
         agreement = {frozenset((pair["a"], pair["b"])): pair["agreement"] for pair in document["annotator_pairs"]}
         rows = [
             Row((code, *(agreement.get(frozenset((code, other))) for other in codes)), about={"annotator": code})
@@ -314,15 +308,15 @@ ALL_OR_NONE = "All or none of the statements are accepted, so differences betwee
 
 
 def agreement_entries(evidence: Evidence) -> dict[str, Any]:
+    """Return the coefficients of the round, and `agreement`: one entry per relation, then one per LM and setting.
+
+    A statement counts once in each of the entries.
+    """
     every_task, patterns = np.arange(evidence.n_tasks), evidence.first_two.patterns
     without_unjudgeable = _alpha_entry(
         evidence, every_task, patterns.counts[:, :UNJUDGEABLE], patterns.n_tasks, N_DRAWS
     )
-    return _coefficients(evidence, every_task, N_DRAWS) | {"alpha_without_unjudgeable": without_unjudgeable}
-
-
-def agreement_part_entries(evidence: Evidence) -> list[dict[str, Any]]:
-    """Return one entry per relation, then one per LM and setting. A statement counts once in each of them."""
+    of_round = _coefficients(evidence, every_task, N_DRAWS) | {"alpha_without_unjudgeable": without_unjudgeable}
     relation_of_cell = np.array([cell.relation for cell in evidence.cells], dtype=object)
     parts: list[tuple[dict[str, Any], Flags]] = [
         ({"by": "relation", "relation": relation, "model": None, "setting": None}, relation_of_cell == relation)
@@ -338,7 +332,7 @@ def agreement_part_entries(evidence: Evidence) -> list[dict[str, Any]]:
         n_judgments = int(evidence.counts[tasks].sum())
         coefficients = _coefficients(evidence, tasks, N_DRAWS_OF_PARTS)
         entries.append({**names, "n_tasks": len(tasks), "n_judgments": n_judgments, **coefficients})
-    return entries
+    return of_round | {"agreement": entries}
 
 
 def _coefficients(evidence: Evidence, tasks: Codes, n_draws: int) -> dict[str, Any]:

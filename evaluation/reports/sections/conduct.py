@@ -126,16 +126,6 @@ def prompt_table(document: Document) -> Table:
     return Table("prompts", "Prompts with their weights", columns, tuple(rows) if len(rows) <= MOST_PROMPTS else ())
 
 
-def without_many_prompts(entry: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the block `conduct` without prompts if there are too many for a table."""
-    if entry is None:
-        return None
-    cells = entry["cells"]
-    if sum(cell["n_prompts"] for cell in cells) > MOST_PROMPTS:
-        cells = [{**cell, "prompts": []} for cell in cells]
-    return {**entry, "cells": cells}
-
-
 # Participants, exclusions and timeline
 
 METHOD_PARTS = {
@@ -178,18 +168,6 @@ def _side_accuracies(evidence: Evidence, drawn: DrawnVerdicts) -> list[float | N
         macro_average(None if np.isnan(value) else float(value) for value in accuracies[evidence.side_of_cell == side])
         for side in range(len(evidence.sides))
     ]
-
-
-def notes_on_conduct(entry: Mapping[str, Any]) -> Iterator[str]:
-    """Yield notes that readers of any number need."""
-    in_force = [exclusion for exclusion in entry["exclusions"] if exclusion["reinstated_at"] is None]
-    if in_force:
-        were = "annotator was" if len(in_force) == 1 else "annotators were"
-        judgments = counted(entry["judgments"]["n_excluded"], "judgment")
-        yield (
-            f"{len(in_force)} {were} excluded, with {judgments}. “Exclusions” lists the annotators, the reasons, and "
-            "the effect on accuracy."
-        )
 
 
 class Step(NamedTuple):

@@ -112,21 +112,18 @@ def with_modelled_rates(
             numbers, shares, samples = zip(*identified, strict=True)
             for number, rate in zip(numbers, pooled_rates(shares, samples, rng), strict=True):
                 pooled[number] = rate
-    return [
-        {**entry, "corrected": _corrected(cell, strata, correction)._asdict(), "pooled": rate._asdict()}
-        for entry, cell, strata, rate in zip(entries, cells, evidence.strata_of_cells, pooled, strict=True)
-    ]
-
-
-def _corrected(cell: Cell, strata: Codes, correction: Correction) -> Rate:
-    if correction.truths is None:
-        return Rate(reason=correction.entry["reason"])
-    n = correction.truths.n[strata]
-    if not n.all():
-        return Rate(reason=EMPTY_STRATUM if n.any() else NOTHING_COUNTED)
-    if len(strata) > 1 and not cell.population.all():
-        return Rate(reason=UNKNOWN_POPULATION)
-    return corrected_rate(correction.truths, strata, cell.population, cell.part_of_strata)
+    modelled = []
+    for entry, cell, strata, rate in zip(entries, cells, evidence.strata_of_cells, pooled, strict=True):
+        if correction.truths is None:
+            corrected = Rate(reason=correction.entry["reason"])
+        elif not (n := correction.truths.n[strata]).all():
+            corrected = Rate(reason=EMPTY_STRATUM if n.any() else NOTHING_COUNTED)
+        elif len(strata) > 1 and not cell.population.all():
+            corrected = Rate(reason=UNKNOWN_POPULATION)
+        else:
+            corrected = corrected_rate(correction.truths, strata, cell.population, cell.part_of_strata)
+        modelled.append({**entry, "corrected": corrected._asdict(), "pooled": rate._asdict()})
+    return modelled
 
 
 def with_corrected_averages(

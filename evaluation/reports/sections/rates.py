@@ -119,9 +119,13 @@ def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, A
         weighted = joint_rate(side_cells, ACCEPTED) if population else Rate(reason=UNKNOWN_POPULATION)
         if weighted.reason == EMPTY_STRATUM:
             weighted = weighted._replace(reason="A relation has no verdict yet.")
-        accuracy, rejection, undecided = (
-            _pooled_rate(side_cells, verdict) for verdict in (ACCEPTED, REJECTED, UNDECIDED)
-        )
+        pooled = []
+        for verdict in (ACCEPTED, REJECTED, UNDECIDED):
+            n, n_hits = (sum(float(cell.samples[verdict][part].sum()) for cell in side_cells) for part in (0, 1))
+            # Several cells have no interval, as they are no joint sample.
+            of_cells = Rate(n_hits / n) if n else Rate(reason=NOTHING_COUNTED)
+            pooled.append(side_cells[0].rate_of(verdict) if len(side_cells) == 1 else of_cells)
+        accuracy, rejection, undecided = pooled
         entries.append({
             "model": side.model,
             "setting": side.setting,
@@ -138,14 +142,6 @@ def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, A
             "reason": weighted.reason,
         })  # fmt: skip
     return entries
-
-
-def _pooled_rate(cells: Sequence[Cell], verdict: int) -> Rate:
-    """Return a verdict's share of all statements; several cells have no interval, as they are no joint sample."""
-    if len(cells) == 1:
-        return cells[0].rate_of(verdict)
-    n, n_hits = (sum(float(cell.samples[verdict][part].sum()) for cell in cells) for part in (0, 1))
-    return Rate(n_hits / n, None, None) if n else Rate(reason=NOTHING_COUNTED)
 
 
 def macro_of_these(cells: Sequence[Cell]) -> Rate:

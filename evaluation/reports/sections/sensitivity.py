@@ -264,9 +264,9 @@ def _rules(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedMode
         accepted = has_labels & (dawid_skene.verdict[evidence.draws.task] == ACCEPTED)
         verdict = np.where(evidence.is_complete, dawid_skene.verdict, INCOMPLETE)
         yield AppliedRule("dawid_skene", "Dawid-Skene", verdict, VerdictSample.of_complete(has_labels, accepted))
-    if evidence.n_adjudicated:
+    by_expert = np.where(evidence.is_complete, evidence.adjudicated, INCOMPLETE)
+    if (by_expert != INCOMPLETE).any():
         # The expert's verdict if there is one, otherwise the majority's.
-        by_expert = np.where(evidence.is_complete, evidence.adjudicated, INCOMPLETE)
         verdict = np.where(by_expert == INCOMPLETE, evidence.verdict, by_expert)
         has_none, is_accepted = ((by_expert == code)[evidence.draws.task] for code in (INCOMPLETE, ACCEPTED))
         columns = (np.where(has_none, column, is_accepted) for column in majority[1:])
