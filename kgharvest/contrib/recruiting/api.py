@@ -29,6 +29,7 @@ from kgharvest.tables.downloads import download
 
 Kind, State = PlatformCommand.Kind, PlatformCommand.State
 MONEY = "In minor units of the panel's currency, for example cents."
+RECONCILIATION = {"panel": "prolific-1", "reconciled_at": "2026-11-22T09:00:00Z", "reconcile_error": ""}
 OPTIONS = {"platform": "connect", "places": 30, "statements_per_place": 50, "reward": 300, "completion_code": "A1B2C3"}
 
 
@@ -89,9 +90,6 @@ class PauseInput(StrictSerializer):
 
 class CostSerializer(serializers.Serializer):
     cost = serializers.CharField(help_text="Cost in a sentence.")
-
-
-RECONCILIATION = {"panel": "prolific-1", "reconciled_at": "2026-11-22T09:00:00Z", "reconcile_error": ""}
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A reconciled panel", RECONCILIATION, response_only=True)])

@@ -23,6 +23,10 @@ from kgharvest.pages.number_format import counted
 from kgharvest.tables.formats import csv_text, markdown_of
 from kgharvest.tables.latex import latex_of
 
+REPORT = "report.json"
+STAMP = ("created_at", "code_version", "method", "audit")  # of a report; the audit log is compared separately
+SHOWN = 20
+NUMBER = re.compile(r"-?\d[\d.,e%-]*")
 # Linear algebra libraries sum in different orders on different machines.
 RELATIVE, ABSOLUTE = 1e-9, 1e-12
 
@@ -92,12 +96,6 @@ def _are_equal(packed: Any, recomputed: Any) -> bool:
         except OverflowError:  # an integer beyond the range of floats
             return False
     return type(packed) is type(recomputed) and bool(packed == recomputed)
-
-
-REPORT = "report.json"
-STAMP = ("created_at", "code_version", "method", "audit")  # of a report; the audit log is compared separately
-SHOWN = 20
-NUMBER = re.compile(r"-?\d[\d.,e%-]*")
 
 
 class Verification(NamedTuple):
