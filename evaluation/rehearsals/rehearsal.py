@@ -341,9 +341,6 @@ def _spread(values: Iterable[float]) -> Spread:
     return Spread(*np.percentile(list(values), MIDDLE).tolist())
 
 
-# Evidence of a draft
-
-
 def draft_evidence(round: Round, frozen: FrozenRound) -> Evidence:
     """Return the evidence of a draft without judgments. frozen: the rows that opening would store. Gold is excluded."""
     tasks = [task.knowledge_tuple_id for task in frozen.tasks if not task.is_gold]

@@ -84,9 +84,6 @@ def score_request(
     return ScoreRequest(language_model, *options, **more)
 
 
-# Prompts of harvests
-
-
 def with_harvests(request: ScoreRequest, project: Project) -> tuple[list[ScoredRelation], dict[str, dict[str, int]]]:
     """Return the relations to score, and the ids of harvests that provide prompts, by setting and relation name.
 
@@ -124,9 +121,6 @@ def stored_prompts(job: HarvestJob) -> list[StoredPrompt]:
         StoredPrompt(job_prompt.prompt.text, job_prompt.weight, learned.get(job_prompt.prompt.text))
         for job_prompt in job.job_prompts.select_related("prompt")
     ]
-
-
-# Jobs
 
 
 def queue_score_job(request: ScoreRequest, by, project: Project | None = None) -> ScoreEvaluation:

@@ -155,9 +155,6 @@ class ParticipantViewSet(PagedList, PanelPartViewSet):
         return participant_rows(self.panel(), super().paginate_queryset(queryset))
 
 
-# Balance and hourly pay
-
-
 class PersonPaySerializer(serializers.Serializer):
     """One completed place."""
 
@@ -207,9 +204,6 @@ def pay_of(panel: Panel) -> dict[str, Any]:
     }
 
 
-# Ledger
-
-
 class PayEntrySerializer(serializers.ModelSerializer):
     """Ledger entry. Participants are named by annotator code. event, command: source of the entry."""
 
@@ -238,9 +232,6 @@ class PayEntryViewSet(PagedList, PanelPartViewSet):
 
     def get_queryset(self) -> QuerySet:
         return self.panel().pay_entries.select_related("submission__annotator", "by")
-
-
-# Commands
 
 
 class CommandSerializer(serializers.ModelSerializer):
@@ -310,9 +301,6 @@ class CommandViewSet(PagedList, PanelPartViewSet):
         return self.answer(command)
 
 
-# Bonuses
-
-
 class OpenBonusSerializer(serializers.Serializer):
     """Bonuses of one participant to pay manually."""
 
@@ -337,9 +325,6 @@ class NotedSerializer(serializers.Serializer):
     n_people = serializers.IntegerField()
 
 
-# Review
-
-
 class ApprovalInput(StrictSerializer):
     submissions = serializers.ListField(
         child=IdField(),
@@ -352,9 +337,6 @@ class ApprovalInput(StrictSerializer):
 
 class ApprovedSerializer(serializers.Serializer):
     n_approved = serializers.IntegerField()
-
-
-# Panels
 
 
 class PanelOperations(PanelPartViewSet):

@@ -101,9 +101,6 @@ def _delete_outdated(probe: Probe, revision: str, vocabulary: str) -> None:
         probe.refresh_from_db(fields=list(current))
 
 
-# -- Measurement -------------------------------------------------------------------------------------------------------
-
-
 def _measure_all(
     probe: Probe,
     lms: tuple[PretrainedLM, PretrainedLM | None],
@@ -162,9 +159,6 @@ def _add_fault(relations: Sequence[ProbedRelation], fault: str) -> None:
 
 def _faults_text(relations: Mapping[str, ProbedRelation]) -> str:
     return " ".join(dict.fromkeys(relation.fault for relation in relations.values() if relation.fault))
-
-
-# -- Storage -----------------------------------------------------------------------------------------------------------
 
 
 def _prompt_columns(lm: PretrainedLM, measurement: Measurement) -> Iterator[dict[str, Any]]:

@@ -203,9 +203,6 @@ def _notes(document: Mapping[str, Any], compared: DocumentComparison, chain: row
     yield f"Audit log: ends in the head that the report names; {entries} hashed again{of_head}."
 
 
-# Rows
-
-
 def _probabilities(rows: Rows) -> Iterator[Difference]:
     """Yield draws whose inclusion probability is not the number of draws divided by the population."""
     draws, population = rows["draws"], rows["strata"]["population"]
@@ -216,9 +213,6 @@ def _probabilities(rows: Rows) -> Iterator[Difference]:
             expected = n_drawn[stratum] / population[stratum - 1]
             if abs(probability - expected) > 1e-9:
                 yield Difference(f"rows/draws.jsonl, line {number}, inclusion_probability", probability, expected)
-
-
-# Tables
 
 
 def rendered_tables(document: Document) -> Iterator[PackFile]:
