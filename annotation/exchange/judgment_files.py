@@ -16,11 +16,8 @@ from kgharvest.bulk.file_reading import MOST_ENTITIES, entities_error, parse_jso
 from kgharvest.errors import BadEntry, ImportRefused
 
 REQUIRED = ("relation", "entities", "annotator", "label")
-LABELS = {label.casefold(): label for label in Label.values} | {
-    "t": Label.TRUE,
-    "f": Label.FALSE,
-    "u": Label.UNJUDGEABLE,
-}
+LABELS = {label.casefold(): label for label in Label.values}
+LABELS |= {"t": Label.TRUE, "f": Label.FALSE, "u": Label.UNJUDGEABLE}
 MOST_ROWS = 1_000_000  # per file, including invalid rows; rows are held in memory
 LONGEST_NAME = 200  # characters of an annotator's name
 CACHED_VALUES = 10_000  # parsed values cached per column, as values often repeat

@@ -128,7 +128,13 @@ class _Import:
 
     def store(self, rows: Sequence[ImportedRow]) -> int:
         """Store the rows and return the number of judgments. If there are faults, the caller must roll back."""
-        relations = self._resolve_relations(rows)
+        firsts = {row.relation: row for row in reversed(rows)}
+        in_order = sorted(firsts.items(), key=lambda item: item[1].line)
+        relations = {name: relation for name, row in in_order if (relation := self._resolve_relation(row))}
+        for row in rows:
+            relation = relations.get(row.relation)
+            if relation and relation.arity != len(row.entities):
+                self._fault(row, f"has {len(row.entities)} entities but {relation.name} has {relation.arity}")
         tasks = [] if self.faults else self._find_or_create_tasks(rows, relations)
         current = Judgment.objects.current().filter(task__round=self.round)
         columns = current.values_list("annotator__code", "task", "pk")
@@ -142,16 +148,6 @@ class _Import:
 
     def _fault(self, row: ImportedRow, reason: str) -> None:
         self.faults.append(BadEntry(f"line {row.line}", reason))
-
-    def _resolve_relations(self, rows: Sequence[ImportedRow]) -> dict[str, Relation]:
-        firsts = {row.relation: row for row in reversed(rows)}
-        in_order = sorted(firsts.items(), key=lambda item: item[1].line)
-        relations = {name: relation for name, row in in_order if (relation := self._resolve_relation(row))}
-        for row in rows:
-            relation = relations.get(row.relation)
-            if relation and relation.arity != len(row.entities):
-                self._fault(row, f"has {len(row.entities)} entities but {relation.name} has {relation.arity}")
-        return relations
 
     def _resolve_relation(self, row: ImportedRow) -> Relation | None:
         """Return the relation of the row, with "_" for spaces in its name, or None after recording a fault."""

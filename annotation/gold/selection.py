@@ -14,6 +14,7 @@ from kgharvest.errors import DomainError
 from kgharvest.models import KnowledgeTuple, Relation, tuple_key
 
 ROUNDING = 1e-9
+NEARLY_ALL = 0.9
 
 
 class DrawnTuple(NamedTuple):
@@ -153,9 +154,6 @@ def training_statement(round: Round, position: int, gold: GoldStatement) -> Trai
         label=gold.label,
         reason=gold.reason,
     )
-
-
-NEARLY_ALL = 0.9
 
 
 class Casing:

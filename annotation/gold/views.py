@@ -1,7 +1,5 @@
 """Pages for researchers to confirm false statements as gold."""
 
-from typing import Any
-
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.db.models import Count, Q
@@ -52,7 +50,15 @@ def gold_of_relation(request: HttpRequest, pk: int) -> HttpResponse:
         "relation": relation,
         "page_obj": page,
         "may_decide": candidates.may_decide(relation, request.user),
-        "candidates": [shown(relation, candidate) for candidate in page],
+        "candidates": [
+            {
+                "code": candidate.code,
+                "parts": parts(relation, candidate.entities),
+                "replaced": candidate.seed[candidate.slot],
+                "replacement": candidate.entities[candidate.slot],
+            }
+            for candidate in page
+        ],
         "decided": [
             {
                 "decision": decision,
@@ -69,15 +75,6 @@ def gold_of_relation(request: HttpRequest, pk: int) -> HttpResponse:
 
 def find_relation(request: HttpRequest, pk: int) -> Relation:
     return visible_or_404(request.user, Relation.objects.select_related("relation_set__project"), pk=pk)
-
-
-def shown(relation: Relation, candidate: candidates.GoldCandidate) -> dict[str, Any]:
-    return {
-        "code": candidate.code,
-        "parts": parts(relation, candidate.entities),
-        "replaced": candidate.seed[candidate.slot],
-        "replacement": candidate.entities[candidate.slot],
-    }
 
 
 def parts(relation: Relation, entities: list[str]) -> list[tuple[str, bool]]:

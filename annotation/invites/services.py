@@ -152,8 +152,6 @@ def _signature(pk: int) -> str:
     return base64.b32encode(digest[:RETURN_BYTES]).decode()
 
 
-# Invites
-
 NOT_USABLE = {
     "used": "This invite was already used. If you used it, continue in the same browser or with your return code.",
     "revoked": "This invite was revoked. Ask the sender for a new one.",

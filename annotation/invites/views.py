@@ -32,6 +32,7 @@ from kgharvest.tables.formats import csv_lines
 from kgharvest.tables.table import table_of_records
 
 COLUMNS = ("link", "status", "ends", "used", "annotator")
+WRONG_LINK = "Invalid link. Check that you copied the complete link."
 
 
 def managed_round(request: HttpRequest, path: str) -> Round:
@@ -87,9 +88,6 @@ def invites_csv(request: HttpRequest, path: str) -> HttpResponse:
         for invite in round.invites.select_related("annotator").iterator(chunk_size=2000)
     )
     return download(csv_lines(table_of_records(COLUMNS, rows)), f"{round.name}-invites.csv")
-
-
-WRONG_LINK = "Invalid link. Check that you copied the complete link."
 
 
 @never_cache

@@ -53,7 +53,7 @@ def read_judge_spec(path: Path) -> Any:
 
 
 def run_from_spec(document: Any) -> tuple[JudgeRun, str]:
-    """Return the unsaved run of a spec, without its round, and the spec's path.
+    """Return the unsaved run of a spec, without its round, and the spec's path. An empty prompt becomes the default.
 
     Raises BadPromptTemplate, or BadJudgeSpec with the first invalid key and its valid values.
     """
@@ -64,12 +64,6 @@ def run_from_spec(document: Any) -> tuple[JudgeRun, str]:
     values = dict(serializer.validated_data)
     path = values.pop("path")
     run = JudgeRun(kind=JudgeRun.KIND, **values)
-    check_run(run)
-    return run, path
-
-
-def check_run(run: JudgeRun) -> None:
-    """Set the default prompt if empty. Raises BadJudgeSpec or BadPromptTemplate for inconsistent options."""
     for is_wrong, message in RULES:
         if is_wrong(run):
             raise DomainError("BadJudgeSpec", message.format(run=run))
@@ -80,6 +74,7 @@ def check_run(run: JudgeRun) -> None:
             raise DomainError("BadJudgeSpec", f"n_examples is {run.n_examples}, but the prompt has no {{examples}}.")
     elif run.judge_kind == JudgeKind.SCORE and run.prompt:
         PromptTemplate.parse(run.prompt)
+    return run, path
 
 
 RULES: list[tuple[Callable[[JudgeRun], bool], str]] = [

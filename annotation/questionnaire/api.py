@@ -19,6 +19,20 @@ from annotation.rounds.api import RoundOperations
 from kgharvest.api.input import StrictSerializer
 from kgharvest.api.views import operation
 
+ASKED = {
+    "stage": "check",
+    "questions": [
+        {
+            "key": "check-1",
+            "text": "What is a true statement?",
+            "choices": ["A correct statement", "A plausible statement"],
+            "is_required": True,
+        }
+    ],
+    "n_tries_left": 2,
+}
+DONE = {"stage": "done", "questions": [], "n_tries_left": 1}
+
 
 class AskedQuestionSerializer(serializers.Serializer):
     key = serializers.CharField()
@@ -43,21 +57,6 @@ class AskedFirstInput(StrictSerializer):
     answers = serializers.DictField(
         child=serializers.CharField(max_length=LONGEST_ANSWER, allow_blank=True), help_text="Answers by question key."
     )
-
-
-ASKED = {
-    "stage": "check",
-    "questions": [
-        {
-            "key": "check-1",
-            "text": "What is a true statement?",
-            "choices": ["A correct statement", "A plausible statement"],
-            "is_required": True,
-        }
-    ],
-    "n_tries_left": 2,
-}
-DONE = {"stage": "done", "questions": [], "n_tries_left": 1}
 
 
 class Questions(JudgingView):

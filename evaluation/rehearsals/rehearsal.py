@@ -45,6 +45,9 @@ from kgharvest.statistics.verdicts import majority
 
 # Upper limit of the spread, as a share of the Bernoulli standard deviation, which a beta distribution cannot exceed.
 MOST_OF_DEVIATION = 0.95
+MOST_RUNS, FEWEST_RUNS = 100, 10
+CELLS_AT_ONCE, STATEMENTS_AT_ONCE = 2000, 100_000  # over all runs, so that a simulation takes a second or two
+MIDDLE = (5, 50, 95)  # percentiles
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,10 @@ def judged(evidence: Evidence, is_true: Flags, assumed: Assumptions, rng: np.ran
     """Return the evidence with k judgments by different people per statement, or two and a third if they differ."""
     k, n_tasks = evidence.judgments_per_task, evidence.n_tasks
     people = _people(n_tasks, k, max(assumed.n_people, k), rng)  # (T, k)
-    labels = _labels(is_true, k, assumed, rng)  # (T, k)
+    errs = np.where(is_true, assumed.true_called_false, assumed.false_called_true)[:, np.newaxis]
+    says_true = is_true[:, np.newaxis] ^ (rng.random((n_tasks, k)) < errs)
+    is_unjudgeable = rng.random((n_tasks, k)) < assumed.unjudgeable
+    labels = np.where(is_unjudgeable, UNJUDGEABLE, np.where(says_true, TRUE, FALSE))  # (T, k)
     is_asked = np.ones((n_tasks, k), dtype=np.bool_)
     third = np.full(n_tasks, -1)
     if evidence.has_thirds:
@@ -135,18 +141,6 @@ def _people(n_tasks: int, k: int, n_people: int, rng: np.random.Generator) -> Co
             chosen += chosen >= earlier
         people[:, place] = chosen
     return people
-
-
-def _labels(is_true: Flags, k: int, assumed: Assumptions, rng: np.random.Generator) -> Codes:
-    errs = np.where(is_true, assumed.true_called_false, assumed.false_called_true)[:, np.newaxis]
-    says_true = is_true[:, np.newaxis] ^ (rng.random((len(is_true), k)) < errs)
-    is_unjudgeable = rng.random((len(is_true), k)) < assumed.unjudgeable
-    return np.where(is_unjudgeable, UNJUDGEABLE, np.where(says_true, TRUE, FALSE))
-
-
-MOST_RUNS, FEWEST_RUNS = 100, 10
-CELLS_AT_ONCE, STATEMENTS_AT_ONCE = 2000, 100_000  # over all runs, so that a simulation takes a second or two
-MIDDLE = (5, 50, 95)  # percentiles
 
 
 class Spread(NamedTuple):
@@ -345,9 +339,6 @@ def _comparison_outcomes(evidence: Evidence, assumed: Assumptions, runs: Sequenc
 
 def _spread(values: Iterable[float]) -> Spread:
     return Spread(*np.percentile(list(values), MIDDLE).tolist())
-
-
-# Evidence of a draft
 
 
 def draft_evidence(round: Round, frozen: FrozenRound) -> Evidence:

@@ -95,8 +95,7 @@ def rehearsal(request: HttpRequest, path: str) -> HttpResponse:
     context = {"round": draft, "form": form, "n_statements": evidence.n_tasks}
     if form.is_valid():
         context |= outcome_of(form, evidence)
-    is_part = request.GET.get("part") == "outcome"
-    template = "_outcome.html" if is_part else "rehearsal.html"
+    template = "_outcome.html" if request.GET.get("part") == "outcome" else "rehearsal.html"
     return render(request, f"evaluation/rehearsals/{template}", context)
 
 

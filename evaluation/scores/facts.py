@@ -65,9 +65,6 @@ def _scored_relation(name: str, path: str, relation: Mapping[str, Any], facts: C
     return scored.without(seeds)
 
 
-# Fact files
-
-
 def facts_of_content(content: bytes, source: str, by=None) -> list[ScoredRelation]:
     """Return the facts of a JSONL file with {"relation", "entities"} per line, for relations visible to `by`.
 
@@ -114,9 +111,6 @@ def _add_fact(line: Line, find, facts: dict[Relation, list[Entities]]) -> BadEnt
         return BadEntry(where, f"{fault} (arity of {relation.name})")
     facts.setdefault(relation, []).append(tuple(entities))
     return None
-
-
-# Job payloads
 
 
 def facts_to_json(relations: Sequence[ScoredRelation]) -> list[dict[str, Any]]:

@@ -41,9 +41,6 @@ def lookup_scorer(by_relation: Mapping[str, Iterable[tuple[Entities, float]]]) -
     return score
 
 
-# Other systems
-
-
 def scores_of_content(content: bytes, source: str) -> Table:
     """Return the scores of a file by system. The last score of a repeated tuple counts.
 
@@ -117,9 +114,6 @@ def _add_score(line: Line, source: str, table: dict[str, dict[str, dict[Entities
     return None
 
 
-# Judges
-
-
 def judge_scores(run: JudgeRun) -> dict[str, list[tuple[Entities, float]]]:
     """Return a judge run's mean score per tuple, by set/name of the relation.
 
@@ -139,9 +133,6 @@ def judge_scores(run: JudgeRun) -> dict[str, list[tuple[Entities, float]]]:
     for tuple_id, (path, entities) in tuples.items():
         by_relation[path].append((entities, float(np.mean(scores[tuple_id]))))
     return by_relation
-
-
-# Entity frequency
 
 
 def frequency_scorer() -> Scorer:

@@ -59,9 +59,6 @@ def _groups(scores: Floats, is_positive: Flags) -> tuple[NDArray[np.int64], NDAr
     return np.bincount(group), np.bincount(group, is_positive).astype(np.int64)
 
 
-# Two lists
-
-
 class RankCorrelation(NamedTuple):
     """Correlations in [-1, 1] over shared elements; None for fewer than two."""
 

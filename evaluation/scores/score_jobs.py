@@ -42,7 +42,6 @@ from kgharvest.models import HarvestJob, Job, LanguageModel, Project
 
 # The vectors of soft prompts are not stored with the job.
 STORED_SETTINGS = tuple(name for name, setting in PROMPT_SETTINGS.items() if setting.learns != "vectors")
-STAGE = "scoring relations"
 CORRECTED, PRIOR, FREQUENCY = "corrected", "prior", "frequency"
 # Baseline scores and their form labels.
 MORE_SCORES = {
@@ -85,9 +84,6 @@ def score_request(
     return ScoreRequest(language_model, *options, **more)
 
 
-# Prompts of harvests
-
-
 def with_harvests(request: ScoreRequest, project: Project) -> tuple[list[ScoredRelation], dict[str, dict[str, int]]]:
     """Return the relations to score, and the ids of harvests that provide prompts, by setting and relation name.
 
@@ -125,9 +121,6 @@ def stored_prompts(job: HarvestJob) -> list[StoredPrompt]:
         StoredPrompt(job_prompt.prompt.text, job_prompt.weight, learned.get(job_prompt.prompt.text))
         for job_prompt in job.job_prompts.select_related("prompt")
     ]
-
-
-# Jobs
 
 
 def queue_score_job(request: ScoreRequest, by, project: Project | None = None) -> ScoreEvaluation:
@@ -266,7 +259,7 @@ def scores_document(
     scorers |= {system: lookup_scorer(scores) for system, scores in sorted(payload.get("systems", {}).items())}
     for run in JudgeRun.objects.filter(pk__in=payload.get("judge_runs", ())).select_related("round").order_by("pk"):
         scorers[f"judge {run.name} of {run.round.name}"] = lookup_scorer(judge_scores(run))
-    report = Reporter(on_progress, STAGE, len(relations))
+    report = Reporter(on_progress, "scoring relations", len(relations))
     scored = score_samples(relations, scorers, payload["seed"], report)
     for name, scores in scored.scores.items():
         if np.isnan(scores).all():

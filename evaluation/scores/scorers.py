@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,8 +29,6 @@ COMPARED = ("a", "b", "n_relations", "difference", "low", "high", "reason", "p_s
 # Returns scores (E,) of a relation's tuples, higher for tuples more likely true. Calls the tick regularly; the tick may
 # raise to stop the work.
 Scorer = Callable[[ScoredRelation, Sequence[Entities], Tick], np.ndarray]
-
-
 # Scores tuples with a set of prompts: (LM, prompts, tuples, tick) -> (E,).
 PromptScore = Callable[["LanguageModel", "PromptSet", Sequence[Entities], Tick], np.ndarray]
 
@@ -191,13 +189,18 @@ def document_of(scored: ScoredSamples, seed: int) -> dict[str, Any]:
             rows = is_positive | (kinds == kind)
             precision = average_precision(values[rows], is_positive[rows])
             by_corruption.append({"scorer": name, "corruption": kind, "average_precision": precision})
+    precisions = {  # for paired comparisons by relation, as reports compare settings
+        CellKey(entry["relation"], None, scorer["scorer"]): entry["average_precision"]
+        for scorer in entries
+        for entry in scorer["relations"]
+    }
     return {
         "seed": seed,
         "n_relations": scored.n_relations,
         "n_positive": int(is_positive.sum()),
         "n_negative": int((~is_positive).sum()),
         "scorers": entries,
-        "comparisons": _comparisons(entries, seed),
+        "comparisons": [{key: row[key] for key in COMPARED} for row in compare_sides(precisions, {}, seed)],
         "by_corruption": by_corruption,
     }
 
@@ -219,13 +222,3 @@ def _scorer_entry(name: str, scores: np.ndarray, is_positive: np.ndarray, names:
         "relations": relations,
         "curve": [point._asdict() for point in precision_recall_curve(scores, is_positive)],
     }
-
-
-def _comparisons(scorers: Iterable[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
-    """Return paired comparisons of average precision by relation, as reports compare settings."""
-    precisions = {
-        CellKey(entry["relation"], None, scorer["scorer"]): entry["average_precision"]
-        for scorer in scorers
-        for entry in scorer["relations"]
-    }
-    return [{key: compared[key] for key in COMPARED} for compared in compare_sides(precisions, {}, seed)]

@@ -115,7 +115,6 @@ def kept_out_of_sight(response: HttpResponse) -> HttpResponse:
     """Return the response with headers against caching, indexing, and referrers to other sites."""
     response["Cache-Control"] = "no-store"
     response["X-Robots-Tag"] = "noindex, nofollow"
-    response["Referrer-Policy"] = (
-        "same-origin"  # with no-referrer, browsers send `Origin: null`, which fails the CSRF check
-    )
+    # With no-referrer, browsers send `Origin: null`, which fails the CSRF check.
+    response["Referrer-Policy"] = "same-origin"
     return response

@@ -28,9 +28,6 @@ def number_in(text: str | None) -> int | None:
     return number if number <= LARGEST_ID else None
 
 
-# Numbered pages
-
-
 def sort_key(request: HttpRequest, sortable: Mapping[str, str], default: str) -> str:
     """Return the sort key of the query: a key of `sortable`, with a leading minus for descending order."""
     key = request.GET.get("sort", default)
@@ -55,9 +52,6 @@ def bounded_count(queryset: QuerySet) -> int:
     """Return the number of rows, or COUNTED_UP_TO + 1 for larger numbers."""
     n: int = queryset.order_by().values("pk")[: COUNTED_UP_TO + 1].count()
     return n
-
-
-# Search filters
 
 
 class SearchFilter(NamedTuple):
@@ -88,9 +82,6 @@ def apply_filters(rows: QuerySet, filters: Iterable[SearchFilter]) -> Filtered:
         else:
             conditions.append(search_filter.condition)
     return Filtered(rows.filter(*conditions), rows if conditions and not is_looked_up else None)
-
-
-# Keyset pagination
 
 
 class Cursor(NamedTuple):

@@ -17,9 +17,7 @@ from kgharvest.registries import hook
 CUT_SYNTAX = "top:N, share:S with 0 < S <= 1, base:K, score:X, precision:P[@JUDGE_RUN] or precision-low:P[@JUDGE_RUN]"
 PREDEFINED_CUTS = ("top:10", "top:100", "top:1000", "share:0.1", "share:0.5", "base:10", "base:100")
 FROM_JUDGMENTS = ("precision", "precision-low")
-NEED_SCORES = ("base", "score", *FROM_JUDGMENTS)
 SCORES_PER_QUERY = 500  # a cut of a million tuples needs about a dozen queries
-CURVE_POINTS = 60
 WIDTH, HEIGHT = 600, 160  # SVG units of the score curve
 
 
@@ -114,7 +112,7 @@ def by_score(job: HarvestJob, cut: Cut) -> ScoreCut:
 
     Raises BadCut if the harvest lacks suitable scores, or its judgments do not determine the cut.
     """
-    if cut.kind in NEED_SCORES and not job.is_scored:
+    if cut.kind in ("base", "score", *FROM_JUDGMENTS) and not job.is_scored:
         raise BadCut(f"The cut {cut} needs scores, but {job} is unscored. Use top:N or share:S.")
     if cut.kind == "base" and job.score_scale == job.ScoreScale.OWN:
         raise BadCut(
@@ -171,7 +169,7 @@ class RankedTuples:
         return self._tuples.filter(rank__gt=ranks.start, rank__lte=min(ranks.stop, self._size))
 
 
-def score_curve(job: HarvestJob, n_points: int = CURVE_POINTS) -> list[tuple[int, float]]:
+def score_curve(job: HarvestJob, n_points: int = 60) -> list[tuple[int, float]]:
     """Return (rank, score) of evenly spaced tuples, the first and the last included."""
     last = job.n_tuples
     n_points = min(n_points, last)

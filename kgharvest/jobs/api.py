@@ -68,8 +68,6 @@ class JobViewSet(PagedList, RetrieveMixin, ApiViewSet):
         return self.accepted(job, self.address(job))
 
 
-# -- workers -----------------------------------------------------------------------------------------------------------
-
 WORKER = {
     "id": 3,
     "name": "celery@gpu-host",

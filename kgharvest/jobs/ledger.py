@@ -357,27 +357,23 @@ def retry_all(jobs: QuerySet) -> int:
 
     Of jobs with the same task, only the newest is requeued, and none while one is unfinished. Raises JobNotOpen.
     """
-    try:
-        with transaction.atomic():
-            return _requeue(jobs)
-    except IntegrityError:
-        message = "Another user has just queued a job with the same task. Reload the page."
-        raise DomainError("JobNotOpen", message) from None
-
-
-def _requeue(jobs: QuerySet) -> int:
     in_project = Job.objects.unfinished().alias(of=Coalesce("project", 0)).filter(of=Coalesce(OuterRef("project"), 0))
     same = in_project.filter(unique_key=OuterRef("unique_key")).exclude(unique_key="")
     rows = jobs.retryable().filter(~Exists(same)).order_by("pk").values_list("pk", "queue", "project", "unique_key")
-    newest = {(project, unique_key or job_id): (job_id, queue) for job_id, queue, project, unique_key in rows}
     reset = {"status": Job.Status.QUEUED, "attempts": 0, "started_at": None, "finished_at": None, "worker": None}
     reset |= {"error": "", "stage": "", "done": 0, "total": None}
-    queues = dict(newest.values())
-    batches = batched(list(queues), JOBS_AT_ONCE)
-    n_retried = sum(Job.objects.filter(pk__in=batch).retryable().update(**reset) for batch in batches)
-    if n_retried:
-        wake_for(queues)
-    return n_retried
+    try:
+        with transaction.atomic():
+            newest = {(project, unique_key or job_id): (job_id, queue) for job_id, queue, project, unique_key in rows}
+            queues = dict(newest.values())
+            batches = batched(list(queues), JOBS_AT_ONCE)
+            n_retried = sum(Job.objects.filter(pk__in=batch).retryable().update(**reset) for batch in batches)
+            if n_retried:
+                wake_for(queues)
+            return n_retried
+    except IntegrityError:
+        message = "Another user has just queued a job with the same task. Reload the page."
+        raise DomainError("JobNotOpen", message) from None
 
 
 # -- recovery, every few seconds in each worker ------------------------------------------------------------------------

@@ -128,12 +128,11 @@ def throughput_of(selected: Sequence[Worker], now: datetime) -> dict[int, Throug
     fields = ("worker", "status", "started_at", "finished_at", "lease_expires_at", "harvestjob__n_tuples")
     for worker, status, started_at, finished_at, lease_expires_at, n_tuples in recent.order_by().values_list(*fields):
         of_worker = throughput[worker]
-        end = lease_expires_at if status == Job.Status.RUNNING else finished_at
         if status != Job.Status.RUNNING:
             of_worker.n_jobs += 1
         if status == Job.Status.SUCCEEDED:
             of_worker.n_tuples += n_tuples or 0
-        end = min(now, end)
+        end = min(now, lease_expires_at if status == Job.Status.RUNNING else finished_at)
         of_worker.busy_s += max(0.0, (end - max(since, started_at or end)).total_seconds())
     return throughput
 

@@ -15,6 +15,14 @@ from kgharvest.knowledge.models import KEY_SEPARATOR
 from kgharvest.knowledge.tuple_store import TupleRow
 from kgharvest.models import HarvestJob, Relation
 
+CACHE_KB = 4096  # memory of the table's cache, and again of its sorter, independent of the file size
+INSERT = """
+INSERT INTO tuple_row (list, key, surface, score, mtl, line) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (list, key) DO UPDATE
+SET surface = excluded.surface, score = excluded.score, mtl = excluded.mtl, line = excluded.line
+WHERE excluded.score > tuple_row.score
+"""
+
 
 class BadRow(Exception):
     """An invalid row. The message is the reason."""
@@ -110,17 +118,6 @@ IMPORT_FORMATS = {
     "csv": Format(_read_csv, _project_row, HarvestJob.ScoreScale.NATS),
     "reference": Format(read_json_array, _reference_row, HarvestJob.ScoreScale.LOG_SHARE, is_by_line=False),
 }
-
-
-# External sort
-
-CACHE_KB = 4096  # memory of the table's cache, and again of its sorter, independent of the file size
-INSERT = """
-INSERT INTO tuple_row (list, key, surface, score, mtl, line) VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (list, key) DO UPDATE
-SET surface = excluded.surface, score = excluded.score, mtl = excluded.mtl, line = excluded.line
-WHERE excluded.score > tuple_row.score
-"""
 
 
 class ExternalSort:

@@ -222,15 +222,11 @@ def _empty(destination: BaseDatabaseWrapper, models: Sequence[type[Model]]) -> N
         for model in reversed(models):
             name = model._meta.db_table
             if name in FILLED_BY_MIGRATIONS:
-                cursor.execute(f"DELETE FROM {_quoted(destination, name)}")  # noqa: S608 - table names
+                cursor.execute(f"DELETE FROM {destination.ops.quote_name(name)}")  # noqa: S608 - table names
                 continue
-            cursor.execute(f"SELECT 1 FROM {_quoted(destination, name)} LIMIT 1")  # noqa: S608
+            cursor.execute(f"SELECT 1 FROM {destination.ops.quote_name(name)} LIMIT 1")  # noqa: S608
             if cursor.fetchone():
                 raise _refused(f"The destination is not empty: {name} has rows. Use a new database.")
-
-
-def _quoted(database: BaseDatabaseWrapper, name: str) -> str:
-    return database.ops.quote_name(name)
 
 
 class _Checksum:
@@ -265,8 +261,8 @@ def _copy(
 ) -> CopiedTable:
     fields = model._meta.local_concrete_fields
     checksum = _Checksum(fields)
-    columns = ", ".join(_quoted(destination, field.column) for field in fields)
-    table = f"{_quoted(destination, model._meta.db_table)} ({columns})"
+    columns = ", ".join(destination.ops.quote_name(field.column) for field in fields)
+    table = f"{destination.ops.quote_name(model._meta.db_table)} ({columns})"
 
     def prepared(field: Field, value: Any) -> Any:
         if not isinstance(field, JSONField):
@@ -284,7 +280,7 @@ def _copy(
 def _rows(model: type[Model], database: BaseDatabaseWrapper) -> Iterator[Row]:
     """Yield the rows as Python values, in batches; JSON as text, to distinguish JSON null from SQL NULL."""
     fields = model._meta.local_concrete_fields
-    columns = ", ".join(_quoted(database, field.column) for field in fields)
+    columns = ", ".join(database.ops.quote_name(field.column) for field in fields)
     converters = []
     for index, field in enumerate(fields):
         if not isinstance(field, JSONField):
@@ -292,7 +288,8 @@ def _rows(model: type[Model], database: BaseDatabaseWrapper) -> Iterator[Row]:
             functions = (*database.ops.get_db_converters(column), *field.get_db_converters(database))
             converters += [(index, column, convert) for convert in functions]
     with database.chunked_cursor() as cursor:
-        cursor.execute(f"SELECT {columns} FROM {_quoted(database, model._meta.db_table)}")  # noqa: S608 - table names
+        table = database.ops.quote_name(model._meta.db_table)
+        cursor.execute(f"SELECT {columns} FROM {table}")  # noqa: S608 - table names
         while rows := cursor.fetchmany(2000):
             for row in rows:
                 values = list(row)

@@ -55,9 +55,6 @@ check_file_size = upload_limit("split it and send the parts")
 RELATION_INPUT = {name: RELATION[name] for name in ("name", "set", "statement", "explanation", "seed_tuples")}
 
 
-# Relation sets
-
-
 @extend_schema_serializer(examples=[OpenApiExample("A set", SET, response_only=True)])
 class SetSerializer(serializers.ModelSerializer):
     project = serializers.CharField(source="project.slug", default=None, allow_null=True)
@@ -179,9 +176,6 @@ class SetViewSet(PagedList, RetrieveMixin, ApiViewSet):
         file = PromptFile(sent["file"].name, sent["origin"], sent["file"].read())
         imported = import_prompts([file], relation_set, sent.get("least_weight"), request.user)
         return self.answer({"message": f"{imported}.", "unknown": imported.unknown})
-
-
-# Relations
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A relation", RELATION, response_only=True)])

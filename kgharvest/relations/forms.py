@@ -204,9 +204,6 @@ class DuplicateSetForm(forms.Form):
     project = ProjectField()
 
 
-# Relation picker
-
-
 class RelationChoice(NamedTuple):
     relation: Relation
     is_ready: bool

@@ -178,10 +178,11 @@ def template_error(template: Any) -> str | None:
 def _add_prompts(relation: Relation, prompts: Sequence[FilePrompt], min_weight: float | None) -> AddedPrompts:
     heavy = [prompt for prompt in prompts if min_weight is None or prompt.weight is None or prompt.weight >= min_weight]
     texts = relation.prompts or list(relation.initial_prompts)
-    existing_keys = {_duplicate_key(text) for text in [*texts, *relation.initial_prompts]}
+    # Ignore the space before the full stop: LPAQA contains many prompts with and without it.
+    existing_keys = {SPACE_BEFORE_END.sub("", text) for text in [*texts, *relation.initial_prompts]}
     new: dict[str, FilePrompt] = {}
     for prompt in heavy:
-        if (key := _duplicate_key(prompt.text)) not in existing_keys:
+        if (key := SPACE_BEFORE_END.sub("", prompt.text)) not in existing_keys:
             new.setdefault(key, prompt)
     relation.prompts = [*texts, *(prompt.text for prompt in new.values())]
     relation.save(update_fields=["prompts"])
@@ -190,11 +191,6 @@ def _add_prompts(relation: Relation, prompts: Sequence[FilePrompt], min_weight: 
         ignore_conflicts=True,
     )
     return AddedPrompts(relation, len(new), len(heavy) - len(new), len(prompts) - len(heavy))
-
-
-def _duplicate_key(text: str) -> str:
-    """Ignore the space before the full stop: LPAQA contains many prompts with and without it."""
-    return SPACE_BEFORE_END.sub("", text)
 
 
 def prompts_with_origins(relation: Relation) -> list[tuple[str, str]]:

@@ -196,9 +196,6 @@ def _delete(unused: Relation | RelationSet, name: str) -> None:
         raise DomainError("RelationInUse", f"Cannot delete {name}: it has reviewed gold statements.") from None
 
 
-# Relation sets
-
-
 def check_can_edit(relation_set: RelationSet, by=None) -> None:
     """Raise SetIsShipped for a built-in set, and NotAllowed if `by` may not work in the set's project."""
     if relation_set.is_shipped:

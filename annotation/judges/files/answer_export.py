@@ -1,13 +1,12 @@
 """Export of judge answers, in the formats that `answer_import` reads."""
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from annotation.judges.models import JudgeAnswer, JudgeRun
-from annotation.judges.prompts import fill
+from annotation.judges.prompts import fill, sha256_of
 from annotation.judges.runs import JudgedTuple, tuples_to_judge
 from kgharvest import VERSION
 from kgharvest.errors import DomainError
@@ -152,15 +151,11 @@ def _lm_eval_line(run: JudgeRun, of_tuple: Sequence[Written]) -> str:
         "filtered_resps": raws[:1],
         "filter": "none",
         "metrics": [],
-        "doc_hash": _sha256(json.dumps(doc, indent=2, ensure_ascii=False)),
-        "prompt_hash": _sha256(prompt),
-        "target_hash": _sha256(""),
+        "doc_hash": sha256_of(json.dumps(doc, indent=2, ensure_ascii=False)),
+        "prompt_hash": sha256_of(prompt),
+        "target_hash": sha256_of(""),
     }
     return json.dumps(document, ensure_ascii=False) + "\n"
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Format(NamedTuple):

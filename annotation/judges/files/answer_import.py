@@ -16,15 +16,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from annotation.judges.models import JudgeKind, JudgeRun
-from annotation.judges.runs import (
-    Answered,
-    Question,
-    prepare_run,
-    record_run,
-    save_run,
-    store_answers,
-    tuples_to_judge,
-)
+from annotation.judges.runs import Answered, Question, prepare_run, record_run, save_run, store_answers, tuples_to_judge
 from annotation.judges.specs import run_from_spec
 from annotation.models import Label, Round
 from kgharvest.bulk.file_reading import (

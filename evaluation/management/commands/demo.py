@@ -41,7 +41,9 @@ class Command(DomainCommand):
 
     def handle(self, *, once, **options):
         self.started = time.monotonic()
-        end_like_ctrl_c_on(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        # Like Ctrl-C, which the shell may ignore for background processes.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.default_int_handler)
         self.say(f"Preparing the database in {settings.DATA_DIR}")
         call_command("migrate", interactive=False, verbosity=0)
         with Supervisor(settings.DATA_DIR / "logs") as programs:
@@ -135,12 +137,6 @@ class Command(DomainCommand):
     def say(self, text: str) -> None:
         self.stdout.write(f"{time.monotonic() - self.started:5.1f} s  {text}")
         self.stdout.flush()
-
-
-def end_like_ctrl_c_on(*signals: signal.Signals) -> None:
-    """Let each signal raise KeyboardInterrupt, even if the shell ignores Ctrl-C for background processes."""
-    for number in signals:
-        signal.signal(number, signal.default_int_handler)
 
 
 def worker_command(*options: str) -> list[str]:

@@ -29,6 +29,7 @@ from kgharvest.tables.downloads import download
 
 Kind, State = PlatformCommand.Kind, PlatformCommand.State
 MONEY = "In minor units of the panel's currency, for example cents."
+RECONCILIATION = {"panel": "prolific-1", "reconciled_at": "2026-11-22T09:00:00Z", "reconcile_error": ""}
 OPTIONS = {"platform": "connect", "places": 30, "statements_per_place": 50, "reward": 300, "completion_code": "A1B2C3"}
 
 
@@ -89,9 +90,6 @@ class PauseInput(StrictSerializer):
 
 class CostSerializer(serializers.Serializer):
     cost = serializers.CharField(help_text="Cost in a sentence.")
-
-
-RECONCILIATION = {"panel": "prolific-1", "reconciled_at": "2026-11-22T09:00:00Z", "reconcile_error": ""}
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A reconciled panel", RECONCILIATION, response_only=True)])
@@ -157,9 +155,6 @@ class ParticipantViewSet(PagedList, PanelPartViewSet):
         return participant_rows(self.panel(), super().paginate_queryset(queryset))
 
 
-# Balance and hourly pay
-
-
 class PersonPaySerializer(serializers.Serializer):
     """One completed place."""
 
@@ -209,9 +204,6 @@ def pay_of(panel: Panel) -> dict[str, Any]:
     }
 
 
-# Ledger
-
-
 class PayEntrySerializer(serializers.ModelSerializer):
     """Ledger entry. Participants are named by annotator code. event, command: source of the entry."""
 
@@ -240,9 +232,6 @@ class PayEntryViewSet(PagedList, PanelPartViewSet):
 
     def get_queryset(self) -> QuerySet:
         return self.panel().pay_entries.select_related("submission__annotator", "by")
-
-
-# Commands
 
 
 class CommandSerializer(serializers.ModelSerializer):
@@ -312,9 +301,6 @@ class CommandViewSet(PagedList, PanelPartViewSet):
         return self.answer(command)
 
 
-# Bonuses
-
-
 class OpenBonusSerializer(serializers.Serializer):
     """Bonuses of one participant to pay manually."""
 
@@ -339,9 +325,6 @@ class NotedSerializer(serializers.Serializer):
     n_people = serializers.IntegerField()
 
 
-# Review
-
-
 class ApprovalInput(StrictSerializer):
     submissions = serializers.ListField(
         child=IdField(),
@@ -354,9 +337,6 @@ class ApprovalInput(StrictSerializer):
 
 class ApprovedSerializer(serializers.Serializer):
     n_approved = serializers.IntegerField()
-
-
-# Panels
 
 
 class PanelOperations(PanelPartViewSet):

@@ -34,9 +34,6 @@ EVERY = timedelta(minutes=5)  # interval between reconciliations of a panel
 Status = Submission.Status
 
 
-# Submissions
-
-
 @transaction.atomic
 def apply_remote(panel: Panel, remote: RemoteSubmission, now: datetime, event: PanelEvent | None = None) -> bool:
     """Apply the platform's state to the submission; return whether anything changed.
@@ -108,9 +105,6 @@ def _move(submission: Submission, remote: RemoteSubmission, at: datetime) -> boo
     return move(submission, before, to=status, ended_at=at)
 
 
-# Pay
-
-
 def _note_pay(submission: Submission, remote: RemoteSubmission, at: datetime, event: PanelEvent | None) -> None:
     """Record the amounts owed and paid that follow from the submission's status and the platform's payments.
 
@@ -159,9 +153,6 @@ def _match_bonuses(submission: Submission, paid: Sequence[int], at: datetime, ev
         pay.record_paid(submission, pay.Purpose.BONUS, key, amount, "Bonus paid on the platform.", event=event)
 
 
-# Panel
-
-
 def reconcile(panel: Panel, now: datetime) -> int:
     """Apply the platform's state of all submissions; return the number of changed submissions.
 
@@ -203,9 +194,6 @@ def apply_status(panel: Panel, status: str | None, now: datetime) -> bool:
         return False
     record("panel.moved", panel, None, round=panel.round, panel=panel.name, status=str(status), why=reason)
     return True
-
-
-# All panels
 
 
 def ask_reconciliation(panel: Panel, by=None) -> None:

@@ -277,9 +277,6 @@ def recruit(request: HttpRequest, round: Round) -> Iterator[PagePanel]:
         yield button(label, reverse(f"recruiting:{page}", args=[round.path]))
 
 
-# Pay
-
-
 @for_panel
 def panel_pay(request: HttpRequest, panel: Panel) -> HttpResponse:
     pay = hourly_pay(panel)

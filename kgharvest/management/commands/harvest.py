@@ -96,17 +96,14 @@ class Command(DomainCommand):
             check_harvest(request)
         plan = plan_launch(requests, timezone.now(), options["again"], project=project_for(None, options["project"]))
         if options["dry_run"]:
-            self.show(plan)
+            for request in plan.requests:
+                self.stdout.write(f"-\t{request.cell}\twould be harvested")
+            self.list_skipped(plan)
+            self.stderr.write(summary_of(plan))
         elif options["wait"]:
             self.harvest_all_here(requests, plan, options["output"])
         else:
             self.launch(plan)
-
-    def show(self, plan: Plan) -> None:
-        for request in plan.requests:
-            self.stdout.write(f"-\t{request.cell}\twould be harvested")
-        self.list_skipped(plan)
-        self.stderr.write(summary_of(plan))
 
     def launch(self, plan: Plan) -> None:
         launch = None

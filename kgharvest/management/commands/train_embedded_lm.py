@@ -24,7 +24,15 @@ class Command(BaseCommand):
         parser.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
 
     def handle(self, *, model: str, output: Path | None, seed: int, **options: Any) -> None:
-        folder = writable_folder(output or EMBEDDED_LMS[model])
+        folder = output or EMBEDDED_LMS[model]
+        try:  # before the training, so that errors are reported early
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CommandError(
+                f"Cannot create the folder {folder} ({error.strerror}). Choose another folder with --output."
+            ) from error
+        if not os.access(folder, os.W_OK):
+            raise CommandError(f"The folder {folder} is not writable. Choose another folder with --output.")
         recipe = RECIPES[model]
         try:
             relations = load_world()
@@ -42,16 +50,3 @@ class Command(BaseCommand):
         card = model_card(model, recipe, seed, relations, load_compact(folder))
         (folder / "README.md").write_text(card, encoding="utf-8")
         self.stdout.write(f"{model} is in {folder}")
-
-
-def writable_folder(folder: Path) -> Path:
-    """Create the folder if needed. Raises CommandError, so that errors are reported before the training."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CommandError(
-            f"Cannot create the folder {folder} ({error.strerror}). Choose another folder with --output."
-        ) from error
-    if not os.access(folder, os.W_OK):
-        raise CommandError(f"The folder {folder} is not writable. Choose another folder with --output.")
-    return folder

@@ -17,6 +17,8 @@ from kgharvest.contrib.knowledge_graphs.imports.views import check_file_size
 from kgharvest.contrib.knowledge_graphs.models import UploadedKG
 from kgharvest.models import Relation
 
+EXAMPLE = {"launch": 5, "harvests": [12, 13], "n_tuples": 900, "n_repeated": 4, "n_left_out": 120}
+
 
 class KGFileInput(StrictSerializer):
     project = ProjectField()
@@ -32,9 +34,6 @@ class KGFileInput(StrictSerializer):
         required=False, validators=[check_file_size], help_text="One id and label per line, separated by a tab."
     )
     format = serializers.ChoiceField(["auto", *FORMATS], default="auto")
-
-
-EXAMPLE = {"launch": 5, "harvests": [12, 13], "n_tuples": 900, "n_repeated": 4, "n_left_out": 120}
 
 
 @extend_schema_serializer(examples=[OpenApiExample("An imported KG", EXAMPLE, response_only=True)])

@@ -194,9 +194,6 @@ def _relation(target: Target, name: str, by, project: Project) -> Relation:
     return relation
 
 
-# Uploaded files
-
-
 def store_upload(
     system: str, file: Any, labels: Any, file_format: str, now: datetime, *, by, project: Project | None = None
 ) -> UploadedKG:

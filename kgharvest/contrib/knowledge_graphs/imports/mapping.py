@@ -16,6 +16,7 @@ from kgharvest.relations.names import resolve_relation
 
 SLOT = re.compile(r"\[([^\[\]]+)\]")
 HEAD, TAIL = "HEAD", "TAIL"
+TEXTS = ("relation", "name", "template")
 NOT_IN_NAMES = re.compile(r"[\s/]+")
 
 
@@ -115,6 +116,3 @@ def _target(name: str, entry: Any, relations: QuerySet[Relation]) -> Target:
     if "relation" in entry:
         return existing_target(entry["relation"], relations, slots)
     return new_target(entry.get("name") or default_name(name), entry["template"])
-
-
-TEXTS = ("relation", "name", "template")

@@ -24,6 +24,7 @@ ROLES: Mapping[str, Sequence[str]] = {
     "tail": ("tail", "object", "node2", "t", "o"),
     "score": ("score", "confidence", "weight"),
 }
+ESCAPED_FORMULAS = tuple(f"'{start}" for start in FORMULA_STARTS)  # see csv_value
 LabelOf = Callable[[str, str], str]  # (id, default) -> label of the id
 
 
@@ -68,9 +69,6 @@ def number_of(text: Any, column: int | None = None) -> float | None:
 def read_tsv(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement | BadEntry]:
     rows = ((number, line.rstrip("\r\n").split("\t")) for number, line in enumerate(lines, start=1) if line.strip())
     return _read_table(rows, label_of)
-
-
-ESCAPED_FORMULAS = tuple(f"'{start}" for start in FORMULA_STARTS)  # see csv_value
 
 
 def read_csv(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement | BadEntry]:
@@ -243,8 +241,6 @@ def _json_statement(line: Line, label_of: LabelOf) -> Statement:
 def _is_value(value: Any) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
 
-
-# Formats
 
 # Label and reader of each
 FORMATS: Mapping[str, tuple[str, Callable[[Iterable[str], LabelOf], Iterator[Statement | BadEntry]]]] = {

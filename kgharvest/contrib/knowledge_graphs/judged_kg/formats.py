@@ -128,6 +128,7 @@ COLUMNS = {
     "n_unjudgeable": (pa.int32(), "number of judgments “unjudgeable”"),
     "inclusion_probability": (pa.float64(), "probability of being drawn; its inverse is the weight in rates"),
 }
+SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
 
 
@@ -143,9 +144,6 @@ def as_hugging_face(kg: JudgedKG, rows: Counted) -> Iterator[File]:
     """Yield a Parquet file and its card. The card comes last because it contains the counts."""
     yield "data/train-00000-of-00001.parquet", parquet_of(SCHEMA, map(values_of, rows))
     yield "README.md", [_card(kg, rows).encode()]
-
-
-SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
 
 def _card(kg: JudgedKG, rows: Counted) -> str:

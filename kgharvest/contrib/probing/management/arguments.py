@@ -45,9 +45,6 @@ def chosen_relations(options: dict[str, Any]) -> list[Relation]:
     return relations_of_set(options["set_name"])
 
 
-# -- Trigger search ----------------------------------------------------------------------------------------------------
-
-
 def add_search_arguments(parser: ArgumentParser, iterations: int, batch_size: int, texts: str) -> None:
     """Add search options and `add_lm_arguments`. iterations, batch_size: defaults. texts: noun for the batch items."""
     add_lm_arguments(parser)

@@ -63,6 +63,7 @@ PROBE = {
     "started_at": None,
     "finished_at": None,
 }
+RESPONSES = {(200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "A record or a prompt per line.")}
 
 
 class ProbeRowSerializer(serializers.ModelSerializer):
@@ -185,9 +186,6 @@ def lines_of(source: str, rows: list[dict[str, Any]]) -> Document:
 
 class ProbeFilters(ProjectFilters):
     status = serializers.ChoiceField(Job.Status.choices, required=False)
-
-
-RESPONSES = {(200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "A record or a prompt per line.")}
 
 
 class ProbeViewSet(PagedList, RetrieveMixin, ApiViewSet):

@@ -50,9 +50,6 @@ def group_by(key: str, records: Iterable[Record]) -> dict[str, list[Record]]:
     return groups
 
 
-# -- Comparison of methods ---------------------------------------------------------------------------------------------
-
-
 def summary(records: Iterable[Record]) -> list[dict[str, Any]]:
     """Return one row per method, in order of `records`: macro averages over relations, P@1 over all facts, and cost.
 
@@ -98,9 +95,6 @@ def method_row(method: str, records: Sequence[Record]) -> dict[str, Any]:
         "seconds": round(seconds, 3),
         "forwards_per_second": forwards / seconds if forwards and seconds else None,
     }
-
-
-# -- Relations ---------------------------------------------------------------------------------------------------------
 
 
 def type_rows(records: Iterable[Record], types: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -50,9 +50,6 @@ class ProbeRelation:
     type: str = ""
 
 
-# -- Files -------------------------------------------------------------------------------------------------------------
-
-
 class Document(NamedTuple):
     """A file of JSON lines, with the relation and part given by its folder and name, if any."""
 
@@ -150,9 +147,6 @@ def _relation_of(line: Mapping[str, Any], document: Document, relations: Collect
     return name if isinstance(name, str) else None
 
 
-# -- Facts -------------------------------------------------------------------------------------------------------------
-
-
 def split_world() -> dict[str, FactsByPart]:
     """Return the facts of the embedded LMs' world by relation, randomly split 2:1:2 into train, dev, and test."""
     facts_by_relation = {}
@@ -199,9 +193,6 @@ def read_facts(
     return {name: {part: tuple(pairs) for part, pairs in parts.items()} for name, parts in facts.items()}
 
 
-# -- Prompts and types -------------------------------------------------------------------------------------------------
-
-
 @dataclass
 class Prompts:
     """Content of a prompt file: texts with slots, and relation types if stated, by relation."""
@@ -241,9 +232,6 @@ def read_words(name: str, content: bytes) -> list[str]:
     if not words:
         raise NotProbed(f"{name} contains no words. Add one word per line.")
     return words
-
-
-# -- Relations ---------------------------------------------------------------------------------------------------------
 
 
 def relation_type(pairs: Collection[tuple[str, str]]) -> str:

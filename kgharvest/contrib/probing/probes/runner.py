@@ -27,7 +27,6 @@ from kgharvest.engine.prompts.prompt_set import (
 )
 from kgharvest.engine.types import Cancelled, EngineError, Progress
 from kgharvest.harvests import language_models
-from kgharvest.harvests.language_models import LOADING
 from kgharvest.jobs import ledger
 from kgharvest.models import Job, LanguageModel
 
@@ -39,7 +38,7 @@ def run_probe(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     """Run a probe job. Resumes an earlier attempt with the same LM revision, code version, and vocabulary."""
     probe = Probe.objects.select_related("language_model").get(pk=job.pk)
     params = ProbeParams(**job.payload)
-    heartbeat(Progress(LOADING, 0))
+    heartbeat(Progress(language_models.LOADING, 0))
     with heartbeat.kept_alive():
         lm, control = load_with_control(probe.language_model, params.device, params.dtype, params.with_control)
         check_methods(lm, probe.methods)
@@ -102,9 +101,6 @@ def _delete_outdated(probe: Probe, revision: str, vocabulary: str) -> None:
         probe.refresh_from_db(fields=list(current))
 
 
-# -- Measurement -------------------------------------------------------------------------------------------------------
-
-
 def _measure_all(
     probe: Probe,
     lms: tuple[PretrainedLM, PretrainedLM | None],
@@ -163,9 +159,6 @@ def _add_fault(relations: Sequence[ProbedRelation], fault: str) -> None:
 
 def _faults_text(relations: Mapping[str, ProbedRelation]) -> str:
     return " ".join(dict.fromkeys(relation.fault for relation in relations.values() if relation.fault))
-
-
-# -- Storage -----------------------------------------------------------------------------------------------------------
 
 
 def _prompt_columns(lm: PretrainedLM, measurement: Measurement) -> Iterator[dict[str, Any]]:

@@ -118,9 +118,6 @@ def methods_with_prompts(probe: Probe) -> list[str]:
     return [method for method in probe.methods if method in with_prompts]
 
 
-# -- Results -----------------------------------------------------------------------------------------------------------
-
-
 def document_of(probe: Probe) -> dict[str, Any]:
     """Return the JSON of docs/probing.md for the records so far."""
     relations = list(probe.relations.defer("facts", "prompts"))
@@ -156,9 +153,6 @@ def learned_prompts(probe: Probe):
     """Return the learned prompts by record, in order of decreasing weight."""
     prompts = LearnedPrompt.objects.filter(record__relation__probe=probe).select_related("record__relation")
     return prompts.order_by("record_id", "-weight", "pk")
-
-
-# -- JSON lines --------------------------------------------------------------------------------------------------------
 
 
 def record_lines(probe: Probe) -> Iterator[str]:

@@ -75,9 +75,6 @@ def with_answers(facts: Facts, licence: str, authors: Sequence[str]) -> dict[str
     return {**facts, "answers": facts["answers"] | {key: text for key, text in replacements.items() if text}}
 
 
-# Derived facts
-
-
 def with_derived(facts: Facts) -> dict[str, Any]:
     """Return the facts with the values that templates need and the facts imply. Pure.
 
@@ -153,9 +150,6 @@ def with_derived(facts: Facts) -> dict[str, Any]:
     }  # fmt: skip
 
 
-# Privacy
-
-
 def scrubber(round: Round, report: Report) -> Scrub:
     """Return a function that removes email addresses, and names of annotators and project members, from a text."""
     names = sorted(_names(round, report), key=lambda name: (-len(name), name))
@@ -213,9 +207,6 @@ def scrubbed_report(document: Mapping[str, Any], scrub: Scrub) -> dict[str, Any]
         deviations = [{key: text and scrub(text) for key, text in line.items()} for line in registered["deviations"]]
         scrubbed["preregistration"] = {**registered, "deviations": deviations}
     return scrubbed
-
-
-# Rows
 
 
 def _judges(round: Round, report: Report, scrub: Scrub) -> list[dict[str, Any]]:

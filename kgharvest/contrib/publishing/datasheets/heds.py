@@ -124,9 +124,6 @@ def coverage(answers: Mapping[str, Answer]) -> dict[str, list[str]]:
     return numbers | {"applicable": [number for number in answers if number not in numbers["not_applicable"]]}
 
 
-# Files
-
-
 def form_file(answers: Mapping[str, Answer]) -> PackFile:
     """Return the JSON for the online form: an entry for each field with an answer."""
     form: dict[str, Any] = {CRITERION: {"data": {}, "control": {CRITERION_NAME: True}, "text": {}}}

@@ -37,6 +37,9 @@ from kgharvest.errors import DomainError
 from kgharvest.tables.formats import FORMATS, json_text
 
 ABOUT_FACTS = "Rules, dates, and log of the round, which are not in the rows."
+SPDX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}")
+MOST_AUTHORS = 200
+LONGEST_NAME = 200  # characters
 REQUIREMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -138,13 +141,6 @@ def requirements_file() -> PackFile:
     ]
     about = "Versions of the packages that created this package."
     return PackFile("requirements.txt", ("\n".join(lines) + "\n").encode(), "text/plain", about)
-
-
-# License and authors
-
-SPDX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}")
-MOST_AUTHORS = 200
-LONGEST_NAME = 200  # characters
 
 
 def check_options(licence: str, authors: Sequence[str]) -> None:

@@ -75,9 +75,6 @@ def record_packed(report: Report, digest: str, by) -> None:
     record("report.packed", report, by, round=report.round, report=report.pk, sha256=digest)
 
 
-# Files
-
-
 def name_of(pk: int, digest: str) -> str:
     """Return the name of a package's file. Two workers that create the same package differently write two files."""
     return f"{FOLDER}/{pk}-{digest}.zip"

@@ -34,10 +34,6 @@ from kgharvest.tables.formats import to_json
 LARGEST_NUMBER = 2**63 - 1  # of a Parquet column
 ROWS_AT_ONCE = 20_000
 SMALL = 1_000_000  # bytes that any Parquet file may decompress to
-
-
-# Facts about the round
-
 FACTS, PREREGISTRATION = "rows/round.json", "preregistration.json"
 # Parts of the report's block `conduct` that are repeated. The rest is counted from rows.
 REPEATED = ("design", "limits", "training", "exclusions", "imports", "timeline")

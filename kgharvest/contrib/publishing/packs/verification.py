@@ -23,6 +23,10 @@ from kgharvest.pages.number_format import counted
 from kgharvest.tables.formats import csv_text, markdown_of
 from kgharvest.tables.latex import latex_of
 
+REPORT = "report.json"
+STAMP = ("created_at", "code_version", "method", "audit")  # of a report; the audit log is compared separately
+SHOWN = 20
+NUMBER = re.compile(r"-?\d[\d.,e%-]*")
 # Linear algebra libraries sum in different orders on different machines.
 RELATIVE, ABSOLUTE = 1e-9, 1e-12
 
@@ -92,12 +96,6 @@ def _are_equal(packed: Any, recomputed: Any) -> bool:
         except OverflowError:  # an integer beyond the range of floats
             return False
     return type(packed) is type(recomputed) and bool(packed == recomputed)
-
-
-REPORT = "report.json"
-STAMP = ("created_at", "code_version", "method", "audit")  # of a report; the audit log is compared separately
-SHOWN = 20
-NUMBER = re.compile(r"-?\d[\d.,e%-]*")
 
 
 class Verification(NamedTuple):
@@ -205,9 +203,6 @@ def _notes(document: Mapping[str, Any], compared: DocumentComparison, chain: row
     yield f"Audit log: ends in the head that the report names; {entries} hashed again{of_head}."
 
 
-# Rows
-
-
 def _probabilities(rows: Rows) -> Iterator[Difference]:
     """Yield draws whose inclusion probability is not the number of draws divided by the population."""
     draws, population = rows["draws"], rows["strata"]["population"]
@@ -218,9 +213,6 @@ def _probabilities(rows: Rows) -> Iterator[Difference]:
             expected = n_drawn[stratum] / population[stratum - 1]
             if abs(probability - expected) > 1e-9:
                 yield Difference(f"rows/draws.jsonl, line {number}, inclusion_probability", probability, expected)
-
-
-# Tables
 
 
 def rendered_tables(document: Document) -> Iterator[PackFile]:

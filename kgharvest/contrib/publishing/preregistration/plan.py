@@ -15,6 +15,8 @@ from kgharvest.statistics.paired_tests import FEWEST_RELATIONS, CellKey, Pair, S
 MOST = 100  # hypotheses, and comparisons
 LONGEST_TEXT = 5_000
 LONGEST_HYPOTHESIS = 1_000
+SIDES = ("first", "second")
+TEXTS = ("primary_outcome", "exclusion_rules", "stopping_rule", "analysis")
 
 
 class Expects(TextChoices):
@@ -79,12 +81,6 @@ class PlanSerializer(StrictSerializer):
     )  # fmt: skip
 
 
-TEXTS = ("primary_outcome", "exclusion_rules", "stopping_rule", "analysis")
-
-
-# Comparisons of a report
-
-
 def pairs_compared(cells: Iterable[CellKey]) -> list[Pair]:
     """Return the pairs of sides that a report compares if all of these cells have verdicts."""
     return [pair for pair, _ in compared_cells(dict.fromkeys(cells, 0.0))]
@@ -105,9 +101,6 @@ def completed_plan(plan: Mapping[str, Any], pairs: Sequence[Pair]) -> dict[str, 
         "comparisons": list(listed.values()),
         **{name: plan[name] for name in TEXTS},
     }
-
-
-SIDES = ("first", "second")
 
 
 def sides_of_plan(entry: Mapping[str, Any]) -> frozenset[Side]:

@@ -141,9 +141,6 @@ def _left(incomplete: int) -> str:
     return f"{counted(incomplete, 'statement')} incomplete" if incomplete else "every statement complete"
 
 
-# Hypotheses
-
-
 def hypothesis_outcome(hypothesis: Mapping[str, Any], comparisons: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return a hypothesis with its outcome. comparison: its number in the report, starting at 1."""
     pair = sides_of_plan(hypothesis)
@@ -174,9 +171,6 @@ def _outcome(hypothesis: Mapping[str, Any], numbers: Mapping[str, Any]) -> str:
     is_first = numbers["difference"] > 0
     expected = {Expects.FIRST: is_first, Expects.SECOND: not is_first, Expects.DIFFERENT: True}
     return SUPPORTED if expected[expects] else NOT_SUPPORTED
-
-
-# Tables
 
 
 def preregistration_table(document: Document) -> Table:

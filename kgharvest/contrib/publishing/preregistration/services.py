@@ -111,9 +111,6 @@ def note_deletion(draft: Round, by: User) -> None:
         record("preregistration.deleted", frozen, by, round=draft, version=frozen.version, sha256=frozen.sha256)
 
 
-# State of a round
-
-
 class OptionsSerializer(ModelDescription):
     """Options of a round, as in its description."""
 

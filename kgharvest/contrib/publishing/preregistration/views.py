@@ -33,8 +33,7 @@ from kgharvest.statistics.paired_tests import Pair, Side
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import markdown_text
 
-# Form
-
+FILE_FORMATS = ("json", "md")
 MOST_ROWS = 60  # further comparisons can be planned through the API
 NO_LIMITS = "none"  # annotation.models.Limits.sentence without limits
 
@@ -123,9 +122,6 @@ def _side(side: Side) -> dict[str, str]:
     return {"model": str(side.model), "setting": str(side.setting)}
 
 
-FILE_FORMATS = ("json", "md")
-
-
 @researcher_required
 def preregister(request: HttpRequest, path: str) -> HttpResponse:
     """Freeze the current state of the round with the user's plan. Rejected after the first judgment."""
@@ -182,9 +178,6 @@ def preregistration_download(frozen: Preregistration, file_format: str) -> HttpR
     text = canonical_json(frozen.document) if file_format == "json" else as_markdown(frozen)
     name = f"{frozen.round.name}-preregistration-{frozen.version}.{file_format}"
     return download(text, name)
-
-
-# Documents as text
 
 
 def parts_in_words(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,11 @@ from kgharvest.pages.number_format import counted
 FEWEST_PEOPLE = 5  # minimum number of measured participants for a median
 LEAST_MEASURED = 0.5  # minimum share of a participant's answers with measured time
 PAID_FOR = (Submission.Status.COMPLETED, Submission.Status.APPROVED)
+# Of the figure
+WIDTH, HEIGHT = 720, 96
+N_COLUMNS = 72  # dots in the same column are stacked
+MARGIN = 6  # half a dot
+FURTHEST = 4  # right end in multiples of the median or floor, so that outliers do not compress the figure
 
 
 @dataclass(frozen=True)
@@ -114,15 +119,6 @@ def _training_times(panel: Panel) -> Mapping[int, float]:
     return times
 
 
-# Figure
-
-
-WIDTH, HEIGHT = 720, 96
-N_COLUMNS = 72  # dots in the same column are stacked
-MARGIN = 6  # half a dot
-FURTHEST = 4  # right end in multiples of the median or floor, so that outliers do not compress the figure
-
-
 def pay_picture(panel: Panel, pay: HourlyPay) -> dict[str, Any] | None:
     """Return the dot plot of participants with measured time; None if there are none.
 
@@ -158,9 +154,6 @@ def pay_picture(panel: Panel, pay: HourlyPay) -> dict[str, Any] | None:
     n_beyond = sum(hourly > most for hourly, _ in rates)
     size = {"width": WIDTH, "height": HEIGHT}
     return {"dots": dots, "lines": lines, "most": money(int(most), panel.currency), "n_beyond": n_beyond, **size}
-
-
-# Sentences for papers
 
 
 def pay_in_words(round: Round) -> str:

@@ -27,7 +27,6 @@ IDENTIFIER = re.compile(r"\b[0-9a-f]{24}\b")  # Prolific's ids of participants, 
 
 Document = dict[str, Any]
 
-
 ssl_context = cache(httpx.create_ssl_context)  # one per process: loading it takes longer than a request
 
 

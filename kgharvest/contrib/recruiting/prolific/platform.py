@@ -39,7 +39,6 @@ CONTENT_WARNINGS = {"": "none", "sensitive": "sensitive content", "explicit": "e
 LONGEST_ALLOWED = 24 * 60 - 1  # minutes
 MOST_SLOTS = 100_000
 
-
 Rule = tuple[Callable[[Any], bool], str]  # predicate and description of valid values
 
 

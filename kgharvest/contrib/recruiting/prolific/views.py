@@ -29,6 +29,7 @@ from kgharvest.pages.panels import Panel as PagePanel
 from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 
 LARGEST_EVENT = 64 << 10  # bytes
+EXAMPLE = '[{"filter_id": "fluent-languages", "selected_values": ["19"]}]'
 
 
 @csrf_exempt
@@ -107,9 +108,6 @@ def platform_state(request: HttpRequest, panel: Panel) -> Iterator[PagePanel]:
     newest = failed.first()
     context = {"panel": panel, "n_waiting_events": failed.count(), "event_error": newest.error if newest else ""}
     yield PagePanel("recruiting/prolific/_panel.html", context)
-
-
-EXAMPLE = '[{"filter_id": "fluent-languages", "selected_values": ["19"]}]'
 
 
 class StudyForm(forms.Form):

@@ -57,9 +57,19 @@ class Command(DomainCommand):
         add_search_arguments(parser, iterations=180, batch_size=24, texts="texts")
 
     def handle(self, **options):
-        from kgharvest.contrib.probing.text_tasks.classification import classification_records
+        from kgharvest.contrib.probing.text_tasks import classification
+        from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate
 
-        records = run_search("classify", partial(classification_records, request=request_of(options)), options)
+        template = TextTemplate.parse(options["template"] or classification.default_template(options["train"]))
+        manual = TextTemplate.parse(options["manual"]) if options["manual"] else template.without_triggers()
+        columns = dict.fromkeys([*template.fields, *manual.fields])
+        texts = classification.read_text_sets({part: options[part] for part in PARTS}, list(columns))
+        words: dict[str, list[str]] = {}
+        for label, words_of_label in options["label"]:
+            words.setdefault(label, []).extend(words_of_label)
+        inputs = (texts, template, manual, search_params(options), words, options["label_tokens"])
+        request = classification.ClassifyRequest(*inputs)
+        records = run_search("classify", partial(classification.classification_records, request=request), options)
         self.stdout.write(terminal_text(method_table("classification", COLUMNS, records)))
         for record in autoprompt_records(records):
             lines = [f"prompt: {record['prompt']}"]
@@ -74,22 +84,3 @@ def label_words(text: str) -> tuple[str, list[str]]:
     if not name.strip() or not words_of_label:
         raise ArgumentTypeError(f"{text!r} does not have the form NAME=WORD,WORD")
     return name.strip(), words_of_label
-
-
-def request_of(options):
-    """Raises NoSuchFile, ImportRefused, NotClassified or BadPrompt."""
-    from kgharvest.contrib.probing.text_tasks.classification import (
-        ClassifyRequest,
-        default_template,
-        read_text_sets,
-    )
-    from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate
-
-    template = TextTemplate.parse(options["template"] or default_template(options["train"]))
-    manual = TextTemplate.parse(options["manual"]) if options["manual"] else template.without_triggers()
-    columns = dict.fromkeys([*template.fields, *manual.fields])
-    texts = read_text_sets({part: options[part] for part in PARTS}, list(columns))
-    words: dict[str, list[str]] = {}
-    for label, words_of_label in options["label"]:
-        words.setdefault(label, []).extend(words_of_label)
-    return ClassifyRequest(texts, template, manual, search_params(options), words, options["label_tokens"])

@@ -46,23 +46,13 @@ class Command(DomainCommand):
         add_search_arguments(parser, iterations=500, batch_size=32, texts="facts")
 
     def handle(self, **options):
-        from kgharvest.contrib.probing.text_tasks.extraction import extraction_records, extraction_summary
+        from kgharvest.contrib.probing.text_tasks import extraction
+        from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate
 
-        records = run_search("extract", partial(extraction_records, request=request_of(options)), options)
-        self.stdout.write(terminal_text(method_table("extraction", COLUMNS, extraction_summary(records))))
+        template = TextTemplate.parse(options["template"])
+        relations = extraction.extracted_relations(chosen_relations(options), documents_in(options["facts"]))
+        request = extraction.ExtractRequest(relations, template, search_params(options), options["perturbed"])
+        records = run_search("extract", partial(extraction.extraction_records, request=request), options)
+        self.stdout.write(terminal_text(method_table("extraction", COLUMNS, extraction.extraction_summary(records))))
         for record in autoprompt_records(records):
             self.stdout.write(f"{record['relation']}{contexts_of(record)}: {record['prompt']}")
-
-
-def request_of(options):
-    """Raises NotFound, NotExtracted, ImportRefused or BadPrompt."""
-    from kgharvest.contrib.probing.text_tasks.extraction import ExtractRequest, extracted_relations
-    from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate
-
-    template = TextTemplate.parse(options["template"])
-    return ExtractRequest(
-        extracted_relations(chosen_relations(options), documents_in(options["facts"])),
-        template,
-        search_params(options),
-        options["perturbed"],
-    )

@@ -38,11 +38,7 @@ from kgharvest.engine.prompt_learning.registry import (
     systems_with,
 )
 from kgharvest.harvests.language_models import get_language_model
-from kgharvest.management.command import (
-    DomainCommand,
-    add_project_argument,
-    run_to_the_end,
-)
+from kgharvest.management.command import DomainCommand, add_project_argument, run_to_the_end
 from kgharvest.models import Job
 from kgharvest.tables.formats import terminal_text
 
