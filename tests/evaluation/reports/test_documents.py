@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evaluation.evidence.evidence import Judgments, SampledHarvest, StratumKey, cells_of, drawn_verdicts
@@ -353,6 +353,7 @@ def test_each_annotator_is_left_out_in_turn():
 letters = st.text("TFU.", min_size=4, max_size=4)
 
 
+@settings(max_examples=8)  # each builds several documents
 @given(st.lists(letters, min_size=12, max_size=12))
 @example(["F..."] * 2 + ["FFFF"] * 10)  # without the first annotator a side's first cell has no verdict
 def test_a_round_without_an_annotator_is_the_report_on_the_others(said):

@@ -33,17 +33,17 @@ def test_two_launches_at_once_queue_a_cell_once(enqueued):
     requests = make_requests(6)
     plans = [plan_launch(order, timezone.now()) for order in (requests[:4], requests[:1:-1])]
 
-    first, second = at_once(*(partial(start_launch, plan) for plan in plans))
+    launches, executed = zip(*at_once(*(partial(start_launch, plan) for plan in plans)), strict=True)
 
     assert sorted(HarvestJob.objects.values_list("relation", flat=True)) == sorted(
         request.relation.pk for request in requests
     )
     assert len(enqueued) == 6
-    assert {len(first.plan.requests), len(second.plan.requests)} == {4, 2}
-    assert {len(first.plan.skipped), len(second.plan.skipped)} == {0, 2}
-    [late] = [started for started in (first, second) if started.plan.skipped]
-    assert {skipped.request for skipped in late.plan.skipped} == set(requests[2:4])
-    assert all(skipped.job.launch_id != late.launch.pk for skipped in late.plan.skipped)
+    assert {len(plan.requests) for plan in executed} == {4, 2}
+    assert {len(plan.skipped) for plan in executed} == {0, 2}
+    [(late, plan)] = [(launch, plan) for launch, plan in zip(launches, executed, strict=True) if plan.skipped]
+    assert {skipped.request for skipped in plan.skipped} == set(requests[2:4])
+    assert all(skipped.job.launch_id != late.pk for skipped in plan.skipped)
 
 
 def test_one_of_two_equal_launches_is_rejected(enqueued):

@@ -25,6 +25,7 @@ from kgharvest.contrib.recruiting.panels.links import BadEntryLink, with_paramet
 from kgharvest.contrib.recruiting.panels.links import parameters as parameter_names
 from kgharvest.contrib.recruiting.panels.money import money
 from kgharvest.contrib.recruiting.panels.presets import PRESETS
+from kgharvest.contrib.recruiting.pay.commands import GROUNDS, SHORTEST_REJECTION
 from kgharvest.contrib.recruiting.platforms import (
     PlatformRefused,
     PlatformUnavailable,
@@ -240,6 +241,9 @@ class Prolific(RecruitingPlatform):
         if command.kind == Kind.APPROVE:
             self._approve(session)
         elif command.kind == Kind.REJECT:
+            if command.category not in GROUNDS or len(command.message) < SHORTEST_REJECTION:
+                reason = f"A rejection requires a valid category and at least {SHORTEST_REJECTION} characters of text."
+                raise PlatformRefused(reason)
             fields = {"message": command.message, "rejection_category": command.category}
             self.client.move_submission(session, "REJECT", **fields)
         elif command.kind == Kind.RETURN:

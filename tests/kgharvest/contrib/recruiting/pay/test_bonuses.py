@@ -71,7 +71,7 @@ def test_bonus_requires_a_reason(panel):
         grant_bonus(complete_place(panel), 5, "  ")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 100_000)), max_size=10), st.integers(0, 2))
 def test_the_sums_of_both_files_and_of_the_ledger_are_the_same(panel, grants, paid):
     with transaction.atomic():
