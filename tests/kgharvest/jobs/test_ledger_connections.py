@@ -98,7 +98,7 @@ def test_a_job_that_always_loses_its_connection_finally_fails(runner):
     ledger.recover(timezone.now() + timedelta(milliseconds=1))
     job.refresh_from_db()
     assert (job.status, job.attempts) == ("failed", ledger.MOST_ATTEMPTS)
-    assert "the database failed during this job as often" in job.error
+    assert "The worker died or the database failed" in job.error
 
 
 @needs_postgresql
