@@ -40,10 +40,10 @@ def test_two_workers_that_get_the_same_run_ask_each_tuple_once():
 
 def test_a_worker_whose_run_was_taken_over_stores_nothing_more():
     """The first worker hangs at its first two tuples; the second one asks everything."""
-    is_asked, goes_on = threading.Event(), threading.Event()
+    asked, goes_on = threading.Semaphore(0), threading.Event()
 
     def hang(_):
-        is_asked.set()
+        asked.release()
         goes_on.wait(30)
         return completion("True")
 
@@ -51,7 +51,7 @@ def test_a_worker_whose_run_was_taken_over_stores_nothing_more():
         run = create_run(make_round(6), SPEC | {"base_url": fake.url})
 
         def take_over() -> None:
-            assert is_asked.wait(30)
+            assert all(asked.acquire(timeout=30) for _ in range(2))
             fake.answer = lambda _: completion("False")
             for _ in range(100):  # the first worker may renew its lease before it is claimed
                 Job.objects.filter(pk=run.pk).update(lease_expires_at=timezone.now() - timedelta(hours=1))
