@@ -10,6 +10,7 @@ payments.
 """
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -55,7 +56,7 @@ class Outcome(NamedTuple):
     fields: Mapping[str, Any] = {}
 
 
-class Outbox:
+class Outbox(ABC):
     """The claim/try/back-off loop of one table. An instance is the runner of its kind of job.
 
     states: the row's state after each result; empty if the table has no column `state`. rows_at_once: tries made in
@@ -68,9 +69,9 @@ class Outbox:
     states: Mapping[Result, str] = {}
     rows_at_once = 1
 
+    @abstractmethod
     def attempt(self, row: Any) -> Outcome:
         """Make one try, outside of transactions."""
-        raise NotImplementedError
 
     def due(self, now: datetime) -> QuerySet:
         """Return the rows to try now, in order."""
@@ -84,7 +85,7 @@ class Outbox:
         """Return further columns that the claim of a row stores."""
         return {}
 
-    def clean_up(self, now: datetime) -> None:
+    def clean_up(self, now: datetime) -> None:  # noqa: B027 - optional
         """Delete old rows, in the transaction that ends the job."""
 
     def enqueue_if_due(self, now: datetime) -> None:

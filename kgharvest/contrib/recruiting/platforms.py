@@ -104,8 +104,8 @@ class RecruitingPlatform:
         check_not_closed(self.panel)
 
     def approve_all(self, submissions: Sequence[Submission]) -> None:
-        """Start a bulk approval. Only called for platforms with an API."""
-        raise NotImplementedError
+        """Start a bulk approval. Raises PlatformRefused for platforms without an API."""
+        raise PlatformRefused(f"{self.panel.platform} has no API. Approve the submissions on its website.")
 
 
 def check_not_closed(panel: Panel) -> None:
