@@ -231,9 +231,6 @@ class JudgmentQuerySet(models.QuerySet):
         """Return judgments that may be exported: excludes annotators whose withdrawal deletes judgments."""
         return self.exclude(annotator__withdrawal__on_withdrawal=OnWithdrawal.DELETE)
 
-    def of_round(self, round: Round):
-        return self.filter(task__in=round.tasks.order_by().values("pk"))
-
 
 class Judgment(models.Model):
     """One answer of an annotator to a task. Append-only: a changed answer supersedes the previous one.

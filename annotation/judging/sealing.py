@@ -151,7 +151,9 @@ def seal_judgments(round: Round | None = None, most: int | None = None) -> int:
 @transaction.atomic
 def _seal_batch(round: Round | None) -> int:
     lock_head()  # before reading, so that no other process seals these
-    unsealed = Judgment.objects.unsealed() if round is None else Judgment.objects.unsealed().of_round(round)
+    unsealed = Judgment.objects.unsealed()
+    if round is not None:
+        unsealed = unsealed.filter(task__in=round.tasks.order_by().values("pk"))
     # Skip locked rows to avoid a deadlock: their writer may be waiting for the head lock held here.
     locked = unsealed.select_for_update(no_key=True, skip_locked=True).order_by("task_id")
     rows = list(locked.values_list("pk", "task_id")[:JUDGMENTS_AT_ONCE])

@@ -48,8 +48,7 @@ class RoundPathConverter:
 
 
 class RoundQuerySet(models.QuerySet):
-    def visible_to(self, user):
-        return visible(self, user)
+    visible_to = visible
 
     def at(self, path: str):
         """Return the round with this path (project/name)."""

@@ -1,7 +1,7 @@
 """API authentication by token (`Authorization: Bearer kgh_...`) or session, rate limits, and token scopes."""
 
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from django.conf import settings
 from django.core.cache import cache
@@ -20,26 +20,8 @@ from kgharvest.models import ApiToken
 
 SCHEME = "Bearer"
 BAD_TOKEN = "This token is unknown, expired, or revoked. Create a new one on the page API tokens."  # noqa: S105
-
-
 USE_NOTED_EVERY = timedelta(minutes=1)
 BLOCKS = 20  # number of blocks into which a rate limit is divided
-
-
-def find_token(secret: str, now: datetime) -> ApiToken | None:
-    """Return the unrevoked, unexpired token of an active user with this secret, or None; update `last_used_at`.
-
-    `token.user.bound_to` is the id of the token's project, which `kgharvest.access` checks.
-    """
-    digest = sha256(secret)
-    tokens = ApiToken.objects.filter(digest=digest, revoked_at=None, expires_at__gt=now, user__is_active=True)
-    token = tokens.select_related("user").first()
-    if token:
-        token.user.bound_to = token.project_id
-        if token.last_used_at is None or token.last_used_at <= now - USE_NOTED_EVERY:
-            is_due = Q(last_used_at=None) | Q(last_used_at__lte=now - USE_NOTED_EVERY)
-            ApiToken.objects.filter(is_due, pk=token.pk).update(last_used_at=now)
-    return token
 
 
 def count_request(request: Request, user=None) -> None:
@@ -71,16 +53,26 @@ def count_request(request: Request, user=None) -> None:
 
 
 class TokenAuthentication(BaseAuthentication):
-    """Bearer token authentication. Invalid tokens get 401 and count towards the anonymous rate limit."""
+    """Authentication by the secret of a valid token of an active user.
+
+    `user.bound_to` is the id of the token's project, which `kgharvest.access` checks. Other tokens get 401 and count
+    towards the anonymous rate limit.
+    """
 
     def authenticate(self, request: Request) -> tuple[object, ApiToken] | None:
         scheme, _, secret = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
         if scheme.lower() != SCHEME.lower():
             return None
-        token = find_token(secret.strip(), timezone.now())
+        now = timezone.now()
+        valid = ApiToken.objects.filter(revoked_at=None, expires_at__gt=now, user__is_active=True)
+        token = valid.filter(digest=sha256(secret.strip())).select_related("user").first()
         if token is None:
             count_request(request)
             raise exceptions.AuthenticationFailed(BAD_TOKEN)
+        token.user.bound_to = token.project_id
+        if token.last_used_at is None or token.last_used_at <= now - USE_NOTED_EVERY:
+            is_due = Q(last_used_at=None) | Q(last_used_at__lte=now - USE_NOTED_EVERY)
+            ApiToken.objects.filter(is_due, pk=token.pk).update(last_used_at=now)
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from django.db.models import QuerySet
 
-from kgharvest.audit.tables import AuditedTable, audited_tables, recorded_rows
-from kgharvest.events.chain import Head, entry_hash, head, seal_events
+from kgharvest.audit.tables import AuditedTable, audited_tables, recorded_rows, sha256
+from kgharvest.events.chain import Head, hashed_text, head, seal_events
 from kgharvest.events.models import BEFORE_ALL, AuditHead, Event
 from kgharvest.registries import hook
 
@@ -67,7 +67,7 @@ class Verification:
                 yield f"{entries(last.number + 1, entry.number - 1)} missing."
             elif entry.previous_hash != last.hash:
                 yield f"Entry {entry.number} does not contain the hash of entry {last.number}."
-            if entry.hash != entry_hash(entry):
+            if entry.hash != sha256(hashed_text(entry)):
                 yield f"Entry {entry.number} ({entry.action}) was altered."
             yield from self._wrong_rows(entry)
             last = Head(entry.number, entry.hash)

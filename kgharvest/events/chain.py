@@ -88,7 +88,7 @@ def _chain(last: AuditHead, events: Iterable[Event]) -> None:
     """Set numbers and hashes of events, and advance the locked head."""
     for event in events:
         event.number, event.previous_hash = last.number + 1, last.hash
-        event.hash = entry_hash(event)
+        event.hash = sha256(hashed_text(event))
         last.number, last.hash = event.number, event.hash
     last.save()
 
@@ -109,12 +109,8 @@ def lock_head() -> AuditHead:
     return last
 
 
-def entry_hash(entry: Event) -> str:
-    """Return the SHA-256 of an entry's canonical JSON (format: docs/audit.md)."""
-    return sha256(hashed_text(entry))
-
-
 def hashed_text(entry: Event) -> str:
+    """Return an entry's canonical JSON, whose SHA-256 is the hash of the entry (format: docs/audit.md)."""
     return canonical_json([
         entry.previous_hash,
         entry.number,

@@ -12,8 +12,7 @@ LIFETIME = timedelta(days=1)
 
 
 class UploadedKGQuerySet(models.QuerySet):
-    def visible_to(self, user):
-        return visible(self, user)
+    visible_to = visible
 
     def expired(self, now):
         return self.filter(uploaded_at__lt=now - LIFETIME)

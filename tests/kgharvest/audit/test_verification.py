@@ -20,9 +20,9 @@ from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from evaluation.models import Report
 from evaluation.reports import services
 from evaluation.reports.services import create_report
-from kgharvest.audit.tables import audited_tables
+from kgharvest.audit.tables import audited_tables, sha256
 from kgharvest.audit.verification import Verification
-from kgharvest.events.chain import Head, entry_hash, head, seal_events
+from kgharvest.events.chain import Head, hashed_text, head, seal_events
 from kgharvest.events.models import Event
 from kgharvest.knowledge.curation import curate
 from kgharvest.models import Curation
@@ -222,7 +222,7 @@ def test_altered_entries_are_named(round):
 def test_an_entry_with_a_new_hash_of_its_own_does_not_fit_the_next(round):
     entry = Event.objects.get(number=3)
     entry.facts = '{"round":"other"}'
-    entry.hash = entry_hash(entry)
+    entry.hash = sha256(hashed_text(entry))
     entry.save()
 
     assert wrong() == ["Entry 4 does not contain the hash of entry 3."]
@@ -253,7 +253,7 @@ def test_a_recomputed_chain_differs_from_the_heads_in_reports(round):
     for entry in Event.objects.sealed():
         entry.previous_hash = previous
         entry.facts = entry.facts.replace("pilot", "other")
-        entry.hash = previous = entry_hash(entry)
+        entry.hash = previous = sha256(hashed_text(entry))
         entry.save()
     sql("UPDATE kgharvest_audithead SET hash = %s", previous)
 

@@ -24,7 +24,7 @@ from kgharvest.accounts.models import Role
 from kgharvest.audit.tables import canonical_json
 from kgharvest.audit.verification import Verification
 from kgharvest.events import chain
-from kgharvest.events.chain import head, lock_head, seal_all, seal_due_events, seal_events
+from kgharvest.events.chain import hashed_text, head, lock_head, seal_all, seal_due_events, seal_events
 from kgharvest.events.models import Actor, Event
 from kgharvest.events.recording import actor_code, record
 from kgharvest.events.types import CORE_TYPES, TOPICS, event_types
@@ -300,15 +300,15 @@ def test_a_sealer_that_dies_leaves_the_chain_as_it_was(monkeypatch):
     before = head()
     pause_round(round)
     reopen_round(round)
-    n_hashed = []
+    hashed = []
 
-    def entry_hash(entry):
-        if n_hashed:
+    def dies_at_the_second(entry):
+        if hashed:
             raise KeyboardInterrupt
-        n_hashed.append(entry)
-        return chain.sha256(chain.hashed_text(entry))
+        hashed.append(entry)
+        return hashed_text(entry)
 
-    monkeypatch.setattr(chain, "entry_hash", entry_hash)
+    monkeypatch.setattr(chain, "hashed_text", dies_at_the_second)
     with pytest.raises(KeyboardInterrupt):
         seal_events()
     monkeypatch.undo()

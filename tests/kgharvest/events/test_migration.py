@@ -16,7 +16,7 @@ from django.db.migrations.executor import MigrationExecutor
 from annotation.models import Round
 from annotation.rounds.services import pause_round
 from kgharvest.audit.verification import Verification
-from kgharvest.events.chain import entry_hash, head, seal_events
+from kgharvest.events.chain import hashed_text, head, seal_events
 from kgharvest.events.models import BEFORE_ALL
 from kgharvest.events.types import CORE_TYPES
 from kgharvest.management.commands.audit import json_lines
@@ -91,7 +91,7 @@ def old(transactional_db, old_database):
             row_hashes=f"gone {number} {BEFORE_ALL}\ngone x{number} {BEFORE_ALL}" if number % 5 else "",
             previous_hash=previous,
         )
-        previous = entry.hash = entry_hash(entry)
+        previous = entry.hash = sha256(hashed_text(entry).encode()).hexdigest()
         entry.save(force_insert=True)
     objects("AuditHead").update_or_create(pk=1, defaults={"number": N_ENTRIES, "hash": previous})
     for number, (kind, details) in enumerate([*DETAILS.items()] * 20):
@@ -182,7 +182,7 @@ def test_the_last_release_appends_while_the_new_one_seals(old):
     AuditEntry, AuditHead = (old.get_model("kgharvest", name) for name in ("AuditEntry", "AuditHead"))
     last = head()
     entry = AuditEntry(number=last.number + 1, at=NOW, action="tuple.curated", facts="{}", previous_hash=last.hash)
-    entry.hash = entry_hash(entry)
+    entry.hash = sha256(hashed_text(entry).encode()).hexdigest()
     entry.save(force_insert=True)
     AuditHead.objects.update(number=entry.number, hash=entry.hash)
 

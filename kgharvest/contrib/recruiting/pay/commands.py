@@ -187,8 +187,10 @@ class CommandOutbox(Outbox):
                 with transaction.atomic():
                     approvals = untried.filter(submission__panel=panel)
                     claimed = list(approvals.select_for_update(of=("self",), skip_locked=True)[:MOST_AT_ONCE])
-                    rows = PlatformCommand.objects.filter(pk__in=[command.pk for command in claimed])
-                    rows.update(n_tries=1, next_try_at=now + APPROVED_WITHIN)
+                    for command in claimed:
+                        command.n_tries, command.next_try_at = 1, now + APPROVED_WITHIN
+                        command.retry_at = now + wait_after(1)  # for a single approval
+                    PlatformCommand.objects.bulk_update(claimed, ["n_tries", "next_try_at"])
                 return claimed
         return []
 

@@ -371,6 +371,25 @@ def test_many_approvals_wait_for_a_platform_that_is_away(many):
     assert n_at_once() == [3]
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("trouble", "state", "n_minutes"),
+    [
+        (PlatformUnavailable("The platform asks to wait.", after_s=7200), State.WAITING, 119),
+        (PlatformRefused("This one has returned."), State.FAILED, 0),
+    ],
+)
+def test_a_bulk_claim_of_one_approval_records_its_outcome(submission, monkeypatch, trouble, state, n_minutes):
+    """Other workers may lock all approvals but one."""
+    monkeypatch.setattr(commands, "FEWEST_AT_ONCE", 1)
+    command = ask(submission, "approve", "approve")
+    StandIn.trouble = [trouble]
+    run_job()
+
+    assert (state_of(command), command.error) == (state, str(trouble))
+    assert command.next_try_at > timezone.now() + timedelta(minutes=n_minutes)
+
+
 def fresh(many: list[PlatformCommand]) -> list[PlatformCommand]:
     return list(PlatformCommand.objects.filter(pk__in=[command.pk for command in many]))
 
