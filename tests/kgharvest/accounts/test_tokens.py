@@ -1,15 +1,17 @@
 """Tokens: what they open, for how long, and what the database keeps of them."""
 
 import io
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from unittest import mock
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.utils import timezone
+from rest_framework.exceptions import AuthenticationFailed
 
 from kgharvest.accounts.tokens import create_token, revoke_token
-from kgharvest.api.authentication import find_token
+from kgharvest.api.authentication import TokenAuthentication
 from kgharvest.audit.tables import sha256
 from kgharvest.models import ApiToken, ProjectMember
 from tests import factories
@@ -20,6 +22,12 @@ pytestmark = pytest.mark.django_db
 
 LIST = "/api/v1/tokens/"
 NOW = timezone.now()
+
+
+def authenticate(secret: str, now: datetime | None = None) -> ApiToken:
+    request = RequestFactory().get(LIST, headers={"authorization": f"Bearer {secret}"})
+    with mock.patch("django.utils.timezone.now", return_value=now or datetime.now(UTC)):
+        return TokenAuthentication().authenticate(request)[1]
 
 
 def make_token(scope="read", days=30, user=None, **fields):
@@ -75,12 +83,12 @@ def test_missing_credentials_and_other_schemes_are_401():
 def test_the_last_use_is_noted_once_a_minute(django_assert_num_queries):
     new = make_token()
     for seconds, noted in ((0, 0), (59, 0), (60, 60)):
-        find_token(new.secret, NOW + timedelta(seconds=seconds))
+        authenticate(new.secret, NOW + timedelta(seconds=seconds))
         new.token.refresh_from_db()
         assert new.token.last_used_at == NOW + timedelta(seconds=noted)
 
     with django_assert_num_queries(1):
-        find_token(new.secret, NOW + timedelta(seconds=70))
+        authenticate(new.secret, NOW + timedelta(seconds=70))
 
 
 def test_a_token_shows_only_the_tokens_of_its_user():
@@ -185,7 +193,8 @@ def test_the_page_shows_a_new_token_once_and_revokes_it(client):
     assert secret not in client.get("/accounts/tokens/").content.decode()
 
     client.post(f"/accounts/tokens/{ApiToken.objects.get().pk}/revoke/")
-    assert find_token(secret, timezone.now()) is None
+    with pytest.raises(AuthenticationFailed):
+        authenticate(secret)
 
 
 def test_users_cannot_revoke_tokens_of_others(client):
@@ -193,7 +202,7 @@ def test_users_cannot_revoke_tokens_of_others(client):
     client.force_login(make_user())
 
     assert client.post(f"/accounts/tokens/{new.token.pk}/revoke/").status_code == 404
-    assert find_token(new.secret, timezone.now())
+    assert authenticate(new.secret)
 
 
 def test_the_command_prints_a_token():
@@ -202,7 +211,7 @@ def test_the_command_prints_a_token():
 
     call_command("token", "ann", "--scope", "judge", "--days", "3", stdout=printed)
 
-    token = find_token(printed.getvalue().strip(), timezone.now())
+    token = authenticate(printed.getvalue().strip())
     assert (token.user, token.scope) == (user, "judge")
     assert token.expires_at - token.created_at == pytest.approx(timedelta(days=3), abs=timedelta(minutes=1))
 
