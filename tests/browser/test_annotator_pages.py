@@ -200,7 +200,15 @@ PLACES |= {
 }
 
 
-@pytest.mark.parametrize("page", PLACES)
+# Variants of other pages, with the same components
+VARIANTS = {
+    "a refusal", "a second try", "a wrong code", "closed", "coming back", "no code", "only what was skipped", "withdrawn",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.exhaustive] if page in VARIANTS else []) for page in PLACES]
+)
 def test_a_page_is_accessible_and_fits_a_phone(visit, page):
     visitor = visit(width=360, color_scheme="light")
 

@@ -113,7 +113,14 @@ def test_a_comparison_opens_both_sides_and_comments_and_markup_are_text(open_pag
     assert visitor.complaints == []
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1280, "dark"), (1920, "light")])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (360, "light"),
+        pytest.param(1280, "dark", marks=pytest.mark.exhaustive),
+        pytest.param(1920, "light", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_the_page_is_accessible_and_fits(open_page, address, width, scheme):
     visitor = open_page(f"{address}#relation=near", width, color_scheme=scheme, bypass_csp=True)
     page = visitor.page

@@ -141,7 +141,7 @@ def test_the_answer_buttons_lie_under_the_thumb_on_a_phone(visit):
 # -- a page of statements ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("width", [360, pytest.param(1280, marks=pytest.mark.exhaustive)])
 def test_a_page_is_judged_with_the_keyboard_alone(visit, width):
     user = factories.make_user()
     page = visit(user, width=width).page

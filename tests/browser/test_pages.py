@@ -22,7 +22,7 @@ def person(request):
     return request.param, makers[request.param]()
 
 
-@pytest.fixture(params=["empty", "with content"])
+@pytest.fixture(params=[pytest.param("empty", marks=pytest.mark.exhaustive), "with content"])
 def installation(request, person) -> None:
     if request.param == "with content":
         fill(person)

@@ -76,7 +76,7 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("width", [360, pytest.param(1280, marks=pytest.mark.exhaustive)])
 def test_researchers_pages_are_accessible_and_fit(visit, width):
     researcher, panel = make_pilot()
     make_panel(panel.round, "draft", name="draft", platform="connect")
