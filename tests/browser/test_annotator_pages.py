@@ -201,9 +201,8 @@ PLACES |= {
 
 
 # Variants of other pages, with the same components
-VARIANTS = {
-    "a refusal", "a second try", "a wrong code", "closed", "coming back", "no code", "only what was skipped", "withdrawn",
-}  # fmt: skip
+VARIANTS = {"a refusal", "a second try", "a wrong code", "closed", "coming back", "no code"}
+VARIANTS |= {"only what was skipped", "withdrawn"}
 
 
 @pytest.mark.parametrize(
