@@ -6,7 +6,7 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from annotation.models import Round
 from annotation.rounds.builder import FrozenRound
@@ -103,7 +103,7 @@ def _expected_accuracies(evidence: Evidence, assumed: Assumptions, rng: np.rando
         return mean
     variance = np.minimum(assumed.spread, MOST_OF_DEVIATION * np.sqrt(mean * (1 - mean))) ** 2
     size = mean * (1 - mean) / variance - 1
-    return np.asarray(stats.beta.ppf(stats.norm.cdf(normal), mean * size, (1 - mean) * size))
+    return np.asarray(scipy.stats.beta.ppf(scipy.stats.norm.cdf(normal), mean * size, (1 - mean) * size))
 
 
 def judged(evidence: Evidence, is_true: Flags, assumed: Assumptions, rng: np.random.Generator) -> Evidence:

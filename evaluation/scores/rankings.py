@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import kendalltau, spearmanr
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -87,7 +87,10 @@ def rank_correlation(ranks_a: Sequence[int], ranks_b: Sequence[int]) -> RankCorr
     """Return Spearman's rho and Kendall's tau-b of the ranks of shared elements in two lists."""
     if len(ranks_a) < 2:
         return RankCorrelation(None, None)
-    return RankCorrelation(float(spearmanr(ranks_a, ranks_b).statistic), float(kendalltau(ranks_a, ranks_b).statistic))
+    return RankCorrelation(
+        float(scipy.stats.spearmanr(ranks_a, ranks_b).statistic),
+        float(scipy.stats.kendalltau(ranks_a, ranks_b).statistic),
+    )
 
 
 def overlap_by_depth(ranks_a: Mapping[int, int], ranks_b: Mapping[int, int]) -> list[Depth]:

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 import krippendorff
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
-from scipy.optimize import linprog
 
 from kgharvest.statistics.arrays import Codes, Counts, Floats
 from kgharvest.statistics.rates import Rate
@@ -175,7 +174,7 @@ def _arm_of_annotators(task: Codes, annotator: Codes, label: Codes) -> float:
     by_chance = observed / expected * (shares[label] - (shares**2).sum())
     influence = -2 * (disagreeing - observed + by_chance) / (n * expected)
     squared_sums, noise = (np.bincount(annotator, influence) ** 2).sum(), (influence**2).sum()
-    squared = stats.t.ppf(0.975, n_annotators / 2) ** 2 * squared_sums - stats.norm.ppf(0.975) ** 2 * noise
+    squared = scipy.stats.t.ppf(0.975, n_annotators / 2) ** 2 * squared_sums - scipy.stats.norm.ppf(0.975) ** 2 * noise
     # Annotators contribute to the means with which they are compared.
     correction = n_annotators * (n_annotators - 1) / (n_annotators - 2) ** 2
     return sqrt(max(0.0, squared) * correction)
@@ -307,7 +306,7 @@ def expanded_tail(n: int) -> float:
     know about the bootstrap, American Statistician 69).
     """
     n = max(n, 2)
-    return float(stats.norm.sf(sqrt(n / (n - 1)) * stats.t.ppf(0.975, n - 1)))
+    return float(scipy.stats.norm.sf(sqrt(n / (n - 1)) * scipy.stats.t.ppf(0.975, n - 1)))
 
 
 def possible_patterns(patterns: Counts, n_tasks: Counts) -> tuple[Counts, Floats]:
@@ -350,8 +349,8 @@ def expected_flips(n_tasks: Codes, k: int, rng: np.random.Generator, n_draws: in
     """
     m = len(n_tasks) - 1
     propensity = np.linspace(0, 1, 101)  # (G,)
-    likelihood = stats.binom.pmf(np.arange(m + 1)[:, np.newaxis], m, propensity)  # (m + 1, G)
-    accepting = stats.binom.sf(k // 2, k, propensity)
+    likelihood = scipy.stats.binom.pmf(np.arange(m + 1)[:, np.newaxis], m, propensity)  # (m + 1, G)
+    accepting = scipy.stats.binom.sf(k // 2, k, propensity)
     flips = 2 * accepting * (1 - accepting)
     weights = np.full(len(propensity), 1 / len(propensity))
     for _ in range(N_STEPS):
@@ -360,7 +359,9 @@ def expected_flips(n_tasks: Codes, k: int, rng: np.random.Generator, n_draws: in
     patterns = np.stack([np.arange(m + 1), m - np.arange(m + 1)], axis=1)
     ends = [flips @ weights]
     for sign in (-1, 1):  # lower, then upper polynomial: values for statements with 0, 1, ... m of True
-        program = linprog(sign * likelihood @ weights, -sign * likelihood.T, -sign * flips, bounds=(-1, 1))
+        program = scipy.optimize.linprog(
+            sign * likelihood @ weights, -sign * likelihood.T, -sign * flips, bounds=(-1, 1)
+        )
         polynomial = program.x
 
         def mean(patterns: Codes, shares: Floats, polynomial: Floats = polynomial) -> Floats:

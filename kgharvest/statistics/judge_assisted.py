@@ -23,8 +23,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.signal import convolve
 from scipy.special import fdtrc, gammaln
 
 from kgharvest.statistics.arrays import Counts, Floats
@@ -229,7 +229,7 @@ def posterior_interval(groups: tuple[tuple[float, int, int], ...]) -> tuple[floa
     """
     unseen = np.ones(1)
     for n_hits, n, population in groups:
-        unseen = np.maximum(convolve(unseen, _unseen_hits(n_hits, n, population)), 0)
+        unseen = np.maximum(scipy.signal.convolve(unseen, _unseen_hits(n_hits, n, population)), 0)
     first, last = _shortest(unseen / unseen.sum())
     seen, size = sum(group[0] for group in groups), sum(group[2] for group in groups)
     return (seen + first) / size, (seen + last) / size

@@ -6,7 +6,7 @@ Letters of shapes: T statements, J judgments of people, R repeats, M judges.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import false_discovery_control, t
+import scipy
 
 from kgharvest.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED, alpha_of_counts
 from kgharvest.statistics.arrays import ACCEPTED, FALSE, REJECTED, TRUE, Codes, Counts, Flags, Floats
@@ -373,8 +373,10 @@ def alternative_annotator_test(
     for mine in own:
         differences = holds[mine] - wins[mine]
         mean, error = differences.mean(), differences.std(ddof=1) / np.sqrt(len(differences))
-        ps.append(t.cdf((mean - epsilon) / error, len(differences) - 1) if error else float(mean >= epsilon))
-    adjusted = false_discovery_control(ps, method="by")
+        ps.append(
+            scipy.stats.t.cdf((mean - epsilon) / error, len(differences) - 1) if error else float(mean >= epsilon)
+        )
+    adjusted = scipy.stats.false_discovery_control(ps, method="by")
     left_out = [
         LeftOut(code, int(mine.sum()), float(wins[mine].mean()), float(p))
         for code, mine, p in zip(people, own, adjusted, strict=True)

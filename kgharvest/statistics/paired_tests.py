@@ -10,9 +10,9 @@ from math import ceil, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtr, stdtrit
-from scipy.stats import binomtest
 
 from kgharvest.statistics.arrays import Counts, Flags, Floats
 from kgharvest.statistics.rates import SIGNIFICANCE
@@ -179,7 +179,7 @@ def mcnemar_p(n_only_a: int, n_only_b: int) -> float | None:
     n_only_a, n_only_b: statements accepted only on one side.
     """
     n = n_only_a + n_only_b
-    return float(binomtest(n_only_a, n).pvalue) if n else None
+    return float(scipy.stats.binomtest(n_only_a, n).pvalue) if n else None
 
 
 # Multiple comparisons

@@ -23,10 +23,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import betaln, expit, logit, ndtri
-from scipy.stats import fisher_exact
 
 from kgharvest.statistics.annotator_models import Judged
 from kgharvest.statistics.arrays import TRUE, Codes, Counts, Floats
@@ -181,7 +181,7 @@ def why_unidentified(judged: Judged, gold_truth: Codes) -> str | None:
     # Gold: True is more frequent on true than on false statements (Fisher's exact test, one-sided, .05).
     n_annotators = judged.n_annotators
     table = [[column[:n_annotators].sum(), column[n_annotators:].sum()] for column in _gold_counts(judged, gold_truth)]
-    if fisher_exact(table, alternative="greater").pvalue < SIGNIFICANCE:
+    if scipy.stats.fisher_exact(table, alternative="greater").pvalue < SIGNIFICANCE:
         return None
     if np.bincount(judged.task[of_sample]).max(initial=0) < FEWEST_OPINIONS:
         return TOO_FEW_OPINIONS

@@ -18,8 +18,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 from scipy.special import gammaln, ndtr, ndtri, stdtrit
 
 from kgharvest.statistics.arrays import Codes, Counts, Flags, Floats
@@ -394,7 +394,9 @@ def _stratified_interval(strata: tuple[tuple[float, int, int, float], ...]) -> t
 
     least, most = float(weights @ (n_hits / population)), 1 - float(weights @ ((n - n_hits) / population))
     low, high = (
-        outside if distance(outside) > 0 else brentq(distance, outside, value, xtol=PRECISION, rtol=PRECISION)
+        outside
+        if distance(outside) > 0
+        else scipy.optimize.brentq(distance, outside, value, xtol=PRECISION, rtol=PRECISION)
         for outside in (least, most)
     )
     if strata == of_misses:
@@ -494,7 +496,7 @@ def likeliest_shares(rate: float, n_hits: Floats, n: Counts, population: Counts,
     elif excess(STEEPEST) >= 0:
         shares[is_open] = least
     else:
-        shares[is_open] = shares_at(float(np.sinh(brentq(excess, -STEEPEST, STEEPEST, xtol=1e-7))))
+        shares[is_open] = shares_at(float(np.sinh(scipy.optimize.brentq(excess, -STEEPEST, STEEPEST, xtol=1e-7))))
     return shares
 
 

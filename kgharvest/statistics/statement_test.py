@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 from scipy.special import ndtr, ndtri
 
 from kgharvest.statistics.arrays import Counts, Floats
@@ -167,4 +167,4 @@ def _tail(room_at: Callable[[float], float]) -> float:
         return 0.5
     if room_at(FARTHEST) > 0:
         return 0.0
-    return float(ndtr(-brentq(room_at, 0.0, FARTHEST, xtol=1e-9)))
+    return float(ndtr(-scipy.optimize.brentq(room_at, 0.0, FARTHEST, xtol=1e-9)))

@@ -8,9 +8,9 @@ from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from kgharvest import code_version
@@ -317,7 +317,7 @@ def fit_logistic(vectors: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Fl
         gradient = np.concatenate([(excess.T @ vectors + weights).ravel(), excess.sum(axis=0)])
         return -float((logprobs * is_label).sum()) + 0.5 * float((weights**2).sum()), gradient
 
-    flat = minimize(loss, np.zeros(n_labels * (width + 1)), jac=True, method="L-BFGS-B").x
+    flat = scipy.optimize.minimize(loss, np.zeros(n_labels * (width + 1)), jac=True, method="L-BFGS-B").x
     return flat[: n_labels * width].reshape(n_labels, width), flat[n_labels * width :]
 
 
