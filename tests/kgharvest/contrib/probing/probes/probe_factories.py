@@ -1,4 +1,4 @@
-"""Probes with made-up numbers, for tests that are not about measuring."""
+"""Factories of probes with made-up measures."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ RELATIONS = {"capital_of": "1-1", "language_of": "N-1", "made_of": "N-M", "colou
 
 
 def make_probe() -> Probe:
-    """Make a finished probe of four relations with a control, and one learned prompt of every kind."""
-    relations = [ProbeRelation(name, ("<ENT0> of <ENT1> .",), {}, its_type) for name, its_type in RELATIONS.items()]
+    """Create a finished probe of four relations with control records and a learned prompt of every kind."""
+    relations = [
+        ProbeRelation(name, ("<ENT0> of <ENT1> .",), {}, relation_type) for name, relation_type in RELATIONS.items()
+    ]
     probe = create_probe(ProbeRequest(make_language_model(), relations, METHODS, "demo", "made up"))
     for position, relation in enumerate(probe.relations.all()):
         for method in METHODS:
             for is_control in (False, True):
                 record = make_record(relation, method, is_control, p1=0.0 if is_control else 0.2 * (1 + position % 3))
                 if not is_control:
-                    learn(record)
+                    add_prompt(record)
     now = timezone.now()
     Probe.objects.filter(pk=probe.pk).update(
         status=Job.Status.SUCCEEDED, started_at=now, finished_at=now, document=document_of(probe)
@@ -44,8 +46,8 @@ def make_record(relation, method: str, is_control: bool, **measures) -> ProbeRec
     )
 
 
-def learn(record: ProbeRecord) -> None:
-    """Keep a prompt as the record's method would."""
+def add_prompt(record: ProbeRecord) -> None:
+    """Store the kind of prompt that the record's method learns."""
     if record.method == "bertese":
         record.prompts.create(text="[MASK] , capital france", rewritten_from="[MASK] of france", weight=1)
     elif record.method == "soft":

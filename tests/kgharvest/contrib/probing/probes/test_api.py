@@ -1,4 +1,4 @@
-"""Probes through the API."""
+"""API of probes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def demo():
     return import_relations(SHIPPED / "demo.json")
 
 
-def test_a_set_is_probed_with_the_facts_of_the_embedded_world(api, demo, enqueued):
-    asked = {"sets": [demo.pk], "model": "embedded", "methods": ["manual"], "with_control": False, "seed": 3}
+def test_probe_of_a_set_uses_built_in_facts(api, demo, enqueued):
+    body = {"sets": [demo.pk], "model": "embedded", "methods": ["manual"], "with_control": False, "seed": 3}
 
-    queued = api.post(PROBES, asked, JSON)
+    queued = api.post(PROBES, body, JSON)
 
     probe = Probe.objects.get()
     assert (queued.status_code, queued.json()["facts"], enqueued) == (202, BUILT_IN, [probe.pk])
@@ -41,11 +41,11 @@ def test_a_set_is_probed_with_the_facts_of_the_embedded_world(api, demo, enqueue
     assert api.get(f"{PROBES}{probe.pk}/records/").getvalue() == b""
 
 
-def test_a_probe_says_where_its_lm_is(api, demo, enqueued):
-    asked = {"sets": [demo.pk], "model": "embedded", "methods": ["manual"]}
+def test_probe_states_queue_device_and_dtype(api, demo, enqueued):
+    body = {"sets": [demo.pk], "model": "embedded", "methods": ["manual"]}
 
     probes = [
-        Probe.objects.get(pk=api.post(PROBES, asked | more, JSON).json()["id"])
+        Probe.objects.get(pk=api.post(PROBES, body | more, JSON).json()["id"])
         for more in ({}, {"device": "cuda", "dtype": "bfloat16", "model": "some/bert@v1"})
     ]
 
@@ -55,7 +55,7 @@ def test_a_probe_says_where_its_lm_is(api, demo, enqueued):
     ]
 
 
-def test_facts_and_prompts_come_with_the_request(api, enqueued):
+def test_request_contains_facts_and_prompts(api, enqueued):
     relation = factories.make_relation("capital")
     facts = [{"part": part, "sub": f"{part} land", "obj": f"{part} town"} for part in ("train", "dev", "test")]
     prompts = [{"template": "[Y] is the capital of [X] ."}]
@@ -72,7 +72,7 @@ def test_facts_and_prompts_come_with_the_request(api, enqueued):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "status"),
+    ("change", "status"),
     [
         ({"sets": []}, 400),
         ({"methods": ["magic"]}, 400),
@@ -83,21 +83,21 @@ def test_facts_and_prompts_come_with_the_request(api, enqueued):
         ({"model": "../.."}, 409),
         ({"device": "tpu"}, 400),
         ({"dtype": "float8"}, 400),
-        ({"dtype": "int8"}, 400),  # on a CPU
+        ({"dtype": "int8"}, 400),  # int8 requires a GPU
     ],
 )
-def test_a_wrong_probe_is_refused(api, demo, wrong, status):
-    asked = {"sets": [demo.pk], "model": "embedded", "methods": ["manual"]}
+def test_invalid_probe_is_rejected(api, demo, change, status):
+    body = {"sets": [demo.pk], "model": "embedded", "methods": ["manual"]}
 
-    response = api.post(PROBES, json.dumps(asked | wrong), JSON)
+    response = api.post(PROBES, json.dumps(body | change), JSON)
 
     assert (response.status_code, bool(error_of(response)["message"])) == (status, True)
     assert not Probe.objects.exists()
 
 
-def test_probes_of_other_projects_are_not_there(api, demo):
+def test_probes_of_other_projects_are_not_found(api, demo):
     other = client_of(factories.make_researcher(project=factories.make_project()))
-    made = other.post(PROBES, {"sets": [demo.pk], "model": "embedded", "methods": ["manual"]}, JSON)
+    answer = other.post(PROBES, {"sets": [demo.pk], "model": "embedded", "methods": ["manual"]}, JSON)
 
-    assert api.get(made.headers["Location"]).status_code == 404
-    assert api.get(f"{made.headers['Location']}records/").status_code == 404
+    assert api.get(answer.headers["Location"]).status_code == 404
+    assert api.get(f"{answer.headers['Location']}records/").status_code == 404

@@ -1,4 +1,4 @@
-"""Methods side by side: averages, differences from the manual prompts, parameters."""
+"""Summary of a probe by method: averages, differences from the manual prompts, parameters."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ def record(method, relation, p1, n_test=10):
     return {"method": method, "relation": relation, "p1": p1, "n_test": n_test} | measures | costs
 
 
-def test_a_relation_counts_once_in_the_macro_average_and_a_fact_once_in_the_micro_one():
+def test_macro_average_weights_relations_micro_average_weights_facts():
     row = summary([record("manual", "a", 1.0, 1), record("manual", "b", 0.0, 3)])[0]
 
     assert (row["p1"], row["p1_micro"]) == (0.5, 0.25)
     assert (row["forwards"], row["p"]) == (6, None)
 
 
-def test_the_interval_of_the_average_is_students_for_relations_like_these():
+def test_interval_of_average_is_student_t_over_relations():
     shares = [0.4, 0.5, 0.9]
 
     row = summary([record("manual", name, share) for name, share in zip("abc", shares, strict=True)])[0]
 
     low, high = stats.t.interval(0.95, 2, np.mean(shares), stats.sem(shares))
-    assert (low < 0, high > 1) == (True, True)  # cut to shares
+    assert (low < 0, high > 1) == (True, True)  # clipped to the range of shares
     assert (row["p1_low"], row["p1_high"]) == (0, 1)
     two = summary([record("manual", "a", 0.40), record("manual", "b", 0.42)])[0]
     assert (two["p1_low"], two["p1_high"]) == pytest.approx(stats.t.interval(0.95, 1, 0.41, 0.01))
 
 
-def test_an_average_over_three_relations_holds_the_truth_in_95_of_100():
-    """Relations like these have accuracies by Beta(4, 2); the percentile bootstrap held it in three of four."""
-    rng, n_held = np.random.default_rng(0), 0
+def test_interval_over_three_relations_has_95_percent_coverage():
+    """Sample accuracies from Beta(4, 2). The percentile bootstrap covers only three of four true means."""
+    rng, n_covered = np.random.default_rng(0), 0
     for shares in rng.beta(4, 2, size=(400, 3)).tolist():
         row = summary([record("manual", name, share) for name, share in zip("abc", shares, strict=True)])[0]
-        n_held += row["p1_low"] <= 4 / 6 <= row["p1_high"]
+        n_covered += row["p1_low"] <= 4 / 6 <= row["p1_high"]
 
-    assert n_held / 400 >= 0.925
+    assert n_covered / 400 >= 0.925
 
 
-def test_one_relation_or_relations_that_are_alike_give_no_interval():
+def test_one_relation_or_equal_relations_have_no_interval():
     for names in ("a", "abc"):
         row = summary([record("manual", name, 0.5) for name in names])[0]
         assert (row["p1"], row["p1_low"], row["p1_high"]) == (0.5, None, None)
 
 
-def test_methods_are_compared_with_the_manual_prompts_by_relation():
-    """By hand: of five relations all better; 2 of 32 sign patterns are as extreme."""
+def test_methods_are_compared_with_manual_prompts_by_relation():
+    """Computed by hand: all five relations improve, and 2 of 32 sign patterns are as extreme."""
     manual = [record("manual", name, 0.1) for name in "abcde"]
     better = [record("soft", name, 0.1 + 0.1 * step) for step, name in enumerate("abcde", start=1)]
 
@@ -64,7 +64,7 @@ def test_methods_are_compared_with_the_manual_prompts_by_relation():
     assert np.isfinite([row["difference_low"], row["difference_high"]]).all()
 
 
-def test_methods_that_tie_everywhere_differ_by_nothing_and_say_so():
+def test_tied_methods_have_zero_difference_and_a_reason():
     same = [record(method, name, 0.5) for method in ("manual", "lpaqa") for name in "abc"]
 
     row = summary(same)[1]
@@ -73,7 +73,7 @@ def test_methods_that_tie_everywhere_differ_by_nothing_and_say_so():
     assert row["reason"] == NONE_DIFFERS
 
 
-def test_one_rewriter_of_all_relations_counts_once():
+def test_shared_rewriter_parameters_count_once():
     rows = summary([record(method, name, 0.5) for method in ("lpaqa", "bertese") for name in "abc"])
 
     assert [row["n_parameters"] for row in rows] == [6, 2]

@@ -1,4 +1,4 @@
-"""Types of relations."""
+"""Facts of probes: relation types and uploaded files."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from kgharvest.contrib.probing.probes.facts import NotProbed, documents_in, docu
 
 
 @pytest.mark.parametrize(
-    ("pairs", "its_type"),
+    ("pairs", "expected"),
     [
         ([("a", "x"), ("b", "y"), ("c", "z")], "1-1"),
-        ([("a", "x"), ("b", "x"), ("c", "y")], "N-1"),  # 3 facts on 2 objects: 1.5
-        ([("a", "x"), ("b", "x"), ("c", "y"), ("d", "z")], "1-1"),  # 4 on 3
-        ([("a", "x"), ("a", "y"), ("b", "x")], "N-M"),  # 3 on 2 subjects
+        ([("a", "x"), ("b", "x"), ("c", "y")], "N-1"),  # 3 facts per 2 objects: 1.5
+        ([("a", "x"), ("b", "x"), ("c", "y"), ("d", "z")], "1-1"),  # 4 facts per 3 objects
+        ([("a", "x"), ("a", "y"), ("b", "x")], "N-M"),  # 3 facts per 2 subjects
         ([("a", "x")] * 9, "1-1"),
     ],
 )
-def test_the_type_of_a_relation_follows_from_how_many_go_with_how_many(pairs, its_type):
-    """By hand, with the 1.5 of Bordes et al. (2013)."""
-    assert relation_type(pairs) == its_type
+def test_relation_type_follows_from_facts_per_subject_and_object(pairs, expected):
+    """Computed by hand with the threshold of 1.5 from Bordes et al. (2013)."""
+    assert relation_type(pairs) == expected
 
 
-def test_a_folder_without_facts_has_none(tmp_path):
+def test_empty_folder_yields_no_facts(tmp_path):
     assert read_facts(documents_in(tmp_path), ["capital"]) == {}
 
 
 @pytest.mark.parametrize("n_lost", [10, 40, 60])
-def test_a_zip_file_that_lost_its_beginning_is_said(n_lost):
+def test_zip_file_with_missing_start_is_rejected(n_lost):
     archive = BytesIO()
     with zipfile.ZipFile(archive, "w") as opened:
         opened.writestr("capital/train.jsonl", '{"sub": "france", "obj": "paris"}')

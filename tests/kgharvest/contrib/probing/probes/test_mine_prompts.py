@@ -1,4 +1,4 @@
-"""The command that mines prompts, from a corpus to the ready prompts of relations."""
+"""Command `mine_prompts`, from a corpus to the prompts of relations."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_mined_prompts_can_be_imported(relation, corpus, tmp_path, capsys):
     assert relation.known_prompts.get(origin="mined").text == "<ENT1> is the seat of <ENT0> ."
 
 
-def test_only_training_facts_are_looked_for(relation, corpus, tmp_path):
+def test_only_training_facts_are_mined(relation, corpus, tmp_path):
     facts = tmp_path / "facts/capital"
     facts.mkdir(parents=True)
     for part, pair in {"train": ("Spain", "Madrid"), "dev": ("Italy", "Rome"), "test": ("France", "Paris")}.items():
@@ -51,7 +51,7 @@ def test_only_training_facts_are_looked_for(relation, corpus, tmp_path):
     assert line["template"] == "[X] rules [Y] ."
 
 
-def test_a_bad_corpus_or_folder_is_said(relation, corpus, tmp_path):
+def test_bad_corpus_or_output_folder_is_rejected(relation, corpus, tmp_path):
     bad = tmp_path / "bad.conllu"
     bad.write_text("1\tx\n")
     with pytest.raises(CommandError, match="Line 1 is not a CoNLL-U word"):

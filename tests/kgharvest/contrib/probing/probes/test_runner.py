@@ -1,4 +1,4 @@
-"""A probe as a job: stored record by record, gone on with, cancelled, taken over."""
+"""Probe jobs: records are stored one by one; jobs resume, are cancelled, and are taken over."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ PARAMS = ProbeParams(iterations=6, epochs=2)
 
 
 def make_request(*methods: str, relations=("capital_of",), params=PARAMS, **facts) -> ProbeRequest:
-    known = split_world()
-    probed = [ProbeRelation(name, PROMPTS, facts.get(name, known.get(name)), "1-1") for name in relations]
+    world = split_world()
+    probed = [ProbeRelation(name, PROMPTS, facts.get(name, world.get(name)), "1-1") for name in relations]
     return ProbeRequest(get_language_model("embedded-small"), probed, methods, "demo", "world", params)
 
 
@@ -35,61 +35,61 @@ def run(probe: Probe) -> Probe:
     return Probe.objects.get(pk=probe.pk)
 
 
-def stored(probe: Probe) -> set[tuple[str, str, bool]]:
+def cells_of(probe: Probe) -> set[tuple[str, str, bool]]:
     records = ProbeRecord.objects.filter(relation__probe=probe)
     return set(records.values_list("relation__name", "method", "is_control"))
 
 
-def test_a_worker_stores_a_record_of_each_method_and_relation_with_its_control(enqueued):
+def test_worker_stores_records_per_method_relation_and_control(enqueued):
     probe = queue_probe(make_request("majority", "manual", relations=("capital_of", "language_of")))
 
     done = run(probe)
 
     assert enqueued == [probe.pk]
     assert done.status == Job.Status.SUCCEEDED
-    assert len(stored(probe)) == 2 * 2 * 2
+    assert len(cells_of(probe)) == 2 * 2 * 2
     assert [row["method"] for row in done.document["summary"]] == ["majority", "manual"]
     assert (done.document["code_version"], done.document["revision"]) == (done.code_version, done.revision)
     assert done.revision
 
 
-def test_without_control_none_is_measured():
+def test_disabled_control_is_not_measured():
     done = run(create_probe(make_request("manual", params=ProbeParams(with_control=False))))
 
-    assert {is_control for *_, is_control in stored(done)} == {False}
+    assert {is_control for *_, is_control in cells_of(done)} == {False}
     assert done.document["control"] == []
 
 
 @pytest.fixture
 def measured(monkeypatch) -> list[str]:
-    """The cells that are measured, by name."""
+    """Return the names of measured cells, in order."""
     names: list[str] = []
     measure = runner.measure
 
-    def noting(lm, cell, *args, **options):
+    def record_and_measure(lm, cell, *args, **options):
         names.append(cell.name)
         return measure(lm, cell, *args, **options)
 
-    monkeypatch.setattr(runner, "measure", noting)
+    monkeypatch.setattr(runner, "measure", record_and_measure)
     return names
 
 
 def test_killed_probe_resumes_from_its_records(measured, monkeypatch):
     probe = create_probe(make_request("manual", "lpaqa-top1"))
-    begun = iter([True, True])
+    remaining = iter([True, True])
     store = runner._store
 
     def die_after_two(rows):
         store(rows)
-        if not next(begun, False):
-            raise SystemExit  # as good as SIGKILL: nobody ends the job
+        if not next(remaining, False):
+            raise SystemExit  # like SIGKILL: the job stays unfinished
 
     with monkeypatch.context() as patch:
         patch.setattr(runner, "_store", die_after_two)
         with pytest.raises(SystemExit):
             ledger.run_job(probe.pk)
     assert Job.objects.get(pk=probe.pk).status == Job.Status.RUNNING
-    kept = stored(probe)
+    kept = cells_of(probe)
     assert 0 < len(kept) < 4
     measured.clear()
     Job.objects.filter(pk=probe.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
@@ -98,7 +98,7 @@ def test_killed_probe_resumes_from_its_records(measured, monkeypatch):
 
     assert (done.status, done.attempts) == (Job.Status.SUCCEEDED, 2)
     assert len(measured) == 4 - len(kept)
-    assert len(stored(probe)) == 4
+    assert len(cells_of(probe)) == 4
 
 
 def test_records_of_another_code_version_are_replaced(measured):
@@ -111,31 +111,31 @@ def test_records_of_another_code_version_are_replaced(measured):
 
     assert done.status == Job.Status.SUCCEEDED
     assert measured == ["manual, capital_of", "manual, capital_of, random weights"] * 2
-    assert len(stored(probe)) == 2
+    assert len(cells_of(probe)) == 2
 
 
-def test_cancelled_probe_stops_at_the_next_forward_pass_and_keeps_its_records(monkeypatch):
+def test_cancelled_probe_stops_at_next_forward_and_keeps_records(monkeypatch):
     probe = create_probe(make_request("manual", "soft"))
     ticks = []
 
-    class Impatient(ledger.Heartbeat):
+    class CancellingHeartbeat(ledger.Heartbeat):
         def __call__(self, progress):
             ticks.append(progress.stage)
-            if progress.stage == "soft, capital_of" and len(stored(probe)) == 2 and self._stage == progress.stage:
+            if progress.stage == "soft, capital_of" and len(cells_of(probe)) == 2 and self._stage == progress.stage:
                 ledger.cancel(Job.objects.get(pk=probe.pk))
                 self._stage = ""  # report at once
             super().__call__(progress)
 
-    monkeypatch.setattr(ledger, "Heartbeat", Impatient)
+    monkeypatch.setattr(ledger, "Heartbeat", CancellingHeartbeat)
 
     done = run(probe)
 
     assert done.status == Job.Status.CANCELLED
-    assert {method for _, method, _ in stored(probe)} == {"manual"}
-    assert ticks.count("soft, capital_of") == 2  # the cell's start, and one forward
+    assert {method for _, method, _ in cells_of(probe)} == {"manual"}
+    assert ticks.count("soft, capital_of") == 2  # the start of the cell and one forward pass
 
 
-def test_a_claim_that_is_lost_stores_nothing_more():
+def test_lost_claim_stores_nothing():
     probe = create_probe(make_request("manual"))
     heartbeat = ledger.Heartbeat(probe.pk, ledger.claim(probe.pk, timezone.now()))
     ledger.cancel(probe)
@@ -146,17 +146,17 @@ def test_a_claim_that_is_lost_stores_nothing_more():
     assert Probe.objects.get(pk=probe.pk).name == "demo"
 
 
-def test_a_relation_that_cannot_be_asked_is_left_out_with_a_reason():
-    nonsense = {part: [("a", "☃ ☃")] for part in ("train", "dev", "test")}
+def test_unusable_relation_is_skipped_with_a_reason():
+    unusable = {part: [("a", "☃ ☃")] for part in ("train", "dev", "test")}
 
-    done = run(create_probe(make_request("manual", relations=("capital_of", "snow"), snow=nonsense)))
+    done = run(create_probe(make_request("manual", relations=("capital_of", "snow"), snow=unusable)))
 
     assert done.status == Job.Status.SUCCEEDED
     assert "snow: no usable train fact" in done.document["faults"]["snow"]
     assert [entry["relation"] for entry in done.document["relations"]] == ["capital_of"]
 
 
-def test_a_method_that_cannot_learn_a_relation_leaves_the_others_alone(monkeypatch):
+def test_failed_method_does_not_affect_other_methods(monkeypatch):
     learn_soft = learners.soft
 
     def fail_on_one(lm, task, **options):
@@ -171,21 +171,21 @@ def test_a_method_that_cannot_learn_a_relation_leaves_the_others_alone(monkeypat
 
     assert done.status == Job.Status.SUCCEEDED
     assert done.document["faults"] == {"bare": "bare, soft: no word to soften."}
-    assert {name for name, method, _ in stored(done) if method == "soft"} == {"capital_of"}
-    assert {name for name, method, _ in stored(done) if method == "manual"} == {"capital_of", "bare"}
+    assert {name for name, method, _ in cells_of(done) if method == "soft"} == {"capital_of"}
+    assert {name for name, method, _ in cells_of(done) if method == "manual"} == {"capital_of", "bare"}
 
 
-def test_a_probe_of_nothing_that_can_be_asked_fails_with_the_reasons():
-    several = {part: [("berlin", "a tree in the garden of a house")] for part in ("train", "dev", "test")}
+def test_probe_without_usable_relations_fails_with_the_reasons():
+    multi_token = {part: [("berlin", "a tree in the garden of a house")] for part in ("train", "dev", "test")}
 
-    done = run(create_probe(make_request("manual", relations=("of",), of=several)))
+    done = run(create_probe(make_request("manual", relations=("of",), of=multi_token)))
 
     assert done.status == Job.Status.FAILED
     assert "no usable train fact (1 object of several tokens)" in done.error
 
 
 @pytest.mark.parametrize("method", ["lpaqa", "autoprompt", "soft-data-dependent", "soft-deep"])
-def test_learned_prompts_answer_again_as_they_did(method):
+def test_stored_prompts_reproduce_the_measures(method):
     first = run(create_probe(make_request(method)))
 
     again = run(create_probe(make_request(method, params=ProbeParams(with_control=False, prompts_of=first.pk))))
@@ -207,7 +207,7 @@ def test_learned_prompts_answer_again_as_they_did(method):
         (("language_of",), {}, "has no prompts of manual for language_of"),
     ],
 )
-def test_prompts_that_are_not_kept_are_refused_in_a_sentence(relations, changes, sentence):
+def test_missing_stored_prompts_are_rejected_with_a_message(relations, changes, sentence):
     first = run(create_probe(make_request("manual")))
     if "language_model" in changes:
         changes = {"language_model": get_language_model(changes["language_model"])}
@@ -218,7 +218,7 @@ def test_prompts_that_are_not_kept_are_refused_in_a_sentence(relations, changes,
     assert sentence in again.error
 
 
-def test_soft_words_have_nearest_words_and_a_control_keeps_no_prompts():
+def test_soft_tokens_have_nearest_words_and_controls_store_no_prompts():
     run(create_probe(make_request("soft")))
 
     prompts = LearnedPrompt.objects.all()
@@ -233,7 +233,7 @@ def test_soft_words_have_nearest_words_and_a_control_keeps_no_prompts():
         ]
 
 
-def test_methods_that_need_a_mask_are_refused_on_other_lms():
+def test_masked_methods_are_rejected_for_causal_lms():
     lm = SimpleNamespace(name="gpt2")
 
     runner.check_methods(lm, ["majority", "manual", "lpaqa", "lpaqa-rank", "lpaqa-top1"])

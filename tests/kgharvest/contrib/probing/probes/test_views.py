@@ -1,4 +1,4 @@
-"""Pages of probes: asked for in a form, watched, read, taken away as files."""
+"""Pages of probes: the form, progress, results, and file downloads."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def capitals():
     return make_relation(name="capital_of", relation_set=make_relation_set("known"), **PROMPTS)
 
 
-def filled_in(relation=None, **fields) -> dict:
-    chosen = {"relations": [relation.pk]} if relation else {}
+def form_data(relation=None, **fields) -> dict:
+    selection = {"relations": [relation.pk]} if relation else {}
     budget = {"iterations": 6, "epochs": 2, "seed": 0}
-    return {"model": "embedded-small", "methods": ["manual"], **budget, **chosen, **fields}
+    return {"model": "embedded-small", "methods": ["manual"], **budget, **selection, **fields}
 
 
-def as_zip(**parts: list[dict]) -> SimpleUploadedFile:
+def zip_file(**parts: list[dict]) -> SimpleUploadedFile:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for part, lines in parts.items():
@@ -44,7 +44,7 @@ def as_zip(**parts: list[dict]) -> SimpleUploadedFile:
     return SimpleUploadedFile("facts.zip", buffer.getvalue())
 
 
-def as_broken_zip(lines: list[dict]) -> SimpleUploadedFile:
+def broken_zip_file(lines: list[dict]) -> SimpleUploadedFile:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("capital_of/dev.jsonl", "\n".join(map(json.dumps, lines)))
@@ -52,7 +52,7 @@ def as_broken_zip(lines: list[dict]) -> SimpleUploadedFile:
     return SimpleUploadedFile("facts.zip", content[:60] + b"\xff" * 20 + content[80:])
 
 
-def as_lines(*lines: object, name: str = "facts.jsonl") -> SimpleUploadedFile:
+def lines_file(*lines: object, name: str = "facts.jsonl") -> SimpleUploadedFile:
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     return SimpleUploadedFile(name, "\n".join(texts).encode())
 
@@ -62,20 +62,20 @@ def pairs_of(part: str) -> list[dict]:
 
 
 @pytest.fixture
-def done(db) -> Probe:
+def finished_probe(db) -> Probe:
     return make_probe()
 
 
-# -- asking for one ----------------------------------------------------------------------------------------------------
+# New probes
 
 
-def test_a_device_of_a_worker_is_offered_and_asked(researcher_client, capitals, enqueued):
+def test_form_offers_worker_devices_and_rejects_unsupported_dtypes(researcher_client, capitals, enqueued):
     make_worker(timezone.now(), devices=["cuda:0, NVIDIA H200, 140 GiB", "cpu, 16 cores"])
 
-    refused = researcher_client.post(NEW, filled_in(capitals, device="cuda:1"))
-    without_gpu = researcher_client.post(NEW, filled_in(capitals, dtype="int8"))
-    on_gpu = filled_in(capitals, device="cuda:0", dtype="int8", other_model="some/bert")
-    small = researcher_client.post(NEW, filled_in(capitals, device="cuda:0", dtype="int8"))
+    refused = researcher_client.post(NEW, form_data(capitals, device="cuda:1"))
+    without_gpu = researcher_client.post(NEW, form_data(capitals, dtype="int8"))
+    on_gpu = form_data(capitals, device="cuda:0", dtype="int8", other_model="some/bert")
+    small = researcher_client.post(NEW, form_data(capitals, device="cuda:0", dtype="int8"))
     with_control = researcher_client.post(NEW, on_gpu | {"with_control": "on"})
     researcher_client.post(NEW, on_gpu)
 
@@ -86,7 +86,7 @@ def test_a_device_of_a_worker_is_offered_and_asked(researcher_client, capitals, 
     assert Probe.objects.get().lm == "some/bert on cuda:0, int8"
 
 
-def test_the_empty_list_says_what_a_probe_is_and_offers_the_demo_set(researcher_client):
+def test_empty_list_offers_the_demo_set(researcher_client):
     demo = make_relation_set("demo", is_shipped=True)
 
     page = researcher_client.get("/reports/probes/").text
@@ -95,10 +95,10 @@ def test_the_empty_list_says_what_a_probe_is_and_offers_the_demo_set(researcher_
     assert f"{NEW}?set={demo.pk}" in page
 
 
-def test_a_whole_set_is_probed_without_its_relations_of_three(researcher_client, capitals, enqueued):
+def test_probe_of_a_set_skips_ternary_relations(researcher_client, capitals, enqueued):
     make_relation(name="need_a_to_do_b", arity=3, relation_set=capitals.relation_set)
 
-    researcher_client.post(NEW, filled_in(sets=[capitals.relation_set.pk]))
+    researcher_client.post(NEW, form_data(sets=[capitals.relation_set.pk]))
 
     probe = Probe.objects.get()
     assert enqueued == [probe.pk]
@@ -107,17 +107,17 @@ def test_a_whole_set_is_probed_without_its_relations_of_three(researcher_client,
     assert not probe.payload["with_control"]
 
 
-def test_what_the_picker_says_of_a_set_holds_for_one_relation_too(researcher_client, capitals):
+def test_set_picker_uses_singular_for_one_relation(researcher_client, capitals):
     assert "1 relation with a subject and an object" in researcher_client.get(NEW).content.decode()
 
 
-def test_facts_and_prompts_of_ones_own_are_frozen_in_the_probe(researcher_client, capitals, enqueued):
-    facts = as_zip(**{part: pairs_of(part) for part in ("train", "dev", "test")})
-    prompts = as_lines(
+def test_uploaded_facts_and_prompts_are_stored_in_the_probe(researcher_client, capitals, enqueued):
+    facts = zip_file(**{part: pairs_of(part) for part in ("train", "dev", "test")})
+    prompts = lines_file(
         {"relation": "capital_of", "template": "[Y] has the capital [X] .", "type": "N-M"}, name="relations.jsonl"
     )
 
-    researcher_client.post(NEW, filled_in(capitals, facts=facts, prompts=prompts))
+    researcher_client.post(NEW, form_data(capitals, facts=facts, prompts=prompts))
 
     relation = Probe.objects.get().relations.get()
     assert relation.facts["train"][0] == list(split_world()["capital_of"]["train"][0])
@@ -125,14 +125,14 @@ def test_facts_and_prompts_of_ones_own_are_frozen_in_the_probe(researcher_client
     assert relation.type == "N-M"
 
 
-def test_notes_of_macos_in_a_zip_file_are_passed_over(researcher_client, capitals, enqueued):
+def test_macos_metadata_in_a_zip_file_is_ignored(researcher_client, capitals, enqueued):
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for part in ("train", "dev", "test"):
             archive.writestr(f"capital_of/{part}.jsonl", "\n".join(map(json.dumps, pairs_of(part))))
             archive.writestr(f"__MACOSX/capital_of/._{part}.jsonl", b"\x00\x05\x16\x07\xff")
 
-    researcher_client.post(NEW, filled_in(capitals, facts=SimpleUploadedFile("facts.zip", buffer.getvalue())))
+    researcher_client.post(NEW, form_data(capitals, facts=SimpleUploadedFile("facts.zip", buffer.getvalue())))
 
     assert Probe.objects.get().relations.get().name == "capital_of"
 
@@ -143,7 +143,7 @@ def test_lines_of_one_file_can_state_relation_and_part(researcher_client, capita
         for part in ("train", "dev", "test")
     ]
 
-    researcher_client.post(NEW, filled_in(capitals, facts=as_lines(*lines)))
+    researcher_client.post(NEW, form_data(capitals, facts=lines_file(*lines)))
 
     assert Probe.objects.get().relations.get().facts["dev"] == [["town dev", "france"]]
 
@@ -151,28 +151,28 @@ def test_lines_of_one_file_can_state_relation_and_part(researcher_client, capita
 @pytest.mark.parametrize(
     ("facts", "sentence"),
     [
-        (lambda: as_lines("{", '{"part": "train"}', "[]"), "line 3: is not a JSON object"),
-        (lambda: as_lines("{", '{"part": "train"}', "[]"), "line 2: lacks the texts"),
-        (lambda: as_lines({"sub": "a", "obj": "b"}), "has no part; add &quot;part&quot;"),
-        (lambda: as_lines({"part": "dev", "sub": "a", "obj": "b" * 300}), "more than 200 characters"),
-        (lambda: as_lines({"part": "dev", "sub": "a", "obj": "b"}), "capital_of has no train and no test facts"),
-        (lambda: as_zip(dev=pairs_of("dev"), test=pairs_of("test")), "capital_of has no train facts"),
-        (lambda: as_zip(train=[], dev=pairs_of("dev"), test=pairs_of("test")), "capital_of has no train facts"),
+        (lambda: lines_file("{", '{"part": "train"}', "[]"), "line 3: is not a JSON object"),
+        (lambda: lines_file("{", '{"part": "train"}', "[]"), "line 2: lacks the texts"),
+        (lambda: lines_file({"sub": "a", "obj": "b"}), "has no part; add &quot;part&quot;"),
+        (lambda: lines_file({"part": "dev", "sub": "a", "obj": "b" * 300}), "more than 200 characters"),
+        (lambda: lines_file({"part": "dev", "sub": "a", "obj": "b"}), "capital_of has no train and no test facts"),
+        (lambda: zip_file(dev=pairs_of("dev"), test=pairs_of("test")), "capital_of has no train facts"),
+        (lambda: zip_file(train=[], dev=pairs_of("dev"), test=pairs_of("test")), "capital_of has no train facts"),
         (lambda: SimpleUploadedFile("facts.zip", b"PK\x03\x04 and no more"), "cannot be unpacked"),
-        (lambda: as_broken_zip(pairs_of("dev")), "cannot be unpacked"),
+        (lambda: broken_zip_file(pairs_of("dev")), "cannot be unpacked"),
         (lambda: SimpleUploadedFile("facts.jsonl", b"\xff\xfe"), "is not UTF-8"),
     ],
 )
-def test_facts_that_cannot_be_used_are_refused_beside_the_file(researcher_client, capitals, enqueued, facts, sentence):
-    response = researcher_client.post(NEW, filled_in(capitals, facts=facts()))
+def test_unusable_facts_show_an_error_at_the_file_field(researcher_client, capitals, enqueued, facts, sentence):
+    response = researcher_client.post(NEW, form_data(capitals, facts=facts()))
 
     assert list(response.context["form"].errors) == ["facts"]
     assert sentence in response.text
     assert not Probe.objects.exists()
 
 
-def test_of_many_bad_lines_the_first_twenty_and_their_number_are_listed(researcher_client, capitals):
-    response = researcher_client.post(NEW, filled_in(capitals, facts=as_lines(*["{}"] * 60)))
+def test_errors_list_twenty_bad_lines_and_their_total(researcher_client, capitals):
+    response = researcher_client.post(NEW, form_data(capitals, facts=lines_file(*["{}"] * 60)))
 
     errors = response.context["form"].errors["facts"]
     assert len(errors) == 21
@@ -187,26 +187,26 @@ def test_of_many_bad_lines_the_first_twenty_and_their_number_are_listed(research
         (None, "missing or not a text"),
     ],
 )
-def test_a_template_without_both_slots_is_refused_beside_the_file(researcher_client, capitals, template, sentence):
-    prompts = as_lines({"relation": "capital_of", "template": template}, name="prompts.jsonl")
+def test_template_without_both_slots_shows_a_field_error(researcher_client, capitals, template, sentence):
+    prompts = lines_file({"relation": "capital_of", "template": template}, name="prompts.jsonl")
 
-    response = researcher_client.post(NEW, filled_in(capitals, prompts=prompts))
+    response = researcher_client.post(NEW, form_data(capitals, prompts=prompts))
 
     assert sentence in response.text
     assert list(response.context["form"].errors) == ["prompts"]
 
 
-def test_a_vocabulary_is_common_with_lms_and_a_file(researcher_client, capitals, enqueued):
+def test_common_vocabulary_combines_lms_and_a_file(researcher_client, capitals, enqueued):
     words = SimpleUploadedFile("words.txt", b"france\n\n germany \n")
 
-    researcher_client.post(NEW, filled_in(capitals, common_with="embedded\n", words=words))
+    researcher_client.post(NEW, form_data(capitals, common_with="embedded\n", words=words))
 
     payload = Probe.objects.get().payload
     assert (payload["common_with"], payload["words"]) == (["embedded"], ["france", "germany"])
 
 
-def test_a_file_without_words_is_refused_beside_the_file(researcher_client, capitals):
-    response = researcher_client.post(NEW, filled_in(capitals, words=SimpleUploadedFile("words.txt", b" \n ")))
+def test_file_without_words_shows_a_field_error(researcher_client, capitals):
+    response = researcher_client.post(NEW, form_data(capitals, words=SimpleUploadedFile("words.txt", b" \n ")))
 
     assert response.context["form"].errors["words"] == ["words.txt contains no words. Add one word per line."]
 
@@ -216,20 +216,20 @@ def test_a_file_without_words_is_refused_beside_the_file(researcher_client, capi
     [({"methods": []}, "methods"), ({"model": ""}, "model"), ({"epochs": 0}, "epochs"), ({}, "relations")],
 )
 def test_missing_fields_are_reported(researcher_client, capitals, fields, field):
-    response = researcher_client.post(NEW, filled_in(capitals if fields else None, **fields))
+    response = researcher_client.post(NEW, form_data(capitals if fields else None, **fields))
 
     assert list(response.context["form"].errors) == [field]
 
 
-def test_a_model_that_is_not_there_is_refused(researcher_client, capitals, enqueued):
-    response = researcher_client.post(NEW, filled_in(capitals, other_model="/no/such/folder"))
+def test_unknown_model_is_rejected(researcher_client, capitals, enqueued):
+    response = researcher_client.post(NEW, form_data(capitals, other_model="/no/such/folder"))
 
     assert "Model &#x27;/no/such/folder&#x27; not found" in response.text
 
 
-def test_objects_of_several_tokens_fail_with_a_sentence_on_the_page(researcher_client, capitals, enqueued):
-    many = {part: [{"sub": "berlin", "obj": "a tree in the garden"}] for part in ("train", "dev", "test")}
-    response = researcher_client.post(NEW, filled_in(capitals, facts=as_zip(**many)))
+def test_page_of_failed_probe_names_objects_of_several_tokens(researcher_client, capitals, enqueued):
+    multi_token = {part: [{"sub": "berlin", "obj": "a tree in the garden"}] for part in ("train", "dev", "test")}
+    response = researcher_client.post(NEW, form_data(capitals, facts=zip_file(**multi_token)))
 
     ledger.run_job(Probe.objects.get().pk)
 
@@ -238,11 +238,11 @@ def test_objects_of_several_tokens_fail_with_a_sentence_on_the_page(researcher_c
     assert "No results" in page
 
 
-# -- reading one -------------------------------------------------------------------------------------------------------
+# Results
 
 
-def test_a_probe_that_waits_can_be_watched_and_cancelled(researcher_client, capitals, enqueued):
-    address = researcher_client.post(NEW, filled_in(capitals)).url
+def test_queued_probe_can_be_viewed_cancelled_and_retried(researcher_client, capitals, enqueued):
+    address = researcher_client.post(NEW, form_data(capitals)).url
 
     assert "waiting for a worker" in researcher_client.get(address).text
     assert researcher_client.get(f"/api/v1/probes/{Probe.objects.get().pk}/").json()["status"] == "queued"
@@ -253,21 +253,21 @@ def test_a_probe_that_waits_can_be_watched_and_cancelled(researcher_client, capi
     assert Probe.objects.get().status == Job.Status.QUEUED
 
 
-def test_the_page_shows_methods_with_their_control_apart(researcher_client, done):
-    response = researcher_client.get(done.get_absolute_url())
+def test_page_shows_methods_and_control_in_separate_tables(researcher_client, finished_probe):
+    response = researcher_client.get(finished_probe.get_absolute_url())
 
     for table in ("methods", "control"):
-        assert [row.values[0] for row in response.context[table].rows] == done.methods
+        assert [row.values[0] for row in response.context[table].rows] == finished_probe.methods
     assert "Control: the same LM with random weights" in response.text
     assert "Differences from the manual prompts" in response.text
     assert NONE_DIFFERS in response.text
     assert "acc-6" in response.text  # .6 is shaded as six tenths
 
 
-def test_the_learned_prompts_are_shown_with_weights_nearest_words_and_rewrites(researcher_client, done):
-    relation = done.relations.first()
+def test_learned_prompts_show_weights_nearest_words_and_rewrites(researcher_client, finished_probe):
+    relation = finished_probe.relations.first()
 
-    page = researcher_client.get(f"{done.get_absolute_url()}prompts/{relation.pk}/").text
+    page = researcher_client.get(f"{finished_probe.get_absolute_url()}prompts/{relation.pk}/").text
 
     assert "‹of›" in page
     assert "Nearest words to the 1 soft token" in page
@@ -277,14 +277,14 @@ def test_the_learned_prompts_are_shown_with_weights_nearest_words_and_rewrites(r
     assert "This method uses no prompts." in page
 
 
-def test_a_relation_of_another_probe_is_not_there(researcher_client, done):
-    relation = done.relations.first()
+def test_relation_of_another_probe_is_not_found(researcher_client, finished_probe):
+    relation = finished_probe.relations.first()
 
-    assert researcher_client.get(f"/reports/probes/{done.pk + 1}/prompts/{relation.pk}/").status_code == 404
+    assert researcher_client.get(f"/reports/probes/{finished_probe.pk + 1}/prompts/{relation.pk}/").status_code == 404
 
 
-def test_figures_and_tables_come_as_files(researcher_client, done):
-    address = done.get_absolute_url()
+def test_figures_and_tables_can_be_downloaded(researcher_client, finished_probe):
+    address = finished_probe.get_absolute_url()
 
     assert b"<svg" in researcher_client.get(f"{address}figures/methods.svg", {"theme": "dark"}).content
     assert researcher_client.get(f"{address}figures/differences.pdf").content.startswith(b"%PDF")
@@ -292,55 +292,63 @@ def test_figures_and_tables_come_as_files(researcher_client, done):
     assert r"\begin{table}" in researcher_client.get(f"{address}tables.tex").text
     summary = list(csv.DictReader(io.StringIO(researcher_client.get(f"{address}tables/summary.csv").text)))
     assert [row["method"] for row in summary][:2] == ["majority", "manual"]
-    assert float(summary[1]["P@1"]) == done.document["summary"][1]["p1"]
+    assert float(summary[1]["P@1"]) == finished_probe.document["summary"][1]["p1"]
     assert researcher_client.get(f"{address}tables/nothing.csv").status_code == 404
 
 
-def test_records_and_prompts_come_as_json_lines(researcher_client, done):
-    files = (researcher_client.get(f"{done.get_absolute_url()}{name}.jsonl") for name in ("records", "prompts"))
+def test_records_and_prompts_download_as_json_lines(researcher_client, finished_probe):
+    files = (
+        researcher_client.get(f"{finished_probe.get_absolute_url()}{name}.jsonl") for name in ("records", "prompts")
+    )
     records, prompts = (list(map(json.loads, file.getvalue().splitlines())) for file in files)
 
-    assert [record["method"] for record in records] == [method for method in done.methods for _ in range(4)]
+    assert [record["method"] for record in records] == [method for method in finished_probe.methods for _ in range(4)]
     assert [record["type"] for record in records[:4]] == ["1-1", "N-1", "N-M", "N-1"]
     assert (records[0]["p1"], records[0]["control_p1"], records[0]["control"]["p10"]) == (0.2, 0.0, 0.8)
     assert {prompt["method"] for prompt in prompts} == {"manual", "soft", "bertese"}
     assert {prompt["method"]: prompt["vectors"] for prompt in prompts}["soft"] == "k05VTVBZ"
 
 
-def test_cancelled_probe_shows_its_results_so_far(researcher_client, done):
+def test_cancelled_probe_shows_its_results_so_far(researcher_client, finished_probe):
     Probe.objects.update(status=Job.Status.CANCELLED, document={})
 
-    page = researcher_client.get(done.get_absolute_url()).text
+    page = researcher_client.get(finished_probe.get_absolute_url()).text
 
     assert "The results so far are saved" in page
     assert "Resume" in page
     assert "Control: the same LM with random weights" in page
 
 
-def test_methods_on_fewer_relations_so_far_are_not_passed_off_as_comparable(researcher_client, done):
+def test_page_warns_if_methods_cover_different_relations(researcher_client, finished_probe):
     Probe.objects.update(status=Job.Status.CANCELLED, document={})
     ProbeRecord.objects.filter(method="soft", relation__name__in=["made_of", "colour_of"]).delete()
 
-    response = researcher_client.get(done.get_absolute_url())
+    response = researcher_client.get(finished_probe.get_absolute_url())
 
     rows = {row.values[0]: row.values[1] for row in response.context["methods"].rows}
     assert rows == {"majority": 4, "manual": 4, "soft": 2, "bertese": 4}
     assert "different numbers of relations are not comparable" in response.text
 
 
-def test_pages_take_the_same_queries_for_more(researcher_client, done, django_assert_max_num_queries):
-    done.relations.create(name="more", type="1-1", prompts=[], facts={})
-    relation = done.relations.first()
+def test_pages_use_a_constant_number_of_queries(researcher_client, finished_probe, django_assert_max_num_queries):
+    finished_probe.relations.create(name="more", type="1-1", prompts=[], facts={})
+    relation = finished_probe.relations.first()
 
-    for path, n in (("", 8), (f"{done.pk}/", 7), (f"{done.pk}/prompts/{relation.pk}/", 9)):
+    for path, n in (("", 8), (f"{finished_probe.pk}/", 7), (f"{finished_probe.pk}/prompts/{relation.pk}/", 9)):
         with django_assert_max_num_queries(n):
             assert researcher_client.get(f"/reports/probes/{path}").status_code == 200
 
 
-def test_probes_are_closed_to_annotators(client, done):
+def test_probes_are_closed_to_annotators(client, finished_probe):
     client.force_login(make_user())
 
-    for path in ("", "new/", f"{done.pk}/", f"{done.pk}/records.jsonl", f"{done.pk}/figures/methods.svg"):
+    for path in (
+        "",
+        "new/",
+        f"{finished_probe.pk}/",
+        f"{finished_probe.pk}/records.jsonl",
+        f"{finished_probe.pk}/figures/methods.svg",
+    ):
         assert client.get(f"/reports/probes/{path}").status_code == 403
-    assert client.post(f"/reports/probes/{done.pk}/retry/").status_code == 403
-    assert client.get(f"/api/v1/probes/{done.pk}/").status_code == 403
+    assert client.post(f"/reports/probes/{finished_probe.pk}/retry/").status_code == 403
+    assert client.get(f"/api/v1/probes/{finished_probe.pk}/").status_code == 403

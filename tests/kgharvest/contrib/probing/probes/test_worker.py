@@ -1,4 +1,4 @@
-"""A probe in the hands of real workers."""
+"""Probes run by real worker processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.kgharvest.jobs.installation import Installation, kill_group, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db]  # a database is made, of which each installation has a copy
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]  # each installation copies a new database
 
 RELATIONS = {
     "name": "known",
@@ -34,40 +34,40 @@ CELLS = "SELECT relation_id || method || is_control FROM probing_proberecord ORD
 
 
 @pytest.fixture
-def real(tmp_path, migrated_database) -> Installation:
+def installation(tmp_path, migrated_database) -> Installation:
     installation = Installation(tmp_path, migrated_database, TEST_REAL_LM="1")
     (tmp_path / "known.json").write_text(json.dumps(RELATIONS))
     installation.manage("import_relations", str(tmp_path / "known.json"))
     return installation
 
 
-def queue(real: Installation, methods: list[str], epochs: int) -> int:
+def queue(installation: Installation, methods: list[str], epochs: int) -> int:
     code = QUEUE.format(methods=methods, epochs=epochs)
-    return int(real.manage("shell", "-v0", "-c", code).split()[-1])
+    return int(installation.manage("shell", "-v0", "-c", code).split()[-1])
 
 
-def test_a_killed_workers_probe_is_taken_over_and_ends_once(real):
-    probe = queue(real, ["manual", "soft"], epochs=30)
-    with real.worker() as worker:
-        wait_until(lambda: real.job(probe)["stage"].startswith("soft") and real.job(probe)["done"] >= 5)
+def test_probe_of_killed_worker_is_taken_over_and_finishes_once(installation):
+    probe = queue(installation, ["manual", "soft"], epochs=30)
+    with installation.worker() as worker:
+        wait_until(lambda: installation.job(probe)["stage"].startswith("soft") and installation.job(probe)["done"] >= 5)
         kill_group(worker)
-    kept = real.values(CELLS)
-    assert len(kept) >= 5
+    before = installation.values(CELLS)
+    assert len(before) >= 5
 
-    with real.worker("two"):
-        wait_until(lambda: real.job(probe)["status"] == "succeeded")
+    with installation.worker("two"):
+        wait_until(lambda: installation.job(probe)["status"] == "succeeded")
 
-    assert real.job(probe)["attempts"] == 2
-    assert real.values(CELLS)[: len(kept)] == kept
-    assert len(set(real.values(CELLS))) == len(real.values(CELLS)) == 8
+    assert installation.job(probe)["attempts"] == 2
+    assert installation.values(CELLS)[: len(before)] == before
+    assert len(set(installation.values(CELLS))) == len(installation.values(CELLS)) == 8
 
 
-def test_cancelling_stops_learning_that_would_last_for_hours(real):
-    probe = queue(real, ["manual", "bertese"], epochs=100_000)
+def test_cancelling_stops_long_training(installation):
+    probe = queue(installation, ["manual", "bertese"], epochs=100_000)
 
-    with real.worker():
-        wait_until(lambda: real.job(probe)["stage"].startswith("bertese"))
-        real.cancel(probe)
+    with installation.worker():
+        wait_until(lambda: installation.job(probe)["stage"].startswith("bertese"))
+        installation.cancel(probe)
 
-    assert real.job(probe)["status"] == "cancelled"
-    assert len(real.values(CELLS)) == 4
+    assert installation.job(probe)["status"] == "cancelled"
+    assert len(installation.values(CELLS)) == 4
