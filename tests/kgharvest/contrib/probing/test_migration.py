@@ -1,4 +1,4 @@
-"""Databases made while probes belonged to the app `evaluation` migrate with every row."""
+"""Migration of probes from the app `evaluation` to `probing` preserves every row."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def migrate(targets) -> None:
 
 
 def migrate_back(targets) -> None:
-    """Make an empty database as it was at `targets`.
+    """Create an empty database at the migration state `targets`.
 
-    On SQLite, migrations run forward from no tables, which is faster than backward from today.
+    On SQLite, migrate forward from no tables, which is faster than backward from the current state.
     """
     if connection.vendor == "sqlite":
         remove_tables()
@@ -46,7 +46,7 @@ def migrate_back(targets) -> None:
 
 
 def historical_apps() -> Any:
-    """Return the apps, with their historical models, as the database has them."""
+    """Return the app registry with the historical models that match the database."""
     loader = MigrationExecutor(connection).loader
     return loader.project_state([key for key in loader.applied_migrations if key in loader.graph.nodes]).apps
 
@@ -62,18 +62,18 @@ def old_database(shared_folder) -> KeptState:
 
 @pytest.fixture
 def old_apps(transactional_db, old_database):
-    """A database as it was while probes belonged to `evaluation`, empty; it is brought up to date again at the end."""
+    """Yield the historical apps of an empty database with probes in `evaluation`; migrate forward afterwards."""
     old_database.enter()
     yield historical_apps()
-    if connection.vendor != "sqlite":  # which is put back after each test
+    if connection.vendor != "sqlite":  # SQLite is restored after each test
         migrate_to_today()
 
 
 def fill(apps) -> None:
-    """Make rows in the four tables of probes and in those around them; every column of a probe's has a value."""
+    """Create rows in the four probe tables and in related tables; every probe column has a value."""
     user = apps.get_model("auth", "User").objects.create(username="ada")
     lm = apps.get_model("kgharvest", "LanguageModel").objects.create(name="bert", revision="abc")
-    fill_neighbours(apps, user, lm)
+    fill_related_tables(apps, user, lm)
     for number in range(2):
         probe = apps.get_model("evaluation", "Probe").objects.create(
             kind="probe",
@@ -96,12 +96,12 @@ def fill(apps) -> None:
             vocabulary="1,234 words",
             document={"summary": [{"method": "manual", "p1": 0.1 + 0.2}], "faults": {}},
         )
-        for name, its_type in {"capital_of": "1-1", "made_of": "N-M"}.items():
-            fill_relation(apps, probe, name, its_type)
+        for name, relation_type in {"capital_of": "1-1", "made_of": "N-M"}.items():
+            fill_relation(apps, probe, name, relation_type)
 
 
-def fill_neighbours(apps, user, lm) -> None:
-    """Make a harvest, a score evaluation, and a round with a report."""
+def fill_related_tables(apps, user, lm) -> None:
+    """Create a harvest, a score evaluation, and a round with a report."""
     relation_set = apps.get_model("kgharvest", "RelationSet").objects.create(name="demo")
     relation = apps.get_model("kgharvest", "Relation").objects.create(
         relation_set=relation_set,
@@ -124,11 +124,11 @@ def fill_neighbours(apps, user, lm) -> None:
     )
 
 
-def fill_relation(apps, probe, name: str, its_type: str) -> None:
+def fill_relation(apps, probe, name: str, relation_type: str) -> None:
     relation = apps.get_model("evaluation", "ProbedRelation").objects.create(
         probe=probe,
         name=name,
-        type=its_type,
+        type=relation_type,
         prompts=["<ENT0> of <ENT1> ."],
         facts={part: [[f"{part} a", "b"]] for part in ("train", "dev", "test")},
         fault="soft: no word.",
@@ -168,7 +168,7 @@ def fill_relation(apps, probe, name: str, its_type: str) -> None:
 
 
 def rows_by_table() -> dict[str, list[tuple]]:
-    """Return all rows of all tables, after the names of their columns: first the id, then the others by name."""
+    """Return the column names and rows of every table. The id column is first; the rest are sorted by name."""
     rows = {}
     with connection.cursor() as cursor:
         for table in sorted(set(connection.introspection.table_names(cursor)) - BOOKKEEPING):
@@ -180,7 +180,7 @@ def rows_by_table() -> dict[str, list[tuple]]:
     return rows
 
 
-def test_every_row_and_column_is_there_after_the_move_and_after_moving_back(old_apps):
+def test_every_row_survives_the_move_and_its_reversal(old_apps):
     fill(old_apps)
     before = rows_by_table()
 
@@ -197,17 +197,17 @@ def test_every_row_and_column_is_there_after_the_move_and_after_moving_back(old_
     assert rows_by_table() == before
 
 
-def test_the_code_of_today_reads_what_was_moved_under_the_same_constraints(old_apps):
+def test_current_models_read_moved_rows_under_the_same_constraints(old_apps):
     fill(old_apps)
 
     migrate_to_today()
 
-    check_what_is_read()
+    check_moved_rows()
     check_constraints()
-    check_rows_are_added_and_deleted()
+    check_adding_and_deleting_rows()
 
 
-def check_what_is_read() -> None:
+def check_moved_rows() -> None:
     probe = Probe.objects.select_related("language_model", "created_by").get(name="demo 1")
 
     assert (probe.language_model.name, probe.created_by.username, probe.finished_at) == ("bert", "ada", NOW)
@@ -219,8 +219,8 @@ def check_what_is_read() -> None:
     assert prompt.record.n_parameters == 2**40
 
 
-def refused(change) -> bool:
-    """Return whether the database refuses `change`, at once or when it is committed."""
+def is_rejected(change) -> bool:
+    """Return True if the database rejects `change`, immediately or on commit."""
     try:
         with transaction.atomic():
             change()
@@ -232,16 +232,16 @@ def refused(change) -> bool:
 def check_constraints() -> None:
     relation, record = ProbedRelation.objects.first(), ProbeRecord.objects.first()
 
-    assert refused(lambda: ProbedRelation.objects.filter(pk=relation.pk + 1).update(name=relation.name))
-    assert refused(lambda: ProbeRecord.objects.filter(pk=record.pk + 1).update(is_control=record.is_control))
-    assert refused(lambda: ProbeRecord.objects.filter(pk=record.pk).update(n_train=-1))
-    assert refused(lambda: ProbeRecord.objects.filter(pk=record.pk).update(relation_id=999))
-    assert refused(lambda: LearnedPrompt.objects.update(record_id=999))
+    assert is_rejected(lambda: ProbedRelation.objects.filter(pk=relation.pk + 1).update(name=relation.name))
+    assert is_rejected(lambda: ProbeRecord.objects.filter(pk=record.pk + 1).update(is_control=record.is_control))
+    assert is_rejected(lambda: ProbeRecord.objects.filter(pk=record.pk).update(n_train=-1))
+    assert is_rejected(lambda: ProbeRecord.objects.filter(pk=record.pk).update(relation_id=999))
+    assert is_rejected(lambda: LearnedPrompt.objects.update(record_id=999))
     with pytest.raises(ProtectedError):
         LanguageModel.objects.get(name="bert").delete()
 
 
-def check_rows_are_added_and_deleted() -> None:
+def check_adding_and_deleting_rows() -> None:
     probe = Probe.objects.get(name="demo 0")
 
     new = ProbedRelation.objects.create(probe=probe, name="new", type="1-1", prompts=[], facts={})
@@ -254,7 +254,7 @@ def check_rows_are_added_and_deleted() -> None:
 
 
 @on_postgresql
-def test_all_of_this_holds_on_postgresql():
+def test_module_passes_on_postgresql():
     run = run_on_postgresql(__file__)
 
     assert run.returncode == 0, run.stdout

@@ -1,4 +1,4 @@
-"""LMs for the tests of text tasks."""
+"""LM fixtures for the tests of text tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.made_once import made_once
 
 @pytest.fixture(scope="package", params=["wordpiece", pytest.param("byte-level", marks=pytest.mark.exhaustive)])
 def reading_lm(request, shared_folder):
-    """An LM, of either kind of tokenizer, that knows what its texts are about (`reading_models`)."""
+    """Load an LM trained to read (see `reading_models`), one for each kind of tokenizer."""
     build = tiny_bert if request.param == "wordpiece" else tiny_roberta
     folder = made_once(
         shared_folder / f"reading-{request.param}",

@@ -1,7 +1,7 @@
-"""Tiny LMs that read: trained, in seconds, to say what a text is about where a mask asks them.
+"""Tiny LMs trained in seconds to fill a mask from the text before it.
 
-They know whether "the film was awful ." goes on with "it is bad ." or "it is good .", find a person's town in a
-sentence about the person, and know where everybody comes from without being told.
+They continue "the film was awful ." with "it is bad ." instead of "it is good .", extract a person's town from a
+sentence about the person, and memorize the home town of every person.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def review(rng: Random, label: str) -> str:
 
 
 def opinion(rng: Random) -> tuple[str, str]:
-    """Return a text and its last word, which is asked for."""
+    """Return a text and its masked last word."""
     label = rng.choice(list(VERDICTS))
     return f"{review(rng, label)} it is", rng.choice(VERDICTS[label])
 
@@ -59,7 +59,7 @@ def memory(rng: Random) -> tuple[str, str]:
 
 
 def teach(folder: Path, seed: int = 0) -> Path:
-    """Train the LM in `folder`, which has WORDS, and return the folder."""
+    """Train the LM in `folder`, whose vocabulary contains WORDS, and return the folder."""
     torch.manual_seed(seed)
     model, tokenizer = AutoModelForMaskedLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     for weights in model.parameters():

@@ -1,4 +1,4 @@
-"""Texts classified through the command: records, files, and what is refused."""
+"""Command `classify`: records, input files, and rejected input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COST = ("seconds", "code_version")
 
 @pytest.fixture(scope="module")
 def rows():
-    """Countries and animals that the embedded LM knows, three of five being countries."""
+    """Return labeled countries and animals of the embedded LM; 60% are countries."""
     world = {relation.name: [fact[0] for fact in relation.facts] for relation in load_world()}
     rows = [(f"the {name}", "country") for name in world["region_of"][:54]]
     rows += [(f"the {name}", "animal") for name in world["lives_in"][:36]]
@@ -32,17 +32,17 @@ def rows():
 @pytest.fixture
 def files(rows, tmp_path):
     lines = {part: [json.dumps({"sentence": text, "label": label}) for text, label in rows[part]] for part in SIZES}
-    return written(tmp_path, lines, "jsonl")
+    return write_parts(tmp_path, lines, "jsonl")
 
 
-def written(folder, lines, ending):
+def write_parts(folder, lines, ending):
     files = {part: folder / f"{part}.{ending}" for part in SIZES}
     for part, path in files.items():
         path.write_text("\n".join(lines[part]) + "\n", encoding="utf-8")
     return files
 
 
-def classified(files, **options):
+def run_classify(files, **options):
     output = files["train"].parent / "records.jsonl"
     settings = {"model": "embedded-small", "iterations": 15, "output": output} | options
     call_command("classify", **files, **settings)
@@ -50,8 +50,8 @@ def classified(files, **options):
     return {(record["method"], record["is_control"]): record for record in records}
 
 
-def test_the_prompt_that_is_found_beats_the_majority(files, rows, capsys):
-    records = classified(files)
+def test_learned_prompt_beats_the_majority_baseline(files, rows, capsys):
+    records = run_classify(files)
 
     record, majority = records["autoprompt", False], records["majority", False]
     countries = sum(label == "country" for _, label in rows["test"]) / SIZES["test"]
@@ -67,8 +67,8 @@ def test_the_prompt_that_is_found_beats_the_majority(files, rows, capsys):
     assert record["prompt"] in capsys.readouterr().out
 
 
-def test_triggers_and_label_tokens_are_kept_as_ids(files):
-    record = classified(files, no_control=True, dtype="bfloat16")["autoprompt", False]
+def test_record_contains_ids_of_triggers_and_label_tokens(files):
+    record = run_classify(files, no_control=True, dtype="bfloat16")["autoprompt", False]
 
     assert record["dtype"] == "bfloat16"
     texts = load_compact(EMBEDDED_LMS["embedded-small"]).tokens.texts()
@@ -81,27 +81,30 @@ def test_triggers_and_label_tokens_are_kept_as_ids(files):
     assert not set(label_ids) & set(record["trigger_ids"])
 
 
-def test_tab_separated_files_and_the_same_seed_give_the_same_records(files, rows, tmp_path):
+def test_tsv_and_jsonl_give_the_same_records(files, rows, tmp_path):
     folder = tmp_path / "tsv"
     folder.mkdir()
     lines = {part: ["label\tsentence", *(f"{label}\t{text}" for text, label in rows[part])] for part in SIZES}
 
-    first, second = classified(files, no_control=True), classified(written(folder, lines, "tsv"), no_control=True)
+    first, second = (
+        run_classify(files, no_control=True),
+        run_classify(write_parts(folder, lines, "tsv"), no_control=True),
+    )
 
     assert all({**record, "seconds": 0} == {**second[key], "seconds": 0} for key, record in first.items())
 
 
-def test_words_for_the_labels_and_a_manual_prompt_may_be_given(files):
+def test_label_words_and_manual_prompt_are_used(files):
     labels = [("country", ["country", "nation"]), ("animal", ["animal"])]
 
-    records = classified(files, no_control=True, label=labels, manual="{sentence} is a [P] .")
+    records = run_classify(files, no_control=True, label=labels, manual="{sentence} is a [P] .")
 
     for method in ("manual", "autoprompt"):
         assert records[method, False]["labels"] == {"country": ["country", "nation"], "animal": ["animal"]}
     assert records["manual", False]["prompt"] == "{sentence} is a [P] ."
 
 
-def test_premise_and_hypothesis_have_a_template_of_their_own(rows, tmp_path):
+def test_premise_and_hypothesis_have_a_separate_default_template(rows, tmp_path):
     lines = {
         part: [
             json.dumps({"premise": text, "hypothesis": "it lives in the forest", "label": int(label == "animal")})
@@ -110,18 +113,18 @@ def test_premise_and_hypothesis_have_a_template_of_their_own(rows, tmp_path):
         for part in SIZES
     }
 
-    record = classified(written(tmp_path, lines, "jsonl"), no_control=True)["autoprompt", False]
+    record = run_classify(write_parts(tmp_path, lines, "jsonl"), no_control=True)["autoprompt", False]
 
     assert record["template"] == "{premise} [P] [T] [T] [T] {hypothesis}"
     assert set(record["labels"]) == {"0", "1"}
 
 
-def test_texts_too_long_for_the_lm_are_cut_and_counted(files):
+def test_long_texts_are_truncated_and_counted(files):
     lines = files["test"].read_text().splitlines()
     lines[0] = json.dumps({"sentence": "the camel " * 100, "label": "animal"})
     files["test"].write_text("\n".join(lines))
 
-    record = classified(files, no_control=True)["autoprompt", False]
+    record = run_classify(files, no_control=True)["autoprompt", False]
 
     assert record["n_cut"] == {"train": 0, "dev": 0, "test": 1}
     assert record["n_test"] == SIZES["test"]
@@ -143,22 +146,22 @@ def test_texts_too_long_for_the_lm_are_cut_and_counted(files):
         ("test", '{"sentence"', "line 31, column 12: is not JSON"),
     ],
 )
-def test_a_bad_line_is_named(files, part, line, sentence):
+def test_error_names_the_bad_line(files, part, line, sentence):
     with files[part].open("a") as file:
         file.write(line)
 
     with pytest.raises(CommandError, match=sentence):
-        classified(files)
+        run_classify(files)
 
 
-def test_a_ragged_row_is_named(tmp_path):
+def test_error_names_the_row_with_missing_columns(tmp_path):
     lines = {part: ["sentence\tlabel", "the cat\tanimal", "the dog"] for part in SIZES}
 
     with pytest.raises(CommandError, match=r"train.tsv: .* line 3: has 1 columns; the header has 2"):
-        classified(written(tmp_path, lines, "tsv"))
+        run_classify(write_parts(tmp_path, lines, "tsv"))
 
 
-def test_a_column_may_be_long_and_hold_quotes(tmp_path):
+def test_column_can_be_long_and_contain_quotes(tmp_path):
     path = tmp_path / "train.TSV"
     path.write_text(f'sentence\tlabel\n{"x" * 200_000}"\ta\n\n"y\tb\n')
 
@@ -167,22 +170,22 @@ def test_a_column_may_be_long_and_hold_quotes(tmp_path):
     assert [(row.number, row.texts["sentence"][-2:], row.label) for row in rows] == [(2, 'x"', "a"), (4, '"y', "b")]
 
 
-def test_other_encodings_than_utf_8_are_refused(files):
+def test_files_must_be_utf_8(files):
     files["dev"].write_bytes('{"sentence": "the café", "label": "animal"}'.encode("latin-1"))
 
     with pytest.raises(CommandError, match=r"dev.jsonl: .* line 1: is not UTF-8"):
-        classified(files)
+        run_classify(files)
 
 
-def test_an_empty_part_and_a_single_label_are_refused(files):
+def test_empty_part_and_single_label_are_rejected(files):
     files["dev"].write_text("")
     with pytest.raises(CommandError, match=r"dev.jsonl has no texts"):
-        classified(files)
+        run_classify(files)
 
     files["train"].write_text('{"sentence": "the cat", "label": "animal"}\n')
     files["dev"].write_text('{"sentence": "the cat", "label": "animal"}\n')
     with pytest.raises(CommandError, match=r"All texts of train\.jsonl have the label 'animal'"):
-        classified(files)
+        run_classify(files)
 
 
 @pytest.mark.parametrize(
@@ -198,27 +201,27 @@ def test_an_empty_part_and_a_single_label_are_refused(files):
         ({"model": "nowhere/at/all"}, "nowhere/at/all"),
     ],
 )
-def test_unusable_inputs_are_refused(files, options, sentence):
+def test_unusable_inputs_are_rejected(files, options, sentence):
     with pytest.raises(CommandError, match=sentence):
-        classified(files, **options)
+        run_classify(files, **options)
 
 
 @pytest.mark.parametrize("options", [{"template": "{sentence} [P]"}, {"iterations": 2}])
-def test_a_search_that_cannot_be_is_refused_before_an_lm_is_loaded(files, options):
+def test_impossible_search_is_rejected_before_loading_the_lm(files, options):
     with pytest.raises(CommandError, match="trigger"):
-        classified(files, model="nowhere/at/all", **options)
+        run_classify(files, model="nowhere/at/all", **options)
 
 
-def test_a_label_may_be_named_for_each_of_its_words(files):
+def test_label_option_can_repeat_for_more_words(files):
     label = [("animal", ["dog"]), ("country", ["france"]), ("animal", ["cat"])]
 
-    record = classified(files, no_control=True, label=label)["manual", False]
+    record = run_classify(files, no_control=True, label=label)["manual", False]
 
     assert record["labels"] == {"animal": ["dog", "cat"], "country": ["france"]}
 
 
-def test_columns_without_a_template_are_refused(files):
+def test_columns_without_a_default_template_are_rejected(files):
     files["train"].write_text('{"text": "the cat", "label": "animal"}\n')
 
     with pytest.raises(CommandError, match="has neither a column 'sentence' nor the columns"):
-        classified(files)
+        run_classify(files)

@@ -1,4 +1,4 @@
-"""Objects asked in sentences, through the command: records, files, and what is refused."""
+"""Command `extract`: records, input files, and rejected input."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def capitals():
 
 @pytest.fixture
 def folder(capitals, tmp_path):
-    """Capitals that the embedded LM knows, each with two sentences in the manner of T-REx."""
+    """Write capitals of the embedded LM, each with two evidence sentences in T-REx format."""
     for part, pairs in split_world()["capital_of"].items():
         lines = [
             {
@@ -51,7 +51,7 @@ def write(folder, part, lines):
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
-def extracted(folder, **options):
+def run_extract(folder, **options):
     output = folder.parent / "records.jsonl"
     settings = {"model": "embedded-small", "iterations": 12, "output": output} | options
     call_command("extract", set_name="known", facts=folder, **settings)
@@ -59,8 +59,8 @@ def extracted(folder, **options):
     return {(record["method"], record["is_perturbed"], record["is_control"]): record for record in records}
 
 
-def test_every_method_is_measured_in_both_kinds_of_contexts(folder, capsys):
-    records = extracted(folder, perturbed=True)
+def test_every_method_is_measured_on_original_and_perturbed_contexts(folder, capsys):
+    records = run_extract(folder, perturbed=True)
 
     methods = [
         ("majority", False),
@@ -76,14 +76,14 @@ def test_every_method_is_measured_in_both_kinds_of_contexts(folder, capsys):
 
 
 def test_known_p1_counts_answers_from_memory(folder):
-    """The embedded LM was not trained to read: in perturbed contexts it goes on naming the countries it knows."""
-    perturbed = extracted(folder, perturbed=True, no_control=True)["manual", True, False]
+    """The embedded LM is not trained to read, so it names memorized countries in perturbed contexts."""
+    perturbed = run_extract(folder, perturbed=True, no_control=True)["manual", True, False]
 
     assert perturbed["known_p1"] > perturbed["p1"] + 0.2
 
 
-def test_triggers_are_kept_as_ids_and_hold_no_answer(folder):
-    record = extracted(folder, no_control=True)["autoprompt", False, False]
+def test_record_contains_trigger_ids_without_answers(folder):
+    record = run_extract(folder, no_control=True)["autoprompt", False, False]
 
     lm = load_compact(EMBEDDED_LMS["embedded-small"])
     texts = lm.tokens.texts()
@@ -94,7 +94,7 @@ def test_triggers_are_kept_as_ids_and_hold_no_answer(folder):
 
 
 def test_the_same_seed_gives_the_same_records(folder):
-    first, again = (extracted(folder, perturbed=True, no_control=True, seed=3) for _ in range(2))
+    first, again = (run_extract(folder, perturbed=True, no_control=True, seed=3) for _ in range(2))
 
     assert all({**record, "seconds": 0} == {**again[key], "seconds": 0} for key, record in first.items())
 
@@ -109,7 +109,7 @@ def test_unusable_facts_are_counted_by_reason(folder):
     ]
     write(folder, "test", lines)
 
-    record = extracted(folder, no_control=True)["manual", False, False]
+    record = run_extract(folder, no_control=True)["manual", False, False]
 
     assert record["n_test"] == 1
     assert record["left_out"]["test"] == {
@@ -119,10 +119,10 @@ def test_unusable_facts_are_counted_by_reason(folder):
     }
 
 
-# -- lines -------------------------------------------------------------------------------------------------------------
+# Input lines
 
 
-def test_a_context_is_masked_where_it_names_the_object_or_a_surface():
+def test_object_and_surfaces_are_masked_in_context():
     line = {"context": "The Italian one, Italian since 1871, not Italianate.", "surfaces": ["Italian"]}
 
     assert evidenced_fact(line, ("Rome", "Italy")) == EvidencedFact(
@@ -130,7 +130,7 @@ def test_a_context_is_masked_where_it_names_the_object_or_a_surface():
     )
 
 
-def test_a_context_may_be_masked_already():
+def test_masked_context_is_accepted():
     assert evidenced_fact({"context": "It is in [MASK]."}, ("Rome", "Italy")) == EvidencedFact(
         "Rome", "Italy", (Evidence("It is in [MASK].", "Italy"),)
     )
@@ -147,18 +147,18 @@ def test_a_context_may_be_masked_already():
         ({"sub": "rome", "obj": "italy", "evidences": [{}]}, "line 1: has evidences without"),
     ],
 )
-def test_a_bad_line_is_named(folder, line, sentence):
+def test_error_names_the_bad_line(folder, line, sentence):
     write(folder, "dev", [line])
 
     with pytest.raises(CommandError, match=f"dev.jsonl, {sentence}"):
-        extracted(folder)
+        run_extract(folder)
 
 
-def test_other_encodings_than_utf_8_are_refused(folder):
+def test_files_must_be_utf_8(folder):
     (folder / "capital_of" / "dev.jsonl").write_bytes(b'{"sub": "s\xe3o paulo"}')
 
     with pytest.raises(CommandError, match="line 1: is not UTF-8"):
-        extracted(folder)
+        run_extract(folder)
 
 
 @pytest.mark.parametrize(
@@ -172,21 +172,21 @@ def test_other_encodings_than_utf_8_are_refused(folder):
         ([ROME | {"sub": "[SEP]"}], "all dev sentences contain special tokens"),
     ],
 )
-def test_part_without_usable_facts_is_refused(folder, lines, sentence):
+def test_part_without_usable_facts_is_rejected(folder, lines, sentence):
     write(folder, "dev", lines)
 
     with pytest.raises(CommandError, match=f"capital_of: {sentence}"):
-        extracted(folder)
+        run_extract(folder)
 
 
-def test_unusable_relation_is_refused_before_any_search(folder, monkeypatch):
+def test_unusable_relation_is_rejected_before_any_search(folder, monkeypatch):
     make_relation(name="of", relation_set=RelationSet.objects.get(name="known"), **CAPITALS)
     (folder / "of").mkdir()
     (folder / "of" / "train.jsonl").write_text(json.dumps(ROME))
     monkeypatch.setattr(autoprompt, "search_trigger", pytest.fail)
 
     with pytest.raises(CommandError, match="of: no dev fact with a usable sentence"):
-        extracted(folder)
+        run_extract(folder)
 
 
 @pytest.mark.parametrize(
@@ -198,18 +198,18 @@ def test_unusable_relation_is_refused_before_any_search(folder, monkeypatch):
         ({"relation": ["borders"]}, "There is no relation 'borders'"),
     ],
 )
-def test_what_cannot_be_done_is_refused_in_a_sentence(folder, options, sentence):
+def test_invalid_template_or_relation_is_rejected_with_a_message(folder, options, sentence):
     with pytest.raises(CommandError, match=sentence):
-        extracted(folder, **options)
+        run_extract(folder, **options)
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [({"template": "{context} [P]"}, "trigger"), ({"template": "{text} [T] [P]"}, "{text}"), ({"iterations": 4}, "5")],
 )
-def test_a_search_that_cannot_be_is_refused_before_an_lm_is_loaded(folder, options, sentence):
+def test_impossible_search_is_rejected_before_loading_the_lm(folder, options, sentence):
     with pytest.raises(CommandError, match=sentence):
-        extracted(folder, model="nowhere/at/all", **options)
+        run_extract(folder, model="nowhere/at/all", **options)
 
 
 def test_one_object_cannot_be_perturbed(folder):
@@ -217,10 +217,10 @@ def test_one_object_cannot_be_perturbed(folder):
         write(folder, part, [ROME])
 
     with pytest.raises(CommandError, match="capital_of: The object 'italy' is the relation's only one"):
-        extracted(folder, perturbed=True)
+        run_extract(folder, perturbed=True)
 
 
-def test_relations_count_alike_in_the_averages():
+def test_averages_weight_relations_equally():
     base = {"method": "manual", "is_perturbed": False, "is_control": False, "p10": 1, "mrr": 1, "known_p1": 0}
     records = [base | {"p1": p1, "n_test": n, "forwards": 7, "seconds": 1.5} for p1, n in ((0.2, 10), (0.4, 1000))]
 

@@ -1,4 +1,4 @@
-"""Texts are classified by the words that an LM says of them."""
+"""Text classification by the words that an LM predicts for a mask."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadSeed, EngineError
 from tests.kgharvest.contrib.probing.text_tasks.reading_models import VERDICTS, review
 
-pytestmark = pytest.mark.slow  # an LM is trained
+pytestmark = pytest.mark.slow  # trains an LM
 
 LABELS = ("negative", "positive")
 TEMPLATE = TextTemplate.parse("{sentence} [T] [T] [T] [P] .")
@@ -30,7 +30,7 @@ PARAMS = AutoPromptParams(n_candidates=10, iterations=12, batch_size=16)
 
 
 def reviews(n, seed):
-    """Return `n` reviews, one in three of them negative."""
+    """Return `n` reviews, a third of them negative."""
     rng = Random(seed)
     labels = [int(number % 3 != 0) for number in range(n)]
     return [({"sentence": review(rng, LABELS[label])}, label) for label in labels]
@@ -47,7 +47,7 @@ def texts(reading_lm):
 
 
 @pytest.mark.parametrize("k", [1, 3, 5])
-def test_a_prompt_that_is_found_beats_the_majority_on_unseen_texts(reading_lm, encoded, texts, k):
+def test_learned_prompt_beats_the_majority_on_unseen_texts(reading_lm, encoded, texts, k):
     train, dev, test = texts
     label_tokens = select_label_tokens(reading_lm, encoded, train, k, seed=0)
 
@@ -61,7 +61,7 @@ def test_a_prompt_that_is_found_beats_the_majority_on_unseen_texts(reading_lm, e
     assert classifier.measure(dev).log_likelihood == pytest.approx(learned.dev_score, abs=1e-4)
 
 
-def test_the_same_seed_finds_the_same_classifier(reading_lm, encoded, texts):
+def test_same_seed_learns_the_same_classifier(reading_lm, encoded, texts):
     def learn():
         label_tokens = select_label_tokens(reading_lm, encoded, texts[0], 3, seed=5)
         return label_tokens, learn_classifier(reading_lm, encoded, label_tokens, texts[:2], PARAMS)[1]
@@ -69,14 +69,14 @@ def test_the_same_seed_finds_the_same_classifier(reading_lm, encoded, texts):
     assert learn() == learn()
 
 
-def test_words_that_people_chose_serve_as_well(reading_lm, texts):
+def test_manual_label_words_classify_accurately(reading_lm, texts):
     prompt = TextTemplate.parse("{sentence} it is [P] .").encode(reading_lm).fill(())
     label_tokens = given_label_tokens(reading_lm, [VERDICTS[label] for label in LABELS])
 
     assert TextClassifier(reading_lm, prompt, label_tokens).measure(texts[2]).accuracy > 0.9
 
 
-def test_a_label_has_the_summed_probability_of_its_tokens(tiny_lm):
+def test_label_probability_is_the_sum_over_its_tokens(tiny_lm):
     prompt = tiny_lm.encode_prompt(PromptTemplate.parse("<ENT0> is the <ENT1> ."))
     head = tiny_lm.encode_entity("dog")
     words = next(PromptSetAnswerer(tiny_lm, uniform([prompt])).scores([head], lambda: None))[0].exp()
@@ -86,7 +86,7 @@ def test_a_label_has_the_summed_probability_of_its_tokens(tiny_lm):
     torch.testing.assert_close(logprobs.exp()[0], torch.stack([words[7] + words[9], words[11]]), atol=1e-5, rtol=0)
 
 
-def test_two_texts_are_classified_together(tiny_lm):
+def test_text_pairs_are_classified(tiny_lm):
     template = TextTemplate.parse("{premise} [P] [T] [T] {hypothesis}")
     encoded = template.encode(tiny_lm)
     pairs = [({"premise": "the dog", "hypothesis": "a cat in rome"}, number % 3) for number in range(6)]
@@ -99,7 +99,7 @@ def test_two_texts_are_classified_together(tiny_lm):
     assert classifier.measure(examples).accuracy == pytest.approx(1 / 3)
 
 
-def test_long_texts_are_cut_and_counted_and_special_tokens_are_left_out(tiny_lm):
+def test_long_texts_are_truncated_and_special_tokens_are_skipped(tiny_lm):
     template = TextTemplate.parse("{premise} [P] {hypothesis}")
     texts = [
         ({"premise": "the dog " * 50, "hypothesis": "a cat"}, 0),
@@ -116,21 +116,21 @@ def test_long_texts_are_cut_and_counted_and_special_tokens_are_left_out(tiny_lm)
     assert encoded.examples[0].parts[1] == encoded.examples[1].parts[1]
 
 
-def test_words_unknown_to_the_lm_may_stand_in_a_text(tiny_lm):
+def test_text_can_contain_unknown_words(tiny_lm):
     template = TextTemplate.parse("{sentence} [P]")
     encoded = encode_texts(tiny_lm, template, [({"sentence": "the 東京 dog"}, 0)], EncodedText)
 
     assert len(encoded.examples) == 1
 
 
-def test_label_words_of_several_tokens_or_of_two_labels_are_refused(tiny_lm):
+def test_label_words_with_several_tokens_or_labels_are_rejected(tiny_lm):
     with pytest.raises(BadSeed, match=r"'fishdog' has \d tokens"):
         given_label_tokens(tiny_lm, [["dog"], ["fishdog"]])
     with pytest.raises(BadSeed, match="'dog' has the same token as 'dog'"):
         given_label_tokens(tiny_lm, [["dog"], ["cat", "dog"]])
 
 
-def test_a_search_without_a_place_for_triggers_is_refused(tiny_lm):
+def test_search_without_triggers_is_rejected(tiny_lm):
     encoded = TextTemplate.parse("{sentence} [P]").encode(tiny_lm)
 
     with pytest.raises(EngineError, match="no trigger"):

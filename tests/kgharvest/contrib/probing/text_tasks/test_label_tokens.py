@@ -1,4 +1,4 @@
-"""Tokens that stand for labels are those whose output embeddings a classifier of the mask's vectors takes for them."""
+"""Selection of label tokens: a classifier trained on mask vectors scores the output embeddings of all tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def rng():
 
 @pytest.fixture
 def embeddings(rng):
-    """(V, d): those of planted tokens lie together by label."""
+    """Return embeddings (V, d) in which planted tokens form one cluster per label."""
     centres = rng.normal(size=(len(PLANTED), D))
     embeddings = rng.normal(scale=0.2, size=(V, D))
     for centre, tokens in zip(centres, PLANTED, strict=True):
@@ -29,13 +29,13 @@ def embeddings(rng):
 
 @pytest.fixture
 def toy(rng, embeddings):
-    """Vectors (N, d) near the embeddings of the tokens that stand for their labels (N,)."""
+    """Return vectors (N, d) near the embeddings of planted tokens, and their labels (N,)."""
     labels = np.arange(120) % len(PLANTED)
     tokens = [rng.choice(PLANTED[label]) for label in labels]
     return embeddings[tokens] + rng.normal(scale=0.3, size=(120, D)), labels
 
 
-def test_planted_words_are_found(toy, embeddings):
+def test_planted_label_tokens_are_selected(toy, embeddings):
     chosen = choose_label_tokens(*toy, embeddings, np.ones(V, dtype=bool), 3)
 
     assert tuple(map(set, chosen)) == tuple(map(set, PLANTED))
@@ -52,13 +52,13 @@ def test_label_tokens_are_distinct_and_allowed(toy, embeddings):
     assert allowed[tokens].all()
 
 
-def test_too_few_tokens_are_shared_out(toy, embeddings):
+def test_too_few_tokens_are_distributed_among_labels(toy, embeddings):
     chosen = choose_label_tokens(*toy, embeddings, np.arange(V) < 4, 3)
 
     assert sorted(token for tokens in chosen for token in tokens) == [0, 1, 2, 3]
 
 
-def test_the_classifier_is_at_the_minimum_of_its_loss(toy):
+def test_fitted_classifier_minimizes_its_loss(toy):
     vectors, labels = toy
     weights, biases = fit_logistic(vectors, labels)
 
@@ -72,7 +72,7 @@ def test_the_classifier_is_at_the_minimum_of_its_loss(toy):
         assert loss(weights + step, biases + shift) > loss(weights, biases)
 
 
-def test_odds_order_as_probabilities_where_those_cannot_be_told_apart():
+def test_log_odds_rank_logits_with_equal_rounded_probabilities():
     logits = np.array([[0.0, 50.0], [0.0, 60.0], [0.0, 1.0]])
 
     odds = log_odds(logits)

@@ -1,4 +1,4 @@
-"""Templates with fields, triggers and a mask."""
+"""Templates with fields, triggers, and a mask."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadPrompt
 
 
-def test_triggers_and_the_mask_stand_where_the_template_has_them(tiny_lm):
+def test_encoding_keeps_positions_of_triggers_and_mask(tiny_lm):
     encoded = TextTemplate.parse("{premise} [P] [T] [T] the {hypothesis}").encode(tiny_lm)
 
     the = tiny_lm.tokens.continuing(" the")
@@ -19,21 +19,21 @@ def test_triggers_and_the_mask_stand_where_the_template_has_them(tiny_lm):
     assert encoded.n_triggers == 2
 
 
-def test_a_template_without_triggers_is_the_prompt_of_the_same_words(tiny_lm):
+def test_template_without_triggers_equals_the_plain_prompt(tiny_lm):
     encoded = TextTemplate.parse("the {sentence} is [P].").encode(tiny_lm)
 
     words = tiny_lm.encode_prompt(PromptTemplate.parse("the <ENT0> is <ENT1>."))
     assert encoded.fill(()) == words
 
 
-def test_a_trigger_before_the_first_text_and_glued_places_are_kept(tiny_lm):
+def test_leading_trigger_and_unspaced_fields_are_encoded(tiny_lm):
     spaced = TextTemplate.parse("[T] {sentence} [T] [P].").encode(tiny_lm)
 
     assert spaced == TextTemplate.parse("[T]{sentence}[T][P].").encode(tiny_lm)
     assert spaced.segments[0] == (*tiny_lm.tokens.prefix, TRIGGER)
 
 
-def test_triggers_can_be_left_out():
+def test_triggers_can_be_removed():
     template = TextTemplate.parse("{sentence}[T] [T] it is [T][P] .")
 
     assert template.without_triggers() == TextTemplate.parse("{sentence} it is[P] .")
@@ -49,18 +49,18 @@ def test_triggers_can_be_left_out():
         ("{sentence} <ENT9> [P]", "<ENT9>"),
     ],
 )
-def test_invalid_templates_are_refused(text, reason, tiny_lm):
+def test_invalid_templates_are_rejected(text, reason, tiny_lm):
     with pytest.raises(BadPrompt, match=reason):
         TextTemplate.parse(text).encode(tiny_lm)
 
 
-def test_the_longest_texts_are_cut_first():
+def test_longest_texts_are_truncated_first():
     assert cut_to_fit([(1, 2, 3, 4, 5), (6, 7)], 4) == ((1, 2), (6, 7))
     assert cut_to_fit([(1, 2, 3), (4, 5, 6)], 4) == ((1, 2), (4, 5))
     assert cut_to_fit([(1, 2), (3,)], 9) == ((1, 2), (3,))
 
 
-def test_a_template_that_leaves_no_room_is_refused(tiny_lm):
+def test_template_that_exceeds_the_limit_is_rejected(tiny_lm):
     template = TextTemplate.parse("{premise}" + " [T]" * tiny_lm.max_tokens + "[P] {hypothesis}")
 
     with pytest.raises(BadPrompt, match="leaves no room"):
