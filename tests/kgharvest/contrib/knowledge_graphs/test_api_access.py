@@ -19,12 +19,12 @@ TABLE = {
 }  # fmt: skip
 
 
-def sent(operation: str, made: dict[str, Any]) -> dict[str, Any]:
+def body_of(operation: str, ids: dict[str, Any]) -> dict[str, Any]:
     bodies: dict[str, Any] = {
         "POST harvests/import-kg/": {
             "file": SimpleUploadedFile("kg.tsv", b"a\tr\tb\n"),
             "name": "GPTKB",
-            "project": made["slug"],
+            "project": ids["slug"],
             "mapping": json.dumps({"relations": {"r": {"template": "[HEAD] has [TAIL]."}}}),
         },
         "GET reports/{report}/kg/": {"format": "nt"},
@@ -33,7 +33,7 @@ def sent(operation: str, made: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.django_db
-def test_every_role_gets_the_status_of_the_table():
+def test_roles_get_the_documented_status():
     round = factories.make_round(3, project=factories.make_project("Own"), judgments_per_task=1)
     factories.judge_all(round, ["true", "false", "true"])
     project = round.project
@@ -43,9 +43,9 @@ def test_every_role_gets_the_status_of_the_table():
         factories.make_user("superuser", is_superuser=True),
         factories.make_member("owner", factories.make_project("Foreign")),
     ]
-    made = {"slug": project.slug, "report": create_report(round).pk}
+    ids = {"slug": project.slug, "report": create_report(round).pk}
 
-    assert wrong_rows(TABLE, clients_of_columns(people), made, sent) == []
+    assert wrong_rows(TABLE, clients_of_columns(people), ids, body_of) == []
 
 
 def test_every_operation_has_a_row():

@@ -1,4 +1,4 @@
-"""Uploads stay in their table when the model moves from the app `kgharvest` to `knowledge_graphs`."""
+"""Migration of uploads from the app `kgharvest` to `knowledge_graphs` keeps their table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def migrate(targets) -> None:
 
 
 def enter_old_state() -> None:
-    """On SQLite, migrations run forward from no tables, which is faster than backward from today."""
+    """Migrate to OLD. On SQLite, start from no tables, which is faster than migrating backward."""
     if connection.vendor == "sqlite":
         remove_tables()
     migrate(OLD)
@@ -48,7 +48,7 @@ def old_database(shared_folder) -> KeptState:
 
 @pytest.fixture
 def old_rows(transactional_db, old_database):
-    """Three uploads, and a user who has a permission for them, in a database from before the move."""
+    """Yield the rows of a database before the move: three uploads and a user with a permission for them."""
     old_database.enter()
     apps = MigrationExecutor(connection).loader.project_state(OLD[:2]).apps
     user = apps.get_model("auth", "User").objects.create(username="ada")
@@ -87,7 +87,7 @@ def rows_by_table() -> dict[str, list[tuple]]:
     return rows
 
 
-def test_only_the_content_type_changes_and_it_changes_back(old_rows):
+def test_migration_changes_only_the_content_type_and_reverses_it(old_rows):
     migrate(CORE_ALONE)
     assert rows_by_table() == old_rows
 
@@ -101,7 +101,7 @@ def test_only_the_content_type_changes_and_it_changes_back(old_rows):
     assert rows_by_table() == old_rows
 
 
-def test_the_app_reads_uploads_and_permissions_from_before_the_move(old_rows):
+def test_app_reads_uploads_and_permissions_after_the_move(old_rows):
     call_command("migrate", verbosity=0)
 
     assert [bytes(upload.content) for upload in UploadedKG.objects.all()] == [CONTENT] * 3
@@ -119,7 +119,7 @@ def test_the_app_reads_uploads_and_permissions_from_before_the_move(old_rows):
 
 
 @on_postgresql
-def test_on_postgresql():
+def test_module_passes_on_postgresql():
     run = run_on_postgresql(__file__)
 
     assert run.returncode == 0, run.stdout

@@ -14,7 +14,7 @@ from tests.made_once import made_once
 
 @pytest.fixture
 def without_figures(monkeypatch) -> None:
-    """Leave the figures out of new packs. Drawing them takes longer than everything else."""
+    """Omit figures from new packs, because drawing them is slow."""
     monkeypatch.setattr("kgharvest.contrib.publishing.packs.pack.rendered_figures", lambda document: [])
 
 
@@ -22,7 +22,7 @@ def without_figures(monkeypatch) -> None:
 def pack_of(shared_folder, tmp_path, without_figures) -> Callable[[str], dict[str, bytes]]:
     """Return a function that maps the name of a study to the contents of its pack, without figures.
 
-    All test processes share the packs. The study itself is rolled back: verification reads no database.
+    All test processes share the packs. The study is rolled back, because verification reads no database.
     """
 
     def make(path: Path, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Who may use preregistrations, statements and packs by the API."""
+"""API permissions for preregistrations, statements, and packs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BODIES: dict[str, Any] = {
 
 
 @pytest.mark.django_db
-def test_every_role_gets_the_status_of_the_table(enqueued):
+def test_roles_get_the_documented_status(enqueued):
     round = factories.make_round(3, project=factories.make_project("Own"), judgments_per_task=1)
     factories.judge_all(round, ["true", "false", "true"])
     project = round.project
@@ -47,14 +47,14 @@ def test_every_role_gets_the_status_of_the_table(enqueued):
     report = create_report(round)
     harvest = factories.make_harvest([("a", "b"), ("c", "d"), ("e", "f")], project=project)
     draft = create_draft({"name": "draft", "cells": [{"job": harvest.pk, "n": None}]}, None, project)
-    made = {
+    ids = {
         "draft": draft.pk,
         "preregistration": freeze(draft, planned()).pk,
         "report": report.pk,
         "pack": PaperPack.objects.create(kind="pack", report=report, project=project, status="failed").pk,
     }
 
-    assert wrong_rows(TABLE, clients_of_columns(people), made, lambda operation, _: BODIES.get(operation, {})) == []
+    assert wrong_rows(TABLE, clients_of_columns(people), ids, lambda operation, _: BODIES.get(operation, {})) == []
 
 
 def test_every_operation_has_a_row():

@@ -1,4 +1,4 @@
-"""Preregistrations, statements and packs survive their move from the app `evaluation`."""
+"""Migration of preregistrations, statements, and packs from `evaluation` to `publishing`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def migrate(targets) -> None:
 
 
 def enter_old_state() -> None:
-    """On SQLite, migrations run forward from no tables, which is faster than backward from today."""
+    """Migrate to OLD. On SQLite, start from no tables, which is faster than migrating backward."""
     if connection.vendor == "sqlite":
         remove_tables()
     migrate(OLD)
@@ -47,7 +47,7 @@ def old_database(shared_folder) -> KeptState:
 
 @pytest.fixture
 def old_rows(transactional_db, old_database):
-    """Return all rows of a database from before the move: two rows of each model, and a user with a permission."""
+    """Yield the rows of a database before the move: two rows per model and a user with permissions."""
     old_database.enter()
     apps = MigrationExecutor(connection).loader.project_state(OLD[:3]).apps
     user = apps.get_model("auth", "User").objects.create(username="ada")
@@ -96,7 +96,7 @@ def rows_by_table() -> dict[str, list[tuple]]:
     return rows
 
 
-def test_only_content_types_change_and_they_change_back(old_rows):
+def test_migration_changes_only_content_types_and_reverses_them(old_rows):
     assert [len(old_rows[f"evaluation_{model}"]) for model in MODELS] == [2, 2, 2]
 
     migrate(CORE_ALONE)
@@ -112,7 +112,7 @@ def test_only_content_types_change_and_they_change_back(old_rows):
     assert rows_by_table() == old_rows
 
 
-def test_the_app_reads_rows_and_permissions_from_before_the_move(old_rows):
+def test_app_reads_rows_and_permissions_after_the_move(old_rows):
     call_command("migrate", verbosity=0)
 
     assert [*Preregistration.objects.values_list("version", "document", "frozen_at", "round__name")] == [
@@ -131,7 +131,7 @@ def test_the_app_reads_rows_and_permissions_from_before_the_move(old_rows):
 
 
 @on_postgresql
-def test_on_postgresql():
+def test_module_passes_on_postgresql():
     run = run_on_postgresql(__file__)
 
     assert run.returncode == 0, run.stdout

@@ -30,8 +30,8 @@ def write(folder: Path, text: str, name: str = "kg.tsv") -> Path:
     return path
 
 
-def imported(path: Path, labels: Path | None = None, **templates: str) -> dict[str, list[tuple]]:
-    """Import with a template for each relation; return rank, surface and score of the tuples by relation."""
+def import_file(path: Path, labels: Path | None = None, **templates: str) -> dict[str, list[tuple]]:
+    """Import with a template for each relation; return rank, surface, and score of the tuples by relation."""
     with StagedKG(path, labels=labels) as staged:
         targets = {name: new_target(name.rpartition("/")[2], template) for name, template in templates.items()}
         result = import_kg(staged, "GPTKB", targets)
@@ -53,15 +53,15 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_format_imports_the_same_tuples(tmp_path, name):
-    found = imported(write(tmp_path, FILES[name], name), born=BORN)
+    tuples = import_file(write(tmp_path, FILES[name], name), born=BORN)
 
-    assert found == {"born": [(1, ["Alan", "Maida Vale"], 0.75), (2, ["Ada", "London"], 0.5)]}
+    assert tuples == {"born": [(1, ["Alan", "Maida Vale"], 0.75), (2, ["Ada", "London"], 0.5)]}
     job = HarvestJob.objects.get()
     assert (job.status, job.origin, job.setting, job.score_scale) == ("succeeded", "imported", "imported", "own")
     assert job.language_model.name == "GPTKB"
 
 
-def test_iris_without_labels_are_named_by_their_last_part(tmp_path):
+def test_iris_without_labels_use_their_last_part(tmp_path):
     text = (
         "# a comment\n"
         "<http://kb.org/Ada_Lovelace> <http://kb.org/p#born> <http://kb.org/S%C3%A3o_Paulo> .\n"
@@ -79,18 +79,20 @@ def test_iris_without_labels_are_named_by_their_last_part(tmp_path):
 def test_labels_replace_ids(tmp_path):
     labels = write(tmp_path, "Q1\tAda Lovelace\n<http://kb.org/Q2>\tLondon\n", "labels.tsv")
 
-    assert imported(write(tmp_path, "Q1\tborn\tQ3\n"), labels, born=BORN)["born"] == [(1, ["Ada Lovelace", "Q3"], -1.0)]
+    assert import_file(write(tmp_path, "Q1\tborn\tQ3\n"), labels, born=BORN)["born"] == [
+        (1, ["Ada Lovelace", "Q3"], -1.0)
+    ]
     with StagedKG(write(tmp_path, "<http://kb.org/Q2> <urn:p:in> <urn:x:Q1> .\n", "kg.nt"), labels=labels) as staged:
         [statement] = staged.statements("urn:p:in")
     assert (statement.head, statement.tail) == ("London", "Q1")
 
 
-def test_without_scores_tuples_rank_in_the_order_of_the_file(tmp_path):
+def test_unscored_tuples_rank_in_file_order(tmp_path):
     path = write(tmp_path, "b\tr\tx\na\tr\tx\nB\tr\tx\nc\tr\tx\n")
 
-    found = imported(path, r="[HEAD] has [TAIL].")
+    tuples = import_file(path, r="[HEAD] has [TAIL].")
 
-    assert found == {"r": [(1, ["b", "x"], -1.0), (2, ["a", "x"], -2.0), (3, ["c", "x"], -3.0)]}
+    assert tuples == {"r": [(1, ["b", "x"], -1.0), (2, ["a", "x"], -2.0), (3, ["c", "x"], -3.0)]}
     assert HarvestJob.objects.get().score_scale == "order"
     assert not HarvestJob.objects.get().is_scored
 
@@ -101,24 +103,24 @@ def test_qualifiers_fill_further_slots(tmp_path):
         {"head": "Alan", "relation": "born", "tail": "London", "qualifiers": {"P585": "1912"}},
     ]
 
-    found = imported(
+    tuples = import_file(
         write(tmp_path, "\n".join(map(json.dumps, lines)), "kg.jsonl"),
         born="[HEAD] was born in [TAIL] in the year [P585].",
     )
 
-    assert [surface for _, surface, _ in found["born"]] == [["Ada", "London", "1815"], ["Alan", "London", "1912"]]
+    assert [surface for _, surface, _ in tuples["born"]] == [["Ada", "London", "1815"], ["Alan", "London", "1912"]]
     assert Relation.objects.get().statement == "<ENT0> was born in <ENT1> in the year <ENT2>."
 
 
-def test_mapped_relations_become_one_launch_and_other_statements_are_counted(tmp_path):
+def test_mapped_relations_form_one_launch_and_unmapped_are_counted(tmp_path):
     path = write(tmp_path, "a\tr\tb\na\ts\tb\na\tu\tb\nA\tr\tB\nc\tr2\td\n")
     has = factories.make_relation("has", relation_set=factories.make_relation_set("own"))
 
     with StagedKG(path) as staged:
         assert next((relation.name, relation.n_statements) for relation in staged.relations()) == ("r", 2)
-        known = existing_target("own/has", Relation.objects.all())
+        existing = existing_target("own/has", Relation.objects.all())
         result = import_kg(
-            staged, "KB 1", {"r": known, "r2": known, "s": new_target("sees", "[TAIL] is seen by [HEAD].")}
+            staged, "KB 1", {"r": existing, "r2": existing, "s": new_target("sees", "[TAIL] is seen by [HEAD].")}
         )
 
     assert [(job.relation.path, job.n_tuples) for job in result.jobs] == [("own/has", 2), ("kb-1/sees", 1)]
@@ -128,20 +130,20 @@ def test_mapped_relations_become_one_launch_and_other_statements_are_counted(tmp
     assert has.knowledge_tuples.count() == 2
 
 
-def test_importing_a_file_again_reuses_its_new_relations(tmp_path):
+def test_repeated_import_reuses_new_relations(tmp_path):
     path = write(tmp_path, "a\tr\tb\n")
 
-    imported(path, r="[HEAD] has [TAIL].")
-    imported(path, r="[HEAD] has [TAIL].")
+    import_file(path, r="[HEAD] has [TAIL].")
+    import_file(path, r="[HEAD] has [TAIL].")
 
     assert Relation.objects.count() == 1
     assert len(set(HarvestJob.objects.values_list("fingerprint", flat=True))) == 1
     with pytest.raises(ImportRefused, match="with another statement"):
-        imported(path, r="[HEAD] owns [TAIL].")
+        import_file(path, r="[HEAD] owns [TAIL].")
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "where"),
+    ("name", "text", "location"),
     [
         ("kg.tsv", "a\tr\tb\na\tr\n", "line 2: has 2 columns instead of 3"),
         ("kg.tsv", "a\tr\tb\n\na\t\tb\n", "line 3, column 2: has no relation"),
@@ -163,16 +165,16 @@ def test_importing_a_file_again_reuses_its_new_relations(tmp_path):
         ("kg.tsv", "head\trelation\ttail\nA\tr\t\n", "line 2, column 3: has no tail"),
     ],
 )
-def test_errors_are_located_and_nothing_is_stored(tmp_path, name, text, where):
+def test_errors_are_located_and_nothing_is_stored(tmp_path, name, text, location):
     with pytest.raises(ImportRefused) as refusal:
-        imported(write(tmp_path, text, name), r="[HEAD] has [TAIL].")
+        import_file(write(tmp_path, text, name), r="[HEAD] has [TAIL].")
 
-    assert f"{name}: nothing of it was used because of {where}" in str(refusal.value)
+    assert f"{name}: nothing of it was used because of {location}" in str(refusal.value)
     for model in (Job, KnowledgeTuple, Relation, LanguageModel, Launch):
         assert not model.objects.exists()
 
 
-def test_a_mapping_file_maps_relations_to_targets(tmp_path):
+def test_mapping_file_maps_relations_to_targets(tmp_path):
     relation = factories.make_relation("lives", relation_set=factories.make_relation_set("own"), arity=3)
     mapping = {
         "relations": {
@@ -201,13 +203,13 @@ def test_a_mapping_file_maps_relations_to_targets(tmp_path):
         ("{", "is not JSON"),
     ],
 )
-def test_a_bad_mapping_is_refused(mapping, reason):
+def test_bad_mapping_is_rejected(mapping, reason):
     with pytest.raises(ImportRefused) as refusal:
         read_mapping(mapping, "m.json", Relation.objects.all())
     assert reason in str(refusal.value)
 
 
-def test_a_mapped_relation_that_is_missing_from_the_file_is_rejected(tmp_path):
+def test_mapped_relation_missing_from_the_file_is_rejected(tmp_path):
     with StagedKG(write(tmp_path, "a\tr\tb\n")) as staged, pytest.raises(BadMapping, match="has no relation 'q'"):
         import_kg(staged, "KB", {"q": new_target("q", "[HEAD] has [TAIL].")})
 
@@ -220,7 +222,7 @@ def test_relations_with_the_same_name_are_mapped_automatically(tmp_path):
     assert list(targets) == ["http://kb.org/born_in"]
 
 
-def test_the_command_imports_by_name_and_prints_skipped_statements(tmp_path, capsys):
+def test_command_imports_by_name_and_prints_skipped_statements(tmp_path, capsys):
     factories.make_relation("r")
 
     call_command("import_kg", write(tmp_path, "a\tr\tb\nc\ts\td\n"), "--name", "GPTKB")
@@ -230,19 +232,19 @@ def test_the_command_imports_by_name_and_prints_skipped_statements(tmp_path, cap
     assert "1 statements of unmapped relations" in out
 
 
-def test_the_command_lists_relations_without_an_existing_name(tmp_path):
+def test_command_lists_relations_without_an_existing_name(tmp_path):
     with pytest.raises(Exception, match=r"2  r"):
         call_command("import_kg", write(tmp_path, "a\tr\tb\nc\tr\td\n"), "--name", "GPTKB")
     assert issubclass(BadMapping, DomainError)
 
 
-def test_a_lone_apostrophe_is_an_entity_and_one_before_a_formula_is_not(tmp_path):
+def test_apostrophe_is_kept_alone_and_removed_before_a_formula(tmp_path):
     with StagedKG(write(tmp_path, "head,relation,tail\n','is,'=1+1\n".replace("','", "',"), "kg.csv")) as kg:
         assert [(row.head, row.tail) for row in kg.statements("is")] == [("'", "=1+1")]
 
 
-def test_a_long_invalid_triple_is_rejected_in_linear_time():
-    line = f"<urn:a> <urn:b> <urn:c> .{' ' * 300_000}x"  # squared, hours of work
+def test_long_invalid_triple_is_rejected_in_linear_time():
+    line = f"<urn:a> <urn:b> <urn:c> .{' ' * 300_000}x"  # quadratic time would take hours
 
     [error] = read_ntriples([line], lambda name, default: default)
     assert error.where == "line 1, column 17"

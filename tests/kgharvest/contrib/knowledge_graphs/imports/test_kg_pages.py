@@ -33,26 +33,26 @@ def researcher(client):
     return user
 
 
-def uploaded(client, content: str = KG, **fields):
+def upload_file(client, content: str = KG, **fields):
     file = SimpleUploadedFile("kg.tsv", content.encode())
     return client.post("/harvests/import/", {"file": file, "system": "GPTKB", "file_format": "auto", **fields})
 
 
-def test_a_file_is_mapped_previewed_and_imported(client, researcher):
+def test_file_is_mapped_previewed_and_imported(client, researcher):
     relation = factories.make_relation("knows", relation_set=factories.make_relation_set("own"))
-    mapping = uploaded(client)["Location"]
+    mapping = upload_file(client)["Location"]
 
     page = client.get(mapping).content.decode()
-    assert 'value="own/knows"' in page  # it has the name
+    assert 'value="own/knows"' in page  # same name as the relation in the file
     fields = {"relation_0": "", "template_0": "[HEAD] was born in [TAIL].", "relation_1": "own/knows", "template_1": ""}
 
     preview = client.post(mapping, {**fields, "preview": "1"}).content.decode()
     assert "<b><bdi>Alan</bdi></b> was born in <b><bdi>Maida Vale</bdi></b>." in preview
     assert not HarvestJob.objects.exists()
 
-    done = client.post(mapping, fields, follow=True).content.decode()
-    assert "3 tuples imported in 2 harvests." in done
-    assert "Create round" in done
+    result_page = client.post(mapping, fields, follow=True).content.decode()
+    assert "3 tuples imported in 2 harvests." in result_page
+    assert "Create round" in result_page
     assert [job.n_tuples for job in HarvestJob.objects.order_by("pk")] == [2, 1]
     assert HarvestJob.objects.order_by("pk").last().relation == relation
     assert not UploadedKG.objects.exists()
@@ -61,8 +61,8 @@ def test_a_file_is_mapped_previewed_and_imported(client, researcher):
     assert "Scores by rank" not in harvest
 
 
-def test_mapping_errors_are_shown_at_the_field_and_nothing_is_created(client, researcher):
-    mapping = uploaded(client)["Location"]
+def test_mapping_errors_are_shown_at_the_field_without_import(client, researcher):
+    mapping = upload_file(client)["Location"]
 
     page = client.post(mapping, {"relation_0": "made_up", "template_1": "[HEAD] knows."}).content.decode()
 
@@ -72,8 +72,8 @@ def test_mapping_errors_are_shown_at_the_field_and_nothing_is_created(client, re
     assert not HarvestJob.objects.exists()
 
 
-def test_a_bad_file_is_refused_with_its_lines(client, researcher):
-    page = uploaded(client, "a\tb\tc\na\tb\n").content.decode()
+def test_bad_file_is_rejected_with_its_lines(client, researcher):
+    page = upload_file(client, "a\tb\tc\na\tb\n").content.decode()
 
     assert "line 2" in page
     assert not UploadedKG.objects.exists()
@@ -82,13 +82,13 @@ def test_a_bad_file_is_refused_with_its_lines(client, researcher):
 def test_expired_uploads_are_deleted(client, researcher):
     make_uploaded_kg(KG, uploaded_at=timezone.now() - LIFETIME)
     for _ in range(7):
-        uploaded(client)
+        upload_file(client)
 
     assert UploadedKG.objects.count() == 5
 
 
-def test_a_score_cut_of_an_unscored_harvest_reports_missing_scores(client, researcher):
-    client.post(uploaded(client)["Location"], {"template_0": "[HEAD] was born in [TAIL]."})
+def test_score_cut_of_unscored_harvest_reports_missing_scores(client, researcher):
+    client.post(upload_file(client)["Location"], {"template_0": "[HEAD] was born in [TAIL]."})
     job = HarvestJob.objects.get()
 
     for cut in ("base:1", "score:-1", "precision:0.8"):
@@ -98,13 +98,13 @@ def test_a_score_cut_of_an_unscored_harvest_reports_missing_scores(client, resea
     assert [row["score"] for row in rows] == [None, None]
 
 
-def test_the_api_imports_with_a_mapping(client):
+def test_api_imports_with_a_mapping(client):
     user = factories.make_researcher()
     secret = create_token(user, "test", "write", 1, timezone.now()).secret
     mapping = json.dumps({"relations": {"born": {"template": "[HEAD] was born in [TAIL]."}}})
-    sent = {"file": SimpleUploadedFile("kg.tsv", KG.encode()), "name": "GPTKB", "mapping": mapping}
+    body = {"file": SimpleUploadedFile("kg.tsv", KG.encode()), "name": "GPTKB", "mapping": mapping}
 
-    answer = client.post("/api/v1/harvests/import-kg/", sent, headers={"Authorization": f"Bearer {secret}"})
+    answer = client.post("/api/v1/harvests/import-kg/", body, headers={"Authorization": f"Bearer {secret}"})
 
     assert answer.status_code == 201, answer.content
     assert answer.json() | {"launch": 0, "harvests": 0} == {
@@ -115,7 +115,7 @@ def test_the_api_imports_with_a_mapping(client):
 def test_further_slots_are_filled_by_entity_position(client, researcher):
     factories.make_relation("in_year", arity=3)
     line = {"relation": "in_year", "entities": ["Ada", "Alan", "1840"], "qualifiers": {"verdict": "accepted"}}
-    mapping = uploaded(client, json.dumps(line))["Location"]
+    mapping = upload_file(client, json.dumps(line))["Location"]
 
     client.post(mapping, {"relation_0": "in_year", "template_0": ""})
 
@@ -130,27 +130,27 @@ def test_any_file_name_is_accepted(client, researcher, name):
     assert "Lovelace" in client.post(mapping, {"template_0": "[HEAD] met [TAIL].", "preview": "1"}).content.decode()
 
 
-def test_an_invalid_score_is_rejected_with_its_line(client, researcher):
-    page = uploaded(client, "head\trelation\ttail\tscore\nAda\tborn\tLondon\thigh\n").content.decode()
+def test_invalid_score_is_rejected_with_its_line(client, researcher):
+    page = upload_file(client, "head\trelation\ttail\tscore\nAda\tborn\tLondon\thigh\n").content.decode()
 
     assert "line 2, column 4" in page
     assert "is not a number" in page
     assert not UploadedKG.objects.exists()
 
 
-def test_a_lone_surrogate_is_rejected_with_its_line(client, researcher):
-    page = uploaded(client, '{"head": "Ada \\ud800", "relation": "knows", "tail": "Alan"}').content.decode()
+def test_lone_surrogate_is_rejected_with_its_line(client, researcher):
+    page = upload_file(client, '{"head": "Ada \\ud800", "relation": "knows", "tail": "Alan"}').content.decode()
 
     assert "line 1" in page
 
 
-def test_a_file_is_imported_once(client, researcher):
+def test_second_import_of_an_upload_is_rejected(client, researcher):
     upload = make_uploaded_kg(KG)
     with staged_upload(upload) as staged:
         targets = {"born": new_target("born", "[HEAD] was born in [TAIL].")}
         import_upload(upload, staged, targets, researcher)
 
-        with refused("ImportedAlready"):  # a second click, whose request began before the first had ended
+        with refused("ImportedAlready"):  # a second click while the first request is running
             import_upload(upload, staged, targets, researcher)
 
     assert HarvestJob.objects.count() == 1
@@ -159,9 +159,9 @@ def test_a_file_is_imported_once(client, researcher):
 def test_workers_delete_expired_files(researcher, settings):
     now = timezone.now()
     make_uploaded_kg(KG, uploaded_at=now - LIFETIME - timedelta(seconds=1))
-    kept = make_uploaded_kg(KG, uploaded_at=now)
+    recent = make_uploaded_kg(KG, uploaded_at=now)
 
     assert "kgharvest.contrib.knowledge_graphs.imports.kg_import.delete_expired_uploads" in settings.PERIODIC_TASKS
     delete_expired_uploads(now)
 
-    assert UploadedKG.objects.get() == kept
+    assert UploadedKG.objects.get() == recent

@@ -1,4 +1,4 @@
-"""Rounds whose tuples have every verdict."""
+"""Factories of rounds with tuples of every verdict."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ODD = ('a "quoted" | name', "tab-less\\back")
 def make_judged_round(name: str = "pilot") -> Round:
     """Open and judge a round on half of the tuples of two harvests: one of pairs, one of triples.
 
-    Every verdict occurs, and texts that each format has to escape.
+    It contains every verdict, and texts that the formats must escape.
     """
     relation_set = factories.make_relation_set("paper")
     model = factories.make_language_model("org/lm")
@@ -36,7 +36,7 @@ def make_judged_round(name: str = "pilot") -> Round:
 
 
 def judge_with_every_verdict(round: Round) -> None:
-    """Make statements accepted, rejected, undecided, and incomplete in turn."""
+    """Judge so that statements become accepted, rejected, undecided, and incomplete in turn."""
     answers = ("TTF", "FFF", "TFU", "TT")
     labels = {"T": "true", "F": "false", "U": "unjudgeable"}
     for number, annotator in enumerate(factories.make_annotators(round, 3)):

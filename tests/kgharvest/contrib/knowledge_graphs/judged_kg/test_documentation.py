@@ -1,4 +1,4 @@
-"""The mapping shown in docs/knowledge-graphs.md can be read."""
+"""The mapping example in docs/knowledge-graphs.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 PAGE = (Path(__file__).resolve().parents[5] / "docs/knowledge-graphs.md").read_text()
 
 
-def test_the_mapping_can_be_read():
+def test_documented_mapping_can_be_read():
     for set_name, name, arity in (("geography", "capital_of", 2), ("films", "plays", 3)):
         relation_set = factories.make_relation_set(set_name)
         factories.make_relation(name, relation_set=relation_set, arity=arity)

@@ -1,4 +1,4 @@
-"""Judged KGs of relations whose entities have labels and ids."""
+"""Judged KGs of relations with entity labels and ids."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from tests.kgharvest.entities.test_entities import LABELS, harvest
 
 @pytest.fixture
 def linked(db):
-    """A relation whose set has labels and ids of entities."""
+    """Create a relation in a set with entity labels and ids."""
     relation_set = factories.make_relation_set("own")
     save_table(relation_set, True, True, ("labels.tsv", LABELS))
     return factories.make_relation("owns", relation_set=relation_set, seed_tuples=[["a", "b"]] * 2)
 
 
-@pytest.mark.parametrize("kept", [Selection.JUDGED, Selection.ALL])
-def test_a_judged_kg_has_canonical_entities_and_their_ids(linked, kept, tmp_path):
+@pytest.mark.parametrize("selection", [Selection.JUDGED, Selection.ALL])
+def test_judged_kg_contains_canonical_entities_and_ids(linked, selection, tmp_path):
     jobs = [harvest(linked, ("USA", "dogs"), ("Paris", "cats")), harvest(linked, ("the US", "a hound"))]
     round = open_round({"name": "r", "cells": [{"job": job.pk, "n": None} for job in jobs]})
     round.tasks.update(n_judgments=F("n_wanted"), n_true=F("n_wanted"), verdict="accepted")
 
-    def written(file_format):
-        Export(JudgedKG(round), file_format, kept).write_to(tmp_path / file_format)
+    def write_format(file_format):
+        Export(JudgedKG(round), file_format, selection).write_to(tmp_path / file_format)
         return tmp_path / file_format
 
-    rows = sorted((row.canonical, row.ids) for row in JudgedKG(round).rows(kept))
+    rows = sorted((row.canonical, row.ids) for row in JudgedKG(round).rows(selection))
     of_states = (["united states", "dog"], ["Q30", "Q144"])
     assert rows == [(["paris", "cat"], ["Q90", None]), of_states, of_states]
-    assert pq.read_table(written("hf") / "data")["ids"].to_pylist().count(["Q30", "Q144"]) == 2
-    graph = Graph().parse(written("nt"), format="nt")
+    assert pq.read_table(write_format("hf") / "data")["ids"].to_pylist().count(["Q30", "Q144"]) == 2
+    graph = Graph().parse(write_format("nt"), format="nt")
     [states] = graph.subjects(URIRef("urn:kgharvest:vocabulary:identifier"), Literal("Q30"))
     assert states == URIRef("urn:kgharvest:entity:united%20states")
 
 
-def test_a_correction_changes_only_undrawn_tuples(linked):
+def test_correction_changes_only_undrawn_tuples(linked):
     job = harvest(linked, ("USA", "dogs"), ("Paris", "cats"))
     round = open_round({"name": "r", "cells": [{"job": job.pk, "n": 1}]})
     KnowledgeTuple.objects.update(corrected_entities=["France", "Puppy"], curation="corrected")

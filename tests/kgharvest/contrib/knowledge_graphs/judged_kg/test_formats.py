@@ -1,4 +1,4 @@
-"""Judged KG in every format, read by the libraries of the formats."""
+"""Judged KG in every format, read with the standard library for each format."""
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ def expected(round) -> Counter[Read]:
         for draw in Draw.objects.filter(stratum__round=round).select_related("task")
     }
     return Counter(
-        (job.relation.path, tuple(found.knowledge_tuple.entities), verdicts.get(found.pk, NOT_JUDGED), found.rank)
+        (job.relation.path, tuple(tuple_.knowledge_tuple.entities), verdicts.get(tuple_.pk, NOT_JUDGED), tuple_.rank)
         for job in HarvestJob.objects.all()
-        for found in job.tuples.all()
+        for tuple_ in job.tuples.all()
     )
 
 
-def written(round: Round, folder: Path, file_format: str, kept: Selection | None = None) -> Path:
+def write_format(round: Round, folder: Path, file_format: str, kept: Selection | None = None) -> Path:
     path = folder / file_format
     Export(JudgedKG(round), file_format, kept).write_to(path)
     return path
 
 
-def test_an_entity_of_two_lines_is_one_cell_for_pykeen(tmp_path):
+def test_pykeen_export_joins_lines_of_an_entity(tmp_path):
     harvest = factories.make_harvest([("two\nlines", "tail")])
     open_round({"name": "lines", "cells": [{"job": harvest.pk, "n": None}]}, None, default_project())
 
-    path = written(Round.objects.get(), tmp_path, "pykeen", Selection.ALL)
+    path = write_format(Round.objects.get(), tmp_path, "pykeen", Selection.ALL)
 
     assert path.read_text() == f"two lines\t{harvest.relation.path}\ttail\n"
 
@@ -101,8 +101,8 @@ READERS = {
 
 
 @pytest.mark.parametrize("file_format", READERS)
-def test_the_export_contains_the_judged_tuples(round, expected, tmp_path, file_format):
-    assert READERS[file_format](written(round, tmp_path, file_format)) == expected
+def test_export_contains_the_judged_tuples(round, expected, tmp_path, file_format):
+    assert READERS[file_format](write_format(round, tmp_path, file_format)) == expected
 
 
 @pytest.mark.parametrize("file_format", READERS)
@@ -110,8 +110,8 @@ def test_accepted_or_judged_tuples_can_be_selected(round, expected, tmp_path, fi
     accepted = Counter({row: n for row, n in expected.items() if row[2] == "accepted"})
     judged = Counter({row: n for row, n in expected.items() if row[2] in ("accepted", "rejected", "undecided")})
 
-    assert READERS[file_format](written(round, tmp_path / "a", file_format, Selection.ACCEPTED)) == accepted
-    assert READERS[file_format](written(round, tmp_path / "b", file_format, Selection.JUDGED)) == judged
+    assert READERS[file_format](write_format(round, tmp_path / "a", file_format, Selection.ACCEPTED)) == accepted
+    assert READERS[file_format](write_format(round, tmp_path / "b", file_format, Selection.JUDGED)) == judged
 
 
 @pytest.fixture(autouse=True)
@@ -141,7 +141,7 @@ def test_every_format_has_the_counts_of_the_report(round):
 
 
 def test_pykeen_contains_accepted_pairs_by_default(round, expected, tmp_path):
-    path = written(round, tmp_path, "pykeen")
+    path = write_format(round, tmp_path, "pykeen")
 
     triples = Counter(tuple(line.split("\t")) for line in path.read_text().split("\n")[:-1])
     accepted = {row: n for row, n in expected.items() if row[2] == "accepted" and len(row[1]) == 2}
@@ -150,8 +150,8 @@ def test_pykeen_contains_accepted_pairs_by_default(round, expected, tmp_path):
     )
 
 
-def test_the_card_has_yaml_with_the_file_and_the_counts(round, tmp_path):
-    path = written(round, tmp_path, "hf")
+def test_dataset_card_lists_the_file_and_the_counts(round, tmp_path):
+    path = write_format(round, tmp_path, "hf")
 
     _, front, text = (path / "README.md").read_text().split("---\n", 2)
     [config] = yaml.safe_load(front)["configs"]
@@ -162,14 +162,14 @@ def test_the_card_has_yaml_with_the_file_and_the_counts(round, tmp_path):
     assert {**counts} == {verdict: str(n) for verdict, n in JudgedKG(round).outcomes().items()} | {NOT_JUDGED: "10"}
 
 
-def test_turtle_and_ntriples_are_one_graph(round, tmp_path):
-    nt, ttl = (written(round, tmp_path, file_format) for file_format in ("nt", "ttl"))
+def test_turtle_and_ntriples_contain_the_same_graph(round, tmp_path):
+    nt, ttl = (write_format(round, tmp_path, file_format) for file_format in ("nt", "ttl"))
 
     assert set(Graph().parse(nt, format="nt")) == set(Graph().parse(ttl, format="turtle"))
 
 
 def test_only_accepted_pairs_are_plain_triples(round, tmp_path):
-    graph = Graph().parse(written(round, tmp_path, "nt"), format="nt")
+    graph = Graph().parse(write_format(round, tmp_path, "nt"), format="nt")
 
     [relation] = set(graph.subjects(RDF.type, RDF.Property))
     n_accepted = sum(
@@ -178,7 +178,7 @@ def test_only_accepted_pairs_are_plain_triples(round, tmp_path):
     assert len(list(graph.subject_objects(relation))) == n_accepted > 0
 
 
-def test_a_hidden_tuple_is_excluded_unless_it_was_drawn(round):
+def test_hidden_tuple_is_excluded_unless_drawn(round):
     drawn = set(Draw.objects.filter(stratum__round=round).values_list("task__knowledge_tuple", flat=True))
     undrawn = KnowledgeTuple.objects.exclude(pk__in=drawn).first()
     KnowledgeTuple.objects.filter(pk__in=[undrawn.pk, *drawn]).update(curation="hidden")
@@ -186,16 +186,16 @@ def test_a_hidden_tuple_is_excluded_unless_it_was_drawn(round):
     assert sum(1 for _ in JudgedKG(round).rows()) == 21
 
 
-def test_the_archive_contains_the_files_of_the_folder(round, tmp_path):
+def test_archive_contains_the_files_of_the_folder(round, tmp_path):
     content = b"".join(Export(JudgedKG(round), "hf").download())
 
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         assert archive.testzip() is None
         archive.extractall(tmp_path / "archive")
-    assert read_hugging_face(tmp_path / "archive") == read_hugging_face(written(round, tmp_path, "hf"))
+    assert read_hugging_face(tmp_path / "archive") == read_hugging_face(write_format(round, tmp_path, "hf"))
 
 
-def test_the_command_prints_counts_and_does_not_overwrite_folders(round, tmp_path, capsys):
+def test_command_prints_counts_and_keeps_existing_folders(round, tmp_path, capsys):
     call_command("export_kg", "--round", "pilot", "--format", "pykeen", "--output", tmp_path / "kg.tsv")
     assert "accepted" in capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""Pages and API of the judged KG, and reports on imported KGs."""
+"""Pages of the judged KG, and reports on imported KGs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def report(client, settings, tmp_path) -> Report:
     return create_report(make_judged_round())
 
 
-def test_the_page_counts_verdicts_and_offers_files(client, report):
+def test_page_shows_verdict_counts_and_file_formats(client, report):
     assert f"/reports/{report.pk}/kg/" in client.get(report.get_absolute_url()).content.decode()
 
     page = client.get(f"/reports/{report.pk}/kg/").content.decode()
@@ -43,7 +43,7 @@ def test_the_page_counts_verdicts_and_offers_files(client, report):
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_a_download_equals_the_command_output(client, report, file_format, tmp_path):
+def test_download_equals_the_command_output(client, report, file_format, tmp_path):
     answer = client.get(f"/reports/{report.pk}/kg/file/", {"format": file_format, "verdict": "judged"})
     content = b"".join(answer)
 
@@ -63,13 +63,13 @@ def test_a_download_equals_the_command_output(client, report, file_format, tmp_p
 
 
 @pytest.mark.parametrize("query", [{}, {"format": "doc"}, {"format": "nt", "verdict": "some"}])
-def test_missing_rows_are_404(client, report, query):
+def test_invalid_format_or_verdict_is_404(client, report, query):
     assert client.get(f"/reports/{report.pk}/kg/file/", query).status_code == 404
 
 
 @pytest.fixture
 def unscored(tmp_path):
-    """A completely judged round on half of a KG without scores."""
+    """Create a completely judged round on half of a KG without scores."""
     (tmp_path / "kg.tsv").write_text("".join(f"head {n}\tr\ttail {n}\n" for n in range(30)))
     with StagedKG(tmp_path / "kg.tsv") as staged:
         [job] = import_kg(staged, "GPTKB", {"r": new_target("r", "[HEAD] has [TAIL].")}).jobs
@@ -80,7 +80,7 @@ def unscored(tmp_path):
     return round
 
 
-def test_a_kg_without_scores_gets_the_same_report(unscored):
+def test_report_of_unscored_kg_has_accuracy_and_a_note(unscored):
     report = compute_report(unscored)
     document = report.document
 
@@ -92,11 +92,11 @@ def test_a_kg_without_scores_gets_the_same_report(unscored):
         assert form.bytes_of(document)
 
 
-def test_no_format_invents_scores(unscored):
+def test_export_of_unscored_kg_has_no_scores(unscored):
     assert "vocabulary:score>" not in b"".join(Export(JudgedKG(unscored), "nt").download()).decode()
 
 
-def test_pages_of_a_report_without_scores(unscored, client):
+def test_report_pages_of_unscored_kg_are_shown(unscored, client):
     client.force_login(factories.make_researcher())
     report = create_report(unscored)
 

@@ -1,4 +1,4 @@
-"""Drafts that compare two settings of an LM, and plans for them."""
+"""Factories of drafts that compare settings of an LM, and of their plans."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLAN = {
 
 
 def make_draft(n_relations: int = 2, settings=("multi", "human"), name: str = "study", **spec) -> Round:
-    """Make a draft of an LM in some settings, three tuples of each relation in each, no tuple shared."""
+    """Create a draft with three tuples per relation and setting of one LM; no tuple repeats."""
     lm = LanguageModel.objects.filter(name="lm").first() or make_language_model("lm")
     jobs = []
     for number in range(n_relations):

@@ -30,8 +30,8 @@ pytestmark = pytest.mark.django_db
 THREE = ("multi", "human", "top1")
 
 
-def judged(draft, *, true_of="multi", n_people=3):
-    """Open the draft, have everybody call the tuples of one setting true and all others false, and close it."""
+def judge_draft(draft, *, true_of="multi", n_people=3):
+    """Open, judge, and close the draft. All annotators judge the tuples of one setting true and the rest false."""
     round = open_draft(draft)
     labels = ["true" if task.statement.startswith(true_of) else "false" for task in round.tasks.order_by("position")]
     judge_all(round, *[labels] * n_people)
@@ -40,26 +40,26 @@ def judged(draft, *, true_of="multi", n_people=3):
 
 
 def report_on(draft, **options):
-    return create_report(judged(draft, **options)).document
+    return create_report(judge_draft(draft, **options)).document
 
 
-# -- families ----------------------------------------------------------------------------------------------------------
+# Families
 
 
-def test_holm_within_families_by_hand():
-    # Planned .01 and .04: twice the smaller, then the larger. Exploratory .02, .03, .5: times three, two and one.
+def test_holm_adjusts_within_families():
+    # Planned: .01 times two, .04 times one. Exploratory: .02 times three, .03 times two, .5 times one.
     adjusted = holm_by_family([0.01, 0.03, 0.04, 0.02, 0.5], [True, False, True, False, False])
 
     assert adjusted == pytest.approx([0.02, 0.06, 0.04, 0.06, 0.5])
 
 
-def test_one_family_is_holms_own_adjustment():
+def test_single_family_equals_plain_holm():
     ps = [0.2, 0.01, 0.03]
 
     assert holm_by_family(ps, [None] * 3) == holm(ps)
 
 
-def test_planned_comparisons_do_not_pay_for_the_others():
+def test_planned_comparisons_are_adjusted_separately():
     draft = make_draft(3, THREE)
     freeze(draft)
 
@@ -79,11 +79,11 @@ def test_sensitivity_adjusts_within_the_same_families():
 
     document = report_on(draft)
 
-    own_rule = [entry["p_holm"][0] for entry in document["sensitivity"]["comparisons"]]
-    assert own_rule == pytest.approx([entry["p_holm"] for entry in document["comparisons"]])
+    default_rule = [entry["p_holm"][0] for entry in document["sensitivity"]["comparisons"]]
+    assert default_rule == pytest.approx([entry["p_holm"] for entry in document["comparisons"]])
 
 
-def test_the_planner_counts_the_comparisons_of_a_family():
+def test_planner_counts_comparisons_per_family():
     draft = make_draft(3, THREE)
     freeze(draft)
 
@@ -92,7 +92,7 @@ def test_the_planner_counts_the_comparisons_of_a_family():
     assert sorted(plan["n_comparisons"] for plan in plans) == [1, 2, 2]
 
 
-def test_without_planned_comparisons_all_are_one_exploratory_family():
+def test_unplanned_comparisons_form_one_exploratory_family():
     draft = make_draft(3, THREE)
     freeze(draft, planned())
 
@@ -102,7 +102,7 @@ def test_without_planned_comparisons_all_are_one_exploratory_family():
     assert [entry["p_holm"] for entry in comparisons] == pytest.approx(holm([entry["p"] for entry in comparisons]))
 
 
-def test_rules_by_family_by_hand():
+def test_planned_pair_is_adjusted_less_than_without_families():
     cells = [CellKey(f"r{number}", "lm", setting) for setting in THREE for number in range(8)]
     rng = np.random.default_rng(1)
     table = rng.random((1, len(cells)))
@@ -112,16 +112,16 @@ def test_rules_by_family_by_hand():
     family = compare_rules(cells, table, 0, planned=frozenset([pair]))
 
     assert [entry.pair for entry in alone] == [entry.pair for entry in family]
-    [of_pair] = [entry for entry in family if frozenset((entry.pair.a, entry.pair.b)) == pair]
-    assert isinstance(of_pair.pair, Pair)
-    assert of_pair.p_holm[0] <= alone[family.index(of_pair)].p_holm[0]
+    [planned_pair] = [entry for entry in family if frozenset((entry.pair.a, entry.pair.b)) == pair]
+    assert isinstance(planned_pair.pair, Pair)
+    assert planned_pair.p_holm[0] <= alone[family.index(planned_pair)].p_holm[0]
 
 
-# -- without a preregistration -----------------------------------------------------------------------------------------
+# Without preregistration
 
 
-def test_reports_without_one_have_no_word_of_it():
-    report = create_report(judged(make_draft(3, THREE)))
+def test_unregistered_report_omits_preregistration():
+    report = create_report(judge_draft(make_draft(3, THREE)))
     document = report.document
 
     assert "preregistration" not in document
@@ -135,7 +135,7 @@ def test_reports_without_one_have_no_word_of_it():
     assert not any("reregist" in str(FORMATS[name].write(document)) for name in ("html", "md", "tex", "csv", "json"))
 
 
-# -- hypotheses --------------------------------------------------------------------------------------------------------
+# Hypotheses
 
 
 def comparison(**numbers):
@@ -149,7 +149,7 @@ def comparison(**numbers):
 @pytest.mark.parametrize(
     ("expects", "numbers", "outcome"),
     [
-        ("first", {}, "supported"),  # first is multi, which is ahead: the report's difference is human less multi
+        ("first", {}, "supported"),  # first is multi, which is more accurate; the report states human minus multi
         ("second", {}, "not supported"),
         ("different", {}, "supported"),
         ("first", {"p_holm": 0.05}, "undecided"),
@@ -157,62 +157,62 @@ def comparison(**numbers):
         ("different", {"p_holm": 0.2}, "undecided"),
     ],
 )
-def test_the_outcome_of_a_hypothesis_on_a_direction(expects, numbers, outcome):
+def test_outcome_of_direction_hypothesis(expects, numbers, outcome):
     hypothesis = {**SIDES, "expects": expects, "margin": None, "words": "w"}
 
-    tested = hypothesis_outcome(hypothesis, [comparison(**numbers)])
+    result = hypothesis_outcome(hypothesis, [comparison(**numbers)])
 
-    assert tested["outcome"] == outcome
-    assert (tested["difference"], tested["low"], tested["high"]) == (0.2, 0.1, 0.3)
+    assert result["outcome"] == outcome
+    assert (result["difference"], result["low"], result["high"]) == (0.2, 0.1, 0.3)
 
 
 @pytest.mark.parametrize(
     ("margin", "numbers", "outcome"),
     [
         (30, {}, "supported"),  # at most 28 points apart at p = .05
-        (28, {}, "undecided"),  # p = .05 is not below
-        (15, {}, "undecided"),  # the interval reaches within 15 points
-        (9, {}, "not supported"),  # all of 10 to 30 is beyond
+        (28, {}, "undecided"),  # p = .05 is not significant
+        (15, {}, "undecided"),  # the interval overlaps the margin of 15 points
+        (9, {}, "not supported"),  # the interval from 10 to 30 points exceeds the margin
         (9, {"low": None, "high": None}, "undecided"),
         (30, {"equivalence": None}, "undecided"),
     ],
 )
-def test_the_outcome_of_a_hypothesis_on_likeness(margin, numbers, outcome):
+def test_outcome_of_similarity_hypothesis(margin, numbers, outcome):
     hypothesis = {**SIDES, "expects": "alike", "margin": margin, "words": "w"}
 
     assert hypothesis_outcome(hypothesis, [comparison(**numbers)])["outcome"] == outcome
 
 
-def test_a_hypothesis_that_the_report_has_no_number_for_is_undecided():
+def test_hypothesis_without_a_comparison_is_undecided():
     hypothesis = {**SIDES, "expects": "first", "margin": None, "words": "w"}
 
-    tested = hypothesis_outcome(hypothesis, [])
+    result = hypothesis_outcome(hypothesis, [])
 
-    assert (tested["outcome"], tested["comparison"]) == ("undecided", None)
-    assert "Not compared" in tested["reason"]
+    assert (result["outcome"], result["comparison"]) == ("undecided", None)
+    assert "Not compared" in result["reason"]
 
 
-def test_a_report_tests_the_hypotheses_by_its_own_comparisons():
+def test_report_tests_hypotheses_with_its_comparisons():
     draft = make_draft(6)
     freeze(draft, planned(hypotheses=[{**SIDES, "expects": "first"}]))
 
     document = report_on(draft)
 
-    [tested] = document["preregistration"]["hypotheses"]
-    [compared] = document["comparisons"]
-    assert tested["outcome"] == "supported"
-    assert (tested["comparison"], tested["p_holm"]) == (1, compared["p_holm"])
-    assert tested["difference"] == 1.0 == -compared["difference"]
+    [result] = document["preregistration"]["hypotheses"]
+    [comparison_entry] = document["comparisons"]
+    assert result["outcome"] == "supported"
+    assert (result["comparison"], result["p_holm"]) == (1, comparison_entry["p_holm"])
+    assert result["difference"] == 1.0 == -comparison_entry["difference"]
 
 
-# -- deviations --------------------------------------------------------------------------------------------------------
+# Deviations
 
 
-def test_a_round_as_it_was_planned_has_no_deviations():
+def test_round_conducted_as_planned_has_no_deviations():
     draft = make_draft(closes_when="complete")
     frozen = freeze(draft)
 
-    report = create_report(judged(draft))
+    report = create_report(judge_draft(draft))
 
     assert report.document["preregistration"]["deviations"] == []
     assert (
@@ -222,29 +222,29 @@ def test_a_round_as_it_was_planned_has_no_deviations():
     assert report.method.endswith(f"\n\n{PREREGISTERED}")
 
 
-def test_another_seed_and_another_sample_are_deviations():
+def test_changed_seed_and_sample_are_deviations():
     draft = make_draft(closes_when="complete")
     freeze(draft)
     fewer = [{**cell, "n": 2} for cell in draft.spec["cells"]]
     edit_draft(draft, draft.spec | {"seed": 5, "cells": fewer})
 
-    found = {entry["path"]: (entry["planned"], entry["actual"]) for entry in _deviations(draft)}
+    found_deviations = {entry["path"]: (entry["planned"], entry["actual"]) for entry in _deviations(draft)}
 
-    assert found["options.seed"] == ("0", "5")
-    assert found["statements.n"] == ("12", "8")
-    assert found["cells.relation-study-0 · lm · multi.sample_size"] == ("3", "2")
-    assert "statements.sha256" in found
+    assert found_deviations["options.seed"] == ("0", "5")
+    assert found_deviations["statements.n"] == ("12", "8")
+    assert found_deviations["cells.relation-study-0 · lm · multi.sample_size"] == ("3", "2")
+    assert "statements.sha256" in found_deviations
 
 
-def test_hashes_are_cut_in_tables_and_whole_in_the_document():
-    whole = {"path": "statements.sha256", "planned": "a" * 64, "actual": "b" * 64}
+def test_deviation_table_shortens_hashes():
+    entry = {"path": "statements.sha256", "planned": "a" * 64, "actual": "b" * 64}
 
-    table = deviation_table({"preregistration": {"deviations": [whole]}})
+    table = deviation_table({"preregistration": {"deviations": [entry]}})
 
     assert table.rows[0].values == ("statements.sha256", "a" * 16 + "…", "b" * 16 + "…")
 
 
-def test_instructions_and_limits_changed_are_deviations():
+def test_changed_instructions_and_limits_are_deviations():
     draft = make_draft(closes_when="complete")
     freeze(draft)
     edit_draft(draft, draft.spec | {"instructions": "Guess."})
@@ -254,20 +254,20 @@ def test_instructions_and_limits_changed_are_deviations():
 
     paths = [entry["path"] for entry in create_report(round).document["preregistration"]["deviations"]]
 
-    # The hash of the instructions is no deviation beside their text.
+    # The text of the instructions is listed, so their hash is not.
     assert paths == ["limits.longest_run", "options.instructions", "stopping_rule"]
 
 
-def test_an_exclusion_by_hand_is_set_beside_the_rule():
+def test_manual_exclusion_is_listed_with_the_planned_rule():
     draft = make_draft(judgments_per_task=2)
     freeze(draft)
-    round = judged(draft, n_people=2)
+    round = judge_draft(draft, n_people=2)
     annotator = round.annotators.order_by("pk").first()
     exclude_annotator(annotator, "guesses")
 
-    found = create_report(round).document["preregistration"]["deviations"]
+    found_deviations = create_report(round).document["preregistration"]["deviations"]
 
-    [entry] = [entry for entry in found if "exclusions" in entry["path"]]
+    [entry] = [entry for entry in found_deviations if "exclusions" in entry["path"]]
 
     assert entry["path"] == f"exclusions.{annotator.code}"
     assert entry["planned"] == "Nobody."
@@ -275,7 +275,7 @@ def test_an_exclusion_by_hand_is_set_beside_the_rule():
     assert "guesses" in entry["actual"]
 
 
-def test_an_exclusion_after_the_first_of_two_pauses_is_none():
+def test_exclusion_after_one_of_two_pauses_is_not_a_deviation():
     conduct = {
         "timeline": [
             {"kind": "limit_crossed", "annotator": "A1", "at": f"2026-07-0{day}T12:00:00+00:00"} for day in (1, 3)
@@ -295,11 +295,11 @@ def test_an_exclusion_after_the_first_of_two_pauses_is_none():
 @pytest.mark.parametrize(
     ("planned_method", "paths"),
     [
-        ("c8460897190de13af2fd250555f7507ead324dda5b8fd274a3e98dca8dcff2e4", []),  # its wording at 95ec9180
+        ("c8460897190de13af2fd250555f7507ead324dda5b8fd274a3e98dca8dcff2e4", []),  # hash of the wording at 95ec9180
         ("0" * 64, ["analysis.method_sha256"]),
     ],
 )
-def test_only_another_method_is_a_deviation_not_its_wording(planned_method, paths):
+def test_changed_method_is_a_deviation_but_not_its_wording(planned_method, paths):
     state = {"options": {"closes_when": "manual"}, "analysis": {"method_sha256": "1" * 64}}
     frozen = {"state": state | {"analysis": {"method_sha256": planned_method}}, "plan": {"exclusion_rules": ""}}
     conduct = {"timeline": [], "exclusions": [], "dates": {"closed_at": "2026-07-04"}, "statements": {"incomplete": 0}}
@@ -307,7 +307,7 @@ def test_only_another_method_is_a_deviation_not_its_wording(planned_method, path
     assert [deviation.path for deviation in deviations(frozen, state, conduct)] == paths
 
 
-def test_an_end_before_the_rule_is_a_deviation():
+def test_closing_before_the_stopping_rule_is_a_deviation():
     draft = make_draft(closes_when="complete")
     freeze(draft)
     round = open_draft(draft)
@@ -320,7 +320,7 @@ def test_an_end_before_the_rule_is_a_deviation():
     assert "12 statements incomplete" in entry["actual"]
 
 
-def test_a_look_at_a_round_that_goes_on_is_a_deviation():
+def test_report_on_an_open_round_is_a_deviation():
     draft = make_draft()
     freeze(draft)
     round = open_draft(draft)
@@ -330,7 +330,7 @@ def test_a_look_at_a_round_that_goes_on_is_a_deviation():
     assert "not closed" in entry["actual"]
 
 
-def test_a_report_keeps_to_the_last_version():
+def test_report_uses_the_last_version():
     draft = make_draft(closes_when="complete")
     freeze(draft)
     edit_draft(draft, draft.spec | {"seed": 3})
@@ -341,7 +341,7 @@ def test_a_report_keeps_to_the_last_version():
     assert (registered["version"], registered["sha256"], registered["deviations"]) == (2, last.sha256, [])
 
 
-def test_the_time_of_the_first_judgment_is_named():
+def test_report_contains_time_of_first_judgment():
     draft = make_draft(closes_when="complete")
     freeze(draft)
     before = timezone.now().replace(microsecond=0)
@@ -352,7 +352,7 @@ def test_the_time_of_the_first_judgment_is_named():
     assert Judgment.objects.exists()
 
 
-def test_differences_by_hand():
+def test_differences_list_changed_added_and_removed_values():
     planned_ones = {"a": 1, "b": {"c": [1, 2]}, "d": "x", "g": True}
     actual = {"a": 1, "b": {"c": [1, 3]}, "e": {"f": None}, "g": False}
 
@@ -364,7 +364,7 @@ def test_differences_by_hand():
     ]
 
 
-def test_nothing_differs_from_itself():
+def test_equal_states_have_no_differences():
     state = {"a": [1, {"b": None}], "c": "d"}
 
     assert list(differences(state, state)) == []
@@ -374,11 +374,11 @@ def _deviations(draft):
     return report_on(draft)["preregistration"]["deviations"]
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# Files
 
 
 @pytest.mark.parametrize("name", ["html", "md", "tex", "json"])
-def test_files_name_hash_and_families(name):
+def test_files_contain_hash_and_families(name):
     draft = make_draft(3, THREE)
     frozen = freeze(draft)
 

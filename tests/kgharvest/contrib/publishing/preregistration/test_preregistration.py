@@ -1,4 +1,4 @@
-"""Preregistrations: what is frozen, when no more, and how it is kept."""
+"""Preregistrations: frozen content, deadline, and immutability."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 NOW = timezone.now()
 
 
-def test_the_hash_is_that_of_the_canonical_document():
+def test_hash_matches_the_canonical_document():
     frozen = freeze(make_draft())
 
     text = canonical_json(frozen.document)
@@ -33,7 +33,7 @@ def test_the_hash_is_that_of_the_canonical_document():
     assert json.loads(text) == Preregistration.objects.get().document
 
 
-def test_the_audit_trail_dates_the_hash():
+def test_audit_log_records_the_hash():
     frozen = freeze(make_draft())
 
     entry = Event.objects.get(action="preregistration.frozen")
@@ -43,7 +43,7 @@ def test_the_audit_trail_dates_the_hash():
     assert list(Verification()) == []
 
 
-def test_it_says_what_the_round_is():
+def test_document_describes_the_round():
     document = freeze(make_draft(judgments_per_task=5, seed=7, instructions="Judge.")).document
 
     assert document["state"]["options"]["judgments_per_task"] == 5
@@ -54,7 +54,7 @@ def test_it_says_what_the_round_is():
     assert document["written_by"] == "operator"
 
 
-def test_a_draft_and_the_round_that_it_becomes_are_described_alike():
+def test_draft_and_opened_round_have_the_same_state():
     draft = make_draft(limits={"longest_run": 9}, closes_when="date", closes_at="2030-01-31T18:00+01:00")
     first = freeze(draft)
     round = open_draft(draft)
@@ -65,7 +65,7 @@ def test_a_draft_and_the_round_that_it_becomes_are_described_alike():
     assert (first.version, second.version) == (1, 2)
 
 
-def test_all_versions_are_kept_and_the_last_counts():
+def test_all_versions_are_stored_newest_first():
     draft = make_draft()
 
     versions = [freeze(draft), freeze(draft)]
@@ -74,7 +74,7 @@ def test_all_versions_are_kept_and_the_last_counts():
     assert versions[0].sha256 != versions[1].sha256
 
 
-def test_the_comparison_of_a_hypothesis_is_planned_once():
+def test_comparison_of_a_hypothesis_is_planned_once():
     plan = planned(hypotheses=[{**SIDES, "expects": "first"}], comparisons=[SIDES])
 
     frozen = freeze(make_draft(), plan)
@@ -91,7 +91,7 @@ def test_the_comparison_of_a_hypothesis_is_planned_once():
         ({"model": "lm", "setting": "multi"}, "do not compare"),
     ],
 )
-def test_what_reports_do_not_compare_is_not_planned(second, reason):
+def test_unsupported_comparisons_are_rejected(second, reason):
     with refused("BadPlan", match=reason):
         freeze(make_draft(), planned(comparisons=[{**SIDES, "second": second}]))
     assert not Preregistration.objects.exists()
@@ -107,18 +107,18 @@ def test_what_reports_do_not_compare_is_not_planned(second, reason):
         {**SIDES, "expects": "first", "colour": "red"},
     ],
 )
-def test_a_hypothesis_that_cannot_be_is_refused(hypothesis):
+def test_invalid_hypothesis_is_rejected(hypothesis):
     assert not PlanSerializer(data=PLAN | {"hypotheses": [hypothesis]}).is_valid()
 
 
-def test_lines_end_alike_whoever_wrote_them():
+def test_line_endings_are_normalized():
     assert planned(analysis="one\r\ntwo")["analysis"] == "one\ntwo"
 
 
-# -- too late ----------------------------------------------------------------------------------------------------------
+# Deadline
 
 
-def test_it_is_too_late_from_the_first_judgment_on():
+def test_preregistration_is_rejected_after_the_first_judgment():
     round = open_draft(make_draft())
     [annotator] = make_annotators(round, 1)
     tasks = next_batch(annotator, NOW)
@@ -131,7 +131,7 @@ def test_it_is_too_late_from_the_first_judgment_on():
     assert Preregistration.objects.count() == 1
 
 
-def test_a_closed_round_is_not_preregistered():
+def test_preregistration_of_a_closed_round_is_rejected():
     round = open_draft(make_draft())
     close_round(round)
 
@@ -139,7 +139,7 @@ def test_a_closed_round_is_not_preregistered():
         freeze(round)
 
 
-def test_an_edited_draft_keeps_what_was_frozen():
+def test_editing_a_draft_keeps_the_frozen_document():
     draft = make_draft(seed=1)
     before = freeze(draft).document
 
@@ -148,10 +148,10 @@ def test_an_edited_draft_keeps_what_was_frozen():
     assert Preregistration.objects.get().document == before
 
 
-# -- never altered -----------------------------------------------------------------------------------------------------
+# Immutability
 
 
-def test_nothing_alters_or_deletes_it():
+def test_preregistration_cannot_be_changed_or_deleted():
     frozen = freeze(make_draft())
 
     for act in (
@@ -165,16 +165,16 @@ def test_nothing_alters_or_deletes_it():
     assert Preregistration.objects.get().sha256 == frozen.sha256
 
 
-def test_one_altered_behind_the_project_is_found():
+def test_verification_finds_altered_preregistration():
     frozen = freeze(make_draft())
     Preregistration._base_manager.filter(pk=frozen.pk).update(document=frozen.document | {"plan": {}})
 
-    [wrong] = list(Verification())
+    [error] = list(Verification())
 
-    assert wrong.startswith(f"The preregistration {frozen.pk} was altered after entry")
+    assert error.startswith(f"The preregistration {frozen.pk} was altered after entry")
 
 
-def test_it_goes_with_its_draft_and_the_trail_says_so():
+def test_deleting_a_draft_deletes_and_logs_its_preregistration():
     draft = make_draft()
     sha256 = freeze(draft).sha256
 
@@ -185,14 +185,14 @@ def test_it_goes_with_its_draft_and_the_trail_says_so():
     assert list(Verification()) == []
 
 
-def test_one_deleted_behind_the_project_is_found():
+def test_verification_finds_deleted_preregistration():
     frozen = freeze(make_draft())
     Preregistration._base_manager.filter(pk=frozen.pk).delete()
 
-    assert any(f"The preregistration {frozen.pk} was deleted" in wrong for wrong in Verification())
+    assert any(f"The preregistration {frozen.pk} was deleted" in error for error in Verification())
 
 
-def test_who_wrote_it_is_a_role():
+def test_author_is_stored_as_a_role():
     draft = make_draft()
     person = make_member(Role.RESEARCHER, default_project(), "Ada Lovelace")
 

@@ -1,4 +1,4 @@
-"""Pages, files and API of preregistrations."""
+"""Pages, files, and API of preregistrations."""
 
 import hashlib
 import json
@@ -16,14 +16,14 @@ pytestmark = pytest.mark.django_db
 DRAFT = "/projects/default/rounds/study/"
 
 
-def test_a_draft_leads_to_the_form_and_the_form_to_what_is_frozen(researcher_client):
+def test_form_is_linked_from_the_draft_and_freezes_the_plan(researcher_client):
     make_draft()
     form = f"{DRAFT}preregister/"
 
     assert form in researcher_client.get(DRAFT).text
     assert "lm · multi" in researcher_client.get(form).text
-    sent = PLAN | {"planned_0": "on", "expects_0": "second", "words_0": "Multi wins."}
-    page = researcher_client.post(form, sent, follow=True).text
+    form_data = PLAN | {"planned_0": "on", "expects_0": "second", "words_0": "Multi wins."}
+    page = researcher_client.post(form, form_data, follow=True).text
 
     frozen = Preregistration.objects.get()
     assert frozen.sha256 in page
@@ -33,18 +33,18 @@ def test_a_draft_leads_to_the_form_and_the_form_to_what_is_frozen(researcher_cli
     assert f"Preregistered {frozen.frozen_at:%Y-%m-%d}" in researcher_client.get(DRAFT).text
 
 
-def test_likeness_needs_a_margin_and_words_an_expectation(researcher_client):
+def test_form_requires_margin_for_similarity_and_hypothesis_for_words(researcher_client):
     make_draft()
 
-    likeness = researcher_client.post(f"{DRAFT}preregister/", PLAN | {"expects_0": "alike"}).text
+    similarity = researcher_client.post(f"{DRAFT}preregister/", PLAN | {"expects_0": "alike"}).text
     words = researcher_client.post(f"{DRAFT}preregister/", PLAN | {"words_0": "Hm."}).text
 
-    assert "Enter a margin" in likeness
+    assert "Enter a margin" in similarity
     assert "Select a hypothesis" in words
     assert not Preregistration.objects.exists()
 
 
-def test_the_page_refuses_a_judged_round_with_a_sentence(researcher_client):
+def test_page_rejects_a_judged_round_with_a_message(researcher_client):
     round = open_draft(make_draft())
     judge_all(round, ["true"] * 12)
 
@@ -53,7 +53,7 @@ def test_the_page_refuses_a_judged_round_with_a_sentence(researcher_client):
     assert "before its first judgment" in page
 
 
-def test_a_round_that_compares_nothing_can_be_preregistered(researcher_client):
+def test_round_without_comparisons_can_be_preregistered(researcher_client):
     make_draft(1)
 
     page = researcher_client.get(f"{DRAFT}preregister/").text
@@ -63,7 +63,7 @@ def test_a_round_that_compares_nothing_can_be_preregistered(researcher_client):
     assert Preregistration.objects.get().document["plan"]["comparisons"] == []
 
 
-def test_the_second_form_begins_with_the_words_of_the_first(researcher_client):
+def test_form_of_second_version_starts_with_the_first_plan(researcher_client):
     freeze(make_draft(), planned(analysis="My own analysis."))
 
     page = researcher_client.get(f"{DRAFT}preregister/").text
@@ -72,7 +72,7 @@ def test_the_second_form_begins_with_the_words_of_the_first(researcher_client):
     assert "version 2" in page
 
 
-def test_the_json_file_has_the_recorded_hash_and_markdown_is_text(researcher_client):
+def test_json_file_matches_the_hash_and_markdown_is_escaped(researcher_client):
     frozen = freeze(make_draft(), planned(primary_outcome="# Accuracy <b>of</b> all", comparisons=[SIDES]))
     address = f"{DRAFT}preregistrations/1/preregistration"
 
@@ -89,13 +89,13 @@ def test_the_json_file_has_the_recorded_hash_and_markdown_is_text(researcher_cli
     assert researcher_client.get(f"{DRAFT}preregistrations/2/").status_code == 404
 
 
-def test_what_people_write_runs_nothing(researcher_client):
+def test_plan_text_is_escaped_in_html(researcher_client):
     freeze(make_draft(), planned(analysis="<script>alert(1)</script>"))
 
     assert "<script>alert(1)" not in researcher_client.get(f"{DRAFT}preregistrations/1/").text
 
 
-def test_round_and_report_wear_a_badge_with_the_deviations(researcher_client):
+def test_round_and_report_badges_count_deviations(researcher_client):
     draft = make_draft(3, ("multi", "human", "top1"))
     freeze(draft)
     round = open_draft(draft)
@@ -112,7 +112,7 @@ def test_round_and_report_wear_a_badge_with_the_deviations(researcher_client):
     assert ", 1 deviation" in researcher_client.get(DRAFT).text
 
 
-def test_the_newest_report_counts_for_the_badge(researcher_client):
+def test_badge_uses_the_newest_report(researcher_client):
     draft = make_draft(closes_when="complete")
     freeze(draft)
     round = open_draft(draft)
@@ -124,36 +124,36 @@ def test_the_newest_report_counts_for_the_badge(researcher_client):
     assert "no deviations" in researcher_client.get(DRAFT).text
 
 
-def test_a_margin_that_nothing_asks_for_is_left_out(researcher_client):
+def test_unneeded_margin_is_discarded(researcher_client):
     make_draft()
-    sent = PLAN | {"expects_0": "first", "margin_0": "5"}
+    form_data = PLAN | {"expects_0": "first", "margin_0": "5"}
 
-    researcher_client.post(f"{DRAFT}preregister/", sent)
+    researcher_client.post(f"{DRAFT}preregister/", form_data)
 
     [hypothesis] = Preregistration.objects.get().document["plan"]["hypotheses"]
     assert hypothesis["margin"] is None
     assert hypothesis["words"] == "lm · human is more accurate than lm · multi."
 
 
-# -- the API -----------------------------------------------------------------------------------------------------------
+# API
 
 
-def test_a_program_freezes_lists_and_reads(researcher_client):
+def test_api_creates_lists_and_reads_preregistrations(researcher_client):
     draft = make_draft()
     address = f"/api/v1/rounds/{draft.pk}/preregistrations/"
     plan = PLAN | {"hypotheses": [{**SIDES, "expects": "alike", "margin": 5}]}
 
-    made = researcher_client.post(address, plan, "application/json").json()
+    created = researcher_client.post(address, plan, "application/json").json()
     listed = researcher_client.get(address).json()["results"]
-    read = researcher_client.get(f"{address}{made['id']}/").json()
-    file = researcher_client.get(f"{address}{made['id']}/preregistration.json").content
+    read = researcher_client.get(f"{address}{created['id']}/").json()
+    file = researcher_client.get(f"{address}{created['id']}/preregistration.json").content
 
-    assert [entry["sha256"] for entry in listed] == [made["sha256"]] == [read["sha256"]]
+    assert [entry["sha256"] for entry in listed] == [created["sha256"]] == [read["sha256"]]
     assert read["document"]["plan"]["hypotheses"][0]["margin"] == 5
-    assert hashlib.sha256(file).hexdigest() == made["sha256"]
+    assert hashlib.sha256(file).hexdigest() == created["sha256"]
 
 
-def test_a_program_is_told_what_is_wrong(researcher_client):
+def test_api_rejects_invalid_plans_with_a_reason(researcher_client):
     draft = make_draft()
     address = f"/api/v1/rounds/{draft.pk}/preregistrations/"
 
@@ -166,7 +166,7 @@ def test_a_program_is_told_what_is_wrong(researcher_client):
     assert "do not compare" in refused.json()["error"]["message"]
 
 
-def test_versions_of_another_round_are_not_found(researcher_client):
+def test_preregistrations_of_another_round_are_not_found(researcher_client):
     frozen, other = freeze(make_draft()), make_draft(name="other")
 
     assert researcher_client.get(f"/api/v1/rounds/{other.pk}/preregistrations/{frozen.pk}/").status_code == 404

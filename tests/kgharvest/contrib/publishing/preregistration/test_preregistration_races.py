@@ -1,4 +1,4 @@
-"""Freezing and judging at the same moment: one of them is first, and both know which."""
+"""Races between freezing and judging: both see the same order."""
 
 import pytest
 from django.utils import timezone
@@ -13,7 +13,7 @@ from tests.postgres import at_once, on_postgresql, run_on_postgresql
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
 
 
-def frozen_or_refused(round):
+def version_or_none(round):
     try:
         return freeze(round).version
     except DomainError as refusal:
@@ -22,26 +22,26 @@ def frozen_or_refused(round):
         return None
 
 
-def test_nothing_is_frozen_after_a_judgment_at_the_same_moment():
+def test_freezing_is_rejected_after_a_concurrent_judgment():
     for number in range(3):
         round = open_draft(make_draft(name=f"study-{number}"))
         annotators = make_annotators(round, 3)
         tasks = [next_batch(annotator, timezone.now())[0] for annotator in annotators]
 
-        def judged(annotator, task):
+        def judge_task(annotator, task):
             judge(annotator, task)
             return Preregistration.objects.filter(round=task.round_id).exists()
 
         version, *was_frozen = at_once(
-            lambda round=round: frozen_or_refused(round),
-            *[lambda a=annotator, t=task: judged(a, t) for annotator, task in zip(annotators, tasks, strict=True)],
+            lambda round=round: version_or_none(round),
+            *[lambda a=annotator, t=task: judge_task(a, t) for annotator, task in zip(annotators, tasks, strict=True)],
         )
 
-        # Frozen: before any judgment was stored, so that each of those who judged finds it. Refused: nobody ever does.
+        # A frozen version precedes all judgments, so every annotator sees it. If freezing was rejected, none does.
         assert was_frozen == [version is not None] * 3
 
 
-def test_versions_frozen_at_once_have_numbers_of_their_own():
+def test_concurrent_versions_have_distinct_numbers():
     draft = make_draft()
 
     versions = at_once(*[lambda: freeze(draft).version] * 4)
@@ -50,7 +50,7 @@ def test_versions_frozen_at_once_have_numbers_of_their_own():
 
 
 @on_postgresql
-def test_all_of_this_holds_on_postgresql():
+def test_module_passes_on_postgresql():
     run = run_on_postgresql(__file__)
 
     assert run.returncode == 0, run.stdout

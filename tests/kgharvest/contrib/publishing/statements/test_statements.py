@@ -1,4 +1,4 @@
-"""What people say about a study: asked once, kept with the round, written by who works in it."""
+"""Statements about a study: questions, storage, permissions, page, and API."""
 
 import json
 
@@ -31,11 +31,11 @@ def report(researcher):
     return create_report(make_round(2, name="pilot", by=researcher), by=researcher)
 
 
-def page(report) -> str:
+def page_of(report) -> str:
     return f"/reports/{report.pk}/paper/statements/"
 
 
-def test_every_key_is_asked_once_and_goes_where_there_is_such_a_place():
+def test_question_keys_are_unique_and_refer_to_existing_fields():
     keys = [question.key for question in QUESTIONS]
 
     assert len(set(keys)) == len(keys)
@@ -45,20 +45,20 @@ def test_every_key_is_asked_once_and_goes_where_there_is_such_a_place():
     assert [question.key for question in QUESTIONS if complaint_about(question, SAID[question.key])] == []
 
 
-def test_what_was_said_is_kept_with_the_round_for_its_next_report(report):
+def test_statements_carry_over_to_the_next_report(report):
     save_statements(report.round, {"languages": " English\r\n", "pay": "no"})
 
     assert statements_on(create_report(report.round).round) == {"languages": "English", "pay": "no"}
 
 
-def test_an_empty_answer_takes_back_what_was_said_and_nothing_else(report):
+def test_empty_answer_deletes_only_its_statement(report):
     save_statements(report.round, {"languages": "English", "pay": "no"})
 
     assert save_statements(report.round, {"languages": "", "pay": "no"}) == ["languages"]
     assert statements_on(report.round) == {"pay": "no"}
 
 
-def test_what_changed_is_in_the_audit_trail_without_its_text(report):
+def test_audit_log_records_changed_keys_without_text(report):
     save_statements(report.round, {"title": "Secret title", "pay": "no"})
     save_statements(report.round, {"pay": "no"})
 
@@ -82,31 +82,31 @@ def test_what_changed_is_in_the_audit_trail_without_its_text(report):
         ("unheard", "of", "Unknown question: 'unheard'"),
     ],
 )
-def test_bad_answers_are_refused_whole_with_a_sentence(report, key, answer, reason):
+def test_invalid_answer_rejects_all_answers_with_a_message(report, key, answer, reason):
     with pytest.raises(BadStatement, match=reason):
         save_statements(report.round, {"languages": "English", key: answer})
 
     assert not PaperStatement.objects.exists()
 
 
-def test_who_only_looks_reads_but_says_nothing(client, report):
+def test_viewer_can_read_but_not_change_statements(client, report):
     viewer = make_member("viewer", report.project)
     client.force_login(viewer)
 
-    shown = client.get(page(report))
+    response = client.get(page_of(report))
 
-    assert shown.status_code == 200
-    assert 'button class="button primary">Save' not in shown.text
-    assert client.post(page(report), {"languages": "English"}).status_code == 403
+    assert response.status_code == 200
+    assert 'button class="button primary">Save' not in response.text
+    assert client.post(page_of(report), {"languages": "English"}).status_code == 403
     with pytest.raises(NotAllowed):
         save_statements(report.round, {"languages": "English"}, viewer)
 
 
-def test_the_page_asks_all_and_says_what_is_left(client, report, researcher):
+def test_page_shows_all_questions_and_progress(client, report, researcher):
     client.force_login(researcher)
 
-    empty = client.get(page(report)).text
-    saved = client.post(page(report), {"languages": "English", "pay": "money"}, follow=True).text
+    empty = client.get(page_of(report)).text
+    saved = client.post(page_of(report), {"languages": "English", "pay": "money"}, follow=True).text
 
     assert all(f'id="id_{question.key}"' in empty for question in QUESTIONS)
     n_questions = len(missing({}, {}))
@@ -117,10 +117,10 @@ def test_the_page_asks_all_and_says_what_is_left(client, report, researcher):
     assert statements_on(report.round) == {"languages": "English", "pay": "money"}
 
 
-def test_the_page_shows_a_reason_beside_its_field_and_keeps_what_was_typed(client, report, researcher):
+def test_page_shows_field_error_and_keeps_input(client, report, researcher):
     client.force_login(researcher)
 
-    answer = client.post(page(report), {"languages": "English", "limitations": "Ask jane@example.org"})
+    answer = client.post(page_of(report), {"languages": "English", "limitations": "Ask jane@example.org"})
 
     assert answer.status_code == 200
     assert "remove email addresses" in answer.text
@@ -128,22 +128,22 @@ def test_the_page_shows_a_reason_beside_its_field_and_keeps_what_was_typed(clien
     assert not PaperStatement.objects.exists()
 
 
-def test_what_a_form_does_not_send_stays(client, report, researcher):
+def test_missing_form_fields_keep_their_statements(client, report, researcher):
     save_statements(report.round, {"languages": "English"})
     client.force_login(researcher)
 
-    client.post(page(report), {"pay": "no"})
+    client.post(page_of(report), {"pay": "no"})
 
     assert statements_on(report.round) == {"languages": "English", "pay": "no"}
 
 
-def test_the_report_page_leads_to_it(client, report, researcher):
+def test_report_page_links_to_statements(client, report, researcher):
     client.force_login(researcher)
 
-    assert page(report) in client.get(report.get_absolute_url()).text
+    assert page_of(report) in client.get(report.get_absolute_url()).text
 
 
-def test_the_api_reads_and_changes_what_was_said(report, researcher):
+def test_api_reads_and_changes_statements(report, researcher):
     client = client_of(researcher)
     address = f"/api/v1/reports/{report.pk}/paper/statements/"
 
@@ -152,15 +152,15 @@ def test_the_api_reads_and_changes_what_was_said(report, researcher):
     misspelt = client.patch(address, json.dumps({"license": "CC0-1.0"}), "application/json")
 
     assert changed.status_code == 200
-    asked = {row["key"]: row for row in client.get(address).json()["statements"]}
-    assert asked["languages"]["answer"] == "English"
-    assert asked["licence"]["choices"][0] == "CC0-1.0"
+    questions = {row["key"]: row for row in client.get(address).json()["statements"]}
+    assert questions["languages"]["answer"] == "English"
+    assert questions["licence"]["choices"][0] == "CC0-1.0"
     assert "languages" not in changed.json()["missing"]
     assert (refused.status_code, misspelt.status_code) == (400, 400)
     assert statements_on(report.round) == {"languages": "English"}
 
 
-def test_authors_are_read_from_their_lines():
+def test_authors_are_parsed_from_lines():
     authors = authors_of({"authors": "Lovelace, Ada; Analytical Society\n\nvon Neumann, John"})
 
     assert [(author.name, author.affiliation) for author in authors] == [
@@ -169,7 +169,7 @@ def test_authors_are_read_from_their_lines():
     ]
 
 
-def test_nothing_is_missing_once_all_is_said_and_optional_ones_never_are():
+def test_optional_and_answered_questions_are_not_missing():
     assert missing(SAID, {}) == []
     assert not any(question.is_optional for question in missing({}, {}))
     assert BY_KEY["paper_url"].is_optional
