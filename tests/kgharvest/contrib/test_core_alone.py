@@ -9,7 +9,7 @@ from tests.kgharvest.test_settings import run_python
 
 pytestmark = pytest.mark.skipif(settings.CONTRIB_APPS != ["none"], reason="run by ./run core-test")
 
-# Runs in a process of its own, as the installed apps are fixed once Django has started.
+# Runs in a subprocess, because Django fixes the installed apps at startup.
 GET_PAGES = """
 from datetime import timedelta
 import django
@@ -121,6 +121,6 @@ LINKS = [
 def test_core_pages_work_without_optional_apps(tmp_path):
     variables = {"KGHARVEST_CONTRIB": "none", "DATABASE_URL": f"sqlite:///{tmp_path / 'core.sqlite3'}", "DEBUG": "1"}
 
-    done = run_python(tmp_path, "-c", f"LINKS = {LINKS!r}\n{GET_PAGES}", **variables)
+    process = run_python(tmp_path, "-c", f"LINKS = {LINKS!r}\n{GET_PAGES}", **variables)
 
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr

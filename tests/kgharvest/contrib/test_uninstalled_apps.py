@@ -1,4 +1,4 @@
-"""Rows of optional apps that are not installed: not checked, backed up, restored and copied."""
+"""Rows of uninstalled optional apps: skipped by audit checks; backed up, restored, and copied."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ TABLE = "evaluation_preregistration"
 
 
 def manage(folder: Path, url: str, *arguments: str, apps: str = "none") -> str:
-    done = run_python(folder, "manage.py", *arguments, DATABASE_URL=url, DEBUG="1", KGHARVEST_CONTRIB=apps)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    process = run_python(folder, "manage.py", *arguments, DATABASE_URL=url, DEBUG="1", KGHARVEST_CONTRIB=apps)
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
 
 
 @pytest.fixture
 def url() -> str:
-    """The address of a database with a preregistered round and a report on it."""
+    """Return the URL of a database with a preregistered round and a report on it."""
     if connection.vendor != "sqlite":
         pytest.skip("reads files of SQLite")
     draft = make_draft()
@@ -47,7 +47,7 @@ def rows_of(url: str) -> list[tuple]:
         return database.execute(f"SELECT * FROM {TABLE}").fetchall()
 
 
-def test_audited_rows_of_an_app_that_is_not_installed_are_not_checked(url, tmp_path):
+def test_audit_skips_rows_of_uninstalled_apps(url, tmp_path):
     with connection.cursor() as cursor:
         cursor.execute(f"UPDATE {TABLE} SET sha256 = 'another'")
 
@@ -67,37 +67,37 @@ except DomainError as refusal:
 """
 
 
-def test_a_draft_with_rows_of_an_app_that_is_not_installed_is_not_deleted(url, tmp_path):
+def test_draft_with_rows_of_an_uninstalled_app_is_not_deleted(url, tmp_path):
     freeze(make_draft(name="kept"))
 
-    done = run_python(tmp_path, "-c", DELETE_DRAFT, DATABASE_URL=url, DEBUG="1", KGHARVEST_CONTRIB="none")
+    process = run_python(tmp_path, "-c", DELETE_DRAFT, DATABASE_URL=url, DEBUG="1", KGHARVEST_CONTRIB="none")
 
-    assert done.stdout.startswith("AppNotInstalled "), done.stderr
-    assert "publishing" in done.stdout
+    assert process.stdout.startswith("AppNotInstalled "), process.stderr
+    assert "publishing" in process.stdout
     assert len(rows_of(url)) == 2
 
 
-def test_a_backup_has_the_rows_and_is_restored_with_and_without_the_app(url, tmp_path):
+def test_backup_is_restored_with_and_without_the_app(url, tmp_path):
     backup, here = tmp_path / "backup.zip", tmp_path / "here"
     here.mkdir()
 
-    said = manage(here, url, "backup", str(backup))
-    assert "apps that are not installed: knowledge_graphs, probing, publishing, recruiting." in said
+    output = manage(here, url, "backup", str(backup))
+    assert "apps that are not installed: knowledge_graphs, probing, publishing, recruiting." in output
 
     for apps in ("none", "publishing"):
         folder = tmp_path / apps
         folder.mkdir()
-        restored = f"sqlite:///{folder / 'kgharvest.sqlite3'}"
+        restored_url = f"sqlite:///{folder / 'kgharvest.sqlite3'}"
         assert "apps that are not installed: knowledge_graphs, probing" in manage(
-            folder, restored, "restore", str(backup), apps=apps
+            folder, restored_url, "restore", str(backup), apps=apps
         )
-        assert rows_of(restored) == rows_of(url) != []
-    assert "1 of preregistration" in manage(folder, restored, "audit", "verify", apps="publishing")
+        assert rows_of(restored_url) == rows_of(url) != []
+    assert "1 of preregistration" in manage(folder, restored_url, "audit", "verify", apps="publishing")
 
 
-def test_a_copy_of_the_database_has_the_rows(url, tmp_path):
-    copied = f"sqlite:///{tmp_path / 'copy.sqlite3'}"
+def test_database_copy_contains_rows_of_uninstalled_apps(url, tmp_path):
+    copy_url = f"sqlite:///{tmp_path / 'copy.sqlite3'}"
 
-    manage(tmp_path, url, "copy_database", url, copied)
+    manage(tmp_path, url, "copy_database", url, copy_url)
 
-    assert rows_of(copied) == rows_of(url) != []
+    assert rows_of(copy_url) == rows_of(url) != []

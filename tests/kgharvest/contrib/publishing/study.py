@@ -1,4 +1,4 @@
-"""A small study of people with everything that the documents about it tell of, and files of rows as a pack has them."""
+"""A small study for tests of documents and packs: a judged round, statements about it, and row files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kgharvest.contrib.publishing.packs.archive import PackFile, RowColumn
 from tests.factories import judge, make_harvest, make_member, make_relation, make_user, next_batch, open_round
 
 LABELS = "true", "false", "true", "true", "unjudgeable", "true"
-SAID = {
+STATEMENTS = {
     "title": "Judged tuples of three LMs",
     "authors": "Lovelace, Ada; Analytical Society\nvon Neumann, John",
     "contact_name": "Ada Lovelace",
@@ -51,7 +51,7 @@ SAID = {
 
 
 def make_study(n_people: int = 6, by=None, **spec) -> Round:
-    """Open a round of two relations and let people judge all of it, one of them excluded in the end."""
+    """Open a round of two relations, judged completely by `n_people` annotators."""
     jobs = [
         make_harvest(
             [(f"head {n}", f"tail {n}") for n in range(4)],
@@ -79,7 +79,7 @@ def exclude_first(round: Round, reason: str = "answers too fast") -> None:
 
 
 def add_guest(round: Round, name: str):
-    """Let somebody join by a link for one person, and judge a statement."""
+    """Join the round as a guest with a single-use invite."""
     [invite] = make_invites(round, 1, timezone.now() + timedelta(days=7))
     return join_round(round, name=name, agrees=True, invite=invite)
 
@@ -89,7 +89,7 @@ def make_owner(username: str):
 
 
 def row_files() -> list[PackFile]:
-    """Return a table of judgments as Parquet and as JSON lines, and one that is in JSON lines alone."""
+    """Return a table of judgments as Parquet and JSON lines, and a table as JSON lines only."""
     table = pa.table({"statement": [1, 1, 2], "label": ["true", "false", "true"], "seconds": [1.5, None, 2.0]})
     buffer = BytesIO()
     pq.write_table(table, buffer)

@@ -1,4 +1,4 @@
-"""What an installation writes and sends, gathered to be searched: logs, answers to requests, files, the database."""
+"""Search for secrets in everything an installation writes and sends: logs, responses, files, and the database."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ MOST_REQUESTS = 2000
 
 
 def forms_of(secret: str) -> set[str]:
-    """Return a secret as it may be written: as it is, in an address, in base64 wherever it begins, in hexadecimal."""
+    """Return the encodings of a secret: plain, URL-encoded, hexadecimal, and base64 at every offset."""
     bare = secret.encode()
     forms = {secret, quote(secret, safe=""), bare.hex()}
-    for offset, start in ((0, 0), (1, 2), (2, 3)):  # the letters that what stands before it has no part in
+    for offset, start in ((0, 0), (1, 2), (2, 3)):  # skip letters that depend on preceding bytes
         for alphabet in (b"+/", b"-_"):
             letters = base64.b64encode(bytes(offset) + bare, alphabet).decode()
             forms.add(letters[start : len(letters.rstrip("=")) - (2 if letters.endswith("=") else 0)])
@@ -38,12 +38,12 @@ def forms_of(secret: str) -> set[str]:
 
 
 def found_in(text: str, secrets: Mapping[str, str]) -> list[str]:
-    """Return the names of the secrets that a text tells."""
+    """Return the names of the secrets that a text contains."""
     return [name for name, secret in secrets.items() if any(form in text for form in forms_of(secret))]
 
 
 class Log(logging.Handler):
-    """Keeps what the log would have, as lines and as JSON, at the levels of real use."""
+    """Log handler that stores records as lines and as JSON, at production log levels."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -55,7 +55,7 @@ class Log(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         for formatter in self._formatters:
-            record.exc_text = None  # which formatters keep for each other
+            record.exc_text = None  # formatters share this cached traceback
             self.lines.append(formatter.format(record))
 
     def __enter__(self) -> Log:
@@ -73,16 +73,16 @@ class Log(logging.Handler):
             logging.getLogger(name).setLevel(level)
 
 
-# -- answers -----------------------------------------------------------------------------------------------------------
+# Responses
 
 
 def addresses(values: Mapping[str, Sequence[object]], *parts: str) -> Iterator[str]:
-    """Yield the addresses whose route has one of `parts` in it, with all `values` of their parameters."""
+    """Yield the URLs of routes that contain one of `parts`, for all combinations of parameter `values`."""
     for name, names in _routes(get_resolver().url_patterns):
         if any(part in name[1] for part in parts) and set(names) <= values.keys():
-            for chosen in itertools.product(*(values[parameter] for parameter in names)):
+            for combination in itertools.product(*(values[parameter] for parameter in names)):
                 try:
-                    yield reverse(name[0], kwargs=dict(zip(names, chosen, strict=True)))
+                    yield reverse(name[0], kwargs=dict(zip(names, combination, strict=True)))
                 except NoReverseMatch:
                     continue
 
@@ -97,14 +97,14 @@ def _routes(patterns, prefix: str = "", namespace: str = "") -> Iterator[tuple[t
             yield (namespace + pattern.name, route), list(pattern.pattern.converters)
 
 
-def answers(client: Client, starts: Sequence[str], *without: str) -> Iterator[tuple[str, str]]:
-    """Yield (address, answer) of all that links lead to from `starts`; what is in ZIP files, too.
+def responses(client: Client, starts: Sequence[str], *without: str) -> Iterator[tuple[str, str]]:
+    """Follow all links from `starts` and yield (URL, response text), including the contents of ZIP files.
 
-    Of links that differ in the values of their query alone, one is followed.
+    Links that differ only in query values are followed once. Links that contain one of `without` are skipped.
     """
-    waiting, seen = list(starts), {_kind(start) for start in starts}
-    while waiting:
-        address = waiting.pop(0)
+    queue, seen = list(starts), {_kind(start) for start in starts}
+    while queue:
+        address = queue.pop(0)
         response = client.get(address, follow=False)
         content = response.getvalue()
         assert response.status_code < 500, address
@@ -115,7 +115,7 @@ def answers(client: Client, starts: Sequence[str], *without: str) -> Iterator[tu
                 target = _target(address, unescape(link))
                 if target and _kind(target) not in seen and not any(part in target for part in without):
                     seen.add(_kind(target))
-                    waiting.append(target)
+                    queue.append(target)
         assert len(seen) < MOST_REQUESTS
 
 
@@ -141,11 +141,11 @@ def _zipped(content: bytes) -> list[str]:
     return [text for file in files for text in (file.decode(errors="replace"), *_zipped(file))]
 
 
-# -- the database ------------------------------------------------------------------------------------------------------
+# Database
 
 
 def database() -> Iterator[tuple[str, str]]:
-    """Yield (table, what stands in it), and the same as `dumpdata` has it, sessions in the clear."""
+    """Yield (table, row text) of all tables, the output of `dumpdata`, and decoded sessions."""
     if connection.vendor == "sqlite":
         for line in connection.connection.iterdump():
             yield line.partition(" VALUES")[0][:80], line

@@ -1,4 +1,4 @@
-"""Who may recruit people and pay them by the API."""
+"""API permissions for recruiting and payment."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ TABLE = {
 }  # fmt: skip
 
 
-def sent(operation: str, made: dict[str, Any]) -> dict[str, Any]:
+def body_of(operation: str, ids: dict[str, Any]) -> dict[str, Any]:
     bodies: dict[str, Any] = {
         "POST rounds/{open}/panels/{open_panel}/pay/bonuses/": {
-            "submission": made["submission"],
+            "submission": ids["submission"],
             "amount": 10,
             "reason": "Thanks.",
         },
-        "POST rounds/{open}/panels/{open_panel}/pay/bonuses/paid/": {"submissions": [made["submission"]], "total": 1},
-        "POST rounds/{open}/panels/{open_panel}/pay/commands/": {"submission": made["submission"], "kind": "return"},
+        "POST rounds/{open}/panels/{open_panel}/pay/bonuses/paid/": {"submissions": [ids["submission"]], "total": 1},
+        "POST rounds/{open}/panels/{open_panel}/pay/commands/": {"submission": ids["submission"], "kind": "return"},
         "POST rounds/{open}/panels/{open_panel}/pay/commands/{command}/settle/": {"was_done": True},
     }
     return bodies.get(operation, {})
 
 
 @pytest.mark.django_db
-def test_every_role_gets_the_status_of_the_table(enqueued, settings):
+def test_roles_get_the_documented_status(enqueued, settings):
     settings.API_LIMITS = dict.fromkeys(settings.API_LIMITS, (10**6, 60))
     round = factories.make_round(3, project=factories.make_project("Own"))
     project, annotator = round.project, factories.make_user("annotator")
@@ -70,7 +70,7 @@ def test_every_role_gets_the_status_of_the_table(enqueued, settings):
         factories.make_member("owner", factories.make_project("Foreign")),
     ]
     submission = enter(make_panel(round), "person", "", timezone.now())
-    made = {
+    ids = {
         "open": round.pk,
         "draft_panel": make_panel(round, "draft").name,
         "open_panel": submission.panel.name,
@@ -78,7 +78,7 @@ def test_every_role_gets_the_status_of_the_table(enqueued, settings):
         "command": submission.commands.create(kind="bonus", key="bonus:0", amount=10).pk,
     }
 
-    assert wrong_rows(TABLE, clients_of_columns(people), made, sent) == []
+    assert wrong_rows(TABLE, clients_of_columns(people), ids, body_of) == []
 
 
 def test_every_operation_has_a_row():

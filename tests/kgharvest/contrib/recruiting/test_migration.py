@@ -1,4 +1,4 @@
-"""Panels and pay stay in their tables when the models move from the app `annotation` to `recruiting`."""
+"""Migration of panels and pay from the app `annotation` to `recruiting` keeps their tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def migrate(targets) -> None:
 
 
 def enter_old_state() -> None:
-    """On SQLite, migrations run forward from no tables, which is faster than backward from today."""
+    """Migrate to OLD. On SQLite, start from no tables, which is faster than migrating backward."""
     if connection.vendor == "sqlite":
         remove_tables()
     migrate(OLD)
@@ -48,7 +48,7 @@ def old_database(shared_folder) -> KeptState:
 
 @pytest.fixture
 def old_rows(transactional_db, old_database):
-    """Two submissions to a panel with commands, pay and an event, in a database from before the move."""
+    """Yield the rows of a database before the move: two submissions with commands, pay, and an event."""
     old_database.enter()
     apps = MigrationExecutor(connection).loader.project_state(OLD[:2]).apps
 
@@ -102,21 +102,21 @@ def rows_by_table() -> dict[str, list[tuple]]:
     return rows
 
 
-def test_only_content_types_change_and_they_change_back(old_rows):
+def test_migration_changes_only_content_types_and_reverses_them(old_rows):
     migrate(CORE_ALONE)
     assert rows_by_table() == old_rows
 
     migrate(MOVED)
-    moved = [
+    types = [
         (pk, "recruiting" if model in MODELS else app, model) for pk, app, model in old_rows["django_content_type"]
     ]
-    assert rows_by_table() == {**old_rows, "django_content_type": moved}
+    assert rows_by_table() == {**old_rows, "django_content_type": types}
 
     migrate(OLD)
     assert rows_by_table() == old_rows
 
 
-def test_the_app_reads_rows_and_permissions_from_before_the_move(old_rows):
+def test_app_reads_rows_and_permissions_after_the_move(old_rows):
     call_command("migrate", verbosity=0)
 
     panel = Round.objects.get(name="pilot").panels.get()
@@ -133,7 +133,7 @@ def test_the_app_reads_rows_and_permissions_from_before_the_move(old_rows):
     assert Permission.objects.filter(codename__in=[f"change_{model}" for model in MODELS]).count() == len(MODELS)
     assert User.objects.get(username="ada").has_perms(f"recruiting.change_{model}" for model in MODELS)
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
-        PayEntry.objects.update(amount=1)  # the ledger is still append-only
+        PayEntry.objects.update(amount=1)  # the append-only trigger still applies
     new = Submission.objects.create(panel=panel, participant_digest="x", session_digest="x", entered_at=NOW)
     assert new.pk == Submission.objects.latest("pk").pk
     assert Panel.objects.count() == 1
@@ -144,7 +144,7 @@ def pks(rows) -> list[int]:
 
 
 @on_postgresql
-def test_on_postgresql():
+def test_module_passes_on_postgresql():
     run = run_on_postgresql(__file__)
 
     assert run.returncode == 0, run.stdout

@@ -1,7 +1,7 @@
-"""Who people are at their platform, and what opens it, is nowhere but where it must be: planted, and then searched for.
+"""Search for leaked participant ids and tokens.
 
-A study is done with ids and tokens that occur nowhere else. Then everything that this installation has written or would
-answer is searched for them. Only who works in the project sees participants' ids, on the pages of the panel.
+A study runs with unique ids and tokens. The test then searches all logs, files, responses, and database rows for them.
+Only project members see participant ids, on the pages of the panel.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
 from tests.kgharvest.contrib.recruiting.prolific.fake_prolific import SECRET as PROLIFIC_SECRET
 from tests.kgharvest.contrib.recruiting.prolific.fake_prolific import TOKEN as PROLIFIC_TOKEN
 from tests.kgharvest.contrib.recruiting.prolific.fake_prolific import Event, FakeProlific, Trouble, serving
-from tests.kgharvest.contrib.recruiting.searched import Log, addresses, answers, database, forms_of, found_in
+from tests.kgharvest.contrib.recruiting.searched import Log, addresses, database, forms_of, found_in, responses
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
@@ -58,7 +58,7 @@ CODES = {"completion": "QZC0DE77", "screen-out": "QZ0UT88", "quota full": "QZFUL
 
 @dataclass
 class Study:
-    """pages, ends: of people who judge, as (address, answer); at the ends a code may stand."""
+    """A study and its recorded output. Pages and end pages are (URL, text); end pages can contain a code."""
 
     round: Round
     panel: Panel
@@ -69,7 +69,7 @@ class Study:
 
 
 class Person:
-    """A browser of somebody who comes by the link of a panel."""
+    """Browser of a participant who enters with the link of a panel."""
 
     def __init__(self, study: Study, **ids: str):
         self._client, self._study = Client(raise_request_exception=False), study
@@ -77,23 +77,23 @@ class Person:
         query["prolific_token"] = TOKENS["entry token"]
         self.link = f"/enter/{study.panel.token}/?" + "&".join(f"{name}={value}" for name, value in query.items())
 
-    def open(self, path: str, **sent: str) -> str:
-        response = self._client.post(path, sent) if sent else self._client.get(path, follow=True)
+    def open(self, path: str, **form_data: str) -> str:
+        response = self._client.post(path, form_data) if form_data else self._client.get(path, follow=True)
         page = response.content.decode()
         is_end = "recruiting/panels/panel_end.html" in [template.name for template in response.templates]
         (self._study.ends if is_end else self._study.pages).append((path.partition("?")[0], page))
         return page
 
     def judge(self, n: int) -> None:
-        """Enter, agree, and answer `n` statements; look at all that an annotator can look at."""
+        """Enter, agree, judge `n` statements, and open all pages for annotators."""
         self.open(self.link)
         self.open(self.link, agrees="on")
         judging = f"/judge/{self._study.round.pk}/"
         for _ in range(n):
             hidden = dict(re.findall(r'name="(task|client_uuid)" value="([^"]+)"', self.open(judging)))
             self.open(judging, label=Label.TRUE, seconds="4", **hidden)
-        for rest in ("answers/", "instructions/", "device/", "training/"):
-            self.open(judging + rest)
+        for page_name in ("answers/", "instructions/", "device/", "training/"):
+            self.open(judging + page_name)
         self.open(judging)
 
 
@@ -133,7 +133,7 @@ def study(owner, prolific, enqueued, settings, tmp_path, monkeypatch) -> Study:
 
 
 def take_part(study: Study, monkeypatch) -> None:
-    """One does it all, one leaves, one comes too late, one by a wrong link, one when the server has a bug."""
+    """Let five participants enter: complete, leave early, arrive too late, use a wrong link, and hit a server error."""
     Person(study).judge(3)
     leaving = Person(study, participant=IDS["participant who left"], session="another")
     leaving.judge(1)
@@ -143,21 +143,24 @@ def take_part(study: Study, monkeypatch) -> None:
     wrong.open(f"{wrong.link}&participant={IDS['participant with a wrong link']}")
     wrong.open(wrong.link.replace(study.panel.token, "made-up"))
     failing = Person(study, participant=IDS["participant at a failure"], session="a-fourth")
-    with monkeypatch.context() as patched:
-        patched.setattr(participant_views.services, "enter", lambda *ids, **more: {}["a bug"])
+    with monkeypatch.context() as patch:
+        patch.setattr(participant_views.services, "enter", lambda *ids, **more: {}["a bug"])
         failing.open(failing.link)
 
 
 def pay(study: Study, owner) -> None:
-    done = study.panel.submissions.exclude(completed_at=None).get()
-    ask(done, "approve", "approve", by=owner)
-    grant_bonus(done, 35, "For the time it took.", owner)
+    completed = study.panel.submissions.exclude(completed_at=None).get()
+    ask(completed, "approve", "approve", by=owner)
+    grant_bonus(completed, 35, "For the time it took.", owner)
     send_commands()
-    note_paid(study.panel, [done.pk], 35, owner)
+    note_paid(study.panel, [completed.pk], 35, owner)
 
 
 def take_part_at_prolific(study: Study, fake: FakeProlific, owner) -> None:
-    """One does it all and is paid; one leaves, whom nobody can approve, which Prolific says with the ids."""
+    """Let two Prolific participants enter: one completes and is paid, one leaves.
+
+    Prolific refuses to approve the participant who left, with an error that contains ids.
+    """
     names = {"participant_parameter": "PROLIFIC_PID", "study_parameter": "STUDY_ID", "session_parameter": "SESSION_ID"}
     options = {"title": "Is it true?", "description": "Read statements.", "signs_entry": True}
     fields = {"platform": Platform.PROLIFIC, "places": 2, "statements_per_place": 3, "reward": 150}
@@ -180,38 +183,38 @@ def take_part_at_prolific(study: Study, fake: FakeProlific, owner) -> None:
     deliver(fake)
     fake.trouble = lambda method, path: Trouble.NONE
     reconcile(panel, timezone.now())
-    done, left = panel.submissions.order_by("pk")
-    assert (done.status, left.status) == ("completed", "returned")
-    early = left.commands.create(kind="approve", key="too late")
-    ask(done, "approve", "approve", by=owner)
-    grant_bonus(done, 35, "For the time it took.", owner)
+    completed, left = panel.submissions.order_by("pk")
+    assert (completed.status, left.status) == ("completed", "returned")
+    premature = left.commands.create(kind="approve", key="too late")
+    ask(completed, "approve", "approve", by=owner)
+    grant_bonus(completed, 35, "For the time it took.", owner)
     send_commands()
-    early.refresh_from_db()
-    assert early.state == "failed"
+    premature.refresh_from_db()
+    assert premature.state == "failed"
     PanelEvent.objects.update(next_try_at=timezone.now())
     deliver(fake)
 
 
 def deliver(fake: FakeProlific) -> None:
-    """Deliver all events, and a forged one; handle them."""
+    """Deliver all events and a forged event, and handle them."""
     forged = Event("forged", fake.events[0].body)
     for event, headers in [
         *((event, fake.headers(event)) for event in fake.events),
         (forged, fake.headers(forged, "x")),
     ]:
-        sent = {name: value for name, value in headers.items() if name != "Content-Type"}
-        Client().post("/recruiting/prolific/events/", event.body, content_type="application/json", headers=sent)
-    while claimed := events.claim(timezone.now()):
-        events.send(claimed)
+        form_data = {name: value for name, value in headers.items() if name != "Content-Type"}
+        Client().post("/recruiting/prolific/events/", event.body, content_type="application/json", headers=form_data)
+    while batch := events.claim(timezone.now()):
+        events.send(batch)
 
 
 def send_commands() -> None:
-    while claimed := commands.claim(timezone.now()):
-        commands.send(claimed)
+    while batch := commands.claim(timezone.now()):
+        commands.send(batch)
 
 
-def everything_of(round: Round) -> list[str]:
-    """Return the addresses of all that a round has, pages, files and the API."""
+def urls_of(round: Round) -> list[str]:
+    """Return the URLs of all pages, files, and API resources of a round."""
     report = round.reports.get()
     codes = [annotator.code for annotator in round.annotators.all()[:1]]
     values = {
@@ -229,17 +232,17 @@ def is_of_panel(address: str) -> bool:
     return "/panels/" in address
 
 
-# -- what is searched --------------------------------------------------------------------------------------------------
+# Searches
 
 
-def test_a_secret_is_found_however_it_is_written():
+def test_search_finds_encoded_secrets():
     for text in ("x=pid-6f1dQzPARTICIPANT&", "eyJpZCI6ICJwaWQtNmYxZFF6UEFSVElDSVBBTlQifQ==", "7069642d366631"):
         assert (found_in(text, IDS) == ["participant"]) == ("7069" not in text)
     assert all(len(form) > 8 for secret in {**IDS, **TOKENS}.values() for form in forms_of(secret))
 
 
-def test_nothing_leaks(study, owner):
-    """One test, as the study takes long: each place that tells something is named."""
+def test_study_leaks_no_ids_or_tokens(study, owner):
+    """Search all output in one test, because the study is slow. The failure message lists every leak."""
     leaks = [f"log: {name} in {line[:200]}" for line in study.log for name in found_in(line, study.secrets | CODES)]
     leaks += [
         f"a page for people who judge, {path}: {name}"
@@ -253,20 +256,20 @@ def test_nothing_leaks(study, owner):
     client = Client(raise_request_exception=False)
     client.force_login(owner)
     shown_on = set()
-    n_answers = 0
-    for address, answer in answers(client, everything_of(study.round), "/accounts/", "/static/", "/admin/"):
-        n_answers += 1
+    n_responses = 0
+    for address, response in responses(client, urls_of(study.round), "/accounts/", "/static/", "/admin/"):
+        n_responses += 1
         if is_of_panel(address):
-            shown_on.add(address) if found_in(answer, IDS) else None
-            leaks += [f"{address}: {name}" for name in found_in(answer, TOKENS)]
+            shown_on.add(address) if found_in(response, IDS) else None
+            leaks += [f"{address}: {name}" for name in found_in(response, TOKENS)]
         else:
-            leaks += [f"{address}: {name}" for name in found_in(answer, study.secrets | CODES)]
+            leaks += [f"{address}: {name}" for name in found_in(response, study.secrets | CODES)]
 
     assert leaks == [], "\n".join(leaks)
-    assert n_answers > 100
-    assert shown_on  # to who works in the project, and nobody else
+    assert n_responses > 100
+    assert shown_on  # project members see the ids
     assert len(study.pages) > 20
-    assert any("enter/<slug:token>/" in line for line in study.log)  # so the log was looked at
+    assert any("enter/<slug:token>/" in line for line in study.log)  # proves that the log was recorded
     assert any("a bug" in line for line in study.log)
     assert [name for _, page in study.ends for name in found_in(page, CODES)] == [
         "completion",

@@ -1,4 +1,4 @@
-"""Submissions are what their platform says of them, in whatever order it says so, and however often."""
+"""Reconciliation of submissions with their platform, independent of the order and repetition of updates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
 
 Status = Submission.Status
 NOW = timezone.now()
-IN_THEIR_WORDS = {
+PLATFORM_STATUS = {
     Status.ACTIVE: "ACTIVE",
     Status.COMPLETED: "AWAITING REVIEW",
     Status.APPROVED: "APPROVED",
@@ -45,7 +45,7 @@ def panel() -> Panel:
     )
 
 
-def came(panel: Panel, person: str = "ada", *, is_done: bool = False) -> Submission:
+def enter_panel(panel: Panel, person: str = "ada", *, is_done: bool = False) -> Submission:
     submission = enter(panel, person, f"{person}'s", NOW)
     if is_done:
         complete(submission, NOW)
@@ -55,7 +55,7 @@ def came(panel: Panel, person: str = "ada", *, is_done: bool = False) -> Submiss
 
 def remote(status: Status, person: str = "ada", minutes: float = 1, **fields) -> RemoteSubmission:
     at = NOW + timedelta(minutes=minutes)
-    return RemoteSubmission(person, f"{person}'s", status, IN_THEIR_WORDS[status], at, **fields)
+    return RemoteSubmission(person, f"{person}'s", status, PLATFORM_STATUS[status], at, **fields)
 
 
 def status_of(submission: Submission) -> str:
@@ -64,8 +64,8 @@ def status_of(submission: Submission) -> str:
 
 
 @pytest.mark.parametrize("status", [Status.RETURNED, Status.TIMED_OUT, Status.REJECTED, Status.SCREENED_OUT])
-def test_a_place_that_ends_unpaid_is_free_again(panel, status):
-    came(panel, "ada"), came(panel, "bea")
+def test_unpaid_ended_place_becomes_free(panel, status):
+    enter_panel(panel, "ada"), enter_panel(panel, "bea")
 
     assert apply_remote(panel, remote(status), NOW)
 
@@ -74,19 +74,19 @@ def test_a_place_that_ends_unpaid_is_free_again(panel, status):
 
 
 def test_newest_platform_status_wins_in_any_order(panel):
-    story = [
+    updates = [
         remote(Status.ACTIVE, minutes=1),
         remote(Status.TIMED_OUT, minutes=2),
         remote(Status.COMPLETED, minutes=3),
         remote(Status.APPROVED, minutes=4, reward_paid=150),
     ]
-    for number, order in enumerate(itertools.permutations(story)):
+    for number, order in enumerate(itertools.permutations(updates)):
         panel.places = number + 1
         panel.save()
         person = f"person {number}"
-        submission = came(panel, person, is_done=True)
-        for told in order * 3:
-            apply_remote(panel, replace(told, participant=person, session=f"{person}'s"), NOW)
+        submission = enter_panel(panel, person, is_done=True)
+        for update in order * 3:
+            apply_remote(panel, replace(update, participant=person, session=f"{person}'s"), NOW)
 
         assert status_of(submission) == Status.APPROVED
         assert balance_of(submission) == (150, 150)
@@ -94,7 +94,7 @@ def test_newest_platform_status_wins_in_any_order(panel):
 
 
 def test_late_code_reverts_a_timeout_but_not_a_local_end(panel):
-    late, out = came(panel, "ada", is_done=True), came(panel, "bea")
+    late, out = enter_panel(panel, "ada", is_done=True), enter_panel(panel, "bea")
     Submission.objects.filter(pk=out.pk).update(status=Status.SCREENED_OUT)
 
     apply_remote(panel, remote(Status.TIMED_OUT, minutes=1), NOW)
@@ -109,7 +109,7 @@ def test_late_code_reverts_a_timeout_but_not_a_local_end(panel):
 def test_completed_place_is_owed_after_a_timeout_but_not_after_a_return(panel):
     panel.places = 3
     panel.save()
-    returned, timed_out = came(panel, "ada", is_done=True), came(panel, "bea", is_done=True)
+    returned, timed_out = enter_panel(panel, "ada", is_done=True), enter_panel(panel, "bea", is_done=True)
 
     apply_remote(panel, remote(Status.RETURNED), NOW)
     apply_remote(panel, remote(Status.TIMED_OUT, "bea"), NOW)
@@ -124,29 +124,29 @@ def test_completed_remote_submissions_are_created_and_active_ones_are_not(panel)
 
     assert apply_remote(panel, remote(Status.COMPLETED), NOW)
 
-    noted = panel.submissions.get()
-    assert (noted.status, noted.completed_at, noted.annotator) == (Status.COMPLETED, None, None)
-    assert balance_of(noted).owed == 0
+    submission = panel.submissions.get()
+    assert (submission.status, submission.completed_at, submission.annotator) == (Status.COMPLETED, None, None)
+    assert balance_of(submission).owed == 0
 
 
-def test_unconfirmed_payment_is_found_and_a_missing_one_waits_for_a_person(panel):
-    made, unmade = came(panel, "ada", is_done=True), came(panel, "bea", is_done=True)
-    for submission in (made, unmade):
+def test_unconfirmed_payment_is_matched_and_a_missing_one_stays_uncertain(panel):
+    paid, unpaid = enter_panel(panel, "ada", is_done=True), enter_panel(panel, "bea", is_done=True)
+    for submission in (paid, unpaid):
         ask(submission, PlatformCommand.Kind.BONUS, "bonus:floor", amount=40)
-        outbox.claim(NOW + timedelta(hours=1))  # the worker died after this
+        outbox.claim(NOW + timedelta(hours=1))  # simulates a worker killed while sending
 
     hour, days = timedelta(hours=2) / timedelta(minutes=1), timedelta(days=30) / timedelta(minutes=1)
     apply_remote(panel, remote(Status.COMPLETED, "ada", hour, paid_bonuses=[40]), NOW)
     apply_remote(panel, remote(Status.COMPLETED, "bea", hour, paid_bonuses=[]), NOW)
     apply_remote(panel, remote(Status.COMPLETED, "bea", days, paid_bonuses=[]), NOW)
 
-    assert (made.commands.get().state, unmade.commands.get().state) == ("done", "uncertain")
-    assert balance_of(made, "bonus") == (40, 40)
-    assert balance_of(unmade, "bonus") == (40, 0)
+    assert (paid.commands.get().state, unpaid.commands.get().state) == ("done", "uncertain")
+    assert balance_of(paid, "bonus") == (40, 40)
+    assert balance_of(unpaid, "bonus") == (40, 0)
 
 
 def test_unsent_bonus_is_not_matched_with_an_equal_manual_payment(panel):
-    submission = came(panel, is_done=True)
+    submission = enter_panel(panel, is_done=True)
     ask(submission, PlatformCommand.Kind.BONUS, "bonus:1", amount=40)
 
     apply_remote(panel, remote(Status.COMPLETED, paid_bonuses=[40]), NOW)
@@ -157,7 +157,7 @@ def test_unsent_bonus_is_not_matched_with_an_equal_manual_payment(panel):
 
 @pytest.mark.parametrize("state", ["waiting", "failed", "done"])
 def test_approval_on_the_platform_settles_the_command(panel, state):
-    submission = came(panel, is_done=True)
+    submission = enter_panel(panel, is_done=True)
     ask(submission, PlatformCommand.Kind.APPROVE, "approve")
     submission.commands.update(state=state)
 
@@ -168,27 +168,27 @@ def test_approval_on_the_platform_settles_the_command(panel, state):
 
 
 def test_approved_first_place_is_recorded_as_paid_after_a_second_entry(panel):
-    first = came(panel, is_done=True)
+    first = enter_panel(panel, is_done=True)
     apply_remote(panel, remote(Status.TIMED_OUT, minutes=1), NOW)
     enter(panel, "ada", "another", NOW)
 
     apply_remote(panel, remote(Status.APPROVED, minutes=2, reward_paid=150), NOW)
 
-    assert status_of(first) == Status.TIMED_OUT  # a person holds one place
+    assert status_of(first) == Status.TIMED_OUT  # a participant can hold only one place
     assert balance_of(first) == (150, 150)
 
 
-def test_bonuses_paid_by_hand_at_the_platform_are_in_the_ledger_once(panel):
-    submission = came(panel, is_done=True)
+def test_bonuses_paid_on_the_platform_are_recorded_once(panel):
+    submission = enter_panel(panel, is_done=True)
 
-    for minutes, paid in enumerate([[50], [50, 50], [50, 50, 25]], start=1):
+    for minutes, amounts in enumerate([[50], [50, 50], [50, 50, 25]], start=1):
         for _ in range(2):
-            apply_remote(panel, remote(Status.COMPLETED, minutes=minutes, paid_bonuses=paid), NOW)
+            apply_remote(panel, remote(Status.COMPLETED, minutes=minutes, paid_bonuses=amounts), NOW)
 
     assert balance_of(submission, "bonus").paid == 125
 
 
-def test_a_study_that_ends_there_ends_here_and_is_not_reopened(panel):
+def test_panel_stops_with_the_platform_study_and_stays_stopped(panel):
     for status in (Panel.Status.PAUSED, Panel.Status.PUBLISHED, None, Panel.Status.STOPPED, Panel.Status.PAUSED):
         apply_status(panel, status, NOW)
 
@@ -200,8 +200,8 @@ def test_a_study_that_ends_there_ends_here_and_is_not_reopened(panel):
     ]
 
 
-def test_a_bonus_that_was_refused_and_then_paid_there_by_hand_is_paid_once(panel):
-    submission = came(panel, is_done=True)
+def test_refused_bonus_paid_on_the_platform_is_recorded_once(panel):
+    submission = enter_panel(panel, is_done=True)
     command = ask(submission, PlatformCommand.Kind.BONUS, "bonus:1", amount=40)
     PlatformCommand.objects.filter(pk=command.pk).update(state=PlatformCommand.State.FAILED, n_tries=1)
 

@@ -1,4 +1,4 @@
-"""Recruited annotators: withdrawing, failing the check, and erasing the ids that platforms have for them."""
+"""Recruited annotators: withdrawal, failed comprehension checks, and erasure of platform ids."""
 
 import json
 
@@ -33,16 +33,16 @@ def submission():
     return submission
 
 
-def stored_names(submission: Submission) -> bool:
-    """Return whether anything that leads to the person is stored."""
+def has_stored_ids(submission: Submission) -> bool:
+    """Return True if platform ids of the participant are stored."""
     submission.refresh_from_db()
     return bool(submission.participant_id or submission.session_id)
 
 
-def test_a_place_is_free_again_and_its_person_forgotten(submission):
+def test_withdrawal_frees_the_place_and_erases_ids(submission):
     assert withdraw_annotator(submission.annotator) == []
 
-    assert not stored_names(submission)
+    assert not has_stored_ids(submission)
     assert submission.status == "returned"
     assert submission.panel.submissions.holding_places().count() == 0
 
@@ -65,7 +65,7 @@ def test_erasure_does_not_wait_for_other_participants_payments(submission, monke
     forget_settled_submissions(now)
 
     settled.refresh_from_db()
-    assert (settled.participant, bool(stored_names(submission))) == ("", True)
+    assert (settled.participant, bool(has_stored_ids(submission))) == ("", True)
 
 
 def test_ids_are_kept_until_the_participant_is_paid(submission):
@@ -73,21 +73,21 @@ def test_ids_are_kept_until_the_participant_is_paid(submission):
     Submission.objects.update(status="completed")
     owe(submission, "reward", "reward", 300, "All statements are judged.")
 
-    [reviewed] = withdraw_annotator(submission.annotator)
+    [unreviewed_warning] = withdraw_annotator(submission.annotator)
     Submission.objects.update(status="approved")
-    [paid] = erase_annotator(submission.annotator)
+    [unpaid_warning] = erase_annotator(submission.annotator)
     forget_settled_submissions(now)
-    assert stored_names(submission)
+    assert has_stored_ids(submission)
     record_paid(submission, "reward", "reward", 300, "Approved.")
     forget_settled_submissions(now)
 
-    assert "Review it first" in reviewed
-    assert "USD 3.00 is owed. Pay it first" in paid
-    assert not stored_names(submission)
+    assert "Review it first" in unreviewed_warning
+    assert "USD 3.00 is owed. Pay it first" in unpaid_warning
+    assert not has_stored_ids(submission)
     assert PayEntry.objects.filter(submission=submission).count() == 2
 
 
-def test_messages_of_the_platform_that_name_the_person_are_emptied(submission):
+def test_withdrawal_erases_platform_messages_about_the_person(submission):
     now = timezone.now()
     bodies = {"one": {"participant_id": "PARTICIPANT-1"}, "two": {"participant_id": "PARTICIPANT-2"}}
     for event_id, body in bodies.items():
@@ -106,7 +106,7 @@ def test_reconciliation_does_not_restore_erased_ids(submission):
     assert apply_remote(submission.panel, remote, now) is False
 
     assert Submission.objects.count() == 1
-    assert not stored_names(submission)
+    assert not has_stored_ids(submission)
 
 
 def test_failing_the_check_twice_screens_out_and_is_owed():
@@ -121,6 +121,6 @@ def test_failing_the_check_twice_screens_out_and_is_owed():
 
     submission.refresh_from_db()
     assert submission.status == "screened out"
-    [owed] = PayEntry.objects.filter(submission=submission)
-    assert (owed.side, owed.purpose, owed.amount) == ("owed", "screen_out", 40)
+    [entry] = PayEntry.objects.filter(submission=submission)
+    assert (entry.side, entry.purpose, entry.amount) == ("owed", "screen_out", 40)
     assert panel.submissions.holding_places().count() == 0

@@ -1,4 +1,4 @@
-"""Reports of every kind that packs are made of."""
+"""Example reports of every kind, for tests of packs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ T, F, U = "true", "false", "unjudgeable"
 
 
 def preregistered(folder: Path) -> Report:
-    """Two settings compared as planned, one beside the plan, and a look before the end."""
+    """Create a report on an open preregistered round: a planned comparison and unplanned ones."""
     draft = make_draft(3, ("multi", "human", "top1"))
     freeze(draft, planned(hypotheses=[{**SIDES, "expects": "first"}]))
     round = open_draft(draft)
@@ -61,7 +61,7 @@ def incomplete(folder: Path) -> Report:
 
 
 def with_gold(folder: Path) -> Report:
-    """Gold in between, answered by everybody; one of them is excluded later."""
+    """Create a report with gold statements judged by all annotators, one of them excluded."""
     round = make_round(6)
     people = judge_all(round, [T, T, F, U, T, F], [T, F, F, F, T, T], [T] * 6)
     for number, gold_label in enumerate([T, F, F]):
@@ -71,8 +71,8 @@ def with_gold(folder: Path) -> Report:
             gold_label=gold_label, position=100 + number, n_wanted=0,
         )  # fmt: skip
         for annotator, label in zip(people, [T, F, gold_label], strict=True):
-            about = {"label": label, "judged_at": timezone.now(), "is_counted": False}
-            annotator.judgments.create(client_uuid=uuid4(), task=gold, **about)
+            fields = {"label": label, "judged_at": timezone.now(), "is_counted": False}
+            annotator.judgments.create(client_uuid=uuid4(), task=gold, **fields)
     exclude_annotator(people[0], "says True to gold")
     return create_report(round)
 
@@ -80,7 +80,7 @@ def with_gold(folder: Path) -> Report:
 def with_third_judgments(folder: Path) -> Report:
     round = make_round(12, third_only_if_split=True)
     first, *_ = judge_all(round, [T, T, F, F] * 3, [T, F, F, T] * 3, [T] * 12)
-    judge(first, round.tasks.get(position=1), F)  # a change of mind keeps its place
+    judge(first, round.tasks.get(position=1), F)  # a changed judgment keeps its position
     return create_report(round)
 
 
@@ -101,7 +101,7 @@ def with_exclusions(folder: Path) -> Report:
 
 
 def with_withdrawals(folder: Path) -> Report:
-    """One of three withdrew with all they said; of twelve who said who they are, one speaks a language alone."""
+    """Create a report on three judging annotators; one withdraws. One of twelve speaks a unique language."""
     round = make_round(6, batch_size=6, ask_language="optional", on_withdrawal="delete")
     people = make_annotators(round, 12)
     for annotator, language in zip(people, ["Maltese", "", *["Welsh"] * 10], strict=True):
@@ -114,7 +114,7 @@ def with_withdrawals(folder: Path) -> Report:
 
 
 def _two_settings(n: int, **spec) -> Round:
-    """Open a round on samples of four harvests, two relations in two settings, with prompts, a cut, a hidden tuple."""
+    """Open a round on samples of two relations in two settings, with prompts, cuts, and a hidden tuple."""
     lm = make_language_model("a/lm", revision="main")
     cells = []
     for name in ("helps", "causes"):
@@ -137,7 +137,7 @@ def of_samples(folder: Path) -> Report:
 
 
 def of_strata(folder: Path) -> Report:
-    """Strata by rank: the best 10 and the other 30, eight of each."""
+    """Create a report on strata by rank: 8 of the top 10 tuples and 8 of the next 30."""
     job = make_harvest([(f"head {number}", f"tail {number}") for number in range(40)])
     cell = {"job": job.pk, "n": 16, "strata": [1, 11], "allocation": "equal"}
     round = open_round({"name": "strata", "cells": [cell]}, None, default_project())
@@ -146,7 +146,7 @@ def of_strata(folder: Path) -> Report:
 
 
 def of_imported_judgments(folder: Path) -> Report:
-    """Judgments without model and setting, of which some statements have one and others three."""
+    """Create a report on imported judgments without model and setting, one to three per statement."""
     lines = ["relation,entities,annotator,label"]
     for number in range(8):
         for annotator in range(1 + number % 3):
@@ -158,7 +158,7 @@ def of_imported_judgments(folder: Path) -> Report:
 
 
 def with_judge(folder: Path) -> Report:
-    """A judge of three tries, another one, and a panel."""
+    """Create a report with a judge run of three repeats, a second judge run, and their panel."""
     round = _two_settings(24)
     labels = [T, F, T, T, F, U]
     judge_all(round, *([labels[(number + shift) % 6] for number in range(round.n_tasks)] for shift in range(3)))
@@ -175,7 +175,7 @@ def with_judge(folder: Path) -> Report:
 
 
 def with_causal_judge(folder: Path) -> Report:
-    """A judge that tells probabilities, and has no answer for a part."""
+    """Create a report with a judge that returns probabilities and skips some statements."""
     round = make_round(12)
     judge_all(round, [T, T, F, F] * 3, [T, F, F, T] * 3, [T] * 12)
     run = make_judge_run(round, "causal", judge_kind="causal")
@@ -193,7 +193,7 @@ def with_reference(folder: Path) -> Report:
 
 
 def of_outside_kgs(folder: Path) -> Report:
-    """Harvests whose scores are on a scale of their own, and none at all."""
+    """Create a report on harvests with foreign scores and without scores."""
     relation = make_relation()
     tuples = [(f"head {number}", f"tail {number}") for number in range(12)]
     jobs = [make_harvest(tuples, relation=relation, score_scale=scale) for scale in ("own", "order")]

@@ -1,4 +1,4 @@
-"""Packs are read with care: names, numbers and sizes are bounded, and nothing is unpacked."""
+"""Reading and writing packs: limits on names, file counts, and sizes; no extraction to disk."""
 
 import io
 import os
@@ -14,11 +14,11 @@ from tests.refusals import refused
 FILES = [PackFile("b/two.txt", b"2" * 1000, "text/plain", ""), PackFile("one.txt", b"1", "text/plain", "")]
 
 
-def zipped(**files: bytes) -> bytes:
+def zip_of(**files: bytes) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive_file:
         for name, content in files.items():
-            made.writestr(name, content)
+            archive_file.writestr(name, content)
     return buffer.getvalue()
 
 
@@ -30,22 +30,22 @@ def refusal(tmp_path, content: bytes) -> str:
     return str(refused.value)
 
 
-def test_a_zip_does_not_depend_on_time_or_order(tmp_path):
+def test_zip_is_independent_of_time_and_order(tmp_path):
     write_pack(FILES, tmp_path / "one.zip")
     write_pack(FILES[::-1], tmp_path / "other.zip")
 
     assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "other.zip").read_bytes()
-    with zipfile.ZipFile(tmp_path / "one.zip") as made:
-        assert {entry.date_time for entry in made.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+    with zipfile.ZipFile(tmp_path / "one.zip") as archive_file:
+        assert {entry.date_time for entry in archive_file.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
-def test_folder_and_zip_are_read_alike(tmp_path):
+def test_folder_and_zip_have_the_same_contents(tmp_path):
     for name in ("pack", "pack.zip"):
         write_pack(FILES, tmp_path / name)
         assert read_pack(tmp_path / name) == {file.path: file.content for file in FILES}
 
 
-def test_nothing_is_left_of_a_folder_that_cannot_be_written(tmp_path):
+def test_failed_write_leaves_no_folder(tmp_path):
     (tmp_path / "pack").write_text("a file")
 
     with refused("NotWritable"):
@@ -56,26 +56,26 @@ def test_nothing_is_left_of_a_folder_that_cannot_be_written(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../out.txt", "/etc/passwd", "a/../../b", "a\\b", "./a", "a//b"])
-def test_names_that_lead_elsewhere_are_refused(name, tmp_path):
-    assert "Invalid file name" in refusal(tmp_path, zipped(**{name: b""}))
+def test_unsafe_file_names_are_rejected(name, tmp_path):
+    assert "Invalid file name" in refusal(tmp_path, zip_of(**{name: b""}))
 
 
-def test_bombs_are_refused(tmp_path, monkeypatch):
+def test_zip_bombs_are_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr(archive, "LARGEST_PACK", 10_000)
-    assert "exceed 2 GB" in refusal(tmp_path, zipped(a=b"0" * 6000, b=b"0" * 6000))
+    assert "exceed 2 GB" in refusal(tmp_path, zip_of(a=b"0" * 6000, b=b"0" * 6000))
     monkeypatch.setattr(archive, "MOST_FILES", 3)
-    assert "more than 3 files" in refusal(tmp_path, zipped(a=b"", b=b"", c=b"", d=b""))
+    assert "more than 3 files" in refusal(tmp_path, zip_of(a=b"", b=b"", c=b"", d=b""))
 
 
-def test_broken_files_are_refused(tmp_path):
-    whole = zipped(**{"report.json": b"{}" * 500})
+def test_broken_files_are_rejected(tmp_path):
+    content = zip_of(**{"report.json": b"{}" * 500})
     assert "as a ZIP file" in refusal(tmp_path, b"PK no ZIP")
-    assert "as a ZIP file" in refusal(tmp_path, whole[:40] + b"\xff\xff\xff" + whole[43:])
+    assert "as a ZIP file" in refusal(tmp_path, content[:40] + b"\xff\xff\xff" + content[43:])
     with pytest.raises(BadPack, match="not found"):
         read_pack(tmp_path / "none.zip")
 
 
-def test_links_in_a_folder_are_refused(tmp_path):
+def test_links_in_a_folder_are_rejected(tmp_path):
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "report.json").symlink_to("/etc/passwd")
 
@@ -104,7 +104,7 @@ def test_links_in_a_folder_are_refused(tmp_path):
         ),
     ],
 )
-def test_rows_that_are_none_are_refused_with_their_line(line, reason):
+def test_invalid_rows_are_rejected_with_their_line(line, reason):
     with pytest.raises(BadPack, match=r"rows/judgments\.jsonl, line 1") as refused:
         read_rows({"rows/judgments.jsonl": line + b"\n"})
     assert reason in str(refused.value)

@@ -1,4 +1,4 @@
-"""A pack holds what recomputes its report: every kind of report packs and verifies, and what is altered is named."""
+"""Packs of every kind of report: they verify, are reproducible, and contain no personal data."""
 
 import io
 import json
@@ -28,20 +28,20 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_every_kind_of_report_packs_and_verifies(name, pack_of):
+def test_packs_of_all_kinds_of_reports_verify(name, pack_of):
     verification = verify_contents(pack_of(name))
 
     assert list(verification.problems) == []
     assert verification.n_numbers > 20
 
 
-DRAWN = "with_judge"  # the study with the most figures
+LARGEST = "with_judge"  # the study with the most figures
 
 
 @pytest.mark.parametrize(
-    "name", [DRAWN, *(pytest.param(name, marks=pytest.mark.exhaustive) for name in STUDIES if name != DRAWN)]
+    "name", [LARGEST, *(pytest.param(name, marks=pytest.mark.exhaustive) for name in STUDIES if name != LARGEST)]
 )
-def test_a_pack_with_figures_verifies_and_is_the_same_twice(name, tmp_path, monkeypatch):
+def test_pack_with_figures_verifies_and_is_reproducible(name, tmp_path, monkeypatch):
     report = STUDIES[name](tmp_path)
     report.refresh_from_db()
 
@@ -49,14 +49,14 @@ def test_a_pack_with_figures_verifies_and_is_the_same_twice(name, tmp_path, monk
 
     figures = [file for file in files if file.path.startswith("figures/")]
     assert list(verify_contents({file.path: file.content for file in files}).problems) == []
-    # test_figures.py draws figures twice; here this would double the time.
+    # Drawing twice is slow, and test_figures.py already tests it.
     monkeypatch.setattr(pack, "rendered_figures", lambda document: figures)
     with zipped(files, tmp_path) as one, zipped(pack_files(report), tmp_path) as other:
         assert one.read() == other.read()
 
 
-def test_nothing_in_a_pack_leads_back_to_a_person(researcher):
-    """Accounts, mail, names of guests, invites, comments and ids of the database; also where people wrote them down."""
+def test_packs_contain_no_personal_data(researcher):
+    """Search for accounts, addresses, guest names, invites, comments, and database ids, also in free text."""
     round = make_round(6, by=researcher, batch_size=6)
     user = make_user("wilhelmina", first_name="Wilhelmina", last_name="Quux", email="quux@example.org")
     [invite] = make_invites(round, 1, timezone.now() + timedelta(days=1))
@@ -86,7 +86,7 @@ def text_of(file) -> str:
     return file.content.decode("utf-8", "replace")
 
 
-def test_a_pack_has_nobodys_own_answers_and_nothing_of_who_withdrew(tmp_path, without_figures):
+def test_packs_omit_individual_answers_and_withdrawn_annotators(tmp_path, without_figures):
     report = STUDIES["with_withdrawals"](tmp_path)
     report.refresh_from_db()
     withdrawn = Withdrawal.objects.get().annotator
@@ -99,9 +99,9 @@ def test_a_pack_has_nobodys_own_answers_and_nothing_of_who_withdrew(tmp_path, wi
     assert withdrawn.code not in values_of_files(rows_of_round(report.round, for_files=True))["judgments"]["annotator"]
 
 
-def test_no_address_of_a_paraphraser_is_in_a_pack():
-    asked = {"kind": "chat", "model": "some-lm", "base_url": "https://wilhelmina:quux@host.internal/v1"}
-    job = make_harvest([("head", "tail")], payload={"spec": {"setting": "multi", "paraphraser": asked}})
+def test_packs_omit_the_url_of_a_paraphraser():
+    endpoint = {"kind": "chat", "model": "some-lm", "base_url": "https://wilhelmina:quux@host.internal/v1"}
+    job = make_harvest([("head", "tail")], payload={"spec": {"setting": "multi", "paraphraser": endpoint}})
     round = open_round({"name": "one", "cells": [{"job": job.pk, "n": None}]}, None, job.project)
 
     [harvest] = rows_of_round(round, for_files=True)["harvests"]["parameters"]
@@ -109,8 +109,8 @@ def test_no_address_of_a_paraphraser_is_in_a_pack():
     assert json.loads(harvest) == {"spec": {"setting": "multi", "paraphraser": {"kind": "chat", "model": "some-lm"}}}
 
 
-def test_names_in_the_name_of_a_round_and_in_deviations_are_left_out(without_figures):
-    """All but the preregistration itself, whose hash was announced."""
+def test_packs_omit_names_in_round_names_and_deviations(without_figures):
+    """The frozen preregistration keeps its text, because its hash is public."""
     draft = make_draft(judgments_per_task=2)
     draft.name = "pilot_wilhelmina"
     draft.save()
@@ -128,8 +128,8 @@ def test_names_in_the_name_of_a_round_and_in_deviations_are_left_out(without_fig
 
     texts = {file.path: file.content.decode("utf-8", "replace").lower() for file in files}
     assert [path for path, text in texts.items() if "quux" in text] == []
-    named = {path for path, text in texts.items() if "wilhelmina" in text}
-    assert named == {"preregistration.json", "rows/round.json"}
+    paths = {path for path, text in texts.items() if "wilhelmina" in text}
+    assert paths == {"preregistration.json", "rows/round.json"}
     facts = json.loads(texts["rows/round.json"])
     facts["preregistration"].pop("document")
     assert "wilhelmina" not in str(facts)

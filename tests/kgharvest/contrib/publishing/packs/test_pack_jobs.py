@@ -1,4 +1,4 @@
-"""Packs on the page of a report and in the API: made by a worker, recorded, downloaded, gone with the report."""
+"""Pack jobs: creation by a worker, audit log, download, and deletion with the report."""
 
 import hashlib
 import io
@@ -32,7 +32,7 @@ def report(tmp_path):
     return STUDIES["without_judgments"](tmp_path)
 
 
-def test_a_pack_is_made_by_a_worker_and_downloaded(client, researcher, report, enqueued, tmp_path):
+def test_worker_creates_a_pack_for_download(client, researcher, report, enqueued, tmp_path):
     client.force_login(researcher)
     page = f"/reports/{report.pk}/pack/"
     assert f'href="{page}"' in client.get(f"/reports/{report.pk}/").text
@@ -61,7 +61,7 @@ def test_a_pack_is_made_by_a_worker_and_downloaded(client, researcher, report, e
     assert entry.known_facts == {"round": report.round.name, "report": report.pk, "sha256": pack.sha256}
 
 
-def test_the_same_pack_is_asked_for_once_and_a_new_one_takes_its_place(report, researcher, enqueued, folder):
+def test_queued_pack_is_reused_and_a_finished_one_replaced(report, researcher, enqueued, folder):
     first = queue_pack(report, researcher)
     assert queue_pack(report, researcher).pk == first.pk
     ledger.run_job(first.pk)
@@ -74,7 +74,7 @@ def test_the_same_pack_is_asked_for_once_and_a_new_one_takes_its_place(report, r
     assert [path.name for path in folder.iterdir()] == [f"{second.pk}-{second.sha256}.zip"]
 
 
-def test_the_file_of_a_cancelled_pack_is_not_given_out(client, report, researcher, enqueued):
+def test_cancelled_pack_cannot_be_downloaded(client, report, researcher, enqueued):
     pack = queue_pack(report, researcher)
     ledger.run_job(pack.pk)
     PaperPack.objects.filter(pk=pack.pk).update(status="cancelled")
@@ -84,7 +84,7 @@ def test_the_file_of_a_cancelled_pack_is_not_given_out(client, report, researche
     assert client.get(f"/reports/{report.pk}/pack/{pack.pk}/pack.zip").status_code == 404
 
 
-def test_files_go_with_their_report(report, researcher, enqueued, folder):
+def test_pack_files_are_deleted_with_the_report(report, researcher, enqueued, folder):
     ledger.run_job(queue_pack(report, researcher).pk)
     (folder / "notes.txt").write_text("not a pack")
 
@@ -95,19 +95,19 @@ def test_files_go_with_their_report(report, researcher, enqueued, folder):
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
-def test_files_are_swept_once_a_minute(monkeypatch):
-    swept = []
+def test_sweep_runs_once_per_minute(monkeypatch):
+    sweep_times = []
     monkeypatch.setattr(pack_jobs, "_swept_at", None)
-    monkeypatch.setattr(pack_jobs, "delete_files_without_report", swept.append)
+    monkeypatch.setattr(pack_jobs, "delete_files_without_report", sweep_times.append)
     times = [timezone.now() + timedelta(seconds=seconds) for seconds in (0, 5, 59, 60, 65)]
 
     for now in times:
         pack_jobs.sweep(now)
 
-    assert swept == [times[0], times[3]]
+    assert sweep_times == [times[0], times[3]]
 
 
-def test_a_file_that_is_gone_is_told(client, researcher, report, enqueued, folder):
+def test_page_reports_a_deleted_pack_file(client, researcher, report, enqueued, folder):
     client.force_login(researcher)
     pack = queue_pack(report, researcher)
     ledger.run_job(pack.pk)
@@ -118,7 +118,7 @@ def test_a_file_that_is_gone_is_told(client, researcher, report, enqueued, folde
     assert client.get(f"/reports/{report.pk}/pack/{pack.pk}/pack.zip").status_code == 404
 
 
-def test_a_round_that_has_changed_fails_with_what_to_do(client, researcher, report, enqueued):
+def test_pack_of_a_changed_round_fails_with_instructions(client, researcher, report, enqueued):
     ledger.run_job(queue_pack(report, researcher).pk)
     report.document |= {"n_tasks": 99}
     report.save()
@@ -131,4 +131,4 @@ def test_a_round_that_has_changed_fails_with_what_to_do(client, researcher, repo
     client.force_login(researcher)
     page = client.get(f"/reports/{report.pk}/pack/").text
     assert "Create a new report" in page
-    assert "Download" in page  # the pack from before the round changed is there still
+    assert "Download" in page  # the pack from before the change is still available

@@ -1,4 +1,4 @@
-"""Verifying names what was altered: by checksums, and without them by the numbers that the rows give."""
+"""Pack verification: altered files fail checksums, and altered values differ from recomputed numbers."""
 
 import io
 import json
@@ -47,7 +47,7 @@ def problems_of(contents: Mapping[str, bytes]) -> list[str]:
         return [str(refusal)]
 
 
-def altered(contents: Mapping[str, bytes], table: str, column: str, line: int, value) -> dict[str, bytes]:
+def with_value(contents: Mapping[str, bytes], table: str, column: str, line: int, value) -> dict[str, bytes]:
     """Return the pack with one value of a JSONL file replaced."""
     path = f"rows/{table}.jsonl"
     lines = contents[path].decode().splitlines()
@@ -55,12 +55,12 @@ def altered(contents: Mapping[str, bytes], table: str, column: str, line: int, v
     return {**contents, path: ("\n".join(lines) + "\n").encode()}
 
 
-def in_both(contents: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the pack with the Parquet files made from its JSONL files."""
+def with_parquet(contents: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the pack with Parquet files rebuilt from its JSONL files."""
     return {**contents, **{file.path: file.content for file in row_files(read_rows(contents))}}
 
 
-def other(value, kind: str):
+def altered_value(value, kind: str):
     if kind == "boolean":
         return not value
     if kind in ("integer", "number"):
@@ -77,7 +77,7 @@ BY_STUDY = pytest.mark.parametrize(
 
 
 def tables_of(contents: Mapping[str, bytes], tables: set[str] | None) -> Iterator[tuple[RowTable, Columns]]:
-    """Yield the tables that have rows. tables: their names; None for all."""
+    """Yield the nonempty tables named in `tables`, or all nonempty tables if `tables` is None."""
     rows = read_rows(contents)
     for table in TABLES:
         if n_rows(rows[table.name]) and (tables is None or table.name in tables):
@@ -85,41 +85,40 @@ def tables_of(contents: Mapping[str, bytes], tables: set[str] | None) -> Iterato
 
 
 @BY_STUDY
-def test_an_altered_cell_of_every_table_is_named_without_checksums(study, tables, pack_of):
+def test_altered_cells_are_detected_in_every_table(study, tables, pack_of):
     contents = pack_of(study)
-    silent = []
+    undetected = []
     for table, rows in tables_of(contents, tables):
         column = table.columns[len(table.columns) // 2]
-        value = other(rows[column.name][0], column.type)
-        if not problems_of(altered(contents, table.name, column.name, 0, value)):
-            silent.append((table.name, column.name))
+        value = altered_value(rows[column.name][0], column.type)
+        if not problems_of(with_value(contents, table.name, column.name, 0, value)):
+            undetected.append((table.name, column.name))
 
-    assert silent == []
+    assert undetected == []
 
 
 @pytest.mark.exhaustive
 @BY_STUDY
-def test_an_altered_cell_of_every_column_is_named_without_checksums(study, tables, pack_of):
+def test_altered_cells_are_detected_in_every_column(study, tables, pack_of):
     contents = pack_of(study)
-    silent = [
+    undetected = [
         (table.name, column)
         for table, rows in tables_of(contents, tables)
-        for column in unnamed(contents, table, rows, table.columns)
+        for column in undetected_columns(contents, table, rows, table.columns)
     ]
 
-    assert silent == []
+    assert undetected == []
 
 
-def unnamed(contents: Mapping[str, bytes], table: RowTable, rows: Columns, columns) -> list[str]:
+def undetected_columns(contents: Mapping[str, bytes], table: RowTable, rows: Columns, columns) -> list[str]:
     """Alter one cell of each column and return the columns that verification does not report.
 
-    All columns are altered in one pack because verification is slow. If some are not reported, the columns are split
-    in halves.
+    Verification is slow, so one pack contains all alterations. If some are not reported, the columns are split in half.
     """
     packed = contents
     for column in columns:
         line = (7 * table.columns.index(column)) % n_rows(rows)
-        packed = altered(packed, table.name, column.name, line, other(rows[column.name][line], column.type))
+        packed = with_value(packed, table.name, column.name, line, altered_value(rows[column.name][line], column.type))
     problems = problems_of(packed)
     named = {line.partition(":")[0].rpartition(", ")[2] for line in problems if line.startswith(f"{table.parquet}, ")}
     if named >= {column.name for column in columns}:
@@ -127,11 +126,12 @@ def unnamed(contents: Mapping[str, bytes], table: RowTable, rows: Columns, colum
     if len(columns) == 1:
         return [] if problems else [columns[0].name]
     half = len(columns) // 2
-    return [name for part in (columns[:half], columns[half:]) for name in unnamed(contents, table, rows, part)]
+    halves = (columns[:half], columns[half:])
+    return [name for part in halves for name in undetected_columns(contents, table, rows, part)]
 
 
-def more(*values):
-    """Return one more case of a table of which another case runs every time."""
+def exhaustive_case(*values):
+    """Return a parametrize case for exhaustive runs; a default case covers the same table."""
     return pytest.param(*values, marks=pytest.mark.exhaustive)
 
 
@@ -139,28 +139,26 @@ def more(*values):
     ("table", "column", "value", "path"),
     [
         ("judgments", "label", "unjudgeable", "agreement"),
-        more("judgments", "status", "late", "n_judgments"),
-        more("judgments", "annotator", "nobody", "rows of this pack make no report"),
-        more("judgments", "statement", 99_999, "which there is not"),
-        more("judgments", "judged_at", "2001-02-03T04:05:06+00:00", "conduct.dates.first_judgment_at"),
-        more("statements", "n_wanted", 5, "verdict"),
+        exhaustive_case("judgments", "status", "late", "n_judgments"),
+        exhaustive_case("judgments", "annotator", "nobody", "rows of this pack make no report"),
+        exhaustive_case("judgments", "statement", 99_999, "which there is not"),
+        exhaustive_case("judgments", "judged_at", "2001-02-03T04:05:06+00:00", "conduct.dates.first_judgment_at"),
+        exhaustive_case("statements", "n_wanted", 5, "verdict"),
         ("statements", "verdict", "undecided", "verdict"),
-        more("statements", "adjudication", "true", "conduct.adjudications.n_statements"),
+        exhaustive_case("statements", "adjudication", "true", "conduct.adjudications.n_statements"),
         ("annotators", "status", "paused", "conduct.people.n_paused"),
         ("strata", "population", 40, "population"),
-        more("draws", "rank", 1000, "curves"),
-        more("draws", "score", 9.0, "curves"),
+        exhaustive_case("draws", "rank", 1000, "curves"),
+        exhaustive_case("draws", "score", 9.0, "curves"),
         ("draws", "inclusion_probability", 0.9, "inclusion_probability"),
-        more("harvests", "model", "another/lm", "cuts[0].model"),
+        exhaustive_case("harvests", "model", "another/lm", "cuts[0].model"),
         ("harvests", "n_tuples", 25, "conduct.cells"),
         ("harvested", "left_out", "hidden", "conduct.cells"),
         ("prompts", "weight", 0.5, "prompts[0].weight"),
     ],
 )
-def test_what_numbers_rest_on_is_named_where_both_files_and_checksums_were_altered(
-    table, column, value, path, of_samples
-):
-    contents = in_both(altered(of_samples, table, column, 0, value))
+def test_altered_rows_are_detected_despite_matching_files_and_checksums(table, column, value, path, of_samples):
+    contents = with_parquet(with_value(of_samples, table, column, 0, value))
 
     problems = problems_of(contents)
 
@@ -172,7 +170,7 @@ def of_samples(pack_of) -> dict[str, bytes]:
     return pack_of("of_samples")
 
 
-def test_a_number_altered_in_the_report_or_a_table_is_named(of_samples):
+def test_altered_numbers_in_report_and_tables_are_detected(of_samples):
     document = json.loads(of_samples[REPORT])
     document["cells"][0]["accuracy"] += 0.01
     [in_report, *tables] = problems_of({**of_samples, REPORT: json.dumps(document).encode()})
@@ -184,14 +182,14 @@ def test_a_number_altered_in_the_report_or_a_table_is_named(of_samples):
     assert problems_of({**of_samples, "tables/settings.csv": table})[0].startswith("tables/settings.csv, line ")
 
 
-def test_altered_entries_of_the_audit_trail_are_named(of_samples):
+def test_altered_audit_log_entries_are_detected(of_samples):
     lines = of_samples["audit.jsonl"].decode().splitlines()
     entries = [json.loads(line) for line in lines]
     number = next(n for n, entry in enumerate(entries) if "judgments.sealed" in (entry["hashed"] or ""))
     forged = entries[number] | {"hashed": entries[number]["hashed"].replace("judgments", "judgements")}
-    altered = "\n".join([*lines[:number], json.dumps(forged), *lines[number + 1 :]])
+    log = "\n".join([*lines[:number], json.dumps(forged), *lines[number + 1 :]])
 
-    assert "hash does not match" in problems_of({**of_samples, "audit.jsonl": altered.encode()})[0]
+    assert "hash does not match" in problems_of({**of_samples, "audit.jsonl": log.encode()})[0]
     assert "the report names" in problems_of({**of_samples, "audit.jsonl": "\n".join(lines[:-1]).encode()})[0]
     assert "the report names" in problems_of({**of_samples, "audit.jsonl": b""})[0]
 
@@ -208,7 +206,7 @@ def test_checksums_name_missing_extra_and_altered_files(of_samples):
     assert list(checksum_differences(of_samples)) == []
 
 
-def test_what_is_not_recomputed_is_said(pack_of):
+def test_verification_lists_numbers_it_cannot_recompute(pack_of):
     verification = verify_contents(pack_of("with_reference"))
 
     assert list(verification.problems) == []
@@ -217,19 +215,19 @@ def test_what_is_not_recomputed_is_said(pack_of):
     assert "Not recomputed: novelty" in text
 
 
-def test_another_version_may_word_texts_differently_but_not_change_numbers(of_samples):
+def test_another_version_can_change_wording_but_not_numbers(of_samples):
     document = json.loads(of_samples[REPORT]) | {"code_version": "0.0.1"}
     cells = of_samples["tables/cells.csv"].replace(b"accuracy", b"share accepted", 1)
-    worded = {**of_samples, REPORT: json.dumps(document).encode(), "tables/cells.csv": cells}
+    rephrased = {**of_samples, REPORT: json.dumps(document).encode(), "tables/cells.csv": cells}
 
-    verification = verify_contents(worded)
+    verification = verify_contents(rephrased)
     assert list(verification.problems) == []
     assert "0.0.1" in "\n".join(verification.lines())
 
     document["cells"][0]["accuracy"] += 0.01
-    assert problems_of({**worded, REPORT: json.dumps(document).encode()})[0].startswith("cells[0].accuracy")
+    assert problems_of({**rephrased, REPORT: json.dumps(document).encode()})[0].startswith("cells[0].accuracy")
     settings = of_samples["tables/settings.csv"].replace(b"0.54", b"0.55", 1)
-    assert problems_of({**worded, "tables/settings.csv": settings})
+    assert problems_of({**rephrased, "tables/settings.csv": settings})
 
 
 def test_sentences_are_compared_only_within_a_version():
@@ -239,28 +237,28 @@ def test_sentences_are_compared_only_within_a_version():
     assert [row.path for row in DocumentComparison(*documents, same_wording=False).differences] == ["model"]
 
 
-def test_twenty_differences_are_shown_and_the_rest_counted():
+def test_output_shows_twenty_differences_and_counts_the_rest():
     lines = list(Verification([f"n{number}" for number in range(25)]).lines())
 
     assert lines == [*(f"n{number}" for number in range(20)), "and 5 more"]
 
 
 def test_documents_are_compared_number_by_number():
-    compared = DocumentComparison(
+    comparison = DocumentComparison(
         {"a": [1, 2.0, {"b": None}], "said": {"n": 3}, "gone": 1, "name": "x"},
         {"a": [1, 2.0 + 1e-13, {"b": 0.5}], "said": {"n": 4}, "name": "x"},
         repeated=["said"],
     )
 
-    assert [str(difference) for difference in compared.differences] == [
+    assert [str(difference) for difference in comparison.differences] == [
         "a[2].b: packed None, recomputed 0.5",
         "said.n: packed 3, recomputed 4",
         "gone: packed 1, recomputed missing",
     ]
-    assert (compared.n_numbers, compared.n_repeated) == (4, 1)
+    assert (comparison.n_numbers, comparison.n_repeated) == (4, 1)
 
 
-def test_a_round_that_has_changed_is_not_packed(tmp_path, without_figures):
+def test_changed_round_is_not_packed(tmp_path, without_figures):
     report = STUDIES["incomplete"](tmp_path)
     report.refresh_from_db()
     exclude_annotator(report.round.annotators.first(), "guesses")
@@ -270,22 +268,22 @@ def test_a_round_that_has_changed_is_not_packed(tmp_path, without_figures):
 
 
 @pytest.mark.parametrize("value", ["1" + 400 * "0", "-1" + 400 * "0"])
-def test_numbers_that_no_float_holds_are_named(of_samples, value):
+def test_numbers_beyond_float_range_are_detected(of_samples, value):
     document = json.loads(of_samples[REPORT])
     document["cells"][0]["accuracy"] = int(value)
 
     assert problems_of({**of_samples, REPORT: json.dumps(document).encode()})[0].startswith("cells[0].accuracy")
-    assert "invalid seconds" in problems_of(altered(of_samples, "judgments", "seconds", 0, int(value)))[0]
+    assert "invalid seconds" in problems_of(with_value(of_samples, "judgments", "seconds", 0, int(value)))[0]
 
 
-def test_times_before_the_first_year_are_named(of_samples):
-    contents = altered(of_samples, "judgments", "judged_at", 0, "0001-01-01T00:00:00+23:59")
+def test_times_before_year_one_are_detected(of_samples):
+    contents = with_value(of_samples, "judgments", "judged_at", 0, "0001-01-01T00:00:00+23:59")
 
     assert "expected datetime" in problems_of(contents)[0]
 
 
 @pytest.mark.parametrize(("old", "new"), [(b",", b"\r,"), (b"source", 200_000 * b"s")])
-def test_a_table_that_is_no_csv_is_named(of_samples, old, new):
+def test_invalid_csv_tables_are_detected(of_samples, old, new):
     table = of_samples["tables/cells.csv"]
 
     [problem] = problems_of({**of_samples, "tables/cells.csv": table.replace(old, new, 1)})
@@ -293,7 +291,7 @@ def test_a_table_that_is_no_csv_is_named(of_samples, old, new):
     assert problem.startswith("tables/cells.csv: cannot be read as CSV")
 
 
-def test_a_text_that_says_missing_is_not_what_is_missing(of_samples):
+def test_text_missing_differs_from_a_missing_value(of_samples):
     document = json.loads(of_samples[REPORT]) | {"added": "missing"}
 
     [problem] = problems_of({**of_samples, REPORT: json.dumps(document).encode()})
@@ -301,7 +299,7 @@ def test_a_text_that_says_missing_is_not_what_is_missing(of_samples):
     assert problem == "added: packed 'missing', recomputed missing"
 
 
-def test_parquet_that_unpacks_to_more_than_its_rows_is_refused_unread(of_samples):
+def test_oversized_parquet_is_rejected_before_decompression(of_samples):
     table = pyarrow.parquet.read_table(io.BytesIO(of_samples["rows/statements.parquet"]))
     place = table.schema.get_field_index("text")
     long = pyarrow.array(["a" * 1_000_000] * table.num_rows)
@@ -313,7 +311,7 @@ def test_parquet_that_unpacks_to_more_than_its_rows_is_refused_unread(of_samples
     assert problem.startswith("rows/statements.parquet decompresses to")
 
 
-def test_parquet_of_other_types_is_named(of_samples):
+def test_parquet_with_wrong_types_is_detected(of_samples):
     table = pyarrow.parquet.read_table(io.BytesIO(of_samples["rows/statements.parquet"]))
     place = table.schema.get_field_index("is_gold")
     file = io.BytesIO()
@@ -324,14 +322,14 @@ def test_parquet_of_other_types_is_named(of_samples):
     assert problem.startswith("rows/statements.parquet, types: ")
 
 
-def test_deep_json_is_refused(of_samples, monkeypatch):
+def test_deeply_nested_json_is_rejected(of_samples, monkeypatch):
     def nested(path: str) -> dict[str, bytes]:
         document = json.loads(of_samples[path])
         document["conduct"]["design"]["more"] = "deep"
         return {path: json.dumps(document).replace('"deep"', 2000 * "[" + 2000 * "]").encode()}
 
     def parse(text: str):
-        """Read as deep as Python does from 3.12 on, which is deeper than its own functions may go."""
+        """Parse deeply nested JSON like Python 3.12 or later, beyond the recursion limit of Python functions."""
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(10_000)
         try:
@@ -346,7 +344,7 @@ def test_deep_json_is_refused(of_samples, monkeypatch):
     assert "nested too deeply" in refusal
 
 
-def test_an_altered_preregistration_is_named(of_samples, pack_of):
+def test_altered_preregistration_is_detected(of_samples, pack_of):
     contents = pack_of("preregistered")
     altered_one = {**contents, "preregistration.json": contents["preregistration.json"].replace(b"Nobody", b"Anybody")}
 
@@ -354,7 +352,7 @@ def test_an_altered_preregistration_is_named(of_samples, pack_of):
         assert problems_of(pack) == ["preregistration.json: is not the frozen document, whose hash report.json names"]
 
 
-# -- commands ----------------------------------------------------------------------------------------------------------
+# Commands
 
 
 def write_contents(contents: Mapping[str, bytes], output: Path) -> None:
@@ -363,9 +361,9 @@ def write_contents(contents: Mapping[str, bytes], output: Path) -> None:
     write_pack([*files, sums_of(files)], output)
 
 
-def test_a_pack_verifies_in_a_process_without_database_and_data(pack_of, tmp_path):
+def test_verify_command_needs_no_database_or_data(pack_of, tmp_path):
     contents = pack_of("with_judge")
-    forged = altered(contents, "judgments", "label", 3, "unjudgeable")
+    forged = with_value(contents, "judgments", "label", 3, "unjudgeable")
     write_contents(contents, tmp_path / "pack.zip")
     write_contents(forged, tmp_path / "forged")
     (tmp_path / "empty").mkdir()
@@ -376,23 +374,23 @@ def test_a_pack_verifies_in_a_process_without_database_and_data(pack_of, tmp_pat
         environment.pop("DATABASE_URL", None)
         return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
-    done = verify(tmp_path / "pack.zip")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "numbers recomputed from the raw rows, all as in the report." in done.stdout
+    process = verify(tmp_path / "pack.zip")
+    assert (process.returncode, process.stderr) == (0, "")
+    assert "numbers recomputed from the raw rows, all as in the report." in process.stdout
     assert not (tmp_path / "empty" / "kgharvest.sqlite3").exists()
 
-    done = verify(tmp_path / "forged")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "packed " in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("and ")
+    process = verify(tmp_path / "forged")
+    assert (process.returncode, process.stdout) == (1, "")
+    assert "packed " in process.stderr
+    assert process.stderr.splitlines()[-1].startswith("and ")
 
 
-def test_verify_refuses_a_path_without_a_pack(tmp_path):
+def test_verify_rejects_a_path_without_a_pack(tmp_path):
     with pytest.raises(Error, match=r"none\.zip"):
         call_command("verify", str(tmp_path / "none.zip"))
 
 
-def test_packing_refuses_what_it_cannot_do_before_it_begins(tmp_path):
+def test_pack_command_rejects_invalid_options_before_packing(tmp_path):
     report = STUDIES["without_judgments"](tmp_path)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
@@ -408,7 +406,7 @@ def test_packing_refuses_what_it_cannot_do_before_it_begins(tmp_path):
     assert not (tmp_path / "pack.zip").exists()
 
 
-def test_a_folder_has_the_same_files_as_a_zip(tmp_path, without_figures):
+def test_folder_and_zip_have_the_same_files(tmp_path, without_figures):
     report = STUDIES["without_judgments"](tmp_path)
     for name in ("pack", "pack.zip"):
         call_command("pack", report=report.pk, output=tmp_path / name)
@@ -418,7 +416,7 @@ def test_a_folder_has_the_same_files_as_a_zip(tmp_path, without_figures):
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:N", "mps", "auto"])
-def test_the_table_of_harvests_names_every_device(device):
-    [said] = [column.description for table in TABLES for column in table.columns if column.name == "device"]
+def test_column_description_lists_every_device(device):
+    [description] = [column.description for table in TABLES for column in table.columns if column.name == "device"]
 
-    assert re.search(rf"\b{device}\b", said)
+    assert re.search(rf"\b{device}\b", description)

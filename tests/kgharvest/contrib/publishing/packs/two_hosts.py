@@ -1,4 +1,4 @@
-"""What two hosts of one installation do, each in a process of its own: one makes a pack, the other gives it out."""
+"""Tasks of two hosts of one installation, each run in a separate process: create a pack, and download it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.kgharvest.contrib.publishing.packs.studies import STUDIES
 
 
 def make_pack() -> None:
-    """Print the pack's id and checksum."""
+    """Create a pack and print its id and checksum."""
     report = STUDIES["without_judgments"](Path())
     pack = queue_pack(report, make_researcher())
     ledger.run_job(pack.pk)
@@ -25,7 +25,7 @@ def make_pack() -> None:
 
 
 def fetch_pack() -> None:
-    """Print the checksum of what is downloaded."""
+    """Download the pack and print its checksum."""
     report = Report.objects.get()
     pack = report.packs.get()
     client = Client(SERVER_NAME="localhost")

@@ -21,7 +21,7 @@ from kgharvest.contrib.publishing.statements.services import (
 from kgharvest.events.models import Event
 from tests.api import client_of
 from tests.factories import make_member, make_round
-from tests.kgharvest.contrib.publishing.study import SAID
+from tests.kgharvest.contrib.publishing.study import STATEMENTS
 
 pytestmark = pytest.mark.django_db
 
@@ -41,8 +41,8 @@ def test_question_keys_are_unique_and_refer_to_existing_fields():
     assert len(set(keys)) == len(keys)
     numbers = {question.number for question in heds.QUESTIONS}
     assert {number for question in QUESTIONS for number in question.places.heds} <= numbers
-    assert set(SAID) == set(keys)
-    assert [question.key for question in QUESTIONS if complaint_about(question, SAID[question.key])] == []
+    assert set(STATEMENTS) == set(keys)
+    assert [question.key for question in QUESTIONS if complaint_about(question, STATEMENTS[question.key])] == []
 
 
 def test_statements_carry_over_to_the_next_report(report):
@@ -170,6 +170,6 @@ def test_authors_are_parsed_from_lines():
 
 
 def test_optional_and_answered_questions_are_not_missing():
-    assert missing(SAID, {}) == []
+    assert missing(STATEMENTS, {}) == []
     assert not any(question.is_optional for question in missing({}, {}))
     assert BY_KEY["paper_url"].is_optional

@@ -10,7 +10,7 @@ from tests.kgharvest.contrib.recruiting.pay.standing_in import stand_in
 
 @pytest.fixture
 def make_panel(monkeypatch, tmp_path):
-    """Publish panels on a platform that stands in for Prolific; by_hand: on one that can do nothing by itself."""
+    """Return a factory of published panels on a fake Prolific. With `by_hand`, the platform has no API."""
 
     def make(*, by_hand: bool = False, n_statements: int = 6, **fields) -> Panel:
         stand_in(monkeypatch, tmp_path / "done", "ByHandStandIn" if by_hand else "StandIn")

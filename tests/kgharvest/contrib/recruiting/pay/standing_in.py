@@ -1,4 +1,4 @@
-"""A platform that stands in for Prolific: it counts what it did in a file, so that whoever is killed leaves it."""
+"""Fake of Prolific that records executed requests in a file, so that they survive a killed process."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from kgharvest.contrib.recruiting.models import Panel, Platform, PlatformCommand
 from kgharvest.contrib.recruiting.panels.services import complete, enter
 from kgharvest.contrib.recruiting.platforms import RecruitingPlatform
 
-DONE_AT = "KGHARVEST_TEST_PLATFORM"  # names the file
-DIES = "KGHARVEST_TEST_PLATFORM_DIES"  # "before" or "after": the process that sends is killed then
+LOG_VARIABLE = "KGHARVEST_TEST_PLATFORM"  # environment variable with the path of the log
+KILL_VARIABLE = "KGHARVEST_TEST_PLATFORM_DIES"  # "before" or "after": kills the sending process at that point
 
 
 class StandIn(RecruitingPlatform):
-    """Does whatever it is asked, once for each time that it is asked. trouble: raised, in turn, instead."""
+    """Fake platform that executes every request. Exceptions in `trouble` are raised first, one per request."""
 
     has_api = True
     trouble: list[Exception] = []
@@ -35,14 +35,14 @@ class StandIn(RecruitingPlatform):
         if self.trouble:
             raise self.trouble.pop(0)
         die("before")
-        with Path(os.environ[DONE_AT]).open("a") as file:
+        with Path(os.environ[LOG_VARIABLE]).open("a") as file:
             file.write(f"{command.kind} {command.submission_id} {command.key} {command.amount}\n")
         die("after")
 
     def approve_all(self, submissions: Sequence[Submission]) -> None:
         if self.trouble:
             raise self.trouble.pop(0)
-        with Path(os.environ[DONE_AT]).open("a") as file:
+        with Path(os.environ[LOG_VARIABLE]).open("a") as file:
             file.write(f"approve_all {' '.join(str(submission.pk) for submission in submissions)}\n")
 
     def pause(self) -> None:
@@ -59,26 +59,26 @@ class ByHandStandIn(StandIn):
 
 
 def die(when: str) -> None:
-    if os.environ.get(DIES) == when:
+    if os.environ.get(KILL_VARIABLE) == when:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def stand_in(monkeypatch, file: Path, class_name: str = "StandIn") -> None:
-    """Let the platform stand in for Prolific, with what it did in `file`."""
-    monkeypatch.setenv(DONE_AT, str(file))
+    """Replace Prolific by the fake, with its log in `file`."""
+    monkeypatch.setenv(LOG_VARIABLE, str(file))
     monkeypatch.setitem(platforms.PLATFORMS, Platform.PROLIFIC, f"{__name__}.{class_name}")
     StandIn.trouble, StandIn.paused = [], []
 
 
-def done() -> Counter[str]:
-    """Return how often each thing was done, such as "bonus 3 bonus:1 150"."""
-    file = Path(os.environ[DONE_AT])
+def execution_counts() -> Counter[str]:
+    """Count executed requests by line, such as "bonus 3 bonus:1 150"."""
+    file = Path(os.environ[LOG_VARIABLE])
     return Counter(file.read_text().splitlines()) if file.exists() else Counter()
 
 
 def payments() -> Counter[tuple[int, str]]:
-    """Return how often each bonus was paid, by the submission's id and the key."""
-    lines = Counter({line: n for line, n in done().items() if line.startswith("bonus ")})
+    """Count payments of each bonus by submission id and key."""
+    lines = Counter({line: n for line, n in execution_counts().items() if line.startswith("bonus ")})
     return Counter({(int(line.split()[1]), line.split()[2]): n for line, n in lines.items()})
 
 
@@ -90,16 +90,16 @@ def complete_place(
     annotator: Annotator | None = None,
     session: str = "",
 ) -> Submission:
-    """Let a person enter, judge so many statements in so many seconds each, and complete the place.
+    """Let a person enter, judge one statement per entry of `seconds`, and complete the place.
 
-    annotator: as whom they judged in another place.
+    annotator: The annotator of the same person in another place.
     """
     submission = enter(panel, person, session or f"{person}-session", timezone.now())
     submission.annotator = annotator or join_round(panel.round, place_size=max(1, len(seconds)))
     submission.save()
-    left = list(seconds)
-    while left and (batch := next_batch(submission.annotator, timezone.now())):
-        for task in batch[: len(left)]:
-            submit_judgment(submission.annotator, Answer(task.pk, "true", uuid4(), left.pop(0)), timezone.now())
+    remaining = list(seconds)
+    while remaining and (batch := next_batch(submission.annotator, timezone.now())):
+        for task in batch[: len(remaining)]:
+            submit_judgment(submission.annotator, Answer(task.pk, "true", uuid4(), remaining.pop(0)), timezone.now())
     complete(submission, timezone.now())
     return submission

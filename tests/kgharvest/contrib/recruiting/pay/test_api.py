@@ -1,4 +1,4 @@
-"""Pay in the API: the numbers of the pages, and the same refusals."""
+"""Pay API: balances, approvals, rejections, commands, and bonuses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kgharvest.contrib.recruiting.models import Submission
 from kgharvest.contrib.recruiting.pay.commands import ask
 from kgharvest.contrib.recruiting.platforms import OutcomeUnknown, PlatformRefused
 from tests.api import client_of, error_of
-from tests.kgharvest.contrib.recruiting.pay.standing_in import StandIn, complete_place, done
+from tests.kgharvest.contrib.recruiting.pay.standing_in import StandIn, complete_place, execution_counts
 from tests.kgharvest.contrib.recruiting.pay.test_commands import WHY, run_job
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
@@ -39,7 +39,7 @@ def test_pay_api_returns_balance_and_missing_bonuses(make_panel, api):
     assert error_of(api.post(address(panel, "floor/")))["code"] == "NothingMissing"
 
 
-def test_places_are_approved_some_or_all(panel, api):
+def test_approval_of_selected_or_all_places(panel, api):
     ada, *_ = [complete_place(panel, name) for name in ("ada", "bea", "cem")]
 
     assert api.post(address(panel, "approve/"), {"submissions": [ada.pk]}, JSON).json() == {"n_approved": 1}
@@ -60,11 +60,11 @@ def test_places_are_approved_some_or_all(panel, api):
         ({"category": "disagreement", "message": WHY}, 400),
     ],
 )
-def test_somebody_is_rejected_with_a_ground_and_an_explanation_alone(panel, api, rejection, status):
+def test_rejection_requires_a_category_and_an_explanation(panel, api, rejection, status):
     submission = complete_place(panel)
-    sent = {"submission": submission.pk, "kind": "reject", **rejection}
+    body = {"submission": submission.pk, "kind": "reject", **rejection}
 
-    assert api.post(address(panel, "commands/"), sent, JSON).status_code == status
+    assert api.post(address(panel, "commands/"), body, JSON).status_code == status
     assert submission.commands.exists() == (status == 201)
 
 
@@ -77,32 +77,32 @@ def test_failed_and_uncertain_commands_can_be_resolved(panel, api):
     assert [(row["id"], row["error"]) for row in failed] == [(refused.pk, "Your wallet is empty.")]
 
     assert api.post(address(panel, f"commands/{refused.pk}/resend/")).json()["state"] == "waiting"
-    early = api.post(address(panel, f"commands/{uncertain.pk}/settle/"), {"was_done": False}, JSON)
-    settled = api.post(address(panel, f"commands/{uncertain.pk}/settle/"), {"was_done": True}, JSON)
+    early_response = api.post(address(panel, f"commands/{uncertain.pk}/settle/"), {"was_done": False}, JSON)
+    settled_response = api.post(address(panel, f"commands/{uncertain.pk}/settle/"), {"was_done": True}, JSON)
     run_job()
 
-    assert error_of(early)["code"] == "NotUncertain"
-    assert settled.json()["state"] == "done"
-    assert done().total() == 1
+    assert error_of(early_response)["code"] == "NotUncertain"
+    assert settled_response.json()["state"] == "done"
+    assert execution_counts().total() == 1
 
 
-def test_a_bonus_is_granted_paid_by_hand_and_noted(make_panel, api):
+def test_bonus_is_granted_and_marked_as_paid_manually(make_panel, api):
     panel = make_panel(by_hand=True)
     submission = complete_place(panel)
-    granted = {"submission": submission.pk, "amount": 75, "reason": "Thank you."}
+    body = {"submission": submission.pk, "amount": 75, "reason": "Thank you."}
 
-    first = api.post(address(panel, "bonuses/"), granted, JSON, headers={"idempotency-key": "once"})
-    again = api.post(address(panel, "bonuses/"), granted, JSON, headers={"idempotency-key": "once"})
+    first = api.post(address(panel, "bonuses/"), body, JSON, headers={"idempotency-key": "once"})
+    again = api.post(address(panel, "bonuses/"), body, JSON, headers={"idempotency-key": "once"})
     [unpaid] = api.get(address(panel, "bonuses/")).json()
-    noted = api.post(address(panel, "bonuses/paid/"), {"submissions": [submission.pk], "total": 75}, JSON)
+    response = api.post(address(panel, "bonuses/paid/"), {"submissions": [submission.pk], "total": 75}, JSON)
 
     assert first.json() == again.json()
     assert (unpaid["amount"], unpaid["annotator"]) == (75, submission.annotator.code)
-    assert noted.json() == {"n_people": 1}
+    assert response.json() == {"n_people": 1}
     assert b",paid,bonus,bonus:1,0.75,USD," in b"".join(api.get(address(panel, "entries.csv")).streaming_content)
 
 
-def test_no_answer_names_a_participant(panel, api):
+def test_responses_contain_no_participant_ids(panel, api):
     submission = complete_place(panel, "5f3c2e1d0b9a8f7e6d5c4b3a")
     ask(submission, "approve", "approve")
 
@@ -110,12 +110,12 @@ def test_no_answer_names_a_participant(panel, api):
         assert "5f3c2e1d0b9a8f7e6d5c4b3a" not in api.get(address(panel, rest)).text
 
 
-def test_another_panels_submissions_and_commands_are_not_found(make_panel, api):
+def test_submissions_and_commands_of_another_panel_are_not_found(make_panel, api):
     panel, other = make_panel(), make_panel(name="other", external_id="other")
     submission = complete_place(other)
     command = ask(submission, "bonus", "bonus:1", amount=10)
 
-    asked = api.post(address(panel, "commands/"), {"submission": submission.pk, "kind": "approve"}, JSON)
+    response = api.post(address(panel, "commands/"), {"submission": submission.pk, "kind": "approve"}, JSON)
 
-    assert asked.status_code == 404
+    assert response.status_code == 404
     assert api.post(address(panel, f"commands/{command.pk}/resend/")).status_code == 404

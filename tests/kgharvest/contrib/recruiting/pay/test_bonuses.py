@@ -1,4 +1,4 @@
-"""Files of bonuses say to the cent what the ledger says is open, and what was paid by them is noted once."""
+"""Bonus files: amounts match the ledger, and payments are recorded once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def table(panel) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO("".join(table_lines(open_bonuses(panel))))))
 
 
-def test_a_bulk_file_has_ids_and_decimals_alone(panel):
+def test_bulk_file_contains_only_ids_and_amounts(panel):
     ada, bea = complete_place(panel, "ada"), complete_place(panel, "bea")
     grant_bonus(ada, 5, "Thank you.")
     grant_bonus(bea, 1234, "Thank you.")
@@ -43,7 +43,7 @@ def test_a_bulk_file_has_ids_and_decimals_alone(panel):
     assert bulk_lines(open_bonuses(panel)) == "ada-session,0.05\nbea-session,13.00\n"
 
 
-def test_a_table_says_why_and_is_no_formula(panel):
+def test_table_contains_reasons_and_escapes_formulas(panel):
     submission = complete_place(panel, "=HYPERLINK(1)")
     grant_bonus(submission, 250, "Thank you.")
 
@@ -59,7 +59,7 @@ def test_a_table_says_why_and_is_no_formula(panel):
     ]
 
 
-def test_an_id_that_would_break_the_bulk_file_is_refused(panel):
+def test_bulk_file_rejects_malformed_ids(panel):
     grant_bonus(complete_place(panel, "ada,1000.00\n"), 5, "Thank you.")
 
     with refused("NotPayable", match="has no id that fits this format"):
@@ -73,14 +73,14 @@ def test_bonus_requires_a_reason(panel):
 
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 100_000)), max_size=10), st.integers(0, 2))
-def test_the_sums_of_both_files_and_of_the_ledger_are_the_same(panel, grants, paid):
+def test_totals_of_both_files_match_the_ledger(panel, grants, paid):
     with transaction.atomic():
         people = [complete_place(panel, name) for name in ("ada", "bea", "cem")]
         for person, amount in grants:
             grant_bonus(people[person], amount, "Thank you.")
-        theirs = balance_of(people[paid], "bonus").open
-        if theirs:
-            note_paid(panel, [people[paid].pk], theirs)
+        open_amount = balance_of(people[paid], "bonus").open
+        if open_amount:
+            note_paid(panel, [people[paid].pk], open_amount)
 
         still_open = sum(balance_of(person, "bonus").open for person in people)
         bulk = [line.split(",")[1] for line in bulk_lines(open_bonuses(panel)).splitlines()]
@@ -89,14 +89,14 @@ def test_the_sums_of_both_files_and_of_the_ledger_are_the_same(panel, grants, pa
         transaction.set_rollback(True)
 
 
-def test_a_yen_has_no_cents(make_panel):
+def test_yen_amounts_have_no_decimals(make_panel):
     panel = make_panel(by_hand=True, currency="JPY")
     grant_bonus(complete_place(panel, "ada"), 120, "Thank you.")
 
     assert bulk_lines(open_bonuses(panel)) == "ada-session,120\n"
 
 
-# -- what was paid by hand ---------------------------------------------------------------------------------------------
+# Manual payments
 
 
 def test_file_payments_are_recorded_and_no_longer_outstanding(panel, researcher):
@@ -119,9 +119,9 @@ def test_screen_outs_are_paid_manually_without_a_platform_api(panel, make_panel,
     assert balance_of(panel) == Balance(30, 30)
     assert submission.pay_entries.get(side="paid").purpose == "screen_out"
 
-    elsewhere = enter(make_panel(external_id="another"), "bea", "bea-session", timezone.now())
-    owe(elsewhere, "screen_out", "screen_out", 30, "A check turned the person away.")
-    assert open_bonuses(elsewhere.panel) == []
+    api_submission = enter(make_panel(external_id="another"), "bea", "bea-session", timezone.now())
+    owe(api_submission, "screen_out", "screen_out", 30, "A check turned the person away.")
+    assert open_bonuses(api_submission.panel) == []
 
 
 def test_bonuses_granted_after_the_file_are_not_marked_as_paid(panel):
@@ -147,7 +147,7 @@ def test_refused_payment_is_outstanding_and_uncertain_payment_is_not(make_panel)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_noted_twice_at_once_is_paid_once(panel):
+def test_concurrent_payment_records_are_stored_once(panel):
     submission = complete_place(panel)
     grant_bonus(submission, 75, "Thank you.")
 

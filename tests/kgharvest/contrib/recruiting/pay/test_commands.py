@@ -1,4 +1,4 @@
-"""Platforms are told each thing once; payments are sent once at most, whatever goes wrong."""
+"""Platform commands: each is executed once, and payments are sent at most once despite failures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,13 @@ from kgharvest.contrib.recruiting.platforms import OutcomeUnknown, PlatformRefus
 from kgharvest.events.models import Event
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
-from tests.kgharvest.contrib.recruiting.pay.standing_in import DIES, StandIn, complete_place, done, payments
+from tests.kgharvest.contrib.recruiting.pay.standing_in import (
+    KILL_VARIABLE,
+    StandIn,
+    complete_place,
+    execution_counts,
+    payments,
+)
 from tests.postgres import at_once
 from tests.refusals import refused
 
@@ -44,7 +50,7 @@ def submission(panel, enqueued) -> Submission:
 
 
 def run_job() -> Job:
-    """Do what a worker does with the job that is queued."""
+    """Run the queued job like a worker."""
     outbox.enqueue_if_due(timezone.now())
     job = Job.objects.get(kind=outbox.job_kind, status="queued")
     ledger.run_job(job.pk)
@@ -53,7 +59,7 @@ def run_job() -> Job:
 
 
 def time_passes() -> None:
-    """Let whatever was to wait have waited for long enough."""
+    """Make all pending commands due."""
     PlatformCommand.objects.update(next_try_at=timezone.now())
 
 
@@ -62,21 +68,21 @@ def state_of(command: PlatformCommand) -> str:
     return command.state
 
 
-# -- asking ------------------------------------------------------------------------------------------------------------
+# Requests
 
 
 @pytest.mark.django_db
-def test_asked_twice_is_done_once(submission):
+def test_repeated_command_is_executed_once(submission):
     first, second = ask(submission, "approve", "approve"), ask(submission, "approve", "approve")
     run_job()
 
     assert first == second
-    assert done() == {f"approve {submission.pk} approve 0": 1}
+    assert execution_counts() == {f"approve {submission.pk} approve 0": 1}
     assert state_of(first) == State.DONE
 
 
 @pytest.mark.django_db
-def test_an_approved_submission_is_paid_and_its_status_follows(submission, researcher):
+def test_approval_pays_the_submission_and_updates_its_status(submission, researcher):
     command = ask(submission, "approve", "approve", by=researcher)
     run_job()
     submission.refresh_from_db()
@@ -93,7 +99,7 @@ def test_an_approved_submission_is_paid_and_its_status_follows(submission, resea
 
 
 @pytest.mark.django_db
-def test_a_rejected_submission_is_owed_nothing_any_more(submission):
+def test_rejected_submission_is_owed_nothing(submission):
     ask(submission, "reject", "reject", message=WHY, category="TOO_QUICKLY")
     run_job()
     submission.refresh_from_db()
@@ -124,7 +130,7 @@ def test_rejection_requires_a_reason_and_an_explanation(submission, message, cat
 
 
 @pytest.mark.django_db
-def test_a_submission_is_decided_once(submission):
+def test_second_decision_on_a_submission_is_rejected(submission):
     ask(submission, "approve", "approve")
 
     with pytest.raises(NotAskable, match=r"already has a decision: approve \(waiting\)"):
@@ -141,13 +147,13 @@ def test_active_submission_cannot_be_approved(submission):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("amount", [0, -1, 1_000_001])
-def test_a_bonus_is_of_something_and_not_of_everything(submission, amount):
+def test_bonus_amount_must_be_within_limits(submission, amount):
     with refused("BadAmount"):
         ask(submission, "bonus", "bonus:1", amount=amount)
 
 
 @pytest.mark.django_db
-def test_a_screened_out_person_is_paid_for_the_time_it_took(make_panel, enqueued):
+def test_screened_out_person_is_paid_the_screen_out_reward(make_panel, enqueued):
     panel = make_panel(screen_out_reward=30)
     submission = complete_place(panel)
     commands.pay.owe(submission, "screen_out", "screen_out", 30, "The check.")
@@ -170,7 +176,7 @@ def test_requested_return_takes_effect_when_the_platform_reports_it(submission):
 
 
 @pytest.mark.django_db
-def test_by_hand_they_have_returned_at_once(make_panel, enqueued):
+def test_manual_return_takes_effect_immediately(make_panel, enqueued):
     submission = complete_place(make_panel(by_hand=True))
 
     ask(submission, "return", "return")
@@ -180,7 +186,7 @@ def test_by_hand_they_have_returned_at_once(make_panel, enqueued):
     assert submission.status == Status.RETURNED
 
 
-# -- trouble -----------------------------------------------------------------------------------------------------------
+# Failures
 
 
 @pytest.mark.django_db
@@ -220,7 +226,7 @@ def test_failed_event_does_not_delay_the_others(panel, enqueued):
     StandIn.trouble = [PlatformRefused("Not this one.")]
     run_job()
 
-    assert done() == {f"approve {bea.pk} approve 0": 1}
+    assert execution_counts() == {f"approve {bea.pk} approve 0": 1}
 
 
 @pytest.mark.django_db
@@ -235,7 +241,7 @@ def test_uncertain_payment_is_not_retried_until_checked(submission):
 
 
 @pytest.mark.django_db
-def test_settling_too_early_is_refused(submission):
+def test_settling_too_early_is_rejected(submission):
     command = ask(submission, "bonus", "bonus:1", amount=150)
     StandIn.trouble = [OutcomeUnknown("No answer came.")]
     run_job()
@@ -249,21 +255,21 @@ def test_settling_too_early_is_refused(submission):
 
 @pytest.mark.django_db
 def test_payment_is_recorded_if_made_and_retried_if_not(submission, researcher):
-    made, lost = (ask(submission, "bonus", key, amount=150) for key in ("bonus:1", "bonus:2"))
+    paid, unpaid = (ask(submission, "bonus", key, amount=150) for key in ("bonus:1", "bonus:2"))
     StandIn.trouble = [OutcomeUnknown("No answer came."), OutcomeUnknown("No answer came.")]
     run_job()
     time_passes()
-    settle_by_hand(made, True, researcher)
-    settle_by_hand(lost, False, researcher)
+    settle_by_hand(paid, True, researcher)
+    settle_by_hand(unpaid, False, researcher)
     run_job()
 
     assert payments() == {(submission.pk, "bonus:2"): 1}
-    assert (state_of(made), state_of(lost)) == (State.DONE, State.DONE)
+    assert (state_of(paid), state_of(unpaid)) == (State.DONE, State.DONE)
     assert balance_of(submission, "bonus") == Balance(300, 300)
 
 
 @pytest.mark.django_db
-def test_settled_twice_is_paid_once(submission):
+def test_repeated_settlement_is_recorded_once(submission):
     command = ask(submission, "bonus", "bonus:1", amount=150)
     assert outbox.claim(timezone.now()) == [command]
 
@@ -276,17 +282,17 @@ def test_settled_twice_is_paid_once(submission):
 @pytest.mark.django_db
 def test_late_result_of_an_attempt_does_not_revert_a_settled_payment(submission):
     command = ask(submission, "bonus", "bonus:1", amount=150)
-    claimed = outbox.claim(timezone.now())
+    batch = outbox.claim(timezone.now())
     settle(command, True, timezone.now())
     StandIn.trouble = [OutcomeUnknown("No answer came.")]
 
-    outbox.send(claimed)
+    outbox.send(batch)
 
     assert state_of(command) == State.DONE
 
 
 @pytest.mark.django_db
-def test_the_message_of_a_bonus_is_why_the_ledger_says_it_was_paid(submission):
+def test_bonus_message_is_the_reason_in_the_ledger(submission):
     grant_bonus(submission, 50, "Thank you for the comments.")
     run_job()
 
@@ -316,59 +322,59 @@ def test_timed_out_first_place_is_paid_after_a_second_entry(panel, enqueued):
 
     first.refresh_from_db()
     assert state_of(command) == State.DONE
-    assert first.status == Status.TIMED_OUT  # a person holds one place
+    assert first.status == Status.TIMED_OUT  # a participant can hold only one place
     assert balance_of(first) == Balance(200, 200)
 
 
-# -- many approvals ----------------------------------------------------------------------------------------------------
+# Bulk approvals
 
 
 @pytest.fixture
-def many(panel, enqueued, monkeypatch) -> list[PlatformCommand]:
+def approvals(panel, enqueued, monkeypatch) -> list[PlatformCommand]:
     monkeypatch.setattr(commands, "FEWEST_AT_ONCE", 3)
     return [ask(complete_place(panel, person), "approve", "approve") for person in ("ada", "bea", "cem")]
 
 
-def n_at_once() -> list[int]:
-    return [line.count(" ") for line in done() if line.startswith("approve_all")]
+def bulk_sizes() -> list[int]:
+    return [line.count(" ") for line in execution_counts() if line.startswith("approve_all")]
 
 
 @pytest.mark.django_db
-def test_many_approvals_are_one_request(many):
+def test_bulk_approval_is_one_request(approvals):
     run_job()
 
-    assert n_at_once() == [3]
-    assert {state_of(command) for command in many} == {State.WAITING}  # until the platform shows them approved
+    assert bulk_sizes() == [3]
+    assert {state_of(command) for command in approvals} == {State.WAITING}  # until the platform confirms the approvals
 
 
 @pytest.mark.django_db
-def test_unconfirmed_bulk_approvals_are_sent_individually(many):
+def test_unconfirmed_bulk_approvals_are_sent_individually(approvals):
     run_job()
     time_passes()
     run_job()
 
-    assert done().total() == 1 + 3
-    assert {state_of(command) for command in many} == {State.DONE}
+    assert execution_counts().total() == 1 + 3
+    assert {state_of(command) for command in approvals} == {State.DONE}
 
 
 @pytest.mark.django_db
-def test_refused_bulk_approval_is_sent_individually(many):
+def test_refused_bulk_approval_is_sent_individually(approvals):
     StandIn.trouble = [PlatformRefused("One of them has returned."), PlatformRefused("This one has returned.")]
     run_job()
 
-    assert [state_of(command) for command in many] == [State.FAILED, State.DONE, State.DONE]
+    assert [state_of(command) for command in approvals] == [State.FAILED, State.DONE, State.DONE]
 
 
 @pytest.mark.django_db
-def test_many_approvals_wait_for_a_platform_that_is_away(many):
+def test_bulk_approval_is_retried_for_an_unavailable_platform(approvals):
     StandIn.trouble = [PlatformUnavailable("The platform asks to wait.", after_s=7200)]
     run_job()
 
-    assert done().total() == 0
-    assert {command.next_try_at > timezone.now() + timedelta(minutes=119) for command in fresh(many)} == {True}
+    assert execution_counts().total() == 0
+    assert {command.next_try_at > timezone.now() + timedelta(minutes=119) for command in reload(approvals)} == {True}
     time_passes()
     run_job()
-    assert n_at_once() == [3]
+    assert bulk_sizes() == [3]
 
 
 @pytest.mark.django_db
@@ -379,8 +385,8 @@ def test_many_approvals_wait_for_a_platform_that_is_away(many):
         (PlatformRefused("This one has returned."), State.FAILED, 0),
     ],
 )
-def test_a_bulk_claim_of_one_approval_records_its_outcome(submission, monkeypatch, trouble, state, n_minutes):
-    """Other workers may lock all approvals but one."""
+def test_bulk_claim_of_one_approval_records_its_outcome(submission, monkeypatch, trouble, state, n_minutes):
+    """Other workers can lock all approvals except one."""
     monkeypatch.setattr(commands, "FEWEST_AT_ONCE", 1)
     command = ask(submission, "approve", "approve")
     StandIn.trouble = [trouble]
@@ -390,63 +396,63 @@ def test_a_bulk_claim_of_one_approval_records_its_outcome(submission, monkeypatc
     assert command.next_try_at > timezone.now() + timedelta(minutes=n_minutes)
 
 
-def fresh(many: list[PlatformCommand]) -> list[PlatformCommand]:
-    return list(PlatformCommand.objects.filter(pk__in=[command.pk for command in many]))
+def reload(approvals: list[PlatformCommand]) -> list[PlatformCommand]:
+    return list(PlatformCommand.objects.filter(pk__in=[command.pk for command in approvals]))
 
 
-# -- at the same moment ------------------------------------------------------------------------------------------------
+# Concurrency
 
 
 @pytest.fixture
-def of_threads(transactional_db, make_panel, enqueued) -> Submission:
+def shared_submission(transactional_db, make_panel, enqueued) -> Submission:
     return complete_place(make_panel())
 
 
-def test_concurrent_approvals_store_one_command(of_threads):
-    asked = at_once(*[lambda: ask(of_threads, "approve", "approve")] * 4)
+def test_concurrent_approvals_store_one_command(shared_submission):
+    results = at_once(*[lambda: ask(shared_submission, "approve", "approve")] * 4)
 
-    assert {command.pk for command in asked} == {of_threads.commands.get().pk}
+    assert {command.pk for command in results} == {shared_submission.commands.get().pk}
 
 
-def test_concurrent_conflicting_decisions_store_one(of_threads):
-    approve = lambda: ask(of_threads, "approve", "approve")  # noqa: E731
-    reject = lambda: ask(of_threads, "reject", "reject", message=WHY, category="LOW_EFFORT")  # noqa: E731
+def test_concurrent_conflicting_decisions_store_one(shared_submission):
+    approve = lambda: ask(shared_submission, "approve", "approve")  # noqa: E731
+    reject = lambda: ask(shared_submission, "reject", "reject", message=WHY, category="LOW_EFFORT")  # noqa: E731
 
     outcomes = at_once(approve, reject)
 
     assert [type(outcome) for outcome in outcomes].count(NotAskable) == 1
-    assert of_threads.commands.count() == 1
+    assert shared_submission.commands.count() == 1
 
 
-def test_workers_that_send_at_once_pay_each_bonus_once(of_threads):
+def test_concurrent_workers_pay_each_bonus_once(shared_submission):
     for number in range(8):
-        ask(of_threads, "bonus", f"bonus:{number}", amount=10 + number)
+        ask(shared_submission, "bonus", f"bonus:{number}", amount=10 + number)
 
     def work() -> int:
         n_sent = 0
-        while claimed := outbox.claim(timezone.now()):
-            outbox.send(claimed)
+        while batch := outbox.claim(timezone.now()):
+            outbox.send(batch)
             n_sent += 1
         return n_sent
 
     assert sum(at_once(*[work] * 3)) == 8
-    assert payments() == {(of_threads.pk, f"bonus:{number}"): 1 for number in range(8)}
-    assert balance_of(of_threads, "bonus") == Balance(108, 108)
+    assert payments() == {(shared_submission.pk, f"bonus:{number}"): 1 for number in range(8)}
+    assert balance_of(shared_submission, "bonus") == Balance(108, 108)
 
 
-# -- killed ------------------------------------------------------------------------------------------------------------
+# Killed workers
 
 
-def be_a_worker() -> None:
+def send_all() -> None:
     connections.close_all()
-    while claimed := outbox.claim(timezone.now()):
-        outbox.send(claimed)
+    while batch := outbox.claim(timezone.now()):
+        outbox.send(batch)
     connections.close_all()
 
 
-def work_in_a_process() -> int:
+def run_worker_process() -> int:
     connections.close_all()
-    worker = multiprocessing.get_context("fork").Process(target=be_a_worker)
+    worker = multiprocessing.get_context("fork").Process(target=send_all)
     worker.start()
     worker.join(60)
     return worker.exitcode
@@ -454,32 +460,32 @@ def work_in_a_process() -> int:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("when", "was_paid"), [("before", False), ("after", True)])
-def test_a_worker_killed_while_it_pays_never_pays_twice(of_threads, monkeypatch, when, was_paid):
-    command = ask(of_threads, "bonus", "bonus:1", amount=150)
-    monkeypatch.setenv(DIES, when)
-    assert work_in_a_process() == -signal.SIGKILL
-    monkeypatch.delenv(DIES)
+def test_payment_of_a_killed_worker_is_not_repeated(shared_submission, monkeypatch, when, was_paid):
+    command = ask(shared_submission, "bonus", "bonus:1", amount=150)
+    monkeypatch.setenv(KILL_VARIABLE, when)
+    assert run_worker_process() == -signal.SIGKILL
+    monkeypatch.delenv(KILL_VARIABLE)
 
     assert state_of(command) == State.UNCERTAIN
-    assert work_in_a_process() == 0  # nothing is sent by whoever comes after
+    assert run_worker_process() == 0  # the next worker sends nothing
     assert payments().total() == was_paid
-    assert balance_of(of_threads, "bonus") == Balance(150, 0)
+    assert balance_of(shared_submission, "bonus") == Balance(150, 0)
 
     assert settle(command, was_paid, timezone.now() + SENDING_LASTS)
     time_passes()
-    assert work_in_a_process() == 0
-    assert payments() == {(of_threads.pk, "bonus:1"): 1}
-    assert balance_of(of_threads, "bonus") == Balance(150, 150)
+    assert run_worker_process() == 0
+    assert payments() == {(shared_submission.pk, "bonus:1"): 1}
+    assert balance_of(shared_submission, "bonus") == Balance(150, 150)
 
 
 @pytest.mark.timeout(120)
-def test_a_worker_killed_while_it_approves_leaves_it_to_the_next_one(of_threads, monkeypatch):
-    command = ask(of_threads, "approve", "approve")
-    monkeypatch.setenv(DIES, "before")
-    assert work_in_a_process() == -signal.SIGKILL
-    monkeypatch.delenv(DIES)
+def test_approval_of_a_killed_worker_is_retried(shared_submission, monkeypatch):
+    command = ask(shared_submission, "approve", "approve")
+    monkeypatch.setenv(KILL_VARIABLE, "before")
+    assert run_worker_process() == -signal.SIGKILL
+    monkeypatch.delenv(KILL_VARIABLE)
 
     assert state_of(command) == State.WAITING
     time_passes()
-    assert work_in_a_process() == 0
+    assert run_worker_process() == 0
     assert state_of(command) == State.DONE

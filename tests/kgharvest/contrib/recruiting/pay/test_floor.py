@@ -1,4 +1,4 @@
-"""Below the floor a panel pauses and says which bonuses make it good; those do, and no cent less would."""
+"""Pay floor: a panel below its hourly minimum pauses, and minimal bonuses raise pay to the minimum."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.refusals import refused
 in_database = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
 
 
-def test_two_dollars_for_twenty_minutes_lack_one_dollar_of_nine_an_hour():
+def test_bonus_to_floor_is_rounded_up_to_a_cent():
     assert bonus_to_floor(200, 1200, 900) == 100
     assert bonus_to_floor(200, 1201, 900) == 101  # 300.25 cents are needed
     assert bonus_to_floor(300, 1200, 900) == 0
@@ -45,7 +45,7 @@ cents = st.integers(0, 100_000)
 
 
 @given(cents, times, cents)
-def test_a_bonus_reaches_the_floor_and_is_the_least_that_does(earned, active_s, floor):
+def test_bonus_to_floor_is_the_minimum_that_reaches_it(earned, active_s, floor):
     bonus = bonus_to_floor(earned, active_s, floor)
 
     def hourly(pay: int) -> Fraction:
@@ -65,19 +65,19 @@ def test_bonuses_raise_all_participants_to_the_floor(people, floor):
     assert all(amount > 0 and work.hourly < floor for work, amount in bonuses.items())
 
 
-# -- pausing -----------------------------------------------------------------------------------------------------------
+# Pausing
 
 
-def underpaid(make_panel, n: int = 5, **fields) -> Panel:
-    """Return a panel of n people, each of whom worked a hundredth of an hour for 5 cents: 5.00 an hour."""
+def make_underpaid_panel(make_panel, n: int = 5, **fields) -> Panel:
+    """Create a panel of n people who each earned 5 cents in a hundredth of an hour: 5.00 per hour."""
     panel = make_panel(reward=5, hourly_floor=900, completion_code="C0DE", **fields)
     for number in range(n):
         complete_place(panel, f"person {number}", seconds=(36,))
     return panel
 
 
-def look_at_floors() -> None:
-    """Do what workers do every minute."""
+def check_floors() -> None:
+    """Run the periodic check of workers."""
     cache.clear()
     pause_underpaid_panels(timezone.now())
     for job in Job.objects.filter(kind="pause_panel", status="queued"):
@@ -86,10 +86,10 @@ def look_at_floors() -> None:
 
 @pytest.mark.django_db
 def test_panel_below_its_floor_is_paused_with_the_missing_bonuses(make_panel, enqueued):
-    panel = underpaid(make_panel)
+    panel = make_underpaid_panel(make_panel)
     codes = list(panel.submissions.order_by("pk").values_list("annotator__code", flat=True))
 
-    look_at_floors()
+    check_floors()
     panel.refresh_from_db()
 
     assert panel.status == Panel.Status.PAUSED
@@ -105,28 +105,28 @@ def test_panel_below_its_floor_is_paused_with_the_missing_bonuses(make_panel, en
     ("n", "fields"), [(4, {}), (5, {"hourly_floor": 500}), (5, {"hourly_floor": 0})], ids=["few", "at it", "no floor"]
 )
 def test_panels_without_a_low_median_or_floor_continue(make_panel, enqueued, n, fields):
-    panel = underpaid(make_panel, n)
+    panel = make_underpaid_panel(make_panel, n)
     Panel.objects.filter(pk=panel.pk).update(**fields)
 
-    look_at_floors()
+    check_floors()
 
     assert not Job.objects.filter(kind="pause_panel").exists()
 
 
 @pytest.mark.django_db
 def test_panel_is_paused_once_its_platform_is_available(make_panel, enqueued):
-    panel = underpaid(make_panel)
+    panel = make_underpaid_panel(make_panel)
     StandIn.trouble = [PlatformUnavailable("Later.")]
 
-    look_at_floors()
+    check_floors()
     assert Panel.objects.get().status == Panel.Status.PUBLISHED
-    look_at_floors()
+    check_floors()
 
     assert Panel.objects.get().status == Panel.Status.PAUSED
     assert StandIn.paused == [panel.pk]
 
 
-def test_a_reason_names_all_people_or_says_how_many_there_are():
+def test_pause_reason_counts_people_if_the_list_is_too_long():
     works = [Work(Submission(pk=pk), 36.0, Balance(5, 0)) for pk in range(1, 100)]
     pay, panel = HourlyPay(works, 500.0, 99), Panel(hourly_floor=900, currency="USD")
 
@@ -136,17 +136,17 @@ def test_a_reason_names_all_people_or_says_how_many_there_are():
     assert sentence.endswith("totaling USD 3.96 make up the difference: 99 participants, listed on the pay page.")
 
 
-# -- making it good ----------------------------------------------------------------------------------------------------
+# Bonuses to the floor
 
 
 @pytest.mark.django_db
-def test_one_click_owes_and_pays_the_bonuses_and_lets_people_in_again(make_panel, enqueued, researcher):
-    panel = underpaid(make_panel)
-    look_at_floors()
+def test_make_good_pays_bonuses_and_resumes_the_panel(make_panel, enqueued, researcher):
+    panel = make_underpaid_panel(make_panel)
+    check_floors()
 
     assert make_good(panel, researcher) == 20
     run_job()
-    look_at_floors()
+    check_floors()
     panel.refresh_from_db()
 
     assert panel.status == Panel.Status.PUBLISHED
@@ -156,8 +156,8 @@ def test_one_click_owes_and_pays_the_bonuses_and_lets_people_in_again(make_panel
 
 
 @pytest.mark.django_db
-def test_a_second_click_pays_nothing_more(make_panel, enqueued):
-    panel = underpaid(make_panel)
+def test_repeated_make_good_pays_nothing(make_panel, enqueued):
+    panel = make_underpaid_panel(make_panel)
     make_good(panel)
 
     with refused("NothingMissing"):
@@ -168,7 +168,7 @@ def test_a_second_click_pays_nothing_more(make_panel, enqueued):
 
 @pytest.mark.django_db
 def test_second_fall_below_the_floor_gets_a_separate_bonus(make_panel, enqueued):
-    panel = underpaid(make_panel)
+    panel = make_underpaid_panel(make_panel)
     make_good(panel)
     Panel.objects.filter(pk=panel.pk).update(hourly_floor=1000)
     panel.refresh_from_db()
@@ -180,7 +180,7 @@ def test_second_fall_below_the_floor_gets_a_separate_bonus(make_panel, enqueued)
 
 @pytest.mark.django_db
 def test_manual_bonuses_are_owed_until_recorded_as_paid(make_panel, enqueued):
-    panel = underpaid(make_panel, by_hand=True)
+    panel = make_underpaid_panel(make_panel, by_hand=True)
     make_good(panel)
 
     assert sum(bonus.amount for bonus in open_bonuses(panel)) == 20

@@ -1,4 +1,4 @@
-"""Hourly pay by hand computation: what is owed over the time at work."""
+"""Hourly pay, computed by hand: the amount owed divided by the active time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.kgharvest.contrib.recruiting.pay.standing_in import complete_place
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
 
 
-def test_six_statements_in_six_minutes_for_two_dollars_are_twenty_an_hour(panel):
+def test_two_dollars_for_six_minutes_are_twenty_per_hour(panel):
     complete_place(panel, seconds=(60,) * 6)
 
     [work] = hourly_pay(panel).works
@@ -50,20 +50,20 @@ def test_participants_without_measured_time_are_excluded_from_the_median(panel):
 
 
 def test_unmeasured_answers_count_as_the_mean_of_the_others(panel):
-    half, less = (
+    half_measured, third_measured = (
         complete_place(panel, "ada", seconds=(30, None)),
         complete_place(panel, "bea", seconds=(30, None, None)),
     )
 
     times = active_times(panel)
 
-    assert times[half.pk] == 60
-    assert less.pk not in times
+    assert times[half_measured.pk] == 60
+    assert third_measured.pk not in times
 
 
 def test_superseded_judgments_count_and_time_is_capped_per_statement(panel):
     submission = complete_place(panel, seconds=(100,))
-    Judgment.objects.update(seconds=5000)  # as an import may have it
+    Judgment.objects.update(seconds=5000)  # possible in imported judgments
     [judgment] = Judgment.objects.all()
     submit_judgment(submission.annotator, Answer(judgment.task_id, "false", uuid4(), 40), timezone.now())
 
@@ -72,12 +72,12 @@ def test_superseded_judgments_count_and_time_is_capped_per_statement(panel):
 
 def test_training_counts_from_its_start_to_its_end(panel):
     submission = complete_place(panel, seconds=(100,))
-    begun = submission.entered_at
+    start = submission.entered_at
     Training.objects.create(
-        annotator=submission.annotator, n_answered=2, started_at=begun, finished_at=begun + timedelta(seconds=50)
+        annotator=submission.annotator, n_answered=2, started_at=start, finished_at=start + timedelta(seconds=50)
     )
-    Training.objects.create(  # who went away for an hour
-        annotator=submission.annotator, n_answered=1, started_at=begun, finished_at=begun + timedelta(hours=1)
+    Training.objects.create(  # an hour's absence
+        annotator=submission.annotator, n_answered=1, started_at=start, finished_at=start + timedelta(hours=1)
     )
 
     assert active_times(panel)[submission.pk] == 100 + 50 + 600
@@ -94,14 +94,14 @@ def test_judgments_count_for_the_place_they_were_made_in(panel):
 
 
 def test_pay_excludes_returned_and_rejected_submissions(panel):
-    kept, returned, rejected = (complete_place(panel, name, seconds=(60,)) for name in ("ada", "bea", "cem"))
+    completed, returned, rejected = (complete_place(panel, name, seconds=(60,)) for name in ("ada", "bea", "cem"))
     Submission.objects.filter(pk=returned.pk).update(status=Submission.Status.RETURNED)
     Submission.objects.filter(pk=rejected.pk).update(status=Submission.Status.REJECTED)
 
-    assert [work.submission for work in hourly_pay(panel).works] == [kept]
+    assert [work.submission for work in hourly_pay(panel).works] == [completed]
 
 
-def test_bonuses_are_pay_whether_owed_or_paid_and_count_once(panel):
+def test_owed_and_paid_bonuses_count_once(panel):
     submission = complete_place(panel, seconds=(60,))
     owe(submission, "bonus", "bonus:1", 50, "Thank you.")
     record_paid(submission, "bonus", "bonus:1", 50, "Thank you.")
@@ -114,7 +114,7 @@ def test_bonuses_are_pay_whether_owed_or_paid_and_count_once(panel):
     assert work.hourly == 250 * 60
 
 
-def test_it_costs_the_same_few_queries_for_one_person_and_for_many(panel, django_assert_num_queries):
+def test_hourly_pay_uses_a_constant_number_of_queries(panel, django_assert_num_queries):
     complete_place(panel, "ada", seconds=(10,))
     with django_assert_num_queries(5):
         hourly_pay(panel)

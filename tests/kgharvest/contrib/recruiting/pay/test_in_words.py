@@ -1,4 +1,4 @@
-"""What a paper says of pay comes from the ledger, until people say it otherwise, and tells of nobody."""
+"""Proposed sentences about pay for papers: derived from the ledger, replaceable, and without personal data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
 
 @pytest.fixture
 def panel(make_panel):
-    """Five people at 2.00 for two minutes, one of whom got 0.50 more: a median of 60.00 an hour."""
+    """Create a panel of five people paid 2.00 for two minutes, one with a 0.50 bonus: a median of 60.00 per hour."""
     panel = make_panel(statements_per_place=2, hourly_floor=900)
     people = [complete_place(panel, f"person {number}", seconds=(60, 60)) for number in range(5)]
     grant_bonus(people[0], 50, "Thank you.")
@@ -39,7 +39,7 @@ def test_median_requires_five_participants(make_panel):
     assert "Too few participants were timed to report a median hourly rate." in pay_in_words(panel.round)
 
 
-def test_rounds_without_panels_and_sandboxes_say_nothing(panel):
+def test_rounds_without_panels_and_sandboxes_have_no_pay_sentences(panel):
     assert pay_in_words(make_round()) == ""
     Panel.objects.update(platform=Platform.MTURK, is_sandbox=True)
     assert pay_in_words(panel.round) == ""
@@ -56,7 +56,7 @@ def test_report_proposes_pay_sentences_and_accepts_replacements(panel, researche
 
 
 def test_pay_sentences_contain_no_ids_or_codes(panel):
-    told = pay_in_words(panel.round)
+    sentences = pay_in_words(panel.round)
 
-    assert not any(submission.participant_id in told for submission in panel.submissions.all())
-    assert not any(submission.annotator.code in told for submission in panel.submissions.all())
+    assert not any(submission.participant_id in sentences for submission in panel.submissions.all())
+    assert not any(submission.annotator.code in sentences for submission in panel.submissions.all())

@@ -1,4 +1,4 @@
-"""Lines of the ledger are written once, never changed, and add up."""
+"""Pay ledger: unique and immutable entries, and balances."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_ledger_entry_is_written_once_per_key_from_any_source(panel):
     assert balance_of(submission) == Balance(200, 200)
 
 
-def test_owed_and_paid_have_keys_of_their_own(panel):
+def test_owed_and_paid_entries_can_share_a_key(panel):
     submission = complete_place(panel)
 
     assert owe(submission, "bonus", "bonus:1", 50, "Thank you.")
@@ -46,7 +46,7 @@ def test_owed_and_paid_have_keys_of_their_own(panel):
     assert balance_of(submission, "bonus") == Balance(50, 50)
 
 
-def test_balances_are_of_each_person_and_of_the_panel(panel):
+def test_balances_per_person_and_per_panel(panel):
     ada, bea = complete_place(panel, "ada"), complete_place(panel, "bea")
     record_paid(ada, "reward", "reward", 200, "Approved.")
     owe(bea, "bonus", "bonus:1", 35, "Thank you.")
@@ -79,12 +79,12 @@ def test_owe_in_all_sets_the_total_owed(panel, amounts):
         transaction.set_rollback(True)
 
 
-# -- evidence ----------------------------------------------------------------------------------------------------------
+# Immutability
 
 
 @pytest.fixture
-def refused_changes():
-    """Have the database refuse changes anew, whichever migration of the tests it came from."""
+def append_only_triggers():
+    """Recreate the triggers that reject changes, because migration tests can leave a database without them."""
     migration = importlib.import_module("annotation.migrations.0029_pay_is_append_only")
     with connection.cursor() as cursor:
         editor = SimpleNamespace(connection=connection, execute=cursor.execute)
@@ -100,7 +100,7 @@ def refused_changes():
         "DELETE FROM annotation_payentry",
     ],
 )
-def test_the_database_refuses_to_change_or_delete_lines(panel, refused_changes, change):
+def test_database_rejects_changes_and_deletion_of_entries(panel, append_only_triggers, change):
     complete_place(panel)
 
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic(), connection.cursor() as cursor:
@@ -109,7 +109,7 @@ def test_the_database_refuses_to_change_or_delete_lines(panel, refused_changes, 
     assert balance_of(panel) == Balance(200, 0)
 
 
-def test_author_of_a_ledger_entry_can_be_cleared_but_not_replaced(panel, refused_changes):
+def test_author_of_a_ledger_entry_can_be_cleared_but_not_replaced(panel, append_only_triggers):
     submission, person, other = complete_place(panel), make_user(), make_user()
     owe(submission, "bonus", "bonus:1", 10, "Thank you.", by=person)
 

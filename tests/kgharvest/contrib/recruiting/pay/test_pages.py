@@ -1,4 +1,4 @@
-"""Pages of pay: they say what is owed and why, and each button does what the service does."""
+"""Pay pages: balances, floor, requests, decisions, review, and files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kgharvest.contrib.recruiting.pay.commands import ask
 from kgharvest.contrib.recruiting.pay.hourly import hourly_pay, pay_picture
 from kgharvest.contrib.recruiting.pay.ledger import balance_of
 from kgharvest.contrib.recruiting.platforms import OutcomeUnknown, PlatformRefused
-from tests.kgharvest.contrib.recruiting.pay.standing_in import StandIn, complete_place, done
+from tests.kgharvest.contrib.recruiting.pay.standing_in import StandIn, complete_place, execution_counts
 from tests.kgharvest.contrib.recruiting.pay.test_commands import WHY, run_job, time_passes
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
@@ -34,7 +34,7 @@ def test_pay_page_without_participants_explains_itself(panel, researcher_client)
     assert "0 completed so far" in text_of(response)
 
 
-def test_the_page_shows_each_person_with_balance_and_hourly_pay(panel, researcher_client):
+def test_page_shows_balance_and_hourly_pay_per_person(panel, researcher_client):
     submission = complete_place(panel, seconds=(36,) * 4)
     grant_bonus(submission, 50, "Thank you.")
 
@@ -42,10 +42,10 @@ def test_the_page_shows_each_person_with_balance_and_hourly_pay(panel, researche
 
     assert submission.annotator.code in page
     assert "USD 2.50" in page
-    assert "USD 62.50" in page  # an hour: 2.50 in 144 seconds
+    assert "USD 62.50" in page  # per hour: 2.50 for 144 seconds
 
 
-def test_no_page_of_pay_names_a_participant(panel, researcher_client):
+def test_pages_contain_no_participant_ids(panel, researcher_client):
     submission = complete_place(panel, "5f3c2e1d0b9a8f7e6d5c4b3a")
     ask(submission, "approve", "approve")
     for rest in ("", "review/", f"people/{submission.pk}/", "ledger.csv"):
@@ -54,7 +54,7 @@ def test_no_page_of_pay_names_a_participant(panel, researcher_client):
         assert b"5f3c2e1d0b9a8f7e6d5c4b3a" not in content
 
 
-def test_no_file_has_other_bonuses_than_the_page_that_its_link_is_on(make_panel, researcher_client):
+def test_bonus_file_is_refused_if_bonuses_changed_since_the_page(make_panel, researcher_client):
     panel = make_panel(by_hand=True)
     grant_bonus(complete_place(panel, "ada"), 50, "Thank you.")
     page = text_of(researcher_client.get(address(panel)))
@@ -70,16 +70,16 @@ def test_no_file_has_other_bonuses_than_the_page_that_its_link_is_on(make_panel,
 def test_manual_approval_says_that_the_platform_is_not_notified(make_panel, researcher_client):
     panel = make_panel(by_hand=True)
     complete_place(panel)
-    waiting = text_of(researcher_client.get(address(panel, "review/")))
+    review_page = text_of(researcher_client.get(address(panel, "review/")))
 
     page = researcher_client.post(address(panel, "review/"), {"all": ""}, follow=True)
 
-    assert "Approve and pay them on the platform" in waiting
-    assert "Auto-approval" not in waiting
+    assert "Approve and pay them on the platform" in review_page
+    assert "Auto-approval" not in review_page
     assert "1 submission approved. Repeat it on the platform" in text_of(page)
 
 
-def test_one_click_makes_the_floor_good(make_panel, researcher_client):
+def test_floor_button_pays_bonuses_and_resumes_the_panel(make_panel, researcher_client):
     panel = make_panel(reward=5, hourly_floor=900)
     for number in range(5):
         complete_place(panel, f"person {number}", seconds=(36,))
@@ -104,13 +104,13 @@ def test_page_shows_next_steps_of_requests_and_executes_them(panel, researcher_c
     page = text_of(researcher_client.get(address(panel)))
     assert "Your wallet is empty." in page
     assert "Check on the platform whether it was paid" in page
-    assert "Not paid: retry" not in page  # too early to know
+    assert "Not paid: retry" not in page  # too early to retry
 
     researcher_client.post(address(panel, f"commands/{refused.pk}/"), {"resend": ""})
     researcher_client.post(address(panel, f"commands/{uncertain.pk}/"), {"was_done": ""})
     run_job()
 
-    assert done().total() == 1
+    assert execution_counts().total() == 1
     assert [balance_of(person, "bonus") for person in (ada, bea)] == [(10, 10), (20, 20)]
     assert "Pending requests" not in text_of(researcher_client.get(address(panel)))
 
@@ -125,10 +125,10 @@ def test_unpaid_payment_can_be_retried_after_the_waiting_time(panel, researcher_
     researcher_client.post(address(panel, f"commands/{command.pk}/"), {"was_not_done": ""})
     run_job()
 
-    assert done().total() == 1
+    assert execution_counts().total() == 1
 
 
-def test_the_picture_has_a_dot_for_each_person_and_lines_at_median_and_floor(make_panel):
+def test_picture_has_a_dot_per_person_and_lines_at_median_and_floor(make_panel):
     panel = make_panel(reward=5, hourly_floor=900)
     for number, seconds in enumerate((36, 36, 18, 12, 0.1)):  # 5.00, 5.00, 10.00, 15.00 and 1800.00 an hour
         complete_place(panel, f"person {number}", seconds=(seconds,))
@@ -142,10 +142,10 @@ def test_the_picture_has_a_dot_for_each_person_and_lines_at_median_and_floor(mak
     assert picture["dots"][1]["y"] < picture["dots"][0]["y"]
 
 
-# -- one person --------------------------------------------------------------------------------------------------------
+# Participant page
 
 
-def test_a_person_is_rejected_with_a_ground_and_an_explanation_alone(panel, researcher_client):
+def test_rejection_requires_a_category_and_an_explanation(panel, researcher_client):
     submission = complete_place(panel)
     page = address(panel, f"people/{submission.pk}/")
     assert "Disagreement with other annotators is not a valid reason" in text_of(researcher_client.get(page))
@@ -176,14 +176,14 @@ def test_failed_decision_can_be_repeated(panel, researcher_client):
     assert "Approve and pay" not in text_of(researcher_client.get(page))
 
 
-def test_a_bonus_is_granted_in_the_panels_currency(panel, researcher_client):
+def test_bonus_amount_is_in_the_currency_of_the_panel(panel, researcher_client):
     submission = complete_place(panel)
     page = address(panel, f"people/{submission.pk}/")
 
-    wrong = researcher_client.post(page, {"verb": "bonus", "amount": "1,50", "message": "Thank you."})
+    error_page = researcher_client.post(page, {"verb": "bonus", "amount": "1,50", "message": "Thank you."})
     researcher_client.post(page, {"verb": "bonus", "amount": "1.50", "message": "Thank you."})
 
-    assert "Invalid amount in USD" in text_of(wrong)
+    assert "Invalid amount in USD" in text_of(error_page)
     assert balance_of(submission, "bonus").owed == 150
 
 
@@ -197,7 +197,7 @@ def test_unknown_verbs_change_nothing(panel, researcher_client, verb):
     assert not submission.commands.exists()
 
 
-# -- reviewing ---------------------------------------------------------------------------------------------------------
+# Review
 
 
 def test_review_lists_earliest_auto_approval_first(panel, researcher_client):
@@ -213,13 +213,13 @@ def test_review_lists_earliest_auto_approval_first(panel, researcher_client):
     assert f"{Submission.objects.get(pk=soon.pk).approves_itself_at:%b %Y}" in text_of(response)
 
 
-@pytest.mark.parametrize(("posted", "approved"), [({}, 0), ({"submission": ["1"]}, 1), ({"all": ""}, 3)])
-def test_the_ticked_are_approved_or_all(panel, researcher_client, posted, approved):
+@pytest.mark.parametrize(("form_data", "approved"), [({}, 0), ({"submission": ["1"]}, 1), ({"all": ""}, 3)])
+def test_selected_or_all_submissions_are_approved(panel, researcher_client, form_data, approved):
     people = [complete_place(panel, name) for name in ("ada", "bea", "cem")]
-    if "submission" in posted:
-        posted = {"submission": [str(people[0].pk), "no number"]}
+    if "submission" in form_data:
+        form_data = {"submission": [str(people[0].pk), "no number"]}
 
-    researcher_client.post(address(panel, "review/"), posted)
+    researcher_client.post(address(panel, "review/"), form_data)
     if approved:
         run_job()
 
@@ -227,7 +227,7 @@ def test_the_ticked_are_approved_or_all(panel, researcher_client, posted, approv
     assert len(researcher_client.get(address(panel, "review/")).context["people"]) == 3 - approved
 
 
-def test_nobody_is_approved_by_another_panels_page(make_panel, researcher_client):
+def test_page_of_another_panel_cannot_approve_a_submission(make_panel, researcher_client):
     panel = make_panel()
     other = make_panel(name="other", external_id="other")
     submission = complete_place(other)
@@ -239,10 +239,10 @@ def test_nobody_is_approved_by_another_panels_page(make_panel, researcher_client
     assert response.status_code == 404
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# Files
 
 
-def test_bonuses_are_downloaded_paid_and_noted(make_panel, researcher_client):
+def test_bonuses_are_downloaded_and_marked_as_paid(make_panel, researcher_client):
     panel = make_panel(by_hand=True)
     submission = complete_place(panel, "ada")
     grant_bonus(submission, 75, "Thank you.")
@@ -258,7 +258,7 @@ def test_bonuses_are_downloaded_paid_and_noted(make_panel, researcher_client):
     assert balance_of(submission, "bonus") == (75, 75)
 
 
-def test_the_ledger_is_a_table_whose_amounts_are_numbers(panel, researcher_client):
+def test_ledger_file_contains_signed_amounts(panel, researcher_client):
     submission = complete_place(panel)
     ask(submission, "reject", "reject", message=WHY, category="LOW_EFFORT")
     run_job()
