@@ -17,7 +17,7 @@ from tests import factories
 from tests.database_copies import KeptState, remove_tables
 from tests.postgres import on_postgresql, run_on_postgresql
 
-pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]  # tests/test_upgrade.py covers these migrations, too
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]  # tests/test_upgrade.py also covers these migrations
 
 OLD = [
     ("auth", "0012_alter_user_first_name_max_length"),

@@ -16,7 +16,7 @@ from kgharvest.models import Job, LanguageModel
 from tests.database_copies import KeptState, remove_tables
 from tests.postgres import on_postgresql, run_on_postgresql
 
-pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]  # tests/test_upgrade.py covers these migrations, too
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]  # tests/test_upgrade.py also covers these migrations
 
 OLD = [
     ("kgharvest", "0007_worker_processes"),

@@ -1,4 +1,4 @@
-"""Panels through the API."""
+"""API of panels."""
 
 import pytest
 from django.utils import timezone
@@ -19,23 +19,23 @@ def address(db) -> str:
     return f"/api/v1/rounds/{factories.make_round(4, name='pilot').pk}/panels/"
 
 
-def test_a_panel_is_drafted_edited_published_paused_resumed_and_stopped(address):
+def test_panel_lifecycle_from_draft_to_stop(address):
     api = client_of()
     headers = {"idempotency-key": "one"}
-    made = [api.post(address, {"name": "main", "platform": "sona"}, JSON, headers=headers) for _ in range(2)]
-    here = f"{address}main/"
+    created = [api.post(address, {"name": "main", "platform": "sona"}, JSON, headers=headers) for _ in range(2)]
+    panel_url = f"{address}main/"
 
-    edited = api.patch(here, {"places": 7}, JSON).json()
-    cost = api.get(f"{here}cost/").json()["cost"]
-    statuses = [api.post(f"{here}{verb}/", {}, JSON).json()["status"] for verb in ("publish", "pause", "resume")]
-    api.post(f"{here}pause/", {"reason": "For lunch."}, JSON)
-    paused = api.get(here).json()
-    stopped = api.post(f"{here}stop/", {}, JSON).json()
+    edited = api.patch(panel_url, {"places": 7}, JSON).json()
+    cost = api.get(f"{panel_url}cost/").json()["cost"]
+    statuses = [api.post(f"{panel_url}{verb}/", {}, JSON).json()["status"] for verb in ("publish", "pause", "resume")]
+    api.post(f"{panel_url}pause/", {"reason": "For lunch."}, JSON)
+    paused = api.get(panel_url).json()
+    stopped = api.post(f"{panel_url}stop/", {}, JSON).json()
 
-    assert [answer.status_code for answer in made] == [201, 201]
-    assert made[0].headers["location"].endswith(here)
-    assert made[0].json()["participant_parameter"] == "survey_code"
-    assert made[0].json()["statements_per_place"] == 4
+    assert [answer.status_code for answer in created] == [201, 201]
+    assert created[0].headers["location"].endswith(panel_url)
+    assert created[0].json()["participant_parameter"] == "survey_code"
+    assert created[0].json()["statements_per_place"] == 4
     assert (edited["places"], edited["taken_places"]["free"]) == (7, 7)
     assert cost == "7 places without a reward. The platform states its own fees."
     assert statuses == ["published", "paused", "published"]
@@ -57,14 +57,14 @@ def test_only_drafts_can_be_deleted(address):
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "body",
     [{"places": 0}, {"reward": -1}, {"rewards": 1}, {"platform": "radio"}, {"completion_url": "javascript:0"}, []],
 )
-def test_odd_options_are_refused(address, sent):
-    assert client_of().post(address, sent, JSON).status_code == 400
+def test_invalid_options_are_rejected(address, body):
+    assert client_of().post(address, body, JSON).status_code == 400
 
 
-def test_rules_and_names_that_are_taken_are_told(address):
+def test_duplicate_and_reserved_names_are_rejected_with_codes(address):
     api = client_of()
     api.post(address, {"name": "main"}, JSON)
 
@@ -89,7 +89,7 @@ def test_participants_are_visible_only_to_working_members(address):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_panels_from_python(live_server):
+def test_python_client_creates_and_publishes_panels(live_server):
     round = factories.make_round(4)
     secret = create_token(factories.make_researcher(), "study", "write", 1, timezone.now()).secret
     with Client(live_server.url, secret) as client:

@@ -28,14 +28,14 @@ from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
 
 PANELS = "/projects/default/rounds/pilot/panels/"
-HERE = f"{PANELS}turkers/"
+PANEL_URL = f"{PANELS}turkers/"
 CLOSED = "Amazon Mechanical Turk closed on 30 September 2026"
 ENTRY = "?workerId=A1NEW&hitId=3HIT&assignmentId=3NEW"
 
 
 @pytest.fixture
 def panel() -> Panel:
-    """A published panel as version 95ec9180 left it: one worker paid with a bonus, one not reviewed, one at work."""
+    """Create a published panel as in version 95ec9180: one worker paid with a bonus, one unreviewed, one active."""
     panel = make_panel(
         make_round(6, name="pilot"), name="turkers", platform=Platform.MTURK, is_sandbox=False, places=4, reward=120,
         statements_per_place=6, external_id="3HIT", participant_parameter="workerId", study_parameter="hitId",
@@ -64,23 +64,24 @@ def submission_of(panel: Panel, worker: str, status: str) -> Submission:
 
 
 def send_all_commands() -> None:
-    """Do the work of a worker until no command is due."""
+    """Run pending command jobs like a worker."""
     outbox.enqueue_if_due(timezone.now())
     for job in Job.objects.filter(kind=outbox.job_kind, status="queued"):
         ledger.run_job(job.pk)
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+# Reading
 
 
 def test_pages_and_files_show_participants_and_amounts(panel, researcher_client):
     paid = panel.submissions.first()
-    page = researcher_client.get(HERE)
-    pay_page = researcher_client.get(f"{HERE}pay/")
-    person = researcher_client.get(f"{HERE}pay/people/{paid.pk}/")
-    review = researcher_client.get(f"{HERE}pay/review/")
-    people = list(csv.DictReader(io.StringIO(researcher_client.get(f"{HERE}participants.csv").getvalue().decode())))
-    lines = list(csv.DictReader(io.StringIO(researcher_client.get(f"{HERE}pay/ledger.csv").getvalue().decode())))
+    page = researcher_client.get(PANEL_URL)
+    pay_page = researcher_client.get(f"{PANEL_URL}pay/")
+    person = researcher_client.get(f"{PANEL_URL}pay/people/{paid.pk}/")
+    review = researcher_client.get(f"{PANEL_URL}pay/review/")
+    participants_file = researcher_client.get(f"{PANEL_URL}participants.csv").getvalue().decode()
+    people = list(csv.DictReader(io.StringIO(participants_file)))
+    lines = list(csv.DictReader(io.StringIO(researcher_client.get(f"{PANEL_URL}pay/ledger.csv").getvalue().decode())))
 
     assert [page.status_code, pay_page.status_code, person.status_code, review.status_code] == [200] * 4
     assert "A1PAID" in page.text
@@ -98,66 +99,66 @@ def test_pages_and_files_show_participants_and_amounts(panel, researcher_client)
     assert "recruited on Amazon Mechanical Turk completed the work" in pay_in_words(panel.round)
 
 
-def test_pages_offer_nothing_that_the_platform_would_have_to_do(panel, researcher_client):
-    page, pay_page = researcher_client.get(HERE).text, researcher_client.get(f"{HERE}pay/").text
-    person = researcher_client.get(f"{HERE}pay/people/{panel.submissions.all()[1].pk}/").text
+def test_pages_offer_no_platform_actions(panel, researcher_client):
+    page, pay_page = researcher_client.get(PANEL_URL).text, researcher_client.get(f"{PANEL_URL}pay/").text
+    person = researcher_client.get(f"{PANEL_URL}pay/people/{panel.submissions.all()[1].pk}/").text
 
-    for rest in ("publish/", "pause/", "resume/", "edit/"):
-        assert f"{HERE}{rest}" not in page
+    for action in ("publish/", "pause/", "resume/", "edit/"):
+        assert f"{PANEL_URL}{action}" not in page
     assert f"/enter/{panel.token}/" not in page
-    assert f"{HERE}reconcile/" not in page
-    assert f"{HERE}pay/review/" not in page + pay_page
+    assert f"{PANEL_URL}reconcile/" not in page
+    assert f"{PANEL_URL}pay/review/" not in page + pay_page
     assert 'name="verb"' not in person
 
 
-def test_the_api_answers_with_the_panel_its_participants_and_payments(panel):
+def test_api_returns_the_panel_participants_and_payments(panel):
     api = client_of()
-    here = f"/api/v1/rounds/{panel.round_id}/panels/turkers/"
+    panel_url = f"/api/v1/rounds/{panel.round_id}/panels/turkers/"
 
-    assert api.get(here).json()["platform"] == "mturk"
-    assert api.get(here).json()["platform_options"] == {"lifetime_days": 2}
-    people = api.get(f"{here}participants/").json()["results"]
+    assert api.get(panel_url).json()["platform"] == "mturk"
+    assert api.get(panel_url).json()["platform_options"] == {"lifetime_days": 2}
+    people = api.get(f"{panel_url}participants/").json()["results"]
     assert {(person["participant"], person["owed"], person["paid"]) for person in people} == {
         ("A1PAID", 155, 155),
         ("A1UNREVIEWED", 120, 0),
         ("A1ACTIVE", 0, 0),
     }
-    balance = api.get(f"{here}pay/").json()
+    balance = api.get(f"{panel_url}pay/").json()
     assert (balance["owed"], balance["paid"], balance["open"]) == (275, 155, 120)
-    lines = api.get(f"{here}pay/entries/").json()["results"]
+    lines = api.get(f"{panel_url}pay/entries/").json()["results"]
     assert [line["amount"] for line in lines if line["side"] == "paid"] == [120, 35]
-    assert CLOSED in api.get(f"{here}cost/").json()["cost"]
+    assert CLOSED in api.get(f"{panel_url}cost/").json()["cost"]
 
 
-# -- refusals ----------------------------------------------------------------------------------------------------------
+# Rejected requests
 
 
-def test_no_panel_is_created_or_moved_there(panel, researcher_client):
+def test_panels_cannot_be_created_on_or_moved_to_the_closed_platform(panel, researcher_client):
     form = researcher_client.get(f"{PANELS}new/?platform=mturk")
     values = {field.html_name: field.value() for field in form.context["form"] if field.value() is not None}
     page = researcher_client.post(f"{PANELS}new/", values | {"name": "another", "platform": "mturk"})
     make_panel(panel.round, "draft", name="draft")
     edited = researcher_client.post(f"{PANELS}draft/edit/", values | {"name": "draft", "platform": "mturk"})
     api = client_of()
-    made = api.post(f"/api/v1/rounds/{panel.round_id}/panels/", {"platform": "mturk"}, JSON)
+    created = api.post(f"/api/v1/rounds/{panel.round_id}/panels/", {"platform": "mturk"}, JSON)
     moved = api.patch(f"/api/v1/rounds/{panel.round_id}/panels/draft/", {"platform": "mturk"}, JSON)
 
     assert values["platform"] == "link"
     assert "?platform=mturk" not in form.text
-    assert [answer.status_code for answer in (page, edited, made, moved)] == [400] * 4
+    assert [answer.status_code for answer in (page, edited, created, moved)] == [400] * 4
     assert CLOSED in page.text
-    assert [*error_of(made)["fields"]] == ["platform"]
+    assert [*error_of(created)["fields"]] == ["platform"]
     assert list(Panel.objects.filter(platform="mturk")) == [panel]
 
 
-def test_nobody_enters(panel, client):
+def test_entry_links_are_not_found(panel, client):
     assert client.get(f"/enter/{panel.token}/{ENTRY}").status_code == 404
     assert client.get(f"/mturk/{panel.token}/{ENTRY}").status_code == 404
     assert panel.submissions.count() == 3
 
 
 @pytest.mark.parametrize(
-    ("status", "request_to", "sent"),
+    ("status", "request_to", "body"),
     [
         ("draft", "publish/", {}),
         ("published", "publish/", {}),
@@ -167,22 +168,22 @@ def test_nobody_enters(panel, client):
         ("published", "pay/approve/", {}),
     ],
 )
-def test_the_api_refuses_requests_to_the_platform(panel, status, request_to, sent):
+def test_api_rejects_requests_to_the_platform(panel, status, request_to, body):
     Panel.objects.update(status=status, external_id="" if request_to == "publish/" else "3HIT")
-    if sent:
-        sent = {"submission": panel.submissions.all()[1].pk, **sent}
+    if body:
+        body = {"submission": panel.submissions.all()[1].pk, **body}
 
-    refused = client_of().post(f"/api/v1/rounds/{panel.round_id}/panels/turkers/{request_to}", sent, JSON)
+    response = client_of().post(f"/api/v1/rounds/{panel.round_id}/panels/turkers/{request_to}", body, JSON)
 
-    assert refused.status_code == 409
-    assert error_of(refused)["code"] == "PlatformRefused"
-    assert CLOSED in error_of(refused)["message"]
+    assert response.status_code == 409
+    assert error_of(response)["code"] == "PlatformRefused"
+    assert CLOSED in error_of(response)["message"]
     assert not PlatformCommand.objects.exists()
     assert Panel.objects.get(pk=panel.pk).status == status
 
 
 @pytest.mark.parametrize(
-    ("request_to", "sent"),
+    ("request_to", "body"),
     [
         ("publish/", {}),
         ("reconcile/", {}),
@@ -190,27 +191,27 @@ def test_the_api_refuses_requests_to_the_platform(panel, status, request_to, sen
         ("pay/floor/", {}),
     ],
 )
-def test_pages_refuse_requests_to_the_platform_with_a_message(panel, researcher_client, request_to, sent):
+def test_pages_reject_requests_to_the_platform_with_a_message(panel, researcher_client, request_to, body):
     Panel.objects.update(hourly_floor=900)
 
-    response = researcher_client.post(f"{HERE}{request_to}", sent, follow=True)
+    response = researcher_client.post(f"{PANEL_URL}{request_to}", body, follow=True)
 
     assert [message.level_tag for message in response.context["messages"]] == ["error"]
     assert not PlatformCommand.objects.exists()
 
 
-def test_it_is_stopped_here_and_places_are_freed(panel, researcher_client):
+def test_panel_can_be_stopped_and_places_freed(panel, researcher_client):
     active = panel.submissions.last()
 
-    researcher_client.post(f"{HERE}free/", {"submission": active.pk})
-    researcher_client.post(f"{HERE}stop/")
+    researcher_client.post(f"{PANEL_URL}free/", {"submission": active.pk})
+    researcher_client.post(f"{PANEL_URL}stop/")
 
     panel.refresh_from_db()
     active.refresh_from_db()
     assert (panel.status, active.status) == ("stopped", "timed out")
 
 
-# -- commands of an old database ---------------------------------------------------------------------------------------
+# Commands from an older version
 
 
 def test_pending_commands_fail_without_being_sent(panel, researcher, researcher_client):
@@ -230,34 +231,34 @@ def test_pending_commands_fail_without_being_sent(panel, researcher, researcher_
     assert unreviewed.status == "completed"
     assert panel.pay_entries.count() == lines
     assert not Job.objects.filter(status="failed").exists()
-    page = researcher_client.get(f"{HERE}pay/").text
+    page = researcher_client.get(f"{PANEL_URL}pay/").text
     assert CLOSED in page
     assert 'name="resend"' not in page
-    researcher_client.post(f"{HERE}pay/commands/{bonus.pk}/", {"resend": "1"})
+    researcher_client.post(f"{PANEL_URL}pay/commands/{bonus.pk}/", {"resend": "1"})
     bonus.refresh_from_db()
     assert bonus.state == "failed"
-    researcher_client.post(f"{HERE}pay/noted/", {"submission": paid.pk, "total": 50})
+    researcher_client.post(f"{PANEL_URL}pay/noted/", {"submission": paid.pk, "total": 50})
     assert pay.balance_of(paid).open == 0
 
 
-def test_an_uncertain_bonus_is_settled_by_hand_and_never_sent(panel, researcher):
+def test_uncertain_bonus_is_settled_manually_and_never_sent(panel, researcher):
     paid = panel.submissions.first()
-    made = paid.commands.create(kind="bonus", key="bonus:2", amount=50, state="uncertain", n_tries=1)
-    not_made = paid.commands.create(kind="bonus", key="bonus:3", amount=70, state="uncertain", n_tries=1)
-    for command in (made, not_made):
+    executed = paid.commands.create(kind="bonus", key="bonus:2", amount=50, state="uncertain", n_tries=1)
+    not_executed = paid.commands.create(kind="bonus", key="bonus:3", amount=70, state="uncertain", n_tries=1)
+    for command in (executed, not_executed):
         pay.owe(paid, pay.Purpose.BONUS, command.key, command.amount, "Thank you.", command=command)
 
-    settle_by_hand(made, True, researcher)
-    settle_by_hand(not_made, False, researcher)
+    settle_by_hand(executed, True, researcher)
+    settle_by_hand(not_executed, False, researcher)
     send_all_commands()
 
-    made.refresh_from_db()
-    not_made.refresh_from_db()
-    assert (made.state, not_made.state) == ("done", "failed")
+    executed.refresh_from_db()
+    not_executed.refresh_from_db()
+    assert (executed.state, not_executed.state) == ("done", "failed")
     assert pay.balance_of(paid).open == 70
 
 
-def test_reconciliation_skips_it_and_it_is_paused_without_a_request(panel):
+def test_panel_is_not_reconciled_and_pauses_without_a_request(panel):
     pause_panel(panel, "The median pay is below the floor.")
 
     assert not due_panels(timezone.now()).exists()

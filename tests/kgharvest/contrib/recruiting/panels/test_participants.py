@@ -1,4 +1,4 @@
-"""People who come from a panel: the entry link, consent, judging, and the code at the end."""
+"""Participants of a panel: entry link, consent, judging, and completion code."""
 
 from datetime import timedelta
 from uuid import uuid4
@@ -36,14 +36,14 @@ def link(panel: Panel, **parameters: str) -> str:
     return f"/enter/{panel.token}/?{query}"
 
 
-def come(client: Client, panel: Panel, participant: str = "p1") -> None:
-    """Enter, agree and start."""
+def enter_and_agree(client: Client, panel: Panel, participant: str = "p1") -> None:
+    """Enter with the link and agree to the consent text."""
     client.get(link(panel, participant=participant))
     response = client.post(link(panel, participant=participant), {"agrees": "on"})
     assert response.url == f"/judge/{panel.round_id}/"
 
 
-def come_from(client: Client, panel: Panel, participant: str) -> int:
+def entry_status(client: Client, panel: Panel, participant: str) -> int:
     return client.get(link(panel, participant=participant)).status_code
 
 
@@ -52,7 +52,7 @@ def judge_batch(annotator: Annotator) -> None:
         judge(annotator, task)
 
 
-# -- entering ----------------------------------------------------------------------------------------------------------
+# Entry
 
 
 def test_participant_enters_by_link_consents_and_judges(client):
@@ -60,7 +60,7 @@ def test_participant_enters_by_link_consents_and_judges(client):
 
     page = client.get(link(panel)).text
     refused = client.post(link(panel)).text
-    come(client, panel)
+    enter_and_agree(client, panel)
 
     assert "You will judge 3 statements" in page
     assert "<strong>honest</strong>" in page
@@ -72,14 +72,14 @@ def test_participant_enters_by_link_consents_and_judges(client):
     assert client.get(judging_page()).status_code == 200
 
 
-def test_of_one_address_a_panel_takes_only_so_many_people(client, settings):
+def test_new_participants_per_ip_address_are_limited(client, settings):
     settings.LIMITS = settings.LIMITS | {"panel_entries": (2, 600)}
     panel, other = (make_panel(make_round(4), places=9) for _ in range(2))
 
-    statuses = [come_from(client, panel, participant) for participant in ("p1", "p2", "p1", "p3", "p2")]
+    statuses = [entry_status(client, panel, participant) for participant in ("p1", "p2", "p1", "p3", "p2")]
 
-    assert statuses == [200, 200, 200, 429, 200]  # coming again is nobody new
-    assert come_from(client, other, "p3") == 200
+    assert statuses == [200, 200, 200, 429, 200]  # returning participants do not count
+    assert entry_status(client, other, "p3") == 200
     assert panel.submissions.count() == 2
 
 
@@ -95,7 +95,7 @@ def test_of_one_address_a_panel_takes_only_so_many_people(client, settings):
         (f"worker={'p' * 201}&session=s1", "“worker” parameter of your link does not identify"),
     ],
 )
-def test_a_link_that_lacks_something_is_answered_with_a_sentence(client, query, sentence):
+def test_invalid_entry_link_is_rejected_with_a_message(client, query, sentence):
     panel = make_panel(make_pilot(), participant_parameter="worker", session_parameter="session")
 
     response = client.get(f"/enter/{panel.token}/?{query}")
@@ -105,9 +105,9 @@ def test_a_link_that_lacks_something_is_answered_with_a_sentence(client, query, 
     assert not panel.submissions.exists()
 
 
-def test_entering_again_in_the_same_browser_is_the_same_annotator(client):
+def test_reentry_in_the_same_browser_keeps_the_annotator(client):
     panel = make_panel(make_pilot(), places=1, statements_per_place=3)
-    come(client, panel)
+    enter_and_agree(client, panel)
     judge(panel.submissions.get().annotator, next_batch(panel.submissions.get().annotator, NOW)[0])
 
     again = client.get(link(panel))
@@ -118,22 +118,26 @@ def test_entering_again_in_the_same_browser_is_the_same_annotator(client):
 
 
 @pytest.mark.parametrize("stranger_query", [{}, {"session": "made-up"}])
-def test_a_participant_cannot_be_impersonated_from_another_browser(client, stranger_query):
+def test_participant_cannot_be_impersonated_from_another_browser(client, stranger_query):
     panel = make_panel(make_pilot(), session_parameter="session" if stranger_query else "")
-    own = {"participant": "victim", **({"session": "s3cret"} if stranger_query else {})}
-    client.post(link(panel, **own), {"agrees": "on"})
+    victim_query = {"participant": "victim", **({"session": "s3cret"} if stranger_query else {})}
+    client.post(link(panel, **victim_query), {"agrees": "on"})
     submission = panel.submissions.get()
     judge(submission.annotator, next_batch(submission.annotator, NOW)[0])
 
     stranger = Client()
-    theirs = link(panel, participant="victim", **stranger_query)
-    answers = [stranger.get(theirs), stranger.post(theirs, {"agrees": "on"}), stranger.post(theirs, {"decline": "1"})]
+    address = link(panel, participant="victim", **stranger_query)
+    answers = [
+        stranger.get(address),
+        stranger.post(address, {"agrees": "on"}),
+        stranger.post(address, {"decline": "1"}),
+    ]
 
     assert [answer.status_code for answer in answers] == [403, 403, 403]
-    assert stranger.get(judging_page()).status_code == 302  # to the login
+    assert stranger.get(judging_page()).status_code == 302  # redirects to the login page
     assert stranger.get(f"/judge/{panel.round_id}/withdraw/").status_code == 404
     assert [part.status for part in panel.submissions.all()] == [Submission.Status.ACTIVE]
-    assert client.get(link(panel, **own)).url == f"/judge/{panel.round_id}/"
+    assert client.get(link(panel, **victim_query)).url == f"/judge/{panel.round_id}/"
 
 
 def test_unjoined_place_cannot_be_returned_by_another_session(client):
@@ -151,7 +155,7 @@ def test_viewing_consent_first_does_not_grant_a_joined_place(client):
     panel = make_panel(make_pilot())
     early_stranger = Client()
     early_stranger.get(link(panel))
-    come(client, panel)
+    enter_and_agree(client, panel)
 
     assert early_stranger.get(link(panel)).status_code == 403
     assert early_stranger.post(link(panel), {"decline": "1"}).status_code == 403
@@ -185,7 +189,7 @@ def test_another_browser_continues_with_the_session_id_of_the_place(client):
 
 def test_researchers_find_the_return_link_of_a_participant(client):
     panel = make_panel(make_pilot())
-    come(client, panel)
+    enter_and_agree(client, panel)
     submission = panel.submissions.get()
     researcher, phone = Client(), Client()
     researcher.force_login(make_researcher())
@@ -200,7 +204,7 @@ def test_researchers_find_the_return_link_of_a_participant(client):
     assert phone.get(link(panel)).url == f"/judge/{panel.round_id}/"
 
 
-def test_drafts_paused_panels_and_closed_rounds_admit_nobody(client):
+def test_drafts_paused_panels_and_closed_rounds_reject_entry(client):
     round = make_pilot()
     draft, paused = make_panel(round, "draft"), make_panel(round, "paused")
     published = make_panel(round)
@@ -215,7 +219,7 @@ def test_drafts_paused_panels_and_closed_rounds_admit_nobody(client):
 
 def test_participants_continue_while_a_panel_is_paused(client):
     panel = make_panel(make_pilot())
-    come(client, panel)
+    enter_and_agree(client, panel)
     Panel.objects.filter(pk=panel.pk).update(status="paused")
 
     assert client.get(link(panel)).url == f"/judge/{panel.round_id}/"
@@ -228,7 +232,7 @@ def test_full_panel_shows_the_quota_full_code(client):
         quota_full_code="LATE",
         quota_full_url="https://example.org/late?who={participant}&c={code}",
     )
-    come(client, panel)
+    enter_and_agree(client, panel)
 
     late = Client().get(link(panel, participant="p2"))
 
@@ -243,25 +247,25 @@ def test_returned_place_is_free_immediately(client):
     panel = make_panel(make_pilot(), places=1)
     client.get(link(panel))
 
-    given_back = client.post(link(panel), {"decline": "1"})
+    response = client.post(link(panel), {"decline": "1"})
 
-    assert "Your place was returned" in given_back.text
+    assert "Your place was returned" in response.text
     assert panel.submissions.get().status == Submission.Status.RETURNED
     assert Client().get(link(panel, participant="p2")).status_code == 200
-    assert client.get(link(panel)).status_code == 409  # the only place is taken again
+    assert client.get(link(panel)).status_code == 409  # p2 holds the only place
 
 
-def test_a_place_that_was_declined_by_a_stranger_can_be_taken_again(client):
+def test_place_declined_by_a_stranger_can_be_taken(client):
     panel = make_panel(make_pilot())
     Client().post(link(panel), {"decline": "1"})
 
-    come(client, panel)
+    enter_and_agree(client, panel)
 
     assert panel.submissions.get().status == Submission.Status.ACTIVE
 
 
 @pytest.mark.parametrize("parameter", ["", "session"])
-def test_a_second_consent_from_a_browser_that_lost_its_session_is_the_same_annotator(client, parameter):
+def test_consent_after_a_lost_session_keeps_the_annotator(client, parameter):
     panel = make_panel(make_pilot(), session_parameter=parameter)
     query = {"participant": "p1", **({"session": "s1"} if parameter else {})}
     client.get(link(panel, **query))
@@ -274,7 +278,7 @@ def test_a_second_consent_from_a_browser_that_lost_its_session_is_the_same_annot
     assert panel.round.annotators.count() == 1
 
 
-def test_of_two_browsers_that_consent_at_once_the_first_has_the_place():
+def test_second_browser_cannot_consent_to_a_joined_place():
     panel = make_panel(make_pilot())
     submission = enter(panel, "p1", "", NOW)
     join(submission, agrees=True, browser=Browser(digest("first")))
@@ -287,27 +291,27 @@ def test_of_two_browsers_that_consent_at_once_the_first_has_the_place():
 def test_leases_of_a_leaving_participant_are_released():
     round = make_round(2, judgments_per_task=1)
     panel = make_panel(round, places=1)
-    gone = enter(panel, "p1", "", NOW)
-    tasks = next_batch(join(gone, agrees=True), NOW)
+    abandoned = enter(panel, "p1", "", NOW)
+    tasks = next_batch(join(abandoned, agrees=True), NOW)
 
-    leave(gone, Submission.Status.RETURNED, NOW)
+    leave(abandoned, Submission.Status.RETURNED, NOW)
 
     other = join(enter(panel, "p2", "", NOW), agrees=True)
     assert set(next_batch(other, NOW)) == set(tasks)
-    assert next_batch(gone.annotator, NOW) == []
+    assert next_batch(abandoned.annotator, NOW) == []
 
 
-def test_abandoned_place_is_reassigned_and_its_participant_can_resume_if_places_are_free():
+def test_abandoned_place_is_reassigned_and_resumable_if_places_are_free():
     round = make_round(6, judgments_per_task=3)
     panel = make_panel(round, places=2, statements_per_place=3, estimated_minutes=10)
-    gone, busy = (enter(panel, name, "", NOW - timedelta(hours=2)) for name in ("gone", "busy"))
-    for submission in (gone, busy):
+    abandoned, active = (enter(panel, name, "", NOW - timedelta(hours=2)) for name in ("gone", "busy"))
+    for submission in (abandoned, active):
         join(submission, agrees=True)
         submission.refresh_from_db()
-    judge(busy.annotator, next_batch(busy.annotator, NOW)[0])
-    [first, *_] = next_batch(gone.annotator, NOW)
+    judge(active.annotator, next_batch(active.annotator, NOW)[0])
+    [first, *_] = next_batch(abandoned.annotator, NOW)
     early = Answer(first.pk, "true", uuid4())
-    submit_judgment(gone.annotator, early, NOW - timedelta(minutes=90))
+    submit_judgment(abandoned.annotator, early, NOW - timedelta(minutes=90))
 
     new = enter(panel, "new", "", timezone.now())
     with pytest.raises(QuotaFull):
@@ -315,10 +319,10 @@ def test_abandoned_place_is_reassigned_and_its_participant_can_resume_if_places_
     leave(new, Submission.Status.RETURNED, NOW)
     again = enter(panel, "gone", "", timezone.now())
 
-    assert (again, again.status) == (gone, Submission.Status.ACTIVE)
-    assert len(next_batch(Annotator.objects.get(pk=gone.annotator_id), NOW)) == 2
-    busy.refresh_from_db()
-    assert busy.status == Submission.Status.ACTIVE
+    assert (again, again.status) == (abandoned, Submission.Status.ACTIVE)
+    assert len(next_batch(Annotator.objects.get(pk=abandoned.annotator_id), NOW)) == 2
+    active.refresh_from_db()
+    assert active.status == Submission.Status.ACTIVE
 
 
 def test_recent_entry_is_not_abandoned():
@@ -347,7 +351,7 @@ def test_participant_can_reenter_after_a_return_but_not_after_a_rejection():
         enter(panel, "p1", "s3", NOW)
 
 
-def test_a_person_of_two_panels_of_a_round_is_one_annotator_and_in_one_at_a_time():
+def test_person_in_two_panels_is_one_annotator_with_one_active_place():
     round = make_round(6)
     one, two = make_panel(round, statements_per_place=2), make_panel(round, statements_per_place=2)
     first = enter(one, "p1", "", NOW)
@@ -362,7 +366,7 @@ def test_a_person_of_two_panels_of_a_round_is_one_annotator_and_in_one_at_a_time
     assert enter(two, "p1", "", NOW).annotator == annotator
 
 
-def test_an_account_that_judges_the_round_is_not_taken_for_the_panels_person(client):
+def test_logged_in_annotator_cannot_enter_through_a_panel(client):
     panel = make_panel(make_pilot())
     user = make_user("ada")
     join_round(panel.round, user)
@@ -374,53 +378,54 @@ def test_an_account_that_judges_the_round_is_not_taken_for_the_panels_person(cli
     assert "You are logged in as ada" in response.text
 
 
-# -- the end -----------------------------------------------------------------------------------------------------------
+# Completion
 
 AS_JSON = {"accept": "application/json"}
 PAGES = ("", "answers/", "instructions/", "device/", "done/")
 
 
-def everything(client: Client, panel: Panel, task: str) -> list[str]:
-    """Return what every address that a person reaches says to them, as a page and in JSON."""
-    here = f"/judge/{panel.round_id}/"
-    asked = [client.get(f"{here}{page}", headers=headers) for page in PAGES for headers in ({}, AS_JSON)]
-    asked += [client.get(link(panel)), client.get(f"{here}?task={task}"), client.get("/"), client.get("/return/")]
-    asked += [client.post(f"{here}layout/", {"layout": "page"}), client.get(here)]
-    asked += [client.post(f"{here}layout/", {"layout": "one"}), client.get(here)]
-    return [f"{answer.headers} {answer.text}" for answer in asked]
+def responses_before_end(client: Client, panel: Panel, task: str) -> list[str]:
+    """Return the responses of all URLs available to a participant, as HTML and JSON."""
+    judging_url = f"/judge/{panel.round_id}/"
+    responses = [client.get(f"{judging_url}{page}", headers=headers) for page in PAGES for headers in ({}, AS_JSON)]
+    responses += [client.get(link(panel)), client.get(f"{judging_url}?task={task}")]
+    responses += [client.get("/"), client.get("/return/")]
+    responses += [client.post(f"{judging_url}layout/", {"layout": "page"}), client.get(judging_url)]
+    responses += [client.post(f"{judging_url}layout/", {"layout": "one"}), client.get(judging_url)]
+    return [f"{answer.headers} {answer.text}" for answer in responses]
 
 
 @pytest.mark.parametrize("is_scripted", [True, False])
-def test_the_code_is_in_no_byte_before_the_last_answer_is_stored(client, is_scripted):
+def test_completion_code_is_hidden_until_the_last_answer(client, is_scripted):
     panel = make_panel(
         make_pilot(3, consent="Agree."),
         statements_per_place=3,
         completion_code=CODE,
         completion_url="https://example.org/back?code={code}",
     )
-    seen = [
+    responses = [
         client.get(link(panel)),
         client.post(link(panel), {"agrees": "on"}),
         client.get(f"/judge/{panel.round_id}/"),
     ]
-    texts = [f"{answer.headers} {answer.text}" for answer in seen]
-    here, headers = f"/judge/{panel.round_id}/", AS_JSON if is_scripted else {}
+    texts = [f"{answer.headers} {answer.text}" for answer in responses]
+    judging_url, headers = f"/judge/{panel.round_id}/", AS_JSON if is_scripted else {}
     for number in range(3):
-        [task, *_] = client.get(here, headers=AS_JSON).json()["tasks"]
-        texts += everything(client, panel, task["task"])
+        [task, *_] = client.get(judging_url, headers=AS_JSON).json()["tasks"]
+        texts += responses_before_end(client, panel, task["task"])
         answer = {"task": task["task"], "label": "true", "client_uuid": str(uuid4()), "more": "1"}
-        stored = client.post(here, answer, headers=headers)
+        stored = client.post(judging_url, answer, headers=headers)
         texts.append(f"{stored.headers} {stored.text}")
         assert panel.round.annotators.get().n_judged == number + 1
 
-    end = client.get(here, follow=True)
+    end = client.get(judging_url, follow=True)
 
     assert not [text for text in texts if CODE in text]
-    assert end.redirect_chain == [(f"{here}done/", 302)]
+    assert end.redirect_chain == [(f"{judging_url}done/", 302)]
     assert CODE in end.text
     assert panel.submissions.get().status == Submission.Status.COMPLETED
     assert balance_of(panel).owed == panel.reward
-    assert CODE in client.get(link(panel), follow=True).text  # coming again
+    assert CODE in client.get(link(panel), follow=True).text  # reentry
 
 
 def test_return_url_has_encoded_parameters(client):
@@ -445,23 +450,23 @@ def test_return_url_has_encoded_parameters(client):
 def test_running_out_of_statements_completes_or_returns_the_place(client):
     round = make_pilot(2, judgments_per_task=1)
     panel = make_panel(round, places=3, statements_per_place=2, completion_code=CODE, quota_full_code="LATE")
-    come(client, panel)
+    enter_and_agree(client, panel)
     judge(panel.submissions.get().annotator, next_batch(panel.submissions.get().annotator, NOW)[0])
     late = Client()
-    come(late, panel, "p2")
+    enter_and_agree(late, panel, "p2")
     judge_batch(panel.submissions.first().annotator)
 
-    done, nothing = client.get(judging_page(), follow=True).text, late.get(judging_page(), follow=True).text
+    done_page, empty_page = client.get(judging_page(), follow=True).text, late.get(judging_page(), follow=True).text
 
-    assert CODE in done
-    assert CODE not in nothing
-    assert "No statements left to judge" in nothing
+    assert CODE in done_page
+    assert CODE not in empty_page
+    assert "No statements left to judge" in empty_page
     assert [submission.status for submission in panel.submissions.order_by("pk")] == ["completed", "returned"]
 
 
 def test_closed_round_lets_participants_finish(client):
     panel = make_panel(make_pilot(6), completion_code=CODE)
-    come(client, panel)
+    enter_and_agree(client, panel)
     annotator = panel.submissions.get().annotator
     judge(annotator, next_batch(annotator, NOW)[0])
     close_round(panel.round)
@@ -469,9 +474,9 @@ def test_closed_round_lets_participants_finish(client):
     assert CODE in client.get(judging_page(), follow=True).text
 
 
-def test_skipping_everything_is_not_being_done(client):
+def test_skipping_all_statements_does_not_show_the_code(client):
     panel = make_panel(make_pilot(2), completion_code=CODE)
-    come(client, panel)
+    enter_and_agree(client, panel)
     for task in client.get(judging_page(), headers=AS_JSON).json()["tasks"]:
         client.post(judging_page(page="skip/"), {"task": task["task"]})
 
@@ -483,7 +488,7 @@ def test_skipping_everything_is_not_being_done(client):
 
 def test_platform_status_alone_does_not_show_the_code(client):
     panel = make_panel(make_pilot(3), completion_code=CODE)
-    come(client, panel)
+    enter_and_agree(client, panel)
     panel.submissions.update(status="approved")
 
     assert client.get(judging_page("pilot", "done/")).url == f"/judge/{panel.round_id}/"
@@ -514,7 +519,7 @@ def test_completion_without_judgments_leads_to_consent(client):
 )
 def test_each_end_has_its_page_and_code(client, status, words, code):
     panel = make_panel(make_pilot(3), completion_code=CODE, screen_out_code="OUT", screen_out_reward=25)
-    come(client, panel)
+    enter_and_agree(client, panel)
     submission = panel.submissions.get()
     if status == "rejected":
         Submission.objects.filter(pk=submission.pk).update(status=status)

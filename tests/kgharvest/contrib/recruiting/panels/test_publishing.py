@@ -1,4 +1,4 @@
-"""A panel's life, and the options that a round suggests for it."""
+"""Panels: suggested options, validation, and lifecycle."""
 
 import pytest
 
@@ -29,7 +29,7 @@ Status = Panel.Status
 
 
 class StudyPlatform(platforms.RecruitingPlatform):
-    """A platform with studies of its own, which is away when told to be."""
+    """Fake platform with an API. It is unavailable if `is_away` is set."""
 
     has_api = True
     is_away = False
@@ -56,10 +56,10 @@ def platform(monkeypatch):
     return StudyPlatform
 
 
-# -- options -----------------------------------------------------------------------------------------------------------
+# Options
 
 
-def test_a_round_suggests_places_for_the_judgments_it_wants(monkeypatch):
+def test_suggested_places_cover_the_required_judgments(monkeypatch):
     monkeypatch.setattr(presets, "JUDGING_MINUTES", 1)  # ten statements at six seconds
     round = make_round(40, judgments_per_task=3)
 
@@ -67,7 +67,7 @@ def test_a_round_suggests_places_for_the_judgments_it_wants(monkeypatch):
 
     assert (panel.statements_per_place, panel.places) == (10, 12)
     assert panel.estimated_minutes == 3
-    assert panel.reward == 60  # 12.00 an hour
+    assert panel.reward == 60  # 12.00 per hour
     assert panel.completion_code not in ("", panel.screen_out_code)
 
 
@@ -81,18 +81,18 @@ def test_places_account_for_gold_and_existing_judgments(monkeypatch):
     before = presets.places_for(round, 10)
     judge_all(round, ["true"] * 40)
 
-    assert before == 8  # 2 x 32 judgments, eight a person
+    assert before == 8  # 2 x 32 judgments, eight per person
     assert presets.places_for(round, 10) == 4
 
 
-def test_a_small_round_suggests_no_more_than_it_has():
+def test_suggested_statements_do_not_exceed_the_round():
     panel = create_panel(make_round(4, judgments_per_task=3), {})
 
     assert (panel.statements_per_place, panel.places) == (4, 3)
 
 
 @pytest.mark.parametrize("platform", [platform.value for platform in Platform if not platform.is_closed])
-def test_each_platform_names_people_as_it_does(platform):
+def test_participant_parameter_follows_the_platform(platform):
     panel = create_panel(make_round(4), {"platform": platform})
 
     assert panel.participant_parameter == presets.PRESETS[Platform(platform)].names[0]
@@ -107,20 +107,22 @@ def test_presets_of_connect_and_sona():
     assert [sona[f"{name}_parameter"] for name in ("participant", "study", "session")] == ["survey_code", "", ""]
 
 
-def test_the_link_is_as_the_platform_wants_it():
+def test_entry_link_follows_the_platform_format():
     round = make_round(4)
     links = {
         platform: presets.entry_link(create_panel(round, {"platform": platform}), "https://example.org/enter/t/")
         for platform in ("connect", "sona", "prolific")
     }
-    own = create_panel(round, {"participant_parameter": "who", "study_parameter": "", "session_parameter": ""})
+    link_panel = create_panel(round, {"participant_parameter": "who", "study_parameter": "", "session_parameter": ""})
 
-    assert presets.link_parameters_note(own) == "The platform fills in the values in capitals."
+    assert presets.link_parameters_note(link_panel) == "The platform fills in the values in capitals."
     assert presets.link_parameters_note(round.panels.get(platform="connect")).endswith("adds the participant's ids.")
     assert links["sona"] == "https://example.org/enter/t/?survey_code=%SURVEY_CODE%"
     assert links["connect"] == "https://example.org/enter/t/"
     assert links["prolific"].startswith("https://example.org/enter/t/?PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%")
-    assert presets.entry_link(own, "https://example.org/enter/t/") == "https://example.org/enter/t/?who=PARTICIPANT"
+    assert (
+        presets.entry_link(link_panel, "https://example.org/enter/t/") == "https://example.org/enter/t/?who=PARTICIPANT"
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_the_link_is_as_the_platform_wants_it():
         ({"completion_url": "https://example.org/?c={password}"}, "Unknown placeholder {password}"),
     ],
 )
-def test_options_that_cannot_be_are_refused_with_a_sentence(options, sentence):
+def test_invalid_options_are_rejected_with_a_message(options, sentence):
     round = make_round(4)
 
     with refused("BadPanel") as refusal:
@@ -167,7 +169,7 @@ def test_draft_and_imported_rounds_get_no_panels():
             create_panel(not_open, {})
 
 
-def test_a_name_is_one_panel():
+def test_duplicate_panel_name_is_rejected():
     round = make_round(4)
     create_panel(round, {"name": "main"})
 
@@ -186,17 +188,17 @@ def test_published_panel_can_change_only_places_and_floor():
     assert (panel.places, panel.hourly_floor, panel.reward) == (5, 100, 500)
 
 
-def test_places_of_a_study_at_a_platform_are_fixed_once_published(platform):
+def test_places_are_fixed_after_publishing_to_a_platform(platform):
     panel = make_panel(make_round(4), places=2)
 
     with refused("WrongPanelStatus", match="Cannot change places"):
         edit_panel(panel, {"places": 5})
 
 
-# -- life --------------------------------------------------------------------------------------------------------------
+# Lifecycle
 
 
-def test_a_panel_is_published_paused_resumed_and_stopped(platform):
+def test_panel_is_published_paused_resumed_and_stopped(platform):
     panel = make_panel(make_round(4), Status.DRAFT)
 
     publish_panel(panel)
@@ -245,12 +247,12 @@ def test_refused_change_is_reverted(platform, monkeypatch, status, change):
         (Status.PUBLISHED, delete_panel),
     ],
 )
-def test_what_cannot_be_done_now_is_refused(status, change):
+def test_actions_in_the_wrong_status_are_rejected(status, change):
     with refused("WrongPanelStatus"):
         change(make_panel(make_round(4), status))
 
 
-def test_a_panel_without_code_or_with_a_round_that_is_not_open_is_not_published():
+def test_publishing_requires_a_code_and_an_open_round():
     round = make_round(4)
     codeless, panel = make_panel(round, Status.DRAFT, completion_code=""), make_panel(round, Status.DRAFT)
 

@@ -1,4 +1,4 @@
-"""Places of a panel at the same moment: real threads against a real database."""
+"""Races for the places of a panel, with threads and a real database."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_concurrent_entries_of_one_participant_share_a_place():
 
 def test_released_place_goes_to_one_of_several_entrants():
     panel = make_panel(make_round(4), places=1)
-    gone = enter(panel, "p0", "", timezone.now())
-    leave(gone, Status.RETURNED, timezone.now())
+    first = enter(panel, "p0", "", timezone.now())
+    leave(first, Status.RETURNED, timezone.now())
 
     outcomes = at_once(
         *[lambda number=number: enter(panel, f"p{number}", "", timezone.now()) for number in range(1, 5)]
@@ -78,7 +78,7 @@ def test_participant_who_finishes_during_a_release_keeps_the_place():
     join(submission, agrees=True)
     complete(Submission.objects.get(pk=submission.pk), timezone.now())
 
-    assert submission.status == Status.ACTIVE  # as the page had it
+    assert submission.status == Status.ACTIVE  # the stale status on the page
     assert not free_place(submission, timezone.now())
 
     submission.refresh_from_db()
@@ -86,5 +86,5 @@ def test_participant_who_finishes_during_a_release_keeps_the_place():
 
 
 @on_postgresql
-def test_the_same_holds_on_postgresql():
+def test_module_passes_on_postgresql():
     assert run_on_postgresql(__file__).returncode == 0

@@ -1,10 +1,10 @@
-"""The part of Prolific's API that is used here: JSON Schemas of what is sent and answered, by method and path.
+"""JSON Schemas of the used part of Prolific's API: requests and responses by method and path.
 
 Written from docs.prolific.com/api-reference and from its OpenAPI document as of
 github.com/prolific-oss/cli, contract_test/publicapi.yaml at 6e71d85f (operations StudiesCreateStudy,
 StudiesPublishStudy, StudiesCalculateStudyCost, SubmissionsTransitionSubmission, SubmissionsRequestSubmissionReturn,
 SubmissionsBulkApproveSubmissions, BonusesCreateBonusPayments, BonusesPayBonusPayments, WellKnownEndpointsGetStudyJwks);
-webhooks from docs.prolific.com/api-reference/webhooks. No field that is not here may be sent.
+webhooks from docs.prolific.com/api-reference/webhooks. Requests must not contain any other fields.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def one_of(*values: str) -> dict[str, Any]:
     return {"enum": list(values)}
 
 
-def many(of: dict[str, Any], **more: Any) -> dict[str, Any]:
+def array(of: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"type": "array", "items": of, **more}
 
 
@@ -47,8 +47,8 @@ CODE_TYPES = one_of(
     "COMPLETED", "FAILED_ATTENTION_CHECK", "FOLLOW_UP_STUDY", "GIVE_BONUS", "INCOMPATIBLE_DEVICE", "NO_CONSENT",
     "OTHER", "FIXED_SCREENOUT",
 )  # fmt: skip
-CODE = record({"code": SOME_TEXT, "code_type": CODE_TYPES, "actions": many(ACTIONS)}, actor=one_of("participant"))
-SELECT_FILTER = record({"filter_id": SOME_TEXT, "selected_values": many(TEXT)})
+CODE = record({"code": SOME_TEXT, "code_type": CODE_TYPES, "actions": array(ACTIONS)}, actor=one_of("participant"))
+SELECT_FILTER = record({"filter_id": SOME_TEXT, "selected_values": array(TEXT)})
 RANGE_FILTER = record({"filter_id": SOME_TEXT, "selected_range": record({}, lower=NUMBER, upper=NUMBER)})
 STUDY = record(
     {
@@ -59,17 +59,17 @@ STUDY = record(
             "pattern": r"^https?://.+\{\{%PROLIFIC_PID%\}\}.+\{\{%STUDY_ID%\}\}.+\{\{%SESSION_ID%\}\}",
         },
         "prolific_id_option": one_of("url_parameters"),
-        "completion_codes": many(CODE, minItems=1),
+        "completion_codes": array(CODE, minItems=1),
         "total_available_places": {"type": "number", "minimum": 1},
         "estimated_completion_time": {"type": "number", "minimum": 1},
         "reward": {"type": "number", "minimum": 1},
-        "device_compatibility": many(one_of("desktop", "tablet", "mobile")),
-        "filters": many({"oneOf": [SELECT_FILTER, RANGE_FILTER]}),
+        "device_compatibility": array(one_of("desktop", "tablet", "mobile")),
+        "filters": array({"oneOf": [SELECT_FILTER, RANGE_FILTER]}),
     },
     internal_name=TEXT,
     maximum_allowed_time=NUMBER,
-    study_labels=many(one_of("annotation", "survey", "ai_annotation", "other"), maxItems=1),
-    content_warnings=many(one_of("sensitive", "explicit"), maxItems=1),
+    study_labels=array(one_of("annotation", "survey", "ai_annotation", "other"), maxItems=1),
+    content_warnings=array(one_of("sensitive", "explicit"), maxItems=1),
     content_warning_details=TEXT,
     project=TEXT,
     is_external_study_url_secure=FLAG,
@@ -93,7 +93,7 @@ SUBMISSION_MOVE = {
 }
 BONUS_LINE = r"^([0-9a-f]{24},[0-9]+\.[0-9]{2}\n?)+$"
 
-NOTHING = None  # no body
+NOTHING = None
 REQUESTS: dict[str, Any] = {
     "GET /api/v1/studies/": NOTHING,
     "POST /api/v1/studies/": STUDY,
@@ -104,8 +104,8 @@ REQUESTS: dict[str, Any] = {
     "GET /api/v1/submissions/": NOTHING,
     "GET /api/v1/submissions/ID/": NOTHING,
     "POST /api/v1/submissions/ID/transition/": SUBMISSION_MOVE,
-    "POST /api/v1/submissions/ID/request-return/": record({"request_return_reasons": many(SOME_TEXT, minItems=1)}),
-    "POST /api/v1/submissions/bulk-approve/": record({"submission_ids": many(SOME_TEXT, maxItems=1000)}),
+    "POST /api/v1/submissions/ID/request-return/": record({"request_return_reasons": array(SOME_TEXT, minItems=1)}),
+    "POST /api/v1/submissions/bulk-approve/": record({"submission_ids": array(SOME_TEXT, maxItems=1000)}),
     "POST /api/v1/submissions/bonus-payments/": record(
         {"study_id": SOME_TEXT, "csv_bonuses": {"type": "string", "pattern": BONUS_LINE}}
     ),
@@ -138,18 +138,18 @@ SUBMISSION_ANSWER = record(
     {"started_at": TEXT, "status": SUBMISSION_STATUS, "study_id": TEXT, "id": TEXT, "participant": TEXT},
     completed_at=TIME,
     entered_code={"type": ["string", "null"]},
-    bonus_payments=many(NUMBER),
+    bonus_payments=array(NUMBER),
     return_requested=TIME,
 )
 SUBSCRIPTION = record({"id": TEXT, "event_type": TEXT, "target_url": TEXT, "workspace_id": TEXT, "is_enabled": FLAG})
 ANSWERS: dict[str, Any] = {
-    "GET /api/v1/studies/": record({"results": many(STUDY_ROW)}),
+    "GET /api/v1/studies/": record({"results": array(STUDY_ROW)}),
     "POST /api/v1/studies/": STUDY_ANSWER,
     "GET /api/v1/studies/ID/": STUDY_ANSWER,
     "PATCH /api/v1/studies/ID/": STUDY_ANSWER,
     "POST /api/v1/studies/ID/transition/": STUDY_ANSWER,
     "POST /api/v1/study-cost-calculator/": record({"total_cost": NUMBER}),
-    "GET /api/v1/submissions/": record({"results": many(SUBMISSION_ROW)}),
+    "GET /api/v1/submissions/": record({"results": array(SUBMISSION_ROW)}),
     "GET /api/v1/submissions/ID/": SUBMISSION_ANSWER,
     "POST /api/v1/submissions/ID/transition/": SUBMISSION_ANSWER,
     "POST /api/v1/submissions/ID/request-return/": record(
@@ -160,12 +160,12 @@ ANSWERS: dict[str, Any] = {
         {"id": TEXT, "total_amount": NUMBER}, study=TEXT, amount=NUMBER, fees=NUMBER, vat=NUMBER
     ),
     "POST /api/v1/bulk-bonus-payments/ID/pay/": TEXT,
-    "GET /api/v1/hooks/subscriptions/": record({"results": many(SUBSCRIPTION)}),
+    "GET /api/v1/hooks/subscriptions/": record({"results": array(SUBSCRIPTION)}),
     "POST /api/v1/hooks/subscriptions/": SUBSCRIPTION,
     "POST /api/v1/hooks/subscriptions/ID/": SUBSCRIPTION,
     "GET /.well-known/study/jwks.json": record(
         {
-            "keys": many(
+            "keys": array(
                 record(
                     {
                         "kty": one_of("RSA"),
@@ -174,7 +174,7 @@ ANSWERS: dict[str, Any] = {
                         "n": TEXT,
                         "e": TEXT,
                         "use": one_of("sig"),
-                        "key_ops": many(one_of("verify")),
+                        "key_ops": array(one_of("verify")),
                     }
                 )
             )
@@ -184,15 +184,15 @@ ANSWERS: dict[str, Any] = {
 
 
 def operation(method: str, path: str) -> str:
-    """Return the operation's key in the tables: `POST /api/v1/studies/ID/transition/`."""
+    """Return the key of the operation in the tables, such as `POST /api/v1/studies/ID/transition/`."""
     return f"{method} {re.sub('/[0-9a-f]{24}/', '/ID/', path)}"
 
 
 def faults_of_request(method: str, path: str, query: dict[str, list[str]], body: Any) -> list[str]:
-    """Return what is wrong with a request of ours, in a sentence each."""
+    """Return one message for each violation of the table by a request."""
     name = operation(method, path)
     if name not in REQUESTS:
-        return [f"{name} is no operation of the table"]
+        return [f"{name} is not an operation of the table"]
     faults = [f"{name}: unknown parameter {key}" for key in query if key not in QUERIES.get(name, set())]
     if REQUESTS[name] is None:
         return faults + [f"{name} takes no body"] * (body is not None)
@@ -201,5 +201,5 @@ def faults_of_request(method: str, path: str, query: dict[str, list[str]], body:
 
 
 def check_answer(method: str, path: str, answer: Any) -> None:
-    """Raise ValidationError where the fake answers what Prolific would not."""
+    """Raise ValidationError if a response of the fake violates Prolific's schema."""
     jsonschema.validate(answer, ANSWERS[operation(method, path)], jsonschema.Draft202012Validator)

@@ -1,8 +1,8 @@
-"""A Prolific that keeps state: studies, submissions, a wallet, bonuses, keys and signed events, over HTTP on loopback.
+"""Stateful fake of Prolific over HTTP: studies, submissions, a wallet, bonuses, keys, and signed events.
 
-`serving()` runs it in a thread. Tests act as its participants (`arrive`, `submit`, `give_back`, `time_out`) and look at
-what became of them. Every request is held against the table of Prolific's fields (api_fields): what does not fit is in
-`violations` and answered 400.
+`serving()` runs it in a thread on the loopback interface. Tests act as its participants (`arrive`, `submit`,
+`give_back`, `time_out`) and check the resulting state. Every request is validated against the table of Prolific's
+fields (api_fields). Invalid requests get status 400 and are added to `violations`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TAKING_PLACES = {"RESERVED", "ACTIVE", "AWAITING REVIEW", "APPROVED"}
 
 
 class Trouble(StrEnum):
-    """What becomes of one request."""
+    """Outcome of one request."""
 
     NONE = "none"
     BUSY = "429"
@@ -68,7 +68,7 @@ class Submission:
     code: str | None = None
     return_requested: datetime | None = None
     bonuses: list[int] = field(default_factory=list)
-    n_payments: int = 0  # of the reward
+    n_payments: int = 0  # payments of the reward
 
     @property
     def times(self) -> dict[str, str | None]:
@@ -91,7 +91,7 @@ class Request(NamedTuple):
 
 
 class FakeProlific:
-    """trouble: of method and path, what becomes of a request. wallet: in minor units."""
+    """Stateful fake of Prolific. `trouble` maps method and path to an outcome; `wallet` is in minor units."""
 
     def __init__(self, wallet: int = 1_000_000, seed: int = 0):
         self.wallet = wallet
@@ -119,19 +119,19 @@ class FakeProlific:
                 self._key = RSAKey.generate_key(2048, {"kid": "key-1", "alg": "RS256", "use": "sig"})
         return self._key
 
-    # -- participants --------------------------------------------------------------------------------------------------
+    # Participants
 
     def arrive(self, study: str, participant: str = "") -> tuple[Submission, str]:
-        """Let somebody take a place; return their submission and the address to which Prolific sends them."""
+        """Let a participant take a place. Return the submission and the entry URL."""
         with self.lock:
             document = self.studies[study]
             assert document["status"] == "ACTIVE", f"the study is {document['status']}"
-            assert self.n_taken(study) < document["total_available_places"], "no place is free"
+            assert self.n_taken(study) < document["total_available_places"], "all places are taken"
             submission = Submission(self.new_id(), study, participant or self.new_id(), "ACTIVE", datetime.now(UTC))
             self.submissions[submission.id] = submission
-            self._tell(submission)
+            self._emit_submission(submission)
             if self.n_taken(study) == document["total_available_places"]:
-                self._tell_study(document)
+                self._emit_study(document)
             return submission, self.entry_url(submission)
 
     def n_taken(self, study: str) -> int:
@@ -167,12 +167,12 @@ class FakeProlific:
         return jwt.encode({"alg": "RS256", "kid": "key-1", "typ": "JWT"}, signed, self.key, algorithms=["RS256"])
 
     def submit(self, submission: Submission, code: str) -> None:
-        """Let the person enter a code, a late one too; what the study says of the code is done."""
+        """Let the participant enter a code, also after a timeout, and execute the actions of the code."""
         with self.lock:
             assert submission.status in ("ACTIVE", "TIMED-OUT"), submission.status
             submission.code, submission.completed_at = code, datetime.now(UTC)
-            known = {entry["code"]: entry for entry in self.studies[submission.study_id]["completion_codes"]}
-            for action in known.get(code, {"actions": []})["actions"]:
+            actions_by_code = {entry["code"]: entry for entry in self.studies[submission.study_id]["completion_codes"]}
+            for action in actions_by_code.get(code, {"actions": []})["actions"]:
                 if action["action"] == "FIXED_SCREEN_OUT_PAYMENT":
                     self._pay(submission, action["fixed_screen_out_reward"])
                     self._move(submission, "SCREENED OUT")
@@ -187,8 +187,8 @@ class FakeProlific:
     def time_out(self, submission: Submission) -> None:
         self._move(submission, "TIMED-OUT")
 
-    def approve_what_waits(self, now: datetime) -> None:
-        """Approve by itself what has waited for 21 days."""
+    def approve_overdue(self, now: datetime) -> None:
+        """Approve submissions that have been awaiting review for 21 days."""
         with self.lock:
             for submission in self.submissions.values():
                 waited = now - submission.completed_at if submission.completed_at else timedelta()
@@ -199,7 +199,7 @@ class FakeProlific:
         with self.lock:
             if submission.status != status:
                 submission.status = status
-                self._tell(submission)
+                self._emit_submission(submission)
 
     def _approve(self, submission: Submission) -> None:
         if submission.status == "APPROVED":
@@ -211,13 +211,13 @@ class FakeProlific:
         submission.n_payments += 1
         self.wallet -= round(amount * (1 + FEE))
 
-    # -- events --------------------------------------------------------------------------------------------------------
+    # Events
 
-    def _tell(self, submission: Submission) -> None:
-        about = {"resource_id": submission.id, "event_type": "submission.status.change"}
-        self._emit(about | {"participant_id": submission.participant, "status": submission.status})
+    def _emit_submission(self, submission: Submission) -> None:
+        fields = {"resource_id": submission.id, "event_type": "submission.status.change"}
+        self._emit(fields | {"participant_id": submission.participant, "status": submission.status})
 
-    def _tell_study(self, document: dict[str, Any]) -> None:
+    def _emit_study(self, document: dict[str, Any]) -> None:
         self._emit(
             {
                 "resource_id": document["id"],
@@ -227,11 +227,11 @@ class FakeProlific:
             }
         )
 
-    def _emit(self, about: dict[str, Any]) -> None:
-        self.events.append(Event(self.new_id(), json.dumps(about).encode()))
+    def _emit(self, fields: dict[str, Any]) -> None:
+        self.events.append(Event(self.new_id(), json.dumps(fields).encode()))
 
     def deliveries(self, rng: random.Random, times: int = 13) -> list[tuple[dict[str, str], bytes]]:
-        """Return headers and body of each event so far, each so many times, in any order."""
+        """Return headers and body of all events so far, each repeated `times` times, in random order."""
         events = [event for event in self.events for _ in range(times)]
         rng.shuffle(events)
         return [(self.headers(event), event.body) for event in events]
@@ -248,10 +248,10 @@ class FakeProlific:
             "X-Prolific-Request-Signature": base64.b64encode(signature).decode(),
         }
 
-    # -- the API -------------------------------------------------------------------------------------------------------
+    # API
 
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any, dict[str, str]]:
-        """Return status, document and headers. Raises Refused."""
+        """Return status, document, and headers. Raises Refused."""
         with self.lock:
             self.requests.append(Request(method, path, body))
             if faults := faults_of_request(method, path, query, body):
@@ -305,7 +305,7 @@ class FakeProlific:
         if action == "PUBLISH" and cost > self.wallet:
             raise Refused(400, {"wallet": ["There are not enough funds in the workspace."]})
         document["status"] = status
-        self._tell_study(document)
+        self._emit_study(document)
 
     def _page(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
         page, size = int(query.get("page", ["1"])[0]), int(query.get("page_size", ["20"])[0])
@@ -358,21 +358,21 @@ class FakeProlific:
         }
 
     def _move_submission(self, submission: Submission, body: dict[str, Any]) -> None:
-        became = {"APPROVE": "APPROVED", "REJECT": "REJECTED", "SCREEN_OUT": "SCREENED OUT"}[body["action"]]
-        if submission.status == became:  # asked twice is asked once
+        target = {"APPROVE": "APPROVED", "REJECT": "REJECTED", "SCREEN_OUT": "SCREENED OUT"}[body["action"]]
+        if submission.status == target:  # a repeated request has no effect
             return
-        takes = {"APPROVED": {"AWAITING REVIEW", "TIMED-OUT"}, "REJECTED": {"AWAITING REVIEW"}}
-        if submission.status not in takes.get(became, {"ACTIVE", "AWAITING REVIEW"}):
+        source_statuses = {"APPROVED": {"AWAITING REVIEW", "TIMED-OUT"}, "REJECTED": {"AWAITING REVIEW"}}
+        if submission.status not in source_statuses.get(target, {"ACTIVE", "AWAITING REVIEW"}):
             raise Refused(400, f"Submission {submission.id} is {submission.status}")
-        if became == "APPROVED":
+        if target == "APPROVED":
             self._approve(submission)
         else:
-            self._move(submission, became)
+            self._move(submission, target)
 
     def _set_up_bonus(self, body: dict[str, Any]) -> tuple[int, Any, dict[str, str]]:
         lines = [line.split(",") for line in body["csv_bonuses"].split()]
-        of_study = {name for name, row in self.submissions.items() if row.study_id == body["study_id"]}
-        if unknown := [name for name, _ in lines if name not in of_study]:
+        names_of_study = {name for name, row in self.submissions.items() if row.study_id == body["study_id"]}
+        if unknown := [name for name, _ in lines if name not in names_of_study]:
             raise Refused(400, {"csv_bonuses": [f"{name} has not taken part in the study" for name in unknown]})
         bonus, amounts = self.new_id(), [round(100 * float(amount)) for _, amount in lines]
         self._bonuses[bonus] = [(name, amount) for (name, _), amount in zip(lines, amounts, strict=True)]
@@ -380,7 +380,7 @@ class FakeProlific:
         return 201, {"id": bonus, "study": body["study_id"], "amount": sum(amounts), "total_amount": total}, {}
 
     def _pay_bonus(self, bonus: str) -> tuple[int, Any, dict[str, str]]:
-        """Pay as often as it is asked, as Prolific does."""
+        """Pay once per request, like Prolific, without deduplication."""
         if bonus not in self._bonuses:
             raise Refused(404, "There is no such bonus")
         for name, amount in self._bonuses[bonus]:
@@ -402,7 +402,7 @@ class FakeProlific:
         return 200, self.subscriptions[rest[0]], {}
 
 
-# -- HTTP --------------------------------------------------------------------------------------------------------------
+# HTTP
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -451,7 +451,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(fake: FakeProlific | None = None, port: int = 0) -> Iterator[FakeProlific]:
-    """Serve it on loopback; `fake.url` is its address, for KGHARVEST_PROLIFIC_URL."""
+    """Serve the fake on loopback. `fake.url` is the value for KGHARVEST_PROLIFIC_URL."""
     fake = fake or FakeProlific()
     server = ThreadingHTTPServer(("127.0.0.1", port), type("OfFake", (Handler,), {"fake": fake}))
     server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""Requests to Prolific: as its documentation has them, repeated where that does no harm, and never where it does."""
+"""Prolific client: documented requests, retries of safe requests, and no retries of payments."""
 
 from __future__ import annotations
 
@@ -74,32 +74,36 @@ def make_panel(**fields) -> Panel:
     return Panel.objects.create(**values)
 
 
-def published(panel: Panel) -> Panel:
+def publish(panel: Panel) -> Panel:
     Panel.objects.filter(pk=panel.pk).update(external_id=platform_of(panel).publish(), status=Panel.Status.PUBLISHED)
     panel.refresh_from_db()
     return panel
 
 
-def done_on(fake: FakeProlific, panel: Panel) -> Submission:
-    """Let somebody come from Prolific, judge everything, and enter the code there."""
-    theirs, _ = fake.arrive(panel.external_id)
-    ours = enter(panel, theirs.participant, theirs.id, timezone.now())
-    complete(ours, timezone.now())
-    fake.submit(theirs, panel.completion_code)
-    return ours
+def complete_on(fake: FakeProlific, panel: Panel) -> Submission:
+    """Let a participant enter from Prolific, complete the place, and submit the code."""
+    remote, _ = fake.arrive(panel.external_id)
+    submission = enter(panel, remote.participant, remote.id, timezone.now())
+    complete(submission, timezone.now())
+    fake.submit(remote, panel.completion_code)
+    return submission
 
 
 def troubled(path_end: str, *troubles: Trouble):
-    """Make trouble for the first requests to addresses that end so."""
-    left = list(troubles)
-    return lambda method, path: left.pop(0) if left and path.endswith(path_end) and method != "GET" else Trouble.NONE
+    """Return a trouble function that fails the first non-GET requests to paths ending in `path_end`."""
+    remaining = list(troubles)
+
+    def trouble(method: str, path: str) -> Trouble:
+        return remaining.pop(0) if remaining and path.endswith(path_end) and method != "GET" else Trouble.NONE
+
+    return trouble
 
 
-# -- studies -----------------------------------------------------------------------------------------------------------
+# Studies
 
 
-def test_a_study_is_made_from_the_panel_and_published(fake, panel, settings):
-    published(panel)
+def test_study_is_created_from_the_panel_and_published(fake, panel, settings):
+    publish(panel)
 
     [study] = fake.studies.values()
     address = settings.ORIGIN + reverse("recruiting:panel_enter", args=[panel.token])
@@ -120,8 +124,8 @@ def test_a_study_is_made_from_the_panel_and_published(fake, panel, settings):
 
 
 def test_screen_out_code_pays_or_requests_a_return(fake):
-    paid = published(make_panel(screen_out_code="OUT1", screen_out_reward=20, quota_full_code="FULL1"))
-    unpaid = published(make_panel(screen_out_code="OUT2"))
+    paid = publish(make_panel(screen_out_code="OUT1", screen_out_reward=20, quota_full_code="FULL1"))
+    unpaid = publish(make_panel(screen_out_code="OUT2"))
 
     [first, second] = [fake.studies[panel.external_id]["completion_codes"] for panel in (paid, unpaid)]
     assert first[1]["actions"] == [{"action": "FIXED_SCREEN_OUT_PAYMENT", "fixed_screen_out_reward": 20, "slots": 3}]
@@ -132,30 +136,30 @@ def test_screen_out_code_pays_or_requests_a_return(fake):
 def test_study_is_created_once_despite_a_lost_answer(fake, panel, trouble):
     fake.trouble = troubled("/studies/", trouble)
     with pytest.raises(PlatformUnavailable):
-        published(panel)
+        publish(panel)
 
-    published(panel)
-    published(panel)
+    publish(panel)
+    publish(panel)
 
     assert len(fake.studies) == 1
 
 
-def test_a_study_has_moved_though_the_answer_was_lost_and_the_second_try_refused(fake, panel):
+def test_transition_succeeds_despite_lost_response_and_refused_retry(fake, panel):
     fake.trouble = troubled("/transition/", Trouble.UNANSWERED)
-    published(panel)
+    publish(panel)
     fake.trouble = troubled("/transition/", Trouble.UNANSWERED)
     platform_of(panel).pause()
 
     assert platform_of(panel).status() == Panel.Status.PAUSED
 
 
-def test_the_cost_is_known_before(fake, panel):
+def test_cost_is_calculated_without_a_study(fake, panel):
     assert platform_of(panel).cost() == 630  # 450 in rewards and 180 in fees
     assert fake.studies == {}
 
 
-def test_a_study_is_paused_taken_up_and_stopped_once(fake, panel):
-    platform = platform_of(published(panel))
+def test_repeated_pause_resume_and_stop_have_no_effect(fake, panel):
+    platform = platform_of(publish(panel))
     statuses = []
     for act in (platform.pause, platform.pause, platform.resume, platform.resume, platform.stop, platform.stop):
         act()
@@ -193,10 +197,10 @@ def test_empty_wallet_error_quotes_prolific(fake, panel):
         platform_of(panel).publish()
 
 
-# -- trouble -----------------------------------------------------------------------------------------------------------
+# Failures
 
 
-def test_requests_are_repeated_after_as_long_as_prolific_asks_for(fake):
+def test_retries_wait_as_long_as_retry_after(fake):
     waits: list[float] = []
     fake.trouble = troubled("/study-cost-calculator/", Trouble.BUSY, Trouble.DOWN)
 
@@ -204,7 +208,7 @@ def test_requests_are_repeated_after_as_long_as_prolific_asks_for(fake):
     assert waits == [0.0, 0.0]  # the fake's Retry-After
 
 
-def test_without_a_word_from_prolific_waits_double_and_end(fake):
+def test_retries_without_retry_after_back_off_and_stop(fake):
     waits: list[float] = []
     fake.trouble = lambda method, path: Trouble.LOST
 
@@ -223,21 +227,21 @@ def test_retry_after_is_seconds_or_a_date():
     assert waits[2:] == [None, None]
 
 
-def answering(response: httpx.Response) -> Client:
+def client_with_response(response: httpx.Response) -> Client:
     client = Client(sleep=lambda seconds: None)
     client._http = httpx.Client(base_url="https://prolific", transport=httpx.MockTransport(lambda request: response))
     return client
 
 
 def test_payment_accepted_without_json_is_not_retried(fake):
-    answering(httpx.Response(202, text="Accepted")).pay_bonus("bonus")
+    client_with_response(httpx.Response(202, text="Accepted")).pay_bonus("bonus")
 
 
 def test_redirect_has_no_effect_and_names_the_setting(fake):
-    moved = httpx.Response(301, headers={"Location": "https://elsewhere"})
+    redirect = httpx.Response(301, headers={"Location": "https://elsewhere"})
 
     with pytest.raises(PlatformRefused, match="Check KGHARVEST_PROLIFIC_URL"):
-        answering(moved).pay_bonus("bonus")
+        client_with_response(redirect).pay_bonus("bonus")
 
 
 def test_unreachable_prolific_and_missing_token_have_clear_errors(fake, settings):
@@ -252,126 +256,126 @@ def test_unreachable_prolific_and_missing_token_have_clear_errors(fake, settings
         Client(sleep=lambda seconds: None).cost(1, 1)
 
 
-def test_no_id_of_a_person_or_submission_is_in_a_refusal_or_a_log(fake, panel, caplog):
+def test_errors_and_logs_contain_no_ids(fake, panel, caplog):
     caplog.set_level("INFO")
-    published(panel)
-    ours = done_on(fake, panel)
-    fake.give_back(fake.submissions[ours.session_id])
-    ask(ours, Kind.APPROVE, "approve")
-    [command] = claimed = outbox.claim(timezone.now())
+    publish(panel)
+    submission = complete_on(fake, panel)
+    fake.give_back(fake.submissions[submission.session_id])
+    ask(submission, Kind.APPROVE, "approve")
+    [command] = batch = outbox.claim(timezone.now())
 
-    outbox.send(claimed)
+    outbox.send(batch)
 
     command.refresh_from_db()
     assert command.state == "failed"
     assert command.error == "Prolific rejected the request: Submission [id] is RETURNED"
-    assert ours.session_id not in caplog.text
-    assert ours.participant_id not in caplog.text
+    assert submission.session_id not in caplog.text
+    assert submission.participant_id not in caplog.text
 
 
-# -- commands ----------------------------------------------------------------------------------------------------------
+# Commands
 
 
 @pytest.mark.parametrize("trouble", [*Trouble])
-def test_an_approval_is_made_once_whatever_becomes_of_the_request(fake, panel, trouble):
-    ours = done_on(fake, published(panel))
+def test_approval_is_executed_once_despite_failures(fake, panel, trouble):
+    submission = complete_on(fake, publish(panel))
     fake.trouble = troubled("/transition/", trouble)
-    ask(ours, Kind.APPROVE, "approve")
+    ask(submission, Kind.APPROVE, "approve")
 
     outbox.send(outbox.claim(timezone.now()))
 
-    [theirs] = fake.submissions.values()
-    assert (theirs.status, theirs.n_payments) == ("APPROVED", 1)
-    assert ours.commands.get().state == "done"
+    [remote] = fake.submissions.values()
+    assert (remote.status, remote.n_payments) == ("APPROVED", 1)
+    assert submission.commands.get().state == "done"
 
 
 def test_approval_waits_until_the_code_is_entered(fake, panel):
-    theirs, _ = fake.arrive(published(panel).external_id)
-    ours = enter(panel, theirs.participant, theirs.id, timezone.now())
-    complete(ours, timezone.now())
-    ask(ours, Kind.APPROVE, "approve")
+    remote, _ = fake.arrive(publish(panel).external_id)
+    submission = enter(panel, remote.participant, remote.id, timezone.now())
+    complete(submission, timezone.now())
+    ask(submission, Kind.APPROVE, "approve")
 
     outbox.send(outbox.claim(timezone.now()))
-    waiting = ours.commands.get()
-    fake.submit(theirs, panel.completion_code)
+    waiting = submission.commands.get()
+    fake.submit(remote, panel.completion_code)
     outbox.send(outbox.claim(waiting.next_try_at))
 
     assert (waiting.state, "has not entered the code" in waiting.error) == ("waiting", True)
-    assert ours.commands.get().state == "done"
-    assert theirs.status == "APPROVED"
+    assert submission.commands.get().state == "done"
+    assert remote.status == "APPROVED"
 
 
 @pytest.mark.parametrize(
     ("trouble", "state", "n_paid"),
     [
         (Trouble.NONE, "done", 1),
-        (Trouble.BUSY, "done", 1),  # refused before anything was done, so it is sent again
+        (Trouble.BUSY, "done", 1),  # rejected before execution, so a retry is safe
         (Trouble.UNANSWERED, "uncertain", 1),
         (Trouble.LOST, "uncertain", 0),
         (Trouble.DOWN, "uncertain", 0),
     ],
 )
-def test_a_bonus_is_never_sent_twice_and_reconciliation_finds_out(fake, panel, trouble, state, n_paid):
-    ours = done_on(fake, published(panel))
+def test_bonus_is_sent_once_and_settled_by_reconciliation(fake, panel, trouble, state, n_paid):
+    submission = complete_on(fake, publish(panel))
     fake.trouble = troubled("/pay/", trouble)
-    ask(ours, Kind.BONUS, "bonus:floor", amount=107)
+    ask(submission, Kind.BONUS, "bonus:floor", amount=107)
 
     outbox.send(outbox.claim(timezone.now()))
 
-    [theirs] = fake.submissions.values()
-    assert ours.commands.get().state == state
-    assert theirs.bonuses == [107] * n_paid
+    [remote] = fake.submissions.values()
+    assert submission.commands.get().state == state
+    assert remote.bonuses == [107] * n_paid
     for _ in range(2):
         reconcile(panel, timezone.now())
-    assert theirs.bonuses == [107] * n_paid
-    assert ours.commands.get().state == ("done" if n_paid else "uncertain")
+    assert remote.bonuses == [107] * n_paid
+    assert submission.commands.get().state == ("done" if n_paid else "uncertain")
 
 
-def test_a_bonus_that_was_set_up_is_not_set_up_again(fake, panel):
-    ours = done_on(fake, published(panel))
+def test_bonus_is_set_up_once_despite_failed_payments(fake, panel):
+    submission = complete_on(fake, publish(panel))
     fake.trouble = troubled("/pay/", *[Trouble.BUSY] * 3)
-    ask(ours, Kind.BONUS, "bonus:floor", amount=5)
+    ask(submission, Kind.BONUS, "bonus:floor", amount=5)
     outbox.send(outbox.claim(timezone.now()))
-    assert ours.commands.get().state == "waiting"
+    assert submission.commands.get().state == "waiting"
 
     outbox.send(outbox.claim(timezone.now() + timedelta(hours=1)))
 
     set_up = [request for request in fake.requests if request.path.endswith("/bonus-payments/")]
-    assert [request.body["csv_bonuses"] for request in set_up] == [f"{ours.session_id},0.05"]
-    assert fake.submissions[ours.session_id].bonuses == [5]
+    assert [request.body["csv_bonuses"] for request in set_up] == [f"{submission.session_id},0.05"]
+    assert fake.submissions[submission.session_id].bonuses == [5]
 
 
 def test_stale_worker_does_not_repeat_a_payment(fake, panel):
-    ours = done_on(fake, published(panel))
-    ask(ours, Kind.BONUS, "bonus:floor", amount=107)
+    submission = complete_on(fake, publish(panel))
+    ask(submission, Kind.BONUS, "bonus:floor", amount=107)
     later = timezone.now() + SENDING_LASTS
-    [forgotten] = outbox.claim(timezone.now())
-    settle(forgotten, False, later + timedelta(seconds=1))
+    [stale] = outbox.claim(timezone.now())
+    settle(stale, False, later + timedelta(seconds=1))
 
     outbox.send(outbox.claim(later + timedelta(seconds=2)))
-    outbox.send([forgotten])
+    outbox.send([stale])
 
-    assert fake.submissions[ours.session_id].bonuses == [107]
-    assert ours.commands.get().state == "done"
+    assert fake.submissions[submission.session_id].bonuses == [107]
+    assert submission.commands.get().state == "done"
 
 
 @pytest.mark.parametrize("session", ["../studies/1", "aaaa,100.00", "a?b", "a/b"])
-def test_a_made_up_name_of_a_submission_is_in_no_request(fake, panel, session):
-    published(panel)
-    ours = enter(panel, "ada", session, timezone.now() - SHOWS_WITHIN)
-    ask(ours, Kind.BONUS, "bonus:1", amount=5)
+def test_malformed_session_ids_are_never_sent(fake, panel, session):
+    publish(panel)
+    submission = enter(panel, "ada", session, timezone.now() - SHOWS_WITHIN)
+    ask(submission, Kind.BONUS, "bonus:1", amount=5)
     n_before = len(fake.requests)
 
     outbox.send(outbox.claim(timezone.now()))
     reconcile(panel, timezone.now())
 
-    ours.refresh_from_db()
-    assert (ours.commands.get().state, ours.status) == ("failed", Status.RETURNED)
+    submission.refresh_from_db()
+    assert (submission.commands.get().state, submission.status) == ("failed", Status.RETURNED)
     assert not [request for request in fake.requests[n_before:] if "aaaa" in str(request) or "../" in request.path]
     assert not [request for request in fake.requests if "bonus" in request.path]
 
 
-def test_a_study_that_was_published_unheard_is_not_taken_up_with_another_reward(fake, panel):
+def test_existing_study_is_not_reused_with_a_different_reward(fake, panel):
     fake.trouble = troubled("/transition/", *[Trouble.UNANSWERED] * 3)
     with pytest.raises(PlatformUnavailable):
         platform_of(panel).publish()
@@ -381,24 +385,24 @@ def test_a_study_that_was_published_unheard_is_not_taken_up_with_another_reward(
         platform_of(panel).publish()
 
 
-def test_rejecting_returning_and_screening_out(fake, panel):
-    published(panel)
-    rejected, asked, out = (done_on(fake, panel) for _ in range(3))
+def test_rejection_return_and_screen_out_are_sent(fake, panel):
+    publish(panel)
+    rejected, return_requested, out = (complete_on(fake, panel) for _ in range(3))
     ask(rejected, Kind.REJECT, "reject", message=EXPLANATION, category="LOW_EFFORT")
-    ask(asked, Kind.RETURN, "return", message="Withdrew consent")
+    ask(return_requested, Kind.RETURN, "return", message="Withdrew consent")
     ask(out, Kind.SCREEN_OUT, "screen_out")
-    while claimed := outbox.claim(timezone.now()):
-        outbox.send(claimed)
+    while batch := outbox.claim(timezone.now()):
+        outbox.send(batch)
 
-    theirs = [fake.submissions[ours.session_id] for ours in (rejected, asked, out)]
-    assert [row.status for row in theirs] == ["REJECTED", "AWAITING REVIEW", "SCREENED OUT"]
-    assert theirs[1].return_requested is not None
+    remote = [fake.submissions[submission.session_id] for submission in (rejected, return_requested, out)]
+    assert [row.status for row in remote] == ["REJECTED", "AWAITING REVIEW", "SCREENED OUT"]
+    assert remote[1].return_requested is not None
 
 
 @pytest.mark.parametrize(("message", "category"), [("Too fast.", "TOO_QUICKLY"), (EXPLANATION, "DISAGREEMENT")])
-def test_a_rejection_that_prolific_would_refuse_is_not_sent(fake, panel, message, category):
-    ours = done_on(fake, published(panel))
-    command = ours.commands.create(kind=Kind.REJECT, key="reject", message=message, category=category)
+def test_invalid_rejection_is_not_sent(fake, panel, message, category):
+    submission = complete_on(fake, publish(panel))
+    command = submission.commands.create(kind=Kind.REJECT, key="reject", message=message, category=category)
 
     with pytest.raises(PlatformRefused):
         platform_of(panel).execute(command)
@@ -406,39 +410,39 @@ def test_a_rejection_that_prolific_would_refuse_is_not_sent(fake, panel, message
     assert not [request for request in fake.requests if request.body and request.body.get("action") == "REJECT"]
 
 
-def test_many_are_approved_in_one_request_and_reconciliation_finds_them_approved(fake, panel, monkeypatch):
+def test_bulk_approval_is_one_request_confirmed_by_reconciliation(fake, panel, monkeypatch):
     monkeypatch.setattr(commands, "FEWEST_AT_ONCE", 3)
-    published(panel)
-    people = [done_on(fake, panel) for _ in range(3)]
-    for ours in people:
-        ask(ours, Kind.APPROVE, "approve")
+    publish(panel)
+    people = [complete_on(fake, panel) for _ in range(3)]
+    for submission in people:
+        ask(submission, Kind.APPROVE, "approve")
 
     outbox.send(outbox.claim(timezone.now()))
     assert outbox.claim(timezone.now()) == []
     reconcile(panel, timezone.now())
 
-    [sent] = [request.body for request in fake.requests if request.path.endswith("/bulk-approve/")]
-    assert set(sent["submission_ids"]) == {ours.session_id for ours in people}
+    [body] = [request.body for request in fake.requests if request.path.endswith("/bulk-approve/")]
+    assert set(body["submission_ids"]) == {submission.session_id for submission in people}
     assert [row.n_payments for row in fake.submissions.values()] == [1, 1, 1]
     assert {command.state for command in PlatformCommand.objects.all()} == {"done"}
     assert balance_of(panel) == (450, 450)
 
 
-# -- submissions -------------------------------------------------------------------------------------------------------
+# Submissions
 
 
 def test_reconciliation_applies_missed_events(fake):
-    panel = published(make_panel(places=5))
+    panel = publish(make_panel(places=5))
     people = [fake.arrive(panel.external_id)[0] for _ in range(5)]
-    for theirs in people:
-        enter(panel, theirs.participant, theirs.id, timezone.now())
+    for remote in people:
+        enter(panel, remote.participant, remote.id, timezone.now())
     fake.give_back(people[0]), fake.time_out(people[1]), fake.submit(people[2], "DONE1")
     newcomer, _ = fake.arrive(panel.external_id)
     fake.submit(newcomer, "NOCODE")
 
     reconcile(panel, timezone.now())
 
-    assert_same_as(fake, panel)
+    assert_statuses_match(fake, panel)
     waiting = panel.submissions.get(status=Status.COMPLETED, completed_at=None, session_digest=digest_of(people[2].id))
     assert waiting.approves_itself_at == people[2].completed_at + timedelta(days=21)
     assert panel.submissions.get(session_digest=digest_of(newcomer.id)).status == Status.COMPLETED
@@ -452,25 +456,25 @@ def digest_of(name: str) -> str:
     return digest(name)
 
 
-def assert_same_as(fake: FakeProlific, panel: Panel) -> None:
-    ours = {row.session_id: row.status for row in panel.submissions.all()}
-    theirs = {row.id: STATUSES[row.status] for row in fake.submissions.values() if row.id in ours}
-    assert ours == theirs
+def assert_statuses_match(fake: FakeProlific, panel: Panel) -> None:
+    statuses = {row.session_id: row.status for row in panel.submissions.all()}
+    remote_statuses = {row.id: STATUSES[row.status] for row in fake.submissions.values() if row.id in statuses}
+    assert statuses == remote_statuses
 
 
 def test_place_taken_by_a_forged_link_is_released(fake, panel):
-    a_while_ago = timezone.now() - SHOWS_WITHIN
-    forged = enter(published(panel), "nobody", "f" * 24, a_while_ago)
-    just_now = enter(panel, "somebody", "e" * 24, timezone.now())
+    earlier = timezone.now() - SHOWS_WITHIN
+    forged = enter(publish(panel), "nobody", "f" * 24, earlier)
+    recent = enter(panel, "somebody", "e" * 24, timezone.now())
 
     reconcile(panel, timezone.now())
 
-    forged.refresh_from_db(), just_now.refresh_from_db()
-    assert (forged.status, just_now.status) == (Status.RETURNED, Status.ACTIVE)
+    forged.refresh_from_db(), recent.refresh_from_db()
+    assert (forged.status, recent.status) == (Status.RETURNED, Status.ACTIVE)
 
 
 def test_all_pages_of_submissions_are_read(fake):
-    panel = published(make_panel(places=250))
+    panel = publish(make_panel(places=250))
     for _ in range(200):
         fake.arrive(panel.external_id)
 
@@ -479,28 +483,28 @@ def test_all_pages_of_submissions_are_read(fake):
     assert len(pages) == 3
 
 
-# -- entry tokens ------------------------------------------------------------------------------------------------------
+# Entry tokens
 
 
 def parameters_of(address: str) -> dict[str, str]:
     return dict(httpx.URL(address).params)
 
 
-def test_prolifics_signature_on_an_entry_link_is_checked(fake):
-    panel = published(make_panel(platform_options=OPTIONS | {"signs_entry": True}))
-    theirs, address = fake.arrive(panel.external_id)
+def test_entry_link_signature_is_verified(fake):
+    panel = publish(make_panel(platform_options=OPTIONS | {"signs_entry": True}))
+    remote, address = fake.arrive(panel.external_id)
     link = parameters_of(address)
 
     platform_of(panel).check_entry(link)
 
-    other = {"participant": "another", "study": theirs.study_id, "session": theirs.id}
+    other = {"participant": "another", "study": remote.study_id, "session": remote.id}
     forged = [
         {name: value for name, value in link.items() if name != "prolific_token"},
         link | {"participant": "another"},
         link | {"session": "another"},
         link | {"prolific_token": link["prolific_token"][:-8] + "AAAAAAAA"},
         *(
-            parameters_of(fake.entry_url(theirs, **claims))
+            parameters_of(fake.entry_url(remote, **claims))
             for claims in (
                 {"exp": 1_700_000_000},
                 {"iss": "https://example.org"},
@@ -515,18 +519,18 @@ def test_prolifics_signature_on_an_entry_link_is_checked(fake):
             platform_of(panel).check_entry(parameters)
 
 
-def test_unsigned_algorithms_are_no_signature(fake, panel):
-    published(panel)
-    theirs, address = fake.arrive(panel.external_id)
-    header, claims = ({"alg": "none", "kid": "key-1"}, {"sub": theirs.id, "exp": 9_999_999_999})
+def test_unsigned_entry_tokens_are_rejected(fake, panel):
+    publish(panel)
+    remote, address = fake.arrive(panel.external_id)
+    header, claims = ({"alg": "none", "kid": "key-1"}, {"sub": remote.id, "exp": 9_999_999_999})
     parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in (header, claims)]
 
     with pytest.raises(BadEntryLink):
         platform_of(panel).check_entry(parameters_of(address) | {"prolific_token": ".".join([*parts, ""])})
 
 
-def test_other_links_are_not_checked(fake, panel):
-    published(panel)
+def test_links_of_unsigned_studies_are_not_verified(fake, panel):
+    publish(panel)
     _, address = fake.arrive(panel.external_id)
 
     platform_of(panel).check_entry(parameters_of(address))
@@ -534,10 +538,10 @@ def test_other_links_are_not_checked(fake, panel):
     assert "prolific_token" not in address
 
 
-# -- signed events, and the table itself -------------------------------------------------------------------------------
+# Event signatures and the field table
 
 
-def test_an_event_is_genuine_by_secret_body_and_time(settings):
+def test_event_signature_covers_secret_body_and_time(settings):
     settings.PROLIFIC = {"token": "", "url": "", "webhook_secret": SECRET}
     event, now = Event("1", b'{"resource_id": "\xc3\xa4"}'), 1_800_000_000
     headers = FakeProlific.headers(event, at=now)
@@ -561,8 +565,8 @@ def test_field_table_rejects_fields_unknown_to_prolific():
     assert not faults_of_request("GET", "/api/v1/submissions/", {"study": ["1"]}, None)
 
 
-def test_the_fakes_deliveries_are_all_events_in_another_order(fake, panel):
-    published(panel)
+def test_fake_deliveries_contain_all_events(fake, panel):
+    publish(panel)
     fake.arrive(panel.external_id)
 
     deliveries = fake.deliveries(random.Random(1))

@@ -1,4 +1,4 @@
-"""Events are stored before they are answered, handled until that succeeds, and change what they should once."""
+"""Prolific events: stored before the response, retried until handled, and applied once."""
 
 from __future__ import annotations
 
@@ -74,16 +74,16 @@ def send(client: Client, headers: dict[str, str], body: bytes, address: str = AD
 
 def handle_all(now=None) -> int:
     n_handled = 0
-    while claimed := outbox.claim(now or timezone.now()):
-        outbox.send(claimed)
+    while batch := outbox.claim(now or timezone.now()):
+        outbox.send(batch)
         n_handled += 1
     return n_handled
 
 
-# -- taking in ---------------------------------------------------------------------------------------------------------
+# Receiving
 
 
-def test_an_event_is_stored_encrypted_and_once(client, fake):
+def test_event_is_stored_once_and_encrypted(client, fake):
     event = Event("event-1", b'{"resource_id": "a", "event_type": "submission.status.change"}')
 
     assert [send(client, fake.headers(event), event.body) for _ in range(13)] == [204] * 13
@@ -95,7 +95,7 @@ def test_an_event_is_stored_encrypted_and_once(client, fake):
     assert Job.objects.filter(kind=outbox.job_kind).count() == 1
 
 
-def test_unsigned_events_are_refused_and_rate_limited(client, fake, settings):
+def test_unsigned_events_are_rejected_and_rate_limited(client, fake, settings):
     settings.LIMITS = settings.LIMITS | {"forged_events": (3, 60)}
     event = Event("event-1", b"{}")
     forged = fake.headers(event, "another secret")
@@ -105,7 +105,7 @@ def test_unsigned_events_are_refused_and_rate_limited(client, fake, settings):
     assert not PanelEvent.objects.exists()
 
 
-def test_no_form_and_nothing_large_is_an_event(client, fake):
+def test_forms_and_large_bodies_are_rejected(client, fake):
     large = Event("event-1", b" " * (LARGEST_EVENT + 1))
 
     assert send(client, fake.headers(large), large.body) == 413
@@ -114,22 +114,22 @@ def test_no_form_and_nothing_large_is_an_event(client, fake):
     assert not PanelEvent.objects.exists()
 
 
-def test_events_come_without_cookies_or_csrf_tokens(fake):
+def test_events_need_no_csrf_token(fake):
     event = Event("event-1", b"{}")
 
     assert send(Client(enforce_csrf_checks=True), fake.headers(event), event.body) == 204
 
 
-# -- handling ----------------------------------------------------------------------------------------------------------
+# Handling
 
 
-def test_thirteen_deliveries_in_any_order_end_as_prolific_has_it(client, fake, panel):
+def test_repeated_unordered_deliveries_match_the_state_of_prolific(client, fake, panel):
     people = [fake.arrive(panel.external_id)[0] for _ in range(5)]
-    for theirs in people:
-        ours = enter(panel, theirs.participant, theirs.id, timezone.now())
-        if theirs is not people[0]:
-            complete(ours, timezone.now())
-            fake.submit(theirs, panel.completion_code)
+    for remote in people:
+        submission = enter(panel, remote.participant, remote.id, timezone.now())
+        if remote is not people[0]:
+            complete(submission, timezone.now())
+            fake.submit(remote, panel.completion_code)
     fake.give_back(people[0])
     fake.answer("POST", f"/api/v1/submissions/{people[1].id}/transition/", {}, {"action": "APPROVE"})
     fake.time_out(people[2])
@@ -140,18 +140,18 @@ def test_thirteen_deliveries_in_any_order_end_as_prolific_has_it(client, fake, p
             handle_all()
     handle_all()
 
-    ours = {row.session_id: row.status for row in panel.submissions.all()}
-    assert ours == {theirs.id: STATUSES[theirs.status] for theirs in people}
+    statuses = {row.session_id: row.status for row in panel.submissions.all()}
+    assert statuses == {remote.id: STATUSES[remote.status] for remote in people}
     assert PanelEvent.objects.filter(handled_at=None).count() == 0
     assert balance_of(panel).paid == 150
     paid = panel.pay_entries.get(side="paid")
     assert paid.event.event_type == "submission.status.change"
 
 
-def test_a_returned_place_is_free_when_its_event_is_handled(client, fake, panel):
+def test_return_event_frees_the_place(client, fake, panel):
     people = [fake.arrive(panel.external_id)[0] for _ in range(5)]
-    for theirs in people:
-        enter(panel, theirs.participant, theirs.id, timezone.now())
+    for remote in people:
+        enter(panel, remote.participant, remote.id, timezone.now())
     fake.give_back(people[0])
     send(client, fake.headers(fake.events[-1]), fake.events[-1].body)
 
@@ -162,11 +162,11 @@ def test_a_returned_place_is_free_when_its_event_is_handled(client, fake, panel)
 
 
 @pytest.mark.parametrize("trouble", [Trouble.BUSY, Trouble.DOWN, Trouble.LOST])
-def test_an_event_that_cannot_be_handled_waits_and_is_handled_later(client, fake, panel, trouble, monkeypatch):
+def test_failed_event_is_retried_with_increasing_delay(client, fake, panel, trouble, monkeypatch):
     monkeypatch.setattr("kgharvest.contrib.recruiting.prolific.client.MOST_TRIES", 1)
-    theirs, _ = fake.arrive(panel.external_id)
-    ours = enter(panel, theirs.participant, theirs.id, timezone.now())
-    fake.give_back(theirs)
+    remote, _ = fake.arrive(panel.external_id)
+    submission = enter(panel, remote.participant, remote.id, timezone.now())
+    fake.give_back(remote)
     fake.trouble = lambda method, path: trouble
     send(client, fake.headers(fake.events[-1]), fake.events[-1].body)
 
@@ -176,20 +176,20 @@ def test_an_event_that_cannot_be_handled_waits_and_is_handled_later(client, fake
         assert handle_all(now) == 1
         event = PanelEvent.objects.get()
         assert "retried later" in event.error
-        assert theirs.id not in event.error
+        assert remote.id not in event.error
         assert handle_all(now) == 0
         waits.append(event.next_try_at - now)
         now = event.next_try_at
     fake.trouble = lambda method, path: Trouble.NONE
     handle_all(now)
 
-    ours.refresh_from_db()
+    submission.refresh_from_db()
     event.refresh_from_db()
     assert waits[0] < waits[1] < waits[2]
-    assert (ours.status, event.outcome, event.error, event.n_tries) == (Status.RETURNED, "changed", "", 4)
+    assert (submission.status, event.outcome, event.error, event.n_tries) == (Status.RETURNED, "changed", "", 4)
 
 
-def test_a_bug_in_a_handler_loses_no_event(fake, panel, monkeypatch):
+def test_event_is_kept_after_a_handler_exception(fake, panel, monkeypatch):
     fake.arrive(panel.external_id)
     monkeypatch.delattr(events, "handle")
     store({"X-Event-ID": "1"}, fake.events[-1].body)
@@ -211,7 +211,7 @@ def test_a_bug_in_a_handler_loses_no_event(fake, panel, monkeypatch):
         (b'{"event_type": "study.has_high_return_rate", "resource_id": "1"}', "of no concern"),
     ],
 )
-def test_events_that_are_of_no_use_are_put_aside(client, fake, body, outcome):
+def test_irrelevant_events_are_marked_with_an_outcome(client, fake, body, outcome):
     send(client, fake.headers(Event("1", body)), body)
 
     handle_all()
@@ -219,7 +219,7 @@ def test_events_that_are_of_no_use_are_put_aside(client, fake, body, outcome):
     assert PanelEvent.objects.get().outcome == outcome
 
 
-def test_a_study_that_is_paused_at_prolific_is_paused_here(client, fake, panel):
+def test_pausing_the_study_on_prolific_pauses_the_panel(client, fake, panel):
     fake.answer("POST", f"/api/v1/studies/{panel.external_id}/transition/", {}, {"action": "PAUSE"})
     send(client, fake.headers(fake.events[-1]), fake.events[-1].body)
 
@@ -229,7 +229,7 @@ def test_a_study_that_is_paused_at_prolific_is_paused_here(client, fake, panel):
     assert (panel.status, panel.ended_reason) == ("paused", "Paused on the platform.")
 
 
-def test_bodies_are_forgotten_after_a_month_and_ids_kept(client, fake):
+def test_event_bodies_expire_and_ids_are_kept(client, fake):
     event = Event("1", b'{"resource_id": "a", "event_type": "x"}')
     send(client, fake.headers(event), event.body)
     job = Job.objects.get(kind=outbox.job_kind)
@@ -247,7 +247,7 @@ def test_event_arriving_at_the_end_of_a_job_is_queued_again(fake, enqueued):
     job = Job.objects.get(kind=outbox.job_kind)
     token = ledger.claim(job.pk, timezone.now())
     store_result = outbox(job, ledger.Heartbeat(job.pk, token))
-    store({"X-Event-ID": "2"}, b"{}")  # the job has seen that nothing is due, and has not ended
+    store({"X-Event-ID": "2"}, b"{}")  # arrives after the last check of the running job
     assert enqueued == [job.pk]
 
     ledger._finish(job.pk, token, store_result)
@@ -256,7 +256,7 @@ def test_event_arriving_at_the_end_of_a_job_is_queued_again(fake, enqueued):
     assert Job.objects.unfinished().filter(kind=outbox.job_kind).count() == 1
 
 
-def test_events_are_handled_by_a_job_that_is_queued_once(fake, panel):
+def test_one_queued_job_handles_events(fake, panel):
     store({"X-Event-ID": "1"}, b"{}")
     for _ in range(3):
         outbox.enqueue_if_due(timezone.now())
@@ -269,14 +269,14 @@ def test_events_are_handled_by_a_job_that_is_queued_once(fake, panel):
     assert PanelEvent.objects.get().outcome == "unreadable"
 
 
-# -- reconciliation ----------------------------------------------------------------------------------------------------
+# Reconciliation
 
 
 def reconcile_job() -> Job:
     return Job.objects.filter(kind="panel_reconciliation").latest("pk")
 
 
-def test_panels_are_looked_at_every_few_minutes_and_when_asked(fake, panel):
+def test_panels_are_reconciled_periodically_and_on_request(fake, panel):
     now = timezone.now()
     ask_reconciliation(panel)
     ledger.run_job(reconcile_job().pk)
@@ -288,11 +288,11 @@ def test_panels_are_looked_at_every_few_minutes_and_when_asked(fake, panel):
     Panel.objects.update(status=Panel.Status.STOPPED)
     assert list(due_panels(now + 2 * EVERY)) == []
     panel.submissions.create(participant_digest="a", session_digest="b", entered_at=now)
-    assert list(due_panels(now + 2 * EVERY)) == [panel]  # somebody may still be at work
+    assert list(due_panels(now + 2 * EVERY)) == [panel]  # an open submission keeps the panel due
 
 
-def test_one_panel_that_cannot_be_asked_keeps_no_other_waiting(fake, panel):
-    lost = make_panel(
+def test_failed_panel_does_not_delay_other_panels(fake, panel):
+    missing = make_panel(
         panel.round, name="lost", platform="prolific", status=Panel.Status.PUBLISHED, external_id="f" * 24
     )
     job = Job.objects.create(kind="panel_reconciliation")
@@ -300,18 +300,18 @@ def test_one_panel_that_cannot_be_asked_keeps_no_other_waiting(fake, panel):
 
     run_reconciliation_job(job, ledger.Heartbeat(job.pk, token))
 
-    lost.refresh_from_db(), panel.refresh_from_db()
-    assert lost.reconcile_error == "Prolific rejected the request: There is no study [id]"
+    missing.refresh_from_db(), panel.refresh_from_db()
+    assert missing.reconcile_error == "Prolific rejected the request: There is no study [id]"
     assert panel.reconcile_error == ""
-    assert None not in (lost.reconciled_at, panel.reconciled_at)
+    assert None not in (missing.reconciled_at, panel.reconciled_at)
 
 
-def test_the_fakes_events_are_as_documented(fake, panel):
-    theirs, _ = fake.arrive(panel.external_id)
+def test_fake_events_match_the_documentation(fake, panel):
+    remote, _ = fake.arrive(panel.external_id)
 
     assert json.loads(fake.events[-1].body) == {
-        "resource_id": theirs.id,
+        "resource_id": remote.id,
         "event_type": "submission.status.change",
-        "participant_id": theirs.participant,
+        "participant_id": remote.participant,
         "status": "ACTIVE",
     }

@@ -1,4 +1,4 @@
-"""Web servers and workers die while Prolific tells what happened: nothing is lost and nobody is paid twice."""
+"""Killed web servers and workers during Prolific events: no event is lost and no payment is repeated."""
 
 from __future__ import annotations
 
@@ -40,25 +40,25 @@ def published_panel() -> Panel:
         study_parameter="STUDY_ID",
         session_parameter="SESSION_ID",
         platform_options={"title": "Title", "description": "Description"},
-        reconciled_at=timezone.now(),  # so that events alone tell at first
+        reconciled_at=timezone.now(),  # postpones reconciliation, so that only events report changes
     )
     Panel.objects.filter(pk=panel.pk).update(external_id=platform_of(panel).publish())
     panel.refresh_from_db()
     return panel
 
 
-def story_of(fake: FakeProlific, panel: Panel) -> list[Submission]:
-    """Let people come and end in all ways there are; return those who wait to be approved."""
+def run_participants(fake: FakeProlific, panel: Panel) -> list[Submission]:
+    """Let participants enter and reach every final status. Return the submissions that await approval."""
     people = [fake.arrive(panel.external_id)[0] for _ in range(N_PEOPLE)]
-    ours = [enter(panel, theirs.participant, theirs.id, timezone.now()) for theirs in people]
-    for submission, theirs in zip(ours[2:], people[2:], strict=True):
+    submissions = [enter(panel, remote.participant, remote.id, timezone.now()) for remote in people]
+    for submission, remote in zip(submissions[2:], people[2:], strict=True):
         complete(submission, timezone.now())
-        fake.submit(theirs, panel.completion_code)
+        fake.submit(remote, panel.completion_code)
     fake.give_back(people[0])
     fake.time_out(people[1])
     fake.submit(people[1], "NOCODE")
     fake.give_back(people[2])
-    return ours[3:]
+    return submissions[3:]
 
 
 def worker(folder: Path, fake: FakeProlific):
@@ -78,8 +78,8 @@ def worker(folder: Path, fake: FakeProlific):
     )
 
 
-def killed_at(fake: FakeProlific, path_start: str, path_end: str, nth: int, trouble: Trouble):
-    """Return a list for the worker that is to be killed while it waits for the answer to its nth such request."""
+def kill_at(fake: FakeProlific, path_start: str, path_end: str, nth: int, trouble: Trouble):
+    """Return a list. A worker added to it is killed while its nth matching request is pending."""
     victims: list = []
     n_seen = 0
 
@@ -96,7 +96,7 @@ def killed_at(fake: FakeProlific, path_start: str, path_end: str, nth: int, trou
 
 
 def deliver(server: WebServer, fake: FakeProlific, deliveries: list, kill_after: int) -> None:
-    """Send each until it is answered, as Prolific does; the server is killed once what it answered is only stored."""
+    """Send all events. Kill and restart the server after `kill_after` deliveries, before any event is handled."""
     for number, (headers, body) in enumerate(deliveries):
         if number == kill_after:
             server.kill()
@@ -111,24 +111,24 @@ def deliver(server: WebServer, fake: FakeProlific, deliveries: list, kill_after:
     server.kill()
 
 
-def test_thirteen_deliveries_in_any_order_to_servers_and_workers_that_are_killed(tmp_path, settings):
+def test_unordered_deliveries_survive_killed_servers_and_workers(tmp_path, settings):
     with serving() as fake:
         settings.PROLIFIC = {"token": TOKEN, "url": fake.url, "webhook_secret": SECRET}
         panel = published_panel()
-        waiting = story_of(fake, panel)
+        unapproved = run_participants(fake, panel)
         deliveries = fake.deliveries(random.Random(20))
         variables = {"KGHARVEST_PROLIFIC_WEBHOOK_SECRET": SECRET, "KGHARVEST_DATA_DIR": str(tmp_path)}
         with WebServer(url_of(connection), settings.SECRET_KEY, "--threads", "2", **variables) as server:
             deliver(server, fake, deliveries, kill_after=len(deliveries) // 2)
         assert PanelEvent.objects.filter(handled_at=None).count() == len(fake.events)
-        for submission in waiting:
+        for submission in unapproved:
             ask(submission, PlatformCommand.Kind.BONUS, "bonus:floor", amount=BONUS)
             ask(submission, PlatformCommand.Kind.APPROVE, "approve")
 
-        victims = killed_at(fake, "/api/v1/submissions/", "/", 4, Trouble.LOST)
+        victims = kill_at(fake, "/api/v1/submissions/", "/", 4, Trouble.LOST)
         victims.append(first := worker(tmp_path, fake))
         wait_until(lambda: not first.is_alive())
-        victims = killed_at(fake, "/api/v1/bulk-bonus-payments/", "/pay/", 2, Trouble.UNANSWERED)
+        victims = kill_at(fake, "/api/v1/bulk-bonus-payments/", "/pay/", 2, Trouble.UNANSWERED)
         victims.append(second := worker(tmp_path, fake))
         wait_until(lambda: not second.is_alive())
         fake.trouble = lambda method, path: Trouble.NONE
@@ -143,11 +143,11 @@ def test_thirteen_deliveries_in_any_order_to_servers_and_workers_that_are_killed
         finally:
             kill_group(third)
 
-    ours = {row.session_id: row.status for row in panel.submissions.all()}
-    assert ours == {theirs.id: STATUSES[theirs.status] for theirs in fake.submissions.values()}
-    paid = [fake.submissions[submission.session_id] for submission in waiting]
-    assert [(row.status, row.n_payments, row.bonuses) for row in paid] == [("APPROVED", 1, [BONUS])] * len(waiting)
-    assert balance_of(panel) == (len(waiting) * (150 + BONUS),) * 2
+    statuses = {row.session_id: row.status for row in panel.submissions.all()}
+    assert statuses == {remote.id: STATUSES[remote.status] for remote in fake.submissions.values()}
+    paid = [fake.submissions[submission.session_id] for submission in unapproved]
+    assert [(row.status, row.n_payments, row.bonuses) for row in paid] == [("APPROVED", 1, [BONUS])] * len(unapproved)
+    assert balance_of(panel) == (len(unapproved) * (150 + BONUS),) * 2
     assert fake.violations == []
     log = (tmp_path / "worker.log").read_text()
     assert not [name for name, row in fake.submissions.items() if name in log or row.participant in log]

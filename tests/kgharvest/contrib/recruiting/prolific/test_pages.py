@@ -1,4 +1,4 @@
-"""From a draft to a study at Prolific in one click, with the cost in sight; and comparing by hand."""
+"""Prolific pages: study form with cost, publishing, and manual reconciliation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.refusals import refused
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("enqueued")]
 
-FILLED_IN = {
+FORM_DATA = {
     "title": "Are these sentences true?",
     "description": "<p>Forty short sentences.</p>",
     "devices": ["desktop", "mobile"],
@@ -55,28 +55,28 @@ def panel(db) -> Panel:
     )
 
 
-def page(panel: Panel) -> str:
+def page_of(panel: Panel) -> str:
     return reverse("recruiting:prolific_study", args=[panel.round.path, panel.name])
 
 
 def test_study_page_shows_cost_and_completion_codes(researcher_client, fake, panel):
-    shown = researcher_client.get(page(panel)).content.decode()
+    content = researcher_client.get(page_of(panel)).content.decode()
 
     for text in ("USD 6.30", "USD 4.50 in rewards", "USD 1.80 in fees", "USD 9.00 per hour", "at most USD 0.60"):
-        assert text in shown
-    assert "automatic approval after 21 days" in shown
-    assert "pays USD 0.20 and releases the place" in shown
+        assert text in content
+    assert "automatic approval after 21 days" in content
+    assert "pays USD 0.20 and releases the place" in content
     assert fake.studies == {}
 
 
-def test_one_click_publishes_the_form(researcher_client, researcher, fake, panel):
-    answer = researcher_client.post(page(panel), FILLED_IN | {"action": "publish"})
+def test_publish_button_creates_the_study_from_the_form(researcher_client, researcher, fake, panel):
+    answer = researcher_client.post(page_of(panel), FORM_DATA | {"action": "publish"})
 
     panel.refresh_from_db()
     [study] = fake.studies.values()
     assert answer.url == panel.get_absolute_url()
     assert (panel.status, panel.external_id, study["status"]) == ("published", study["id"], "ACTIVE")
-    assert study["name"] == FILLED_IN["title"]
+    assert study["name"] == FORM_DATA["title"]
     assert study["device_compatibility"] == ["desktop", "mobile"]
     assert study["content_warnings"] == ["sensitive"]
     assert study["filters"] == [
@@ -89,54 +89,54 @@ def test_one_click_publishes_the_form(researcher_client, researcher, fake, panel
 
 
 def test_saved_study_options_are_shown_again(researcher_client, fake, panel):
-    researcher_client.post(page(panel), FILLED_IN | {"action": "save"})
+    researcher_client.post(page_of(panel), FORM_DATA | {"action": "save"})
 
     panel.refresh_from_db()
     form = StudyForm(panel)
     assert panel.status == "draft"
     assert fake.studies == {}
-    shown = {name: form[name].value() for name in FILLED_IN}
-    assert shown == FILLED_IN | {"youngest": 18, "least_approved": 95}
+    values = {name: form[name].value() for name in FORM_DATA}
+    assert values == FORM_DATA | {"youngest": 18, "least_approved": 95}
 
 
 def test_title_and_description_are_suggested(researcher_client, fake, panel):
     form = StudyForm(panel)
 
     suggested = {name: form[name].value() for name in ("title", "description", "devices")}
-    researcher_client.post(page(panel), suggested | {"action": "publish"})
+    researcher_client.post(page_of(panel), suggested | {"action": "publish"})
 
     assert [study["name"] for study in fake.studies.values()] == ["Judge 50 short statements"]
 
 
-def test_a_refusal_of_prolific_is_shown_and_leaves_a_draft(researcher_client, fake, panel):
+def test_refused_publication_shows_the_error_and_keeps_the_draft(researcher_client, fake, panel):
     fake.wallet = 0
 
-    answer = researcher_client.post(page(panel), FILLED_IN | {"action": "publish"})
+    answer = researcher_client.post(page_of(panel), FORM_DATA | {"action": "publish"})
 
     panel.refresh_from_db()
     assert "There are not enough funds in the workspace." in answer.content.decode()
-    assert (panel.status, panel.platform_options["title"]) == ("draft", FILLED_IN["title"])
+    assert (panel.status, panel.platform_options["title"]) == ("draft", FORM_DATA["title"])
     fake.wallet = 10_000
-    researcher_client.post(page(panel), FILLED_IN | {"action": "publish"})
-    assert [study["status"] for study in fake.studies.values()] == ["ACTIVE"]  # the draft was taken up
+    researcher_client.post(page_of(panel), FORM_DATA | {"action": "publish"})
+    assert [study["status"] for study in fake.studies.values()] == ["ACTIVE"]  # the existing draft study is reused
 
 
 def test_study_page_explains_a_missing_token(researcher_client, settings, panel):
     settings.PROLIFIC = {"token": "", "url": "", "webhook_secret": ""}
 
-    shown = researcher_client.get(page(panel)).content.decode()
+    content = researcher_client.get(page_of(panel)).content.decode()
 
-    assert "KGHARVEST_PROLIFIC_TOKEN" in shown
-    assert "every five minutes" in shown
+    assert "KGHARVEST_PROLIFIC_TOKEN" in content
+    assert "every five minutes" in content
 
 
-def test_a_reward_below_what_prolific_takes_cannot_be_published(researcher_client, fake, panel):
+def test_reward_below_the_prolific_minimum_cannot_be_published(researcher_client, fake, panel):
     Panel.objects.update(reward=50)
 
-    shown = researcher_client.get(page(panel)).content.decode()
+    content = researcher_client.get(page_of(panel)).content.decode()
 
-    assert "The reward is 3.00 USD per hour. Prolific requires at least 8.00." in shown
-    assert 'value="publish" disabled' in shown
+    assert "The reward is 3.00 USD per hour. Prolific requires at least 8.00." in content
+    assert 'value="publish" disabled' in content
 
 
 @pytest.mark.parametrize(
@@ -153,32 +153,32 @@ def test_a_reward_below_what_prolific_takes_cannot_be_published(researcher_clien
         ({"maximum_minutes": "12"}, "at least 29 minutes"),
     ],
 )
-def test_bad_input_is_refused_in_a_sentence(researcher_client, fake, panel, fields, reason):
-    shown = researcher_client.post(page(panel), FILLED_IN | fields | {"action": "publish"}).content.decode()
+def test_invalid_input_is_rejected_with_a_message(researcher_client, fake, panel, fields, reason):
+    content = researcher_client.post(page_of(panel), FORM_DATA | fields | {"action": "publish"}).content.decode()
 
-    assert reason in shown
+    assert reason in content
     assert fake.studies == {}
 
 
-def test_a_deep_json_is_no_crash(panel):
-    assert "filters" in StudyForm(panel, FILLED_IN | {"filters": "[" * 100_000}).errors
+def test_deeply_nested_filters_are_rejected(panel):
+    assert "filters" in StudyForm(panel, FORM_DATA | {"filters": "[" * 100_000}).errors
 
 
-def test_publishing_a_prolific_panel_leads_to_its_form(researcher_client, fake, panel):
+def test_publish_page_redirects_to_the_study_form(researcher_client, fake, panel):
     address = reverse("recruiting:panel_publish", args=[panel.round.path, panel.name])
 
-    assert researcher_client.get(address).url == page(panel)
+    assert researcher_client.get(address).url == page_of(panel)
 
 
-def test_a_published_panel_can_be_compared_by_hand(researcher_client, fake, panel):
+def test_published_panel_can_be_reconciled_manually(researcher_client, fake, panel):
     panel.platform_options = {"title": "Title", "description": "Description"}
     panel.save()
     publish_panel(panel)
     Panel.objects.update(reconcile_error="Prolific is unreachable; it is asked again later.")
     PanelEvent.objects.create(platform="prolific", event_id="1", body="", n_tries=2, error="Prolific is busy (429).")
-    shown = researcher_client.get(panel.get_absolute_url()).content.decode()
-    assert "Prolific is unreachable" in shown
-    assert "Prolific is busy (429)." in shown
+    content = researcher_client.get(panel.get_absolute_url()).content.decode()
+    assert "Prolific is unreachable" in content
+    assert "Prolific is busy (429)." in content
 
     address = reverse("recruiting:panel_reconcile", args=[panel.round.path, panel.name])
     answer = researcher_client.post(address, follow=True)
@@ -187,7 +187,7 @@ def test_a_published_panel_can_be_compared_by_hand(researcher_client, fake, pane
     assert Job.objects.filter(kind="panel_reconciliation").exists()
 
 
-def test_a_panel_without_a_study_cannot_be_compared(researcher_client, panel):
+def test_panel_without_a_study_cannot_be_reconciled(researcher_client, panel):
     address = reverse("recruiting:panel_reconcile", args=[panel.round.path, panel.name])
 
     answer = researcher_client.post(address, follow=True)
@@ -212,15 +212,15 @@ def test_a_panel_without_a_study_cannot_be_compared(researcher_client, panel):
         {"colour": "red"},
     ],
 )
-def test_options_of_programs_are_checked_when_they_come(panel, options):
+def test_invalid_platform_options_are_rejected(panel, options):
     with refused("BadPanel"):
         edit_panel(panel, {"platform_options": options})
 
 
-# -- API and command ---------------------------------------------------------------------------------------------------
+# API and command
 
 
-def test_the_api_has_a_panel_compared(researcher_client, fake, panel):
+def test_api_requests_reconciliation(researcher_client, fake, panel):
     address = reverse("recruiting:api_panel_reconciliation", args=[panel.round_id, panel.name])
     refused = researcher_client.post(address)
     panel.platform_options = {"title": "Title", "description": "Description"}
@@ -238,14 +238,14 @@ def test_the_api_has_a_panel_compared(researcher_client, fake, panel):
     assert researcher_client.get(address).json()["reconciled_at"] is not None
 
 
-def test_events_are_subscribed_to_and_confirmed_once(fake, settings, capsys):
+def test_event_subscriptions_are_created_and_confirmed_once(fake, settings, capsys):
     settings.ORIGIN = "https://kg.example.org"
     for _ in range(2):
         call_command("subscribe_prolific", "workspace-1")
 
-    told = [(row["event_type"], row["target_url"], row["is_enabled"]) for row in fake.subscriptions.values()]
+    subscriptions = [(row["event_type"], row["target_url"], row["is_enabled"]) for row in fake.subscriptions.values()]
     address = "https://kg.example.org/recruiting/prolific/events/"
-    assert told == [("submission.status.change", address, True), ("study.status.change", address, True)]
+    assert subscriptions == [("submission.status.change", address, True), ("study.status.change", address, True)]
     assert f"submission.status.change events are sent to {address}." in capsys.readouterr().out
 
 
