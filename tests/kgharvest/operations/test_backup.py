@@ -1,4 +1,4 @@
-"""Backups made while people judge, and restored into another installation: all of it or nothing."""
+"""Backups during concurrent judging, and their restoration into another installation: complete or not at all."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ N_PEOPLE = 4
 
 @dataclass(frozen=True)
 class Installation:
-    """Another installation of the same kind of database, at first without tables."""
+    """Another installation with the same kind of database, initially without tables."""
 
     folder: Path
     url: str
@@ -61,7 +61,7 @@ class Installation:
 
 
 @pytest.fixture
-def elsewhere(tmp_path):
+def other_site(tmp_path):
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     if connection.vendor == "sqlite":
@@ -76,7 +76,7 @@ def elsewhere(tmp_path):
 
 
 class People:
-    """Threads that judge until the context ends. acknowledged: the answers that were stored, in their order."""
+    """Threads that judge until the context ends. acknowledged: UUIDs of the stored answers, in order."""
 
     def __init__(self, round) -> None:
         self.acknowledged: list[UUID] = []
@@ -112,30 +112,30 @@ class People:
             thread.join()
 
 
-def test_what_was_acknowledged_before_a_backup_under_load_is_restored(tmp_path, elsewhere):
+def test_backup_under_load_contains_all_answers_stored_before(tmp_path, other_site):
     file = tmp_path / "backup.zip"
     with People(factories.make_round(400, judgments_per_task=3)) as people:
         people.wait_for(40)
         before = set(people.acknowledged)
         manifest = back_up(file)
         n_after = len(people.acknowledged)
-        people.wait_for(n_after + 5)  # they judge on
+        people.wait_for(n_after + 5)  # judging continues
 
-    done = elsewhere.manage("restore", str(file))
+    done = other_site.manage("restore", str(file))
 
     assert done.returncode == 0, done.stderr
-    restored = {UUID(str(uuid)) for (uuid,) in elsewhere.read("SELECT client_uuid FROM annotation_judgment")}
+    restored = {UUID(str(uuid)) for (uuid,) in other_site.read("SELECT client_uuid FROM annotation_judgment")}
     assert before <= restored
     assert restored <= set(people.acknowledged)
     assert manifest.rows["annotation_judgment"] == len(restored)
-    # One moment: the counter of each task agrees with its judgments.
+    # Consistent snapshot: the counter of each task equals its number of judgments.
     counted = "SELECT count(*) FROM annotation_judgment j WHERE j.task_id = t.id AND j.is_counted"
-    assert elsewhere.read(f"SELECT t.id FROM annotation_judgmenttask t WHERE t.n_judgments <> ({counted})") == []
+    assert other_site.read(f"SELECT t.id FROM annotation_judgmenttask t WHERE t.n_judgments <> ({counted})") == []
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def rewritten(file: Path, **changes) -> Path:
-    """Return a copy of a backup with another manifest."""
+def with_manifest(file: Path, **changes) -> Path:
+    """Return a copy of a backup with a changed manifest."""
     changed = file.with_name("changed.zip")
     with zipfile.ZipFile(file) as archive, zipfile.ZipFile(changed, "w") as copy:
         for name in archive.namelist():
@@ -151,10 +151,10 @@ def truncated(file: Path) -> Path:
     return file
 
 
-def with_a_flipped_bit(file: Path) -> Path:
-    """In the middle of what is packed: what a header says of itself may not matter.
+def with_flipped_bit(file: Path) -> Path:
+    """Flip a bit in the middle of the compressed data, as a flipped bit in a header may have no effect.
 
-    Nor does where a run of zeros is copied from, so the next bit is taken if what is unpacked is the same.
+    The source offset of a run of zeros may have no effect either. If the content stays the same, flip the next bit.
     """
     with zipfile.ZipFile(file) as archive:
         database = archive.getinfo("database")
@@ -167,7 +167,7 @@ def with_a_flipped_bit(file: Path) -> Path:
         if is_damaged(file):
             return file
         content[position] ^= 1
-    raise AssertionError("A hundred bits do not matter.")
+    raise AssertionError("None of a hundred flipped bits changes the content.")
 
 
 def is_damaged(file: Path) -> bool:
@@ -180,35 +180,38 @@ def is_damaged(file: Path) -> bool:
 
 DAMAGES = {
     "truncated": (truncated, "is damaged or not a backup"),
-    "a flipped bit": (with_a_flipped_bit, "is damaged or not a backup"),
-    "no archive": (lambda file: Path(__file__), "is damaged or not a backup"),
-    "another database": (lambda file: rewritten(file, files={"database": "0" * 64}), "wrong checksum of database"),
-    "a newer format": (lambda file: rewritten(file, format=2, version="9.0"), "was written by a newer kgharvest (9.0)"),
-    "newer tables": (lambda file: rewritten(file, migrations=[["kgharvest", "9999_x"]]), "kgharvest.9999_x"),
-    "another kind": (lambda file: rewritten(file, database="oracle"), "was backed up from oracle"),
-    "rows that lack": (lambda file: rewritten(file, rows={"auth_user": 7}), ""),
-    "no manifest": (lambda file: rewritten(file, rows=None), ""),
+    "a flipped bit": (with_flipped_bit, "is damaged or not a backup"),
+    "not an archive": (lambda file: Path(__file__), "is damaged or not a backup"),
+    "another database": (lambda file: with_manifest(file, files={"database": "0" * 64}), "wrong checksum of database"),
+    "a newer format": (
+        lambda file: with_manifest(file, format=2, version="9.0"),
+        "was written by a newer kgharvest (9.0)",
+    ),
+    "newer tables": (lambda file: with_manifest(file, migrations=[["kgharvest", "9999_x"]]), "kgharvest.9999_x"),
+    "another kind": (lambda file: with_manifest(file, database="oracle"), "was backed up from oracle"),
+    "missing rows": (lambda file: with_manifest(file, rows={"auth_user": 7}), ""),
+    "no manifest": (lambda file: with_manifest(file, rows=None), ""),
 }
 
 
-def test_a_backup_that_cannot_be_trusted_changes_nothing(tmp_path):
+def test_rejected_backup_changes_nothing(tmp_path):
     factories.make_user("ada")
     back_up(tmp_path / "backup.zip")
     factories.make_user("grace")
-    said = {}
+    errors = {}
     for damage, (spoil, _) in DAMAGES.items():
         folder = tmp_path / damage
         folder.mkdir()
         spoilt = spoil(Path(shutil.copy(tmp_path / "backup.zip", folder)))
         with pytest.raises(DomainError) as refusal:
             restore(spoilt, replace=True)
-        said[damage] = str(refusal.value)
+        errors[damage] = str(refusal.value)
 
-    assert {damage: said[damage] for damage, (_, sentence) in DAMAGES.items() if sentence not in said[damage]} == {}
+    assert {damage: errors[damage] for damage, (_, sentence) in DAMAGES.items() if sentence not in errors[damage]} == {}
     assert get_user_model().objects.count() == 2
 
 
-# Dies within the transaction that puts everything in its place.
+# Kills itself inside the transaction that replaces the data.
 DYING_RESTORE = """
 import os, pathlib, signal, sqlite3, sys, threading
 import django
@@ -233,7 +236,7 @@ backup.restore(pathlib.Path(sys.argv[1]), replace=True)
 
 
 @pytest.mark.slow
-def test_a_restore_needs_an_empty_or_replaceable_installation_and_is_atomic(tmp_path, elsewhere):
+def test_restore_is_atomic_and_requires_an_empty_installation_or_replace(tmp_path, other_site):
     empty, ada, both = (tmp_path / f"{name}.zip" for name in ("empty", "ada", "both"))
     back_up(empty)
     factories.make_user("ada")
@@ -241,9 +244,9 @@ def test_a_restore_needs_an_empty_or_replaceable_installation_and_is_atomic(tmp_
     factories.make_user("grace")
     back_up(both)
     names = "SELECT username FROM auth_user ORDER BY username"
-    variables = {"DATABASE_URL": elsewhere.url, "KGHARVEST_DATA_DIR": str(elsewhere.folder), "DEBUG": "1"}
+    variables = {"DATABASE_URL": other_site.url, "KGHARVEST_DATA_DIR": str(other_site.folder), "DEBUG": "1"}
 
-    assert elsewhere.manage("restore", str(empty)).returncode == 0
+    assert other_site.manage("restore", str(empty)).returncode == 0
     killed = subprocess.run(
         [sys.executable, "-c", DYING_RESTORE, str(ada)],
         cwd=ROOT,
@@ -251,17 +254,17 @@ def test_a_restore_needs_an_empty_or_replaceable_installation_and_is_atomic(tmp_
         start_new_session=True,
     )
     assert killed.returncode == -signal.SIGKILL
-    assert elsewhere.read(names) == []
-    assert elsewhere.manage("restore", str(ada)).returncode == 0
-    refused = elsewhere.manage("restore", str(both))
+    assert other_site.read(names) == []
+    assert other_site.manage("restore", str(ada)).returncode == 0
+    refused = other_site.manage("restore", str(both))
     assert refused.returncode == 1
     assert "This installation is not empty" in refused.stderr
-    assert elsewhere.read(names) == [("ada",)]
-    assert elsewhere.manage("restore", "--replace", str(both)).returncode == 0
-    assert elsewhere.read(names) == [("ada",), ("grace",)]
+    assert other_site.read(names) == [("ada",)]
+    assert other_site.manage("restore", "--replace", str(both)).returncode == 0
+    assert other_site.read(names) == [("ada",), ("grace",)]
 
 
-KILLED_BETWEEN = """
+RESTORE_KILLED_BEFORE_SECRET_KEY = """
 import os, pathlib, signal, sys
 import django
 django.setup()
@@ -276,38 +279,38 @@ backup.restore(pathlib.Path(sys.argv[1]), replace=True)
 
 
 @pytest.mark.slow
-def test_a_restore_killed_before_the_secret_key_prevents_starting(tmp_path, elsewhere, settings):
+def test_restore_killed_before_the_secret_key_prevents_startup(tmp_path, other_site, settings):
     file, settings.DATA_DIR = tmp_path / "backup.zip", tmp_path
     (tmp_path / "secret_key").write_text("another key than the one there")
     back_up(file)
-    variables = {"DATABASE_URL": elsewhere.url, "KGHARVEST_DATA_DIR": str(elsewhere.folder), "DEBUG": "1"}
+    variables = {"DATABASE_URL": other_site.url, "KGHARVEST_DATA_DIR": str(other_site.folder), "DEBUG": "1"}
 
-    assert elsewhere.manage("restore", str(file)).returncode == 0
-    (elsewhere.folder / "secret_key").write_text("the key of before")
+    assert other_site.manage("restore", str(file)).returncode == 0
+    (other_site.folder / "secret_key").write_text("the key of before")
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED_BETWEEN, str(file)],
+        [sys.executable, "-c", RESTORE_KILLED_BEFORE_SECRET_KEY, str(file)],
         cwd=ROOT,
         env={**os.environ, **variables},
         start_new_session=True,
     )
 
     assert killed.returncode == -signal.SIGKILL
-    refused = elsewhere.manage("check")
+    refused = other_site.manage("check")
     assert refused.returncode != 0
     assert "python manage.py restore FILE --replace" in refused.stderr
-    assert elsewhere.manage("restore", str(file), "--replace").returncode == 0
-    assert elsewhere.manage("check").returncode == 0
-    assert (elsewhere.folder / "secret_key").read_text() == "another key than the one there"
+    assert other_site.manage("restore", str(file), "--replace").returncode == 0
+    assert other_site.manage("check").returncode == 0
+    assert (other_site.folder / "secret_key").read_text() == "another key than the one there"
 
 
 @pytest.mark.parametrize("was_interrupted", [True, False])
-def test_a_restore_that_fails_ends_no_other_that_was_interrupted(tmp_path, settings, monkeypatch, was_interrupted):
+def test_failed_restore_keeps_the_key_of_an_interrupted_restore(tmp_path, settings, monkeypatch, was_interrupted):
     file, settings.DATA_DIR = tmp_path / "backup.zip", tmp_path
     (tmp_path / "secret_key").write_text("the key of the backup")
     back_up(file)
-    waiting = restoring_key(tmp_path / "secret_key")
+    pending_key = restoring_key(tmp_path / "secret_key")
     if was_interrupted:
-        waiting.write_text("the key of a restore that was killed")
+        pending_key.write_text("the key of a restore that was killed")
 
     def fail(*arguments):
         raise DomainError("CopyFailed", "The database in the backup is damaged.")
@@ -317,10 +320,10 @@ def test_a_restore_that_fails_ends_no_other_that_was_interrupted(tmp_path, setti
     with refused("CopyFailed"):
         restore(file, replace=True)
 
-    assert waiting.exists() == was_interrupted
+    assert pending_key.exists() == was_interrupted
 
 
-def test_a_backup_overwrites_nothing_and_leaves_no_draft(tmp_path):
+def test_backup_overwrites_no_file_and_leaves_no_partial_file(tmp_path):
     file = tmp_path / "backup.zip"
     file.write_text("mine")
 
@@ -333,7 +336,7 @@ def test_a_backup_overwrites_nothing_and_leaves_no_draft(tmp_path):
 
 def test_missing_postgresql_programs_are_reported(tmp_path, monkeypatch):
     if connection.vendor == "sqlite":
-        pytest.skip("SQLite needs none")
+        pytest.skip("SQLite needs no external programs")
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(DomainError, match="pg_dump is not installed"):
@@ -341,7 +344,7 @@ def test_missing_postgresql_programs_are_reported(tmp_path, monkeypatch):
 
 
 @on_postgresql
-def test_the_same_on_postgresql():
+def test_on_postgresql():
     run = run_on_postgresql(__file__)
 
     assert run.returncode == 0, run.stdout

@@ -10,17 +10,17 @@ from kgharvest.operations import child_processes
 from kgharvest.operations.child_processes import Supervisor
 from tests.refusals import refused
 
-# A program with a child of its own; the child's process id goes to the log once both run.
+# Program that starts a child process and prints the child's process id once both run.
 WITH_CHILD = """
 import os, signal, subprocess, sys, time
-deaf_sleeper = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
-child = subprocess.Popen([sys.executable, "-c", deaf_sleeper])
-{deaf}
+stubborn_sleeper = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+child = subprocess.Popen([sys.executable, "-c", stubborn_sleeper])
+{ignore_sigterm}
 time.sleep(0.5)
 print(child.pid, flush=True)
 time.sleep(60)
 """
-DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+IGNORE_SIGTERM = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 
 
 def is_alive(pid: int) -> bool:
@@ -34,29 +34,29 @@ def is_alive(pid: int) -> bool:
 def wait_for_output(log: Path) -> str:
     deadline = time.monotonic() + 20
     while not log.read_text().endswith("\n"):
-        assert time.monotonic() < deadline, "the program has not printed anything"
+        assert time.monotonic() < deadline, "the program printed no output"
         time.sleep(0.05)
     return log.read_text()
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs /proc to see other processes")
-@pytest.mark.parametrize("deaf", ["", DEAF], ids=["polite", "deaf to SIGTERM"])
-def test_a_program_and_its_children_end_with_the_context(tmp_path, monkeypatch, deaf):
+@pytest.mark.parametrize("ignore_sigterm", ["", IGNORE_SIGTERM], ids=["obeys SIGTERM", "ignores SIGTERM"])
+def test_program_and_its_children_end_with_the_context(tmp_path, monkeypatch, ignore_sigterm):
     monkeypatch.setattr(child_processes, "GRACE_S", 0.5)
 
     with Supervisor(tmp_path) as programs:
-        program = programs.start("parent", [sys.executable, "-c", WITH_CHILD.format(deaf=deaf)])
+        program = programs.start("parent", [sys.executable, "-c", WITH_CHILD.format(ignore_sigterm=ignore_sigterm)])
         child = int(wait_for_output(program.log))
         assert is_alive(child)
 
     deadline = time.monotonic() + 5
-    while is_alive(child) and time.monotonic() < deadline:  # the orphan is reaped by init, a moment later
+    while is_alive(child) and time.monotonic() < deadline:  # init reaps the orphan asynchronously
         time.sleep(0.02)
     assert not is_alive(child)
     assert program.process.returncode in (-signal.SIGTERM, -signal.SIGKILL)
 
 
-def test_a_program_that_ended_is_reported_with_its_last_line(tmp_path):
+def test_ended_program_is_reported_with_its_last_line(tmp_path):
     with Supervisor(tmp_path) as programs:
         program = programs.start("worker", [sys.executable, "-c", "print('no broker'); raise SystemExit(3)"])
         program.process.wait(20)
@@ -75,7 +75,7 @@ def test_a_program_receives_the_environment(tmp_path):
     assert program.log.read_text() == "on\n"
 
 
-def test_a_program_that_ended_is_started_again(tmp_path, monkeypatch):
+def test_ended_program_is_restarted(tmp_path, monkeypatch):
     monkeypatch.setattr(child_processes, "MIN_LIFETIME_S", 0)
 
     with Supervisor(tmp_path) as programs:
@@ -88,7 +88,7 @@ def test_a_program_that_ended_is_started_again(tmp_path, monkeypatch):
         assert programs.programs[0].process.pid != program.process.pid
 
 
-def test_a_program_that_ends_immediately_is_not_restarted(tmp_path):
+def test_program_ending_immediately_is_not_restarted(tmp_path):
     with Supervisor(tmp_path) as programs:
         programs.start("broken", [sys.executable, "-c", "raise SystemExit('no')"]).process.wait()
 

@@ -1,4 +1,4 @@
-"""The clock that all hosts share."""
+"""Clock shared by all hosts."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from django.utils import timezone
 from kgharvest.operations import clock
 
 
-class ClockOfTheDatabase:
-    """A connection to a PostgreSQL whose clock is an hour ahead of this host's."""
+class FakeDatabaseConnection:
+    """Connection to a PostgreSQL server whose clock is one hour ahead of this host."""
 
     vendor = "postgresql"
-    n_asked = 0
+    n_queries = 0
 
     @contextmanager
     def cursor(self):
-        self.n_asked += 1
-        shown = timezone.now() + timedelta(hours=1)
-        yield SimpleNamespace(execute=lambda sql: None, fetchone=lambda: (shown,))
+        self.n_queries += 1
+        time = timezone.now() + timedelta(hours=1)
+        yield SimpleNamespace(execute=lambda sql: None, fetchone=lambda: (time,))
 
 
 def test_the_database_time_is_queried_once_a_minute(monkeypatch):
-    database = ClockOfTheDatabase()
+    database = FakeDatabaseConnection()
     monkeypatch.setattr(clock, "connection", database)
     monkeypatch.setattr(clock, "_synced", None)
 
-    shown = [clock.shared_now() for _ in range(3)]
+    times = [clock.shared_now() for _ in range(3)]
 
-    assert abs(shown[-1] - timezone.now() - timedelta(hours=1)) < timedelta(minutes=1)
-    assert database.n_asked == 1
+    assert abs(times[-1] - timezone.now() - timedelta(hours=1)) < timedelta(minutes=1)
+    assert database.n_queries == 1
 
 
 def test_sqlite_uses_the_local_time(monkeypatch):

@@ -1,4 +1,4 @@
-"""All data from one database to another, and nothing where something is wrong."""
+"""Copying all data from one database to another. After an error, nothing is copied."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def destination(tmp_path, migrated_database) -> Path:
-    """A SQLite database that nobody has used."""
+    """Migrated SQLite database without data."""
     path = tmp_path / "destination.sqlite3"
     shutil.copyfile(migrated_database, path)
     return path
@@ -36,7 +36,7 @@ def destination(tmp_path, migrated_database) -> Path:
 
 @pytest.fixture
 def study():
-    """A judged round with a report, a judgment that another replaces, and a learned prompt with bytes and floats."""
+    """Judged round with a report, a superseded judgment, and a learned prompt with binary and float values."""
     round = make_round([("Zürich", "größer 😀"), ('say "hi"', "a\\b"), ("head", "tail")])
     annotators = judge_all(round, *[[Label.TRUE, Label.FALSE, Label.UNJUDGEABLE]] * 3)
     first, second = Judgment.objects.filter(annotator=annotators[0])[:2]
@@ -76,14 +76,14 @@ def test_a_round_trip_preserves_all_rows(study, destination, researcher):
     call_command("audit", "verify")
 
 
-def test_a_row_of_every_model_goes_to_a_new_database_and_back(tmp_path, migrated_database):
+def test_round_trip_through_a_new_database_preserves_every_model(tmp_path, migrated_database):
     make_row_of_every_model()
     rows = {model: list(model._default_manager.order_by("pk").values()) for model in models_in_order()}
     url, new = url_of(connection), tmp_path / "new.sqlite3"
 
     there = copy_database(url, f"sqlite:///{new}")
     if connection.vendor == "sqlite":
-        put_back(migrated_database)  # lines of the pay ledger cannot be deleted
+        put_back(migrated_database)  # `flush` cannot delete rows of the pay ledger
     else:
         call_command("flush", interactive=False, verbosity=0)
     back = copy_database(f"sqlite:///{new}", url)
@@ -93,7 +93,7 @@ def test_a_row_of_every_model_goes_to_a_new_database_and_back(tmp_path, migrated
     assert {model: list(model._default_manager.order_by("pk").values()) for model in rows} == rows
 
 
-def test_a_destination_that_is_no_new_database_is_not_migrated(study, tmp_path):
+def test_unmigrated_destination_with_tables_is_rejected(study, tmp_path):
     old = tmp_path / "old.sqlite3"
     spoil(old, "CREATE TABLE kgharvest_job (id integer)")
 
@@ -101,13 +101,13 @@ def test_a_destination_that_is_no_new_database_is_not_migrated(study, tmp_path):
         copy_database(url_of(connection), f"sqlite:///{old}")
 
 
-def test_the_command_names_each_table_with_its_rows_and_checksum(study, destination, capsys):
+def test_command_prints_rows_and_checksum_of_each_table(study, destination, capsys):
     call_command("copy_database", url_of(connection), f"sqlite:///{destination}")
 
-    *tables, last, of_files = capsys.readouterr().out.splitlines()
+    *tables, last, files_note = capsys.readouterr().out.splitlines()
     assert any(line.split()[1:] == ["9", "annotation_judgment"] for line in tables)
     assert last.endswith(f"rows of {len(tables)} tables; counts and checksums agree.")
-    assert of_files.startswith("Files are not copied")
+    assert files_note.startswith("Files are not copied")
 
 
 def test_a_destination_with_rows_is_unchanged(study, destination):
@@ -154,7 +154,7 @@ def spoil(path: Path, statement: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "says"),
+    ("statement", "message"),
     [
         ("DELETE FROM django_migrations WHERE app = 'probing'", "The destination is not migrated"),
         (
@@ -168,15 +168,15 @@ def spoil(path: Path, statement: str) -> None:
         ),
     ],
 )
-def test_a_destination_with_other_tables_is_rejected(destination, statement, says):
+def test_a_destination_with_other_tables_is_rejected(destination, statement, message):
     spoil(destination, statement)
 
-    with pytest.raises(CommandError, match=says):
+    with pytest.raises(CommandError, match=message):
         call_command("copy_database", url_of(connection), f"sqlite:///{destination}")
 
 
 @pytest.mark.parametrize(
-    ("source", "says"),
+    ("source", "message"),
     [
         ("mysql://a@b/c", "source starts with 'mysql'.*sqlite:///"),
         ("sqlite:////nowhere/at.all", "The source /nowhere/at.all does not exist"),
@@ -185,18 +185,18 @@ def test_a_destination_with_other_tables_is_rejected(destination, statement, say
         ("sqlite:///{destination}", "Source and destination are the same database"),
     ],
 )
-def test_invalid_source_addresses_are_rejected_with_a_message(destination, tmp_path, source, says):
+def test_invalid_source_addresses_are_rejected_with_a_message(destination, tmp_path, source, message):
     (tmp_path / "text").write_text("No database. " * 1000)
     url = source.format(text=tmp_path / "text", destination=destination)
 
-    with pytest.raises(CommandError, match=says) as refusal:
+    with pytest.raises(CommandError, match=message) as refusal:
         call_command("copy_database", url, f"sqlite:///{destination}")
 
     assert str(refusal.value).count("\n") == 0
 
 
 @on_postgresql
-def test_the_same_between_postgresql_and_sqlite():
+def test_on_postgresql():
     run = run_on_postgresql(__file__)
 
     assert run.returncode == 0, run.stdout

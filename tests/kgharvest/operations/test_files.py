@@ -1,4 +1,4 @@
-"""Files in a data folder and in an S3-compatible store: whole or not there, and what is said when a store fails."""
+"""File storage in a data folder and in an S3-compatible store: atomic writes and errors of the store."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ ODD_NAME = "packs/ä b+c&d=1 %41'#?é.zip"
 
 
 @pytest.fixture(params=["folder", "store"])
-def kept(request, settings, monkeypatch, tmp_path):
-    """The storage that is set up, in both kinds."""
+def storage(request, settings, monkeypatch, tmp_path):
+    """Configured storage: a data folder or an S3-compatible store."""
     if request.param == "store":
         request.getfixturevalue("store")
     else:
@@ -34,35 +34,35 @@ def kept(request, settings, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["packs/7.zip", ODD_NAME])
-def test_a_file_is_kept_read_in_parts_replaced_and_deleted(kept, name):
-    kept.save(name, ContentFile(b"the first"))
-    assert kept.save(name, ContentFile(b"0123456789" * 100)) == name
+def test_file_is_stored_read_partially_replaced_and_deleted(storage, name):
+    storage.save(name, ContentFile(b"the first"))
+    assert storage.save(name, ContentFile(b"0123456789" * 100)) == name
 
-    with kept.open(name) as file:
+    with storage.open(name) as file:
         assert (file.size, file.read(4)) == (1000, b"0123")
         file.seek(995)
         assert file.read() == b"56789"
-    assert kept.exists(name)
-    assert kept.size(name) == 1000
-    assert kept.listdir("packs") == ([], [name.removeprefix("packs/")])
-    kept.delete(name)
-    kept.delete(name)  # twice, as two workers do
-    assert not kept.exists(name)
+    assert storage.exists(name)
+    assert storage.size(name) == 1000
+    assert storage.listdir("packs") == ([], [name.removeprefix("packs/")])
+    storage.delete(name)
+    storage.delete(name)  # two workers may delete the same file
+    assert not storage.exists(name)
 
 
-def test_a_missing_file_raises_file_not_found(kept):
-    assert not kept.exists("packs/7.zip")
+def test_a_missing_file_raises_file_not_found(storage):
+    assert not storage.exists("packs/7.zip")
     with pytest.raises(FileNotFoundError):
-        kept.open("packs/7.zip")
+        storage.open("packs/7.zip")
 
 
-def test_names_stay_below_their_prefix(kept):
+def test_names_stay_below_their_prefix(storage):
     with pytest.raises(Exception, match=r"traversal|denied|outside|'\.\.'"):
-        kept.save("../elsewhere.zip", ContentFile(b""))
+        storage.save("../elsewhere.zip", ContentFile(b""))
 
 
-def test_a_large_file_goes_in_parts_and_through_a_temporary_file(store):
-    """9 MB: more than one part, and more than is kept in memory while it is read."""
+def test_large_file_uses_multipart_upload_and_a_temporary_file(store):
+    """Use 9 MB: more than one part, and more than the memory limit for reading."""
     content = os.urandom(9 << 20)
 
     kept_files().save("packs/large.zip", File(io.BytesIO(content)))
@@ -70,10 +70,10 @@ def test_a_large_file_goes_in_parts_and_through_a_temporary_file(store):
     [key] = store.names()
     assert key == "lab ä+b/kg/packs/large.zip"
     head = store.client.head_object(Bucket=store.bucket, Key=key)
-    assert head["ETag"].endswith('-2"')  # an object of two parts
+    assert head["ETag"].endswith('-2"')  # uploaded in two parts
     assert head["ContentType"] == "application/zip"
     with kept_files().open("packs/large.zip") as file:
-        assert file.file._rolled  # it is on disk
+        assert file.file._rolled  # the content is on disk
         assert file.read() == content
 
 
@@ -86,8 +86,8 @@ def test_files_are_readable_by_their_owner_only(store_server, store):
     assert requests.get(f"{store_server.url}/{store.bucket}/{quote(key)}", timeout=5).status_code == 403
 
 
-def test_files_are_written_atomically(kept):
-    """A file that cannot be read to its end, as on a disk that fails."""
+def test_files_are_written_atomically(storage):
+    """Read from a file that fails before its end, as on a failing disk."""
 
     class Broken(io.BytesIO):
         def read(self, n: int = -1) -> bytes:
@@ -95,13 +95,13 @@ def test_files_are_written_atomically(kept):
                 raise OSError(5, "Input/output error")
             return super().read(n)
 
-    kept.save("packs/7.zip", ContentFile(b"whole"))
+    storage.save("packs/7.zip", ContentFile(b"whole"))
     with pytest.raises((OSError, DomainError)):
-        kept.save("packs/7.zip", File(Broken(bytes(9 << 20)), name="7.zip"))
+        storage.save("packs/7.zip", File(Broken(bytes(9 << 20)), name="7.zip"))
 
-    with kept.open("packs/7.zip") as file:
+    with storage.open("packs/7.zip") as file:
         assert file.read() == b"whole"
-    assert kept.listdir("packs") == ([], ["7.zip"])
+    assert storage.listdir("packs") == ([], ["7.zip"])
 
 
 def test_a_missing_bucket_is_not_a_missing_file(store, settings, monkeypatch, tmp_path):
@@ -123,9 +123,7 @@ def test_a_missing_bucket_is_not_a_missing_file(store, settings, monkeypatch, tm
 
 def test_credential_errors_are_reported_to_the_operator(store_server, store, monkeypatch):
     assert health.check_files().is_well
-    requests.post(
-        f"{store_server.url}/moto-api/reset-auth", data="0", timeout=5
-    )  # moto looks at signatures from now on
+    requests.post(f"{store_server.url}/moto-api/reset-auth", data="0", timeout=5)  # moto checks signatures from now on
     try:
         health.cache.clear()
         wrong = health.check_files()
@@ -145,7 +143,7 @@ def test_credential_errors_are_reported_to_the_operator(store_server, store, mon
 
 
 def test_jobs_wait_for_an_unresponsive_store(store_server, store, monkeypatch):
-    """The same connection works again once the store is back, and nothing is half done."""
+    """The same connection works again when the store returns, and no file is stored partially."""
     monkeypatch.setattr(files, "RETRY_EVERY_S", 0.05)
     kept_files().save("packs/before.zip", ContentFile(b"before"))
     store_server.go_away()
@@ -167,7 +165,7 @@ def test_jobs_wait_for_an_unresponsive_store(store_server, store, monkeypatch):
     assert kept_files().listdir("packs")[1] == ["7.zip", "before.zip"]
 
 
-def test_waiting_ends_with_the_job_and_after_some_minutes(store_server, store, monkeypatch):
+def test_waiting_ends_on_cancellation_and_after_the_time_limit(store_server, store, monkeypatch):
     def cancel(progress) -> None:
         if progress.stage.startswith("waiting"):
             raise Cancelled("The job was cancelled.")
@@ -200,18 +198,18 @@ def test_threads_share_a_connection(store):
     assert contents == [b"0123456789" * 1000] * 8
 
 
-def test_a_store_that_fails_is_named_and_the_server_stays_ready(store_server, store, client, db):
+def test_failing_store_is_named_while_the_server_stays_ready(store_server, store, client, db):
     well = client.get("/readyz")
     store_server.go_away()
     health.cache.clear()
 
-    here, elsewhere = client.get("/readyz"), client.get("/readyz", REMOTE_ADDR="192.0.2.7")
+    local, remote = client.get("/readyz"), client.get("/readyz", REMOTE_ADDR="192.0.2.7")
 
     assert well.json()["checks"]["files"] == "ok"
-    assert (here.status_code, elsewhere.json()["checks"]["files"]) == (200, "down")
-    assert store.bucket in here.json()["checks"]["files"]
+    assert (local.status_code, remote.json()["checks"]["files"]) == (200, "down")
+    assert store.bucket in local.json()["checks"]["files"]
     store_server.come_back()
-    assert store.names() == []  # what is written to look whether one can is deleted
+    assert store.names() == []  # the health check deletes its test file
 
 
 def test_an_unwritable_folder_is_reported(settings, monkeypatch, tmp_path):
@@ -240,7 +238,7 @@ def test_an_unwritable_folder_is_reported(settings, monkeypatch, tmp_path):
         ),
     ],
 )
-def test_an_address_names_bucket_prefix_and_endpoint(address, options, monkeypatch, tmp_path):
+def test_store_address_sets_bucket_prefix_and_endpoint(address, options, monkeypatch, tmp_path):
     monkeypatch.setenv("KGHARVEST_FILES", address)
 
     assert file_storage("KGHARVEST_FILES", tmp_path)["OPTIONS"] == options

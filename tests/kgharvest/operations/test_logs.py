@@ -1,4 +1,4 @@
-"""The log: one id from the request to its jobs, and nothing about who made it."""
+"""Logging: one id for a request and its jobs, and no personal data."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ LINE = LineFormatter("%(levelname)s %(name)s: %(message)s")
 
 @pytest.fixture
 def lines(caplog):
-    """Return a function that formats what was logged, as the console handler does."""
-
+    """Return a function that formats the captured log records as the console handler does."""
     caplog.set_level(logging.INFO, logger="kgharvest.requests")
     caplog.handler.addFilter(without_addresses)
     yield lambda formatter: [formatter.format(record) for record in caplog.records]
@@ -42,9 +41,9 @@ def test_paths_are_logged_as_url_patterns(client, lines, path):
     for formatter in (LINE, JsonFormatter()):
         text = "\n".join(lines(formatter))
         assert "secret-token" not in text
-        assert "grace" not in text  # no id in hexadecimal holds it by chance
-    about = [json.loads(line) for line in lines(JsonFormatter())]
-    [line] = [line for line in about if line["logger"] == "kgharvest.requests"]
+        assert "grace" not in text  # cannot occur in a hexadecimal id
+    entries = [json.loads(line) for line in lines(JsonFormatter())]
+    [line] = [line for line in entries if line["logger"] == "kgharvest.requests"]
     assert line["request_id"] == response.headers["X-Request-ID"]
     assert line["status"] == response.status_code
     assert {"time", "level", "view", "ms"} < set(line)
@@ -52,13 +51,13 @@ def test_paths_are_logged_as_url_patterns(client, lines, path):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
-    ("given", "is_taken"), [("abc-123_4.5", True), ("short", False), ("x" * 65, False), ("a b c d e f g", False)]
+    ("sent_id", "is_used"), [("abc-123_4.5", True), ("short", False), ("x" * 65, False), ("a b c d e f g", False)]
 )
-def test_valid_request_ids_of_the_proxy_are_used(client, given, is_taken):
-    answered = client.get("/accounts/login/", headers={"x-request-id": given}).headers["X-Request-ID"]
+def test_valid_request_ids_of_the_proxy_are_used(client, sent_id, is_used):
+    response_id = client.get("/accounts/login/", headers={"x-request-id": sent_id}).headers["X-Request-ID"]
 
-    assert (answered == given) == is_taken
-    assert len(answered) >= 8
+    assert (response_id == sent_id) == is_used
+    assert len(response_id) >= 8
     assert request_id.get() == ""
 
 
@@ -69,14 +68,14 @@ def test_email_addresses_and_tokens_are_masked(lines):
         assert "sent to [mail] with [token]" in lines(formatter)[0]
 
 
-def test_long_words_from_clients_take_no_time():
+def test_masking_of_long_words_is_fast():
     for word in ("a" * 60_000, "a@" * 30_000, "a@" + "b." * 30_000, "kgh" * 20_000):
         started = process_time()
         blacked_out(f"Invalid HTTP_HOST header: '{word}'.")
         assert process_time() - started < 1
 
 
-def test_an_error_is_logged_with_its_place_and_without_the_databases_rows(lines):
+def test_error_log_has_the_location_but_no_database_values(lines):
     try:
         raise IntegrityError("duplicate key\nDETAIL: Key (username)=(ada) already exists.")
     except IntegrityError:
@@ -88,20 +87,20 @@ def test_an_error_is_logged_with_its_place_and_without_the_databases_rows(lines)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_job_carries_the_id_of_the_request_that_asked_for_it(monkeypatch):
+def test_job_inherits_the_request_id(monkeypatch):
     sent = []
     monkeypatch.setattr(messages.app, "send_task", lambda name, **options: sent.append(options))
-    seen = []
-    monkeypatch.setattr(ledger, "run_job", lambda job_id: seen.append(request_id.get()) or True)
+    job_request_ids = []
+    monkeypatch.setattr(ledger, "run_job", lambda job_id: job_request_ids.append(request_id.get()) or True)
     monkeypatch.setattr(ledger, "wake_next", lambda queue, now: None)
 
     with logged_under("request-1"):
         ledger.enqueue(factories.make_harvest_job())
     tasks.run_job.apply(headers=sent[0]["headers"], routing_key=sent[0]["queue"])
 
-    assert seen == ["request-1"]
+    assert job_request_ids == ["request-1"]
     assert request_id.get() == ""
 
 
-def test_the_setting_is_lines_or_json(tmp_path):
+def test_log_setting_accepts_lines_or_json(tmp_path):
     assert "KGHARVEST_LOG is 'xml'" in run_python(tmp_path, "manage.py", "check", KGHARVEST_LOG="xml").stderr

@@ -1,11 +1,11 @@
-"""`migrate` on PostgreSQL gives up a lock that it does not get, and tries again."""
+"""Command `migrate` on PostgreSQL: lock timeouts and retries."""
 
 from __future__ import annotations
 
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from django.core.management.commands import migrate as of_django
+from django.core.management.commands import migrate as django_migrate
 from django.db import OperationalError, connection
 
 from kgharvest.management.commands import migrate
@@ -21,20 +21,20 @@ def failing_with(sqlstate: str) -> OperationalError:
 
 @pytest.fixture
 def outcomes(monkeypatch) -> list[Exception | None]:
-    """What Django's command raises, one after the other; waiting takes no time."""
+    """Errors that Django's command raises, one per call; None for success. Pauses take no time."""
     raised: list[Exception | None] = []
 
     def handle(self, *args, **options):
         if error := raised.pop(0):
             raise error
 
-    monkeypatch.setattr(of_django.Command, "handle", handle)
+    monkeypatch.setattr(django_migrate.Command, "handle", handle)
     monkeypatch.setattr(migrate, "sleep", lambda seconds: None)
     return raised
 
 
 @pytest.mark.django_db
-def test_a_table_in_use_is_tried_again(outcomes, capsys):
+def test_lock_timeout_is_retried(outcomes, capsys):
     outcomes += [failing_with("55P03"), failing_with("55P03"), None]
 
     call_command("migrate")
@@ -44,7 +44,7 @@ def test_a_table_in_use_is_tried_again(outcomes, capsys):
 
 
 @pytest.mark.django_db
-def test_a_table_that_stays_in_use_is_reported(outcomes):
+def test_repeated_lock_timeout_is_reported(outcomes):
     outcomes += [failing_with("55P03")] * migrate.ATTEMPTS
 
     with pytest.raises(CommandError, match="Wait until other processes"):
@@ -52,7 +52,7 @@ def test_a_table_that_stays_in_use_is_reported(outcomes):
 
 
 @pytest.mark.django_db
-def test_other_errors_than_locks_are_not_retried(outcomes):
+def test_errors_other_than_lock_timeouts_are_not_retried(outcomes):
     outcomes += [failing_with("42P07"), None]
 
     with pytest.raises(OperationalError):
@@ -67,9 +67,9 @@ def test_on_postgresql():
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer anyway")
-def test_a_lock_that_somebody_holds_is_given_up(monkeypatch):
-    """A migration that was undone, and a reader of its table that does not end."""
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite allows only one writer")
+def test_migration_gives_up_on_a_held_lock(monkeypatch):
+    """Reverse a migration while an open transaction reads its table."""
     monkeypatch.setattr(migrate, "ATTEMPTS", 1)
     monkeypatch.setattr(migrate, "PAUSE_S", 0)
     monkeypatch.setattr(migrate, "LOCK_TIMEOUT", "200ms")

@@ -1,4 +1,4 @@
-"""Health, readiness and metrics: what they say, to whom, and that they count over several processes."""
+"""Health, readiness, and metrics: content, access, and sums over several processes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ FOREIGN = {"REMOTE_ADDR": "192.0.2.7"}
 
 
 @pytest.fixture(autouse=True)
-def nothing_known():
+def empty_cache():
     cache.clear()
 
 
 def scraped(client, **extra) -> dict[str, float]:
-    """Return the value of each sample, by its name and labels."""
+    """Return the value of each sample by its name and labels."""
     lines = client.get("/metrics", **extra).content.decode().splitlines()
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
 
@@ -45,7 +45,7 @@ def test_a_server_is_ready_if_database_and_broker_answer(client, django_assert_m
         "ready": True,
         "checks": {"database": "ok", "migrations": "ok", "broker": "ok", "files": "ok"},
     }
-    with django_assert_max_num_queries(0):  # probes do not wear the database out
+    with django_assert_max_num_queries(0):  # the result is cached
         client.get("/readyz")
 
 
@@ -65,16 +65,16 @@ def test_only_operators_see_the_reason_for_failures(client, monkeypatch):
         raise OperationalError("connection to server at db.internal failed")
 
     monkeypatch.setattr(connection, "cursor", fail)
-    here = client.get("/readyz")
-    elsewhere = client.get("/readyz", **FOREIGN)
+    local = client.get("/readyz")
+    remote = client.get("/readyz", **FOREIGN)
 
-    assert (here.status_code, elsewhere.status_code) == (503, 503)
-    assert elsewhere.json()["checks"]["database"] == "down"
-    assert "db.internal" in here.json()["checks"]["database"]
-    assert "password" not in here.content.decode()
+    assert (local.status_code, remote.status_code) == (503, 503)
+    assert remote.json()["checks"]["database"] == "down"
+    assert "db.internal" in local.json()["checks"]["database"]
+    assert "password" not in local.content.decode()
 
 
-def test_migrations_that_are_missing_keep_it_from_being_ready(monkeypatch):
+def test_server_with_pending_migrations_is_not_ready(monkeypatch):
     monkeypatch.setattr(health, "has_pending_migrations", lambda: True)
 
     assert not health.readiness()["migrations"].is_well
@@ -82,20 +82,20 @@ def test_migrations_that_are_missing_keep_it_from_being_ready(monkeypatch):
 
 def test_only_one_request_waits_for_an_unresponsive_store(monkeypatch):
     class Silent:
-        place, n_asked, told_meanwhile = "s3://lab", 0, None
+        place, n_checks, concurrent_finding = "s3://lab", 0, None
 
         def check(self):
-            self.n_asked += 1
-            if self.n_asked == 1:
-                self.told_meanwhile = health.check_files()
+            self.n_checks += 1
+            if self.n_checks == 1:
+                self.concurrent_finding = health.check_files()
 
     store = Silent()
     monkeypatch.setattr(health, "kept_files", lambda: store)
 
     found = health.check_files()
 
-    assert (found, store.n_asked) == (health.Finding(True, "s3://lab"), 1)
-    assert store.told_meanwhile == health.Finding(False, "s3://lab has not answered yet")
+    assert (found, store.n_checks) == (health.Finding(True, "s3://lab"), 1)
+    assert store.concurrent_finding == health.Finding(False, "s3://lab has not answered yet")
 
 
 def test_unexpected_store_errors_are_reported(client, monkeypatch):
@@ -106,14 +106,14 @@ def test_unexpected_store_errors_are_reported(client, monkeypatch):
             raise RuntimeError("no room for a temporary file")
 
     monkeypatch.setattr(health, "kept_files", Broken)
-    said = "the check of s3://lab failed (RuntimeError: no room for a temporary file); see the log"
+    message = "the check of s3://lab failed (RuntimeError: no room for a temporary file); see the log"
 
     first = client.get("/readyz")
     cache.delete("operations:readiness")
-    second, elsewhere = client.get("/readyz"), client.get("/readyz", **FOREIGN)
+    second, remote = client.get("/readyz"), client.get("/readyz", **FOREIGN)
 
-    assert [response.json()["checks"]["files"] for response in (first, second, elsewhere)] == [said, said, "down"]
-    assert first.status_code == 200  # as for every store that fails
+    assert [response.json()["checks"]["files"] for response in (first, second, remote)] == [message, message, "down"]
+    assert first.status_code == 200  # a failing store does not affect readiness
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_unexpected_store_errors_are_reported(client, monkeypatch):
         ("secret", "Bearer other", "192.0.2.7", 403),
     ],
 )
-def test_metrics_are_for_this_machine_or_who_has_the_token(client, settings, token, sent, address, status):
+def test_metrics_require_the_token_or_by_default_a_local_address(client, settings, token, sent, address, status):
     settings.METRICS_TOKEN = token
 
     response = client.get("/metrics", headers={"authorization": sent}, REMOTE_ADDR=address)
@@ -135,7 +135,7 @@ def test_metrics_are_for_this_machine_or_who_has_the_token(client, settings, tok
     assert response.status_code == status
 
 
-def test_through_a_proxy_the_clients_address_counts(client, settings):
+def test_metrics_access_uses_the_client_address_behind_a_proxy(client, settings):
     settings.PROXY_COUNT = 1
 
     assert client.get("/metrics", headers={"x-forwarded-for": "192.0.2.7"}).status_code == 403
@@ -170,7 +170,7 @@ def test_jobs_judgments_workers_and_requests_are_measured(client):
     assert "ada" not in str(after)
 
 
-def test_methods_that_clients_invent_are_counted_as_one(client):
+def test_unknown_http_methods_share_one_label(client):
     client.generic(invented := uuid4().hex.upper(), "/nowhere/")
 
     labels = str(scraped(client).keys())
@@ -178,7 +178,7 @@ def test_methods_that_clients_invent_are_counted_as_one(client):
     assert invented not in labels
 
 
-def test_metrics_answer_when_the_database_does_not(client, monkeypatch):
+def test_metrics_are_available_without_the_database(client, monkeypatch):
     def fail(now):
         raise OperationalError
 
@@ -187,8 +187,8 @@ def test_metrics_answer_when_the_database_does_not(client, monkeypatch):
     assert scraped(client)["kgharvest_database_up"] == 0
 
 
-def test_requests_of_all_processes_are_added_up_and_the_dead_forgotten(client, settings, tmp_path, monkeypatch):
-    # A folder of its own: any web server that another test starts forgets the dead of the shared one.
+def test_requests_are_summed_over_processes_without_dead_ones(client, settings, tmp_path, monkeypatch):
+    # A separate folder: web servers of other tests delete the files of dead processes in the shared folder.
     settings.METRICS_DIR = tmp_path / settings.METRICS_DIR.relative_to(settings.DATA_DIR)
     monkeypatch.setenv("KGHARVEST_DATA_DIR", str(tmp_path))
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(settings.METRICS_DIR))
