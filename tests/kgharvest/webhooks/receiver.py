@@ -1,4 +1,4 @@
-"""A receiver of webhooks: a server in a thread that remembers what it was sent and answers as it is told."""
+"""Webhook receiver: a server in a thread that records requests and responds with configured statuses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from threading import Lock, Thread
 
 
 class Receiver:
-    """answer: of the number of a request, 1, 2, ..., the status. requests: headers and body of each."""
+    """answer: function from the number of a request (1, 2, ...) to its status. requests: headers and body of each."""
 
     def __init__(self, answer: Callable[[int], int]):
         self.answer = answer
@@ -28,13 +28,13 @@ class Receiver:
 
 @contextmanager
 def receiving(answer: Callable[[int], int] = lambda number: 204) -> Iterator[tuple[str, Receiver]]:
-    """Give the address of a receiver on this machine, and the receiver."""
+    """Yield the URL of a receiver on this machine, and the receiver."""
     receiver = Receiver(answer)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            if len(body) < int(self.headers["Content-Length"]):  # its sender was killed
+            if len(body) < int(self.headers["Content-Length"]):  # the sender was killed
                 return
             self.send_response(receiver.take(dict(self.headers), body))
             self.send_header("Location", "/elsewhere")

@@ -1,4 +1,4 @@
-"""Webhooks lead to the internet, and to no machine behind this server's door."""
+"""Webhook addresses: public internet addresses only, and none inside the private network."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ def resolving_to(monkeypatch, *texts: str) -> None:
         "64:ff9b::7f00:1", "2002:7f00:1::", "2002:c0a8:101::1", "fec0::1",
     ],
 )  # fmt: skip
-def test_addresses_that_are_not_of_the_internet_are_refused(address):
+def test_non_public_address_is_rejected(address):
     assert not is_allowed(ip_address(address))
 
 
 @pytest.mark.parametrize("address", ["93.184.216.34", "2606:4700::6810:84e5", "64:ff9b::5db8:d822", "::ffff:8.8.8.8"])
-def test_addresses_of_the_internet_are_allowed(address):
+def test_public_address_is_allowed(address):
     assert is_allowed(ip_address(address))
 
 
-def test_one_bad_address_of_a_name_is_enough(monkeypatch):
+def test_host_with_one_private_address_is_rejected(monkeypatch):
     resolving_to(monkeypatch, "93.184.216.34", "10.0.0.1")
 
     with pytest.raises(BadAddress, match=r"10\.0\.0\.1, which is not a public internet address"):
         resolve("https://example.org/")
 
 
-def test_an_allowed_network_is_allowed_by_plain_http_too(settings):
+def test_allowed_network_permits_plain_http(settings):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
 
     assert str(resolve("http://127.0.0.1:8080/hook").address) == "127.0.0.1"
@@ -70,13 +70,13 @@ def test_a_malformed_url_is_rejected(url):
 
 
 def test_dns_rebinding_does_not_change_the_target(monkeypatch, settings):
-    """The connection goes to what was checked; the name is not asked for a second time."""
+    """The connection uses the checked address. The name is not resolved a second time."""
     with receiving() as (url, receiver):
-        asked = []
+        resolved_hosts = []
         port = int(url.split(":")[2].split("/")[0])
 
         def getaddrinfo(host, *args, **kwargs):
-            asked.append(host)
+            resolved_hosts.append(host)
             return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
 
         monkeypatch.setattr(addresses.socket, "getaddrinfo", getaddrinfo)
@@ -84,11 +84,11 @@ def test_dns_rebinding_does_not_change_the_target(monkeypatch, settings):
         answer = post(f"http://rebound.example:{port}/hook", b"{}", {})
 
     assert answer.error == ""
-    assert asked.count("rebound.example") == 1
+    assert resolved_hosts.count("rebound.example") == 1
     assert receiver.requests[0][0]["Host"] == f"rebound.example:{port}"
 
 
-def test_an_address_that_became_a_private_one_is_refused_when_sending(monkeypatch):
+def test_address_is_checked_again_when_sending(monkeypatch):
     resolving_to(monkeypatch, "192.168.0.7")
 
     answer = post("https://example.org/", b"{}", {})
@@ -97,8 +97,8 @@ def test_an_address_that_became_a_private_one_is_refused_when_sending(monkeypatc
     assert "192.168.0.7, which is not a public internet address" in answer.error
 
 
-def served_by(script) -> int:
-    """Let `script` talk to whoever connects, in a thread; return the port."""
+def start_server(script) -> int:
+    """Start a thread that runs `script` on the first connection. Return the port."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve():
@@ -136,14 +136,14 @@ def flood(connection) -> None:
         (lambda connection: connection.sendall(b"rubbish\r\n\r\n"), "No response"),
         (lambda connection: None, "No response"),
         (lambda connection: connection.sendall(b"HTTP/1.1 200 OK\r\nX: " + 70_000 * b"a"), "No response"),
-        (flood, ""),  # the body of an answer stays unread
+        (flood, ""),  # the response body is not read
     ],
 )
-def test_whatever_the_other_side_does_a_try_ends(settings, monkeypatch, script, error):
+def test_delivery_attempt_ends_for_any_server_behavior(settings, monkeypatch, script, error):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
     monkeypatch.setattr(delivery, "ANSWER_TIMEOUT_S", 0.4)
 
-    answer = post(f"http://127.0.0.1:{served_by(script)}/", b"{}", {})
+    answer = post(f"http://127.0.0.1:{start_server(script)}/", b"{}", {})
 
     assert bool(answer.error) == bool(error)
     assert error in answer.error
@@ -152,9 +152,9 @@ def test_whatever_the_other_side_does_a_try_ends(settings, monkeypatch, script, 
 def test_a_certificate_for_another_name_is_refused(settings, tmp_path):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    named = ["-subj", "/CN=other.example", "-keyout", str(key), "-out", str(certificate), "-days", "1"]
-    subprocess.run([*made, *named], check=True, capture_output=True)
+    create = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    options = ["-subj", "/CN=other.example", "-keyout", str(key), "-out", str(certificate), "-days", "1"]
+    subprocess.run([*create, *options], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     listener = context.wrap_socket(socket.create_server(("127.0.0.1", 0)), server_side=True)

@@ -1,4 +1,4 @@
-"""Webhooks of a project through the API."""
+"""API of project webhooks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.api import JSON, client_of, error_of
 
 pytestmark = pytest.mark.django_db
 
-HOOK = "https://1.1.1.1/hook"  # no name that has to be resolved; nothing is sent
+HOOK = "https://1.1.1.1/hook"  # an IP address needs no DNS lookup; nothing is sent
 
 
 @pytest.fixture
@@ -29,13 +29,13 @@ def hooks() -> str:
     return "/api/v1/projects/birds/webhooks/"
 
 
-def test_a_webhook_is_made_changed_tested_and_deleted(api, hooks):
-    made = api.post(hooks, {"url": HOOK, "events": ["report.made"]}, JSON)
-    hook = made.headers["Location"]
-    secret = made.json()["secret"]
+def test_webhook_is_created_changed_tested_and_deleted(api, hooks):
+    created = api.post(hooks, {"url": HOOK, "events": ["report.made"]}, JSON)
+    hook = created.headers["Location"]
+    secret = created.json()["secret"]
 
     assert secret == secret_of(Webhook.objects.get().secret_key)
-    assert api.get(hook).json() == {name: value for name, value in made.json().items() if name != "secret"}
+    assert api.get(hook).json() == {name: value for name, value in created.json().items() if name != "secret"}
     assert api.get(hooks).json()["results"] == [api.get(hook).json()]
     changed = api.patch(hook, {"events": ["round.complete"]}, JSON).json()
     assert (changed["url"], changed["events"]) == (HOOK, ["round.complete"])
@@ -48,7 +48,7 @@ def test_a_webhook_is_made_changed_tested_and_deleted(api, hooks):
     assert not Webhook.objects.exists()
 
 
-def test_deliveries_are_listed_and_sent_again(api, hooks):
+def test_deliveries_are_listed_and_resent(api, hooks):
     hook = api.post(hooks, {"url": HOOK, "events": ["report.made"]}, JSON).headers["Location"]
     first, second = (api.post(f"{hook}test/").json()["id"] for _ in range(2))
     Delivery.objects.filter(pk=first).update(state="failed", status=500, error="Status 500.")
@@ -75,7 +75,7 @@ def test_an_invalid_webhook_is_rejected(api, hooks, sent, status, code):
     assert (refused.status_code, error_of(refused)["code"]) == (status, code)
 
 
-def test_the_scope_read_looks_and_changes_nothing(project, hooks):
+def test_read_scope_can_view_but_not_change_webhooks(project, hooks):
     owner = factories.make_member("owner", project)
     hook = client_of(owner).post(hooks, {"url": HOOK, "events": ["report.made"]}, JSON).headers["Location"]
     reader = client_of(owner, "read")

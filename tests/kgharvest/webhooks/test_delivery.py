@@ -1,4 +1,4 @@
-"""Events reach their receivers at least once, signed, whatever fails, and whoever is killed."""
+"""Webhook delivery: signed and at least once, despite failures and killed processes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def projects(db) -> None:
 
 
 @pytest.fixture(autouse=True)
-def own_machine(settings):
+def loopback_allowed(settings):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
 
 
@@ -91,20 +91,20 @@ def has_old_signature(headers: dict[str, str], body: bytes, secret: str) -> bool
     return any(hmac.compare_digest(expected, one) for one in headers["X-Kgharvest-Signature"].split(","))
 
 
-def tell(project_id: int | None = PROJECT, facts: dict | None = None) -> None:
+def record_event(project_id: int | None = PROJECT, facts: dict | None = None) -> None:
     record(EVENT, ("report", 3), None, project_id, texts={"round": "pilot"}, path="/reports/3/", **(facts or {}))
 
 
-# -- the outbox --------------------------------------------------------------------------------------------------------
+# Outbox
 
 
-def test_an_event_goes_to_the_webhooks_of_its_project_that_asked_for_it(settings):
+def test_event_is_queued_for_subscribed_webhooks_of_its_project(settings):
     hook = make_webhook("http://127.0.0.1:9/a")
     make_webhook("http://127.0.0.1:9/b", ["job.finished"])
     create_webhook(PROJECT + 1, "http://127.0.0.1:9/a", [EVENT])
 
-    tell(PROJECT, {"report": 3})
-    tell(None)
+    record_event(PROJECT, {"report": 3})
+    record_event(None)
 
     assert [(row.webhook, row.state) for row in Delivery.objects.all()] == [(hook, "waiting")]
     body = json.loads(Delivery.objects.get().body)
@@ -118,13 +118,13 @@ def test_an_event_goes_to_the_webhooks_of_its_project_that_asked_for_it(settings
 def test_a_rolled_back_event_is_not_delivered():
     make_webhook()
     with transaction.atomic():
-        tell()
+        record_event()
         transaction.set_rollback(True)
 
     assert not Delivery.objects.exists()
 
 
-def test_a_webhook_needs_known_events_and_an_address_of_its_own():
+def test_webhook_requires_known_events_and_a_unique_url():
     hook = make_webhook()
     for events in ([], ["no.event"]):
         with refused("BadWebhook", match="Choose at least one"):
@@ -136,13 +136,13 @@ def test_a_webhook_needs_known_events_and_an_address_of_its_own():
         edit_webhook(other, hook.url, [EVENT])
 
 
-# -- tries -------------------------------------------------------------------------------------------------------------
+# Delivery attempts
 
 
 def test_a_delivery_is_signed_and_logged():
     with receiving() as (url, receiver):
         created = create_webhook(PROJECT, url, [EVENT])
-        tell(PROJECT, {"report": 3})
+        record_event(PROJECT, {"report": 3})
         deliver()
 
     [(headers, body)] = receiver.requests
@@ -155,10 +155,10 @@ def test_a_delivery_is_signed_and_logged():
     assert created.secret not in str(list(Webhook.objects.values()))
 
 
-def test_a_failure_waits_longer_each_time_and_says_why():
+def test_retry_delay_grows_and_the_error_is_stored():
     with receiving(lambda number: [500, 302, 200][number - 1]) as (url, _):
         make_webhook(url)
-        tell()
+        record_event()
         now = timezone.now()
         waits = []
         for error in ("Status 500.", "Status 302: redirects", ""):
@@ -173,9 +173,9 @@ def test_a_failure_waits_longer_each_time_and_says_why():
     assert timedelta(minutes=30) <= wait_after(40) <= timedelta(hours=1)
 
 
-def test_of_two_processes_that_see_a_due_delivery_one_claims_it():
+def test_only_one_process_claims_a_due_delivery():
     make_webhook()
-    tell()
+    record_event()
     now = timezone.now()
     first, second = outbox.due(now).get(), outbox.due(now).get()
 
@@ -183,11 +183,11 @@ def test_of_two_processes_that_see_a_due_delivery_one_claims_it():
     assert Delivery.objects.get().n_tries == 1
 
 
-def test_after_two_days_of_failures_the_webhook_is_disabled():
+def test_webhook_is_disabled_after_two_days_of_failures():
     hook = make_webhook("http://127.0.0.1:1/nobody")
-    tell()
+    record_event()
     deliver()
-    tell()
+    record_event()
     two_days = timedelta(hours=48, seconds=1)
     Delivery.objects.update(give_up_at=timezone.now() - timedelta(seconds=1), next_try_at=timezone.now())
     Webhook.objects.update(failing_since=timezone.now() - two_days)
@@ -198,7 +198,7 @@ def test_after_two_days_of_failures_the_webhook_is_disabled():
     assert "No response: " in Delivery.objects.first().error
     assert hook.is_disabled_by_failures
     assert Event.objects.last().sentence == f"disabled the webhook {hook.pk}"
-    tell()
+    record_event()
     assert Delivery.objects.count() == 2
     for resend in (lambda: send_test(hook), lambda: send_again(Delivery.objects.select_related("webhook").first())):
         with refused("WebhookDisabled"):
@@ -213,7 +213,7 @@ def test_after_two_days_of_failures_the_webhook_is_disabled():
 def test_a_success_ends_a_series_of_failures():
     with receiving(lambda number: 500 if number == 1 else 200) as (url, _):
         make_webhook(url)
-        tell()
+        record_event()
         deliver()
         assert Webhook.objects.get().failing_since is not None
         Delivery.objects.update(next_try_at=timezone.now())
@@ -241,7 +241,7 @@ def test_one_job_sends_due_deliveries_and_deletes_old_ones(enqueued):
     with receiving() as (url, receiver):
         make_webhook(url)
         for _ in range(20):
-            tell()
+            record_event()
         old = Delivery.objects.first()
         Delivery.objects.filter(pk=old.pk).update(
             state="delivered", delivered_at=timezone.now(), created_at=timezone.now() - timedelta(days=31)
@@ -259,17 +259,17 @@ def test_one_job_sends_due_deliveries_and_deletes_old_ones(enqueued):
 
 def test_deleting_a_webhook_deletes_pending_deliveries():
     hook = make_webhook()
-    tell()
+    record_event()
     delete_webhook(hook)
 
     assert not Delivery.objects.exists()
     assert Event.objects.last().subject_id == str(hook.pk)
 
 
-def test_deleting_a_webhook_while_it_is_sent_to_troubles_no_other():
+def test_deleting_a_webhook_while_sending_does_not_affect_others():
     with receiving() as (url, _):
         deleted, kept = make_webhook(f"{url}&deleted"), make_webhook(f"{url}&kept")
-        tell()
+        record_event()
         deliveries = outbox.claim(timezone.now())
         delete_webhook(deleted)
         outbox.send(deliveries)
@@ -278,22 +278,22 @@ def test_deleting_a_webhook_while_it_is_sent_to_troubles_no_other():
 
 
 def test_working_webhooks_do_not_wait_for_failing_ones():
-    failing, well = make_webhook(), create_webhook(PROJECT + 1, "http://127.0.0.1:9/well", [EVENT])
+    failing, working = make_webhook(), create_webhook(PROJECT + 1, "http://127.0.0.1:9/well", [EVENT])
     for _ in range(outbox.rows_at_once):
-        tell()
+        record_event()
     Webhook.objects.filter(pk=failing.pk).update(failing_since=timezone.now())
-    tell(PROJECT + 1)
+    record_event(PROJECT + 1)
 
     due = outbox.claim(timezone.now())
 
-    assert [row.webhook for row in due] == [well] + [failing] * (outbox.rows_at_once - 1)
+    assert [row.webhook for row in due] == [working] + [failing] * (outbox.rows_at_once - 1)
 
 
-# -- killed ------------------------------------------------------------------------------------------------------------
+# Killed senders
 
 
-def be_a_sender(seed: int) -> None:
-    """Do what a worker does every few seconds, and whatever job there is, until nothing waits."""
+def run_sender(seed: int) -> None:
+    """Run periodic tasks and queued jobs, like a worker, until no delivery is pending."""
     random.seed(seed)
     connections.close_all()
     jobs_outbox.FIRST_WAIT_S = 0.05
@@ -309,17 +309,17 @@ def be_a_sender(seed: int) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.timeout(120)
-def test_a_hundred_events_arrive_though_half_of_the_tries_fail_and_the_sender_is_killed_five_times(settings):
+def test_hundred_events_arrive_despite_failures_and_five_sender_kills(settings):
     settings.JOB_LEASE_S = 0.5
     settings.PERIODIC_TASKS = ["kgharvest.jobs.outbox.enqueue_due_outboxes"]
     settings.LOGGING_CONFIG = None
     with receiving(lambda number: 200 if number % 2 else 503) as (url, receiver):
         created = create_webhook(PROJECT, url, [EVENT])
         for number in range(100):
-            tell(PROJECT, {"number": number})
+            record_event(PROJECT, {"number": number})
         for n_killed in range(6):
             connections.close_all()
-            sender = multiprocessing.get_context("fork").Process(target=be_a_sender, args=[n_killed])
+            sender = multiprocessing.get_context("fork").Process(target=run_sender, args=[n_killed])
             sender.start()
             if n_killed < 5:
                 enough = len(receiver.requests) + 12
@@ -335,15 +335,15 @@ def test_a_hundred_events_arrive_though_half_of_the_tries_fail_and_the_sender_is
     assert arrived.keys() == rows.keys()
     assert all(is_signed(headers, body, created.secret) for headers, body in receiver.requests)
     assert {row.state for row in rows.values()} == {"delivered"}
-    # A try is counted before it is made: a kill may have come between the two, and never the other way round.
+    # An attempt is counted before it is sent, so a kill can only leave a counted attempt without a request.
     assert all(row.n_tries >= arrived[event_id] for event_id, row in rows.items())
     assert all((row.status, row.error) == (200, "") for row in rows.values())
 
 
-# -- the documentation -------------------------------------------------------------------------------------------------
+# Documentation
 
 
-def test_the_receivers_of_the_documentation_accept_genuine_requests_only():
+def test_documented_receivers_accept_only_genuine_requests():
     page = Path("docs/webhooks.md").read_text()
     for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL)[:2]:
         names: dict = {}
@@ -365,7 +365,7 @@ def test_the_receivers_of_the_documentation_accept_genuine_requests_only():
 
 
 @pytest.mark.parametrize("key", [f"{number:032x}" for number in range(8)])
-def test_secrets_of_older_webhooks_stay_and_sign_both_ways(key):
+def test_old_secrets_are_unchanged_and_sign_both_ways(key):
     """Their secrets are URL-safe base64. The standard signature uses the decoded bytes."""
     digest = salted_hmac(SECRET_SALT, key, algorithm="sha256").digest()
     secret = "whsec_" + base64.urlsafe_b64encode(digest).decode().rstrip("=")
@@ -377,7 +377,7 @@ def test_secrets_of_older_webhooks_stay_and_sign_both_ways(key):
 
 
 @on_postgresql
-def test_all_of_this_holds_on_postgresql():
+def test_on_postgresql():
     done = run_on_postgresql(__file__)
 
     assert done.returncode == 0, done.stdout[-3000:]

@@ -1,4 +1,4 @@
-"""How many webhooks a project has."""
+"""Maximum number of webhooks per project."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.refusals import codes_of
 
 
 @pytest.mark.django_db(transaction=True)
-def test_webhooks_made_at_once_are_no_more_than_a_project_may_have(settings):
+def test_concurrent_creation_respects_the_webhook_limit(settings):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
     project = default_project().pk
     urls = [f"http://127.0.0.1:{1000 + number}/" for number in range(MOST_WEBHOOKS + 3)]
     for url in urls[4:]:
         create_webhook(project, url, ["report.made"])
 
-    made = at_once(*[lambda url=url: create_webhook(project, url, ["report.made"]) for url in urls[:4]])
+    outcomes = at_once(*[lambda url=url: create_webhook(project, url, ["report.made"]) for url in urls[:4]])
 
-    assert codes_of(made) == ["BadWebhook"] * 3
+    assert codes_of(outcomes) == ["BadWebhook"] * 3
     assert Webhook.objects.count() == MOST_WEBHOOKS

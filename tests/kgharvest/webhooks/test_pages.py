@@ -1,4 +1,4 @@
-"""Owners make webhooks, read their log and change them; a secret is shown once."""
+"""Webhook pages for owners: creation, delivery log, and changes. A secret is shown once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def owner(client, settings):
     return owner
 
 
-def test_a_webhook_from_the_form_to_its_log(client, owner):
+def test_webhook_lifecycle_on_its_pages(client, owner):
     assert "No webhooks" in client.get("/projects/animals/webhooks/").text
     with receiving() as (url, receiver):
         page = client.post("/projects/animals/webhooks/", {"url": url, "events": ["report.made"]}).text
@@ -52,14 +52,14 @@ def test_a_webhook_from_the_form_to_its_log(client, owner):
     waiting = Delivery.objects.waiting().get()
     assert "within seconds" in client.post(f"{own}deliveries/{waiting.pk}/send-again/", follow=True).text
     assert " deleted." in client.post(f"{own}delete/", follow=True).text
-    trail = client.get("/projects/animals/audit/").text
+    audit_log = client.get("/projects/animals/audit/").text
     for sentence in (
         "created the webhook",
         "rotated the secret of the webhook",
         "disabled the webhook",
         "deleted the webhook",
     ):
-        assert sentence in trail
+        assert sentence in audit_log
 
 
 @pytest.mark.parametrize(
