@@ -20,26 +20,26 @@ PATIENCE_S = 30
 
 
 def test_turns_are_granted_in_order_of_request():
-    queue, came = WriterQueue(), []
+    queue, granted = WriterQueue(), []
     first = queue.enter(PATIENCE_S)
 
     def write(number: int) -> None:
         turn = queue.enter(PATIENCE_S)
-        came.append(number)
+        granted.append(number)
         queue.leave(turn)
 
     threads = []
     for number in range(5):
         threads.append(threading.Thread(target=write, args=[number]))
         threads[-1].start()
-        while len(queue) < number + 2:  # it has taken its place
+        while len(queue) < number + 2:  # until the thread is in the queue
             threads[-1].join(0.001)
-    assert came == []
+    assert granted == []
     queue.leave(first)
     for thread in threads:
         thread.join(PATIENCE_S)
 
-    assert came == [0, 1, 2, 3, 4]
+    assert granted == [0, 1, 2, 3, 4]
     assert len(queue) == 0
 
 
@@ -70,9 +70,9 @@ def test_a_dead_thread_is_removed_from_the_queue():
 @pytest.fixture
 def queue(transactional_db):
     if connection.vendor != "sqlite":
-        pytest.skip("on SQLite only")
+        pytest.skip("SQLite only")
     yield connection._queue
-    assert len(connection._queue) == 0  # nobody is left in it
+    assert len(connection._queue) == 0  # no thread is left in the queue
 
 
 def add_group(name: str) -> None:
@@ -86,7 +86,7 @@ def test_many_threads_write_in_nested_transactions(queue):
                 add_group(f"{thread}-{number}")
                 with transaction.atomic(), pytest.raises(IntegrityError), transaction.atomic():
                     add_group(f"{thread}-{number}")
-            Group.objects.filter(name=f"{thread}-{number}").update(name=f"{thread}+{number}")  # a turn of its own
+            Group.objects.filter(name=f"{thread}-{number}").update(name=f"{thread}+{number}")  # needs a separate turn
 
     at_once(*(lambda thread=thread: write(thread) for thread in range(8)))
 
@@ -104,12 +104,12 @@ def test_an_error_ends_the_turn(queue):
 
 def test_a_failed_commit_ends_the_turn(queue):
     with pytest.raises(IntegrityError), transaction.atomic():
-        Group.permissions.through.objects.create(group_id=1, permission_id=999_999)  # checked at the end
+        Group.permissions.through.objects.create(group_id=1, permission_id=999_999)  # checked on commit
 
     assert len(queue) == 0
 
 
-def test_a_connection_that_closes_within_a_transaction_ends_the_turn(queue):
+def test_closing_a_connection_within_a_transaction_ends_the_turn(queue):
     with transaction.atomic():
         add_group("undone")
         connection.close()
@@ -136,7 +136,7 @@ def test_a_long_read_does_not_block_writers(queue):
 
     at_once(lambda: add_group("meanwhile"))
 
-    assert list(names) == ["1", "2"]  # as it was when the reading began
+    assert list(names) == ["1", "2"]  # the state at the start of the read
     assert Group.objects.count() == 4
 
 
