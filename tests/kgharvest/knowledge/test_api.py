@@ -44,7 +44,7 @@ def test_an_unscored_harvest_has_no_scores(api):
     assert (finding["rank"], finding["score"]) == (1, None)
 
 
-def test_a_search_is_read_page_by_page(api):
+def test_search_results_are_paginated(api):
     factories.make_harvest([[f"a{number}", "b"] for number in range(7)])
 
     page = api.get(KNOWLEDGE, {"limit": 3, "entity": "a"})
@@ -68,29 +68,29 @@ def test_invalid_search_parameters_are_400(api, query):
     assert api.get(KNOWLEDGE, query).status_code == 400
 
 
-def test_a_tuple_has_findings_of_visible_projects_verdicts_and_decisions(api):
+def test_tuple_shows_visible_findings_verdicts_and_decisions(api):
     relation = factories.make_relation()
     job = factories.make_harvest(PAIRS[:1], relation=relation)
     factories.make_harvest(PAIRS[:1], relation=relation, project=factories.make_project())
-    known = KnowledgeTuple.objects.get()
+    knowledge_tuple = KnowledgeTuple.objects.get()
 
-    told = api.get(f"{KNOWLEDGE}{known.pk}/").json()
+    document = api.get(f"{KNOWLEDGE}{knowledge_tuple.pk}/").json()
 
-    assert told["n_harvests"] == 2
-    assert [(row["harvest"], row["rank"], row["score"]) for row in told["findings"]] == [(job.pk, 1, -1.0)]
-    assert (told["verdicts"], told["curations"]) == ([], [])
+    assert document["n_harvests"] == 2
+    assert [(row["harvest"], row["rank"], row["score"]) for row in document["findings"]] == [(job.pk, 1, -1.0)]
+    assert (document["verdicts"], document["curations"]) == ([], [])
 
 
 def test_a_tuple_is_hidden_corrected_and_restored(api):
     factories.make_harvest(PAIRS[:1])
-    known = KnowledgeTuple.objects.get()
+    knowledge_tuple = KnowledgeTuple.objects.get()
 
     def decide(**fields):
-        return api.post(f"{KNOWLEDGE}{known.pk}/curations/", {"reason": "I know.", **fields}, JSON)
+        return api.post(f"{KNOWLEDGE}{knowledge_tuple.pk}/curations/", {"reason": "I know.", **fields}, JSON)
 
     assert decide(decision="hide").status_code == 201
     assert decide(decision="correct", entities=["Dog", "swim"]).json()["entities"] == ["Dog", "swim"]
-    assert api.get(f"{KNOWLEDGE}{known.pk}/").json()["corrected_entities"] == ["Dog", "swim"]
+    assert api.get(f"{KNOWLEDGE}{knowledge_tuple.pk}/").json()["corrected_entities"] == ["Dog", "swim"]
     assert decide(decision="restore").status_code == 201
     assert error_of(decide(decision="restore"))["code"] == "BadCuration"
     assert [*error_of(decide(decision="correct"))["fields"]] == ["entities"]
@@ -100,9 +100,9 @@ def test_a_tuple_is_hidden_corrected_and_restored(api):
 
 def test_tuples_of_other_projects_cannot_be_curated(api):
     factories.make_harvest(PAIRS[:1], project=factories.make_project())
-    known = KnowledgeTuple.objects.get()
+    knowledge_tuple = KnowledgeTuple.objects.get()
 
-    refused = api.post(f"{KNOWLEDGE}{known.pk}/curations/", {"decision": "hide", "reason": "No."}, JSON)
+    refused = api.post(f"{KNOWLEDGE}{knowledge_tuple.pk}/curations/", {"decision": "hide", "reason": "No."}, JSON)
 
     assert (refused.status_code, error_of(refused)["code"]) == (403, "NotAllowed")
 
@@ -110,10 +110,10 @@ def test_tuples_of_other_projects_cannot_be_curated(api):
 def test_an_entity_has_roles(api):
     job = factories.make_harvest(PAIRS)
 
-    told = api.get("/api/v1/entity/", {"name": "Dog"}).json()
+    document = api.get("/api/v1/entity/", {"name": "Dog"}).json()
 
-    assert told["roles"] == [{"relation": job.relation.path, "slot": 0, "n": 2}]
-    assert [row["entities"] for row in told["tuples"]] == [PAIRS[0], PAIRS[2]]
+    assert document["roles"] == [{"relation": job.relation.path, "slot": 0, "n": 2}]
+    assert [row["entities"] for row in document["tuples"]] == [PAIRS[0], PAIRS[2]]
     assert api.get("/api/v1/entity/", {"name": "cat"}).status_code == 404
     assert api.get("/api/v1/entity/").status_code == 400
 

@@ -74,11 +74,11 @@ def test_a_correction_is_exported_with_the_original_and_imports_again(job, tmp_p
 @pytest.mark.parametrize(
     ("decide", "why"),
     [
-        (lambda known: curate(known, "hide", "  "), "reason is empty"),
-        (lambda known: curate(known, "hide", "x" * 1001), "1,001 characters"),
-        (lambda known: curate(known, "restore", "?"), "already neither hidden nor corrected"),
-        (lambda known: curate(known, "correct", "?", entities=["dam"]), "no list of 2 entities"),
-        (lambda known: curate(known, "correct", "?", entities=["dam", " "]), "empty"),
+        (lambda row: curate(row, "hide", "  "), "reason is empty"),
+        (lambda row: curate(row, "hide", "x" * 1001), "1,001 characters"),
+        (lambda row: curate(row, "restore", "?"), "already neither hidden nor corrected"),
+        (lambda row: curate(row, "correct", "?", entities=["dam"]), "no list of 2 entities"),
+        (lambda row: curate(row, "correct", "?", entities=["dam", " "]), "empty"),
     ],
 )
 def test_an_invalid_decision_is_rejected(job, decide, why):

@@ -14,7 +14,7 @@ from tests import factories
 pytestmark = pytest.mark.django_db
 
 
-def remembered(key: str) -> tuple[int, float | None]:
+def stored_counts(key: str) -> tuple[int, float | None]:
     return KnowledgeTuple.objects.values_list("n_harvests", "best_score").get(key=key.replace("|", "\x1f"))
 
 
@@ -27,9 +27,9 @@ def test_a_tuple_counts_its_harvests_and_keeps_its_best_score():
     factories.make_harvest([["a", "b"], ["Dam", "Flood"]], relation=relation)
     factories.make_harvest([["dam", "flood"], ["c", "d"], ["A", "B"]], relation=relation)
 
-    assert remembered("dam|flood") == (2, -1.0)
-    assert remembered("a|b") == (2, -1.0)
-    assert remembered("c|d") == (1, -2.0)
+    assert stored_counts("dam|flood") == (2, -1.0)
+    assert stored_counts("a|b") == (2, -1.0)
+    assert stored_counts("c|d") == (1, -2.0)
 
 
 def test_every_entity_is_indexed_once_per_slot_and_tuple():
@@ -45,7 +45,7 @@ def test_every_entity_is_indexed_once_per_slot_and_tuple():
     ("prefix", "entities"),
     [("do", {"dog", "dome"}), ("DOG", {"dog"}), ("ÉT", {"été"}), ("100%", {"100% wool"}), ("x", set())],
 )
-def test_entities_are_found_by_prefix_whatever_their_case(prefix, entities):
+def test_entity_prefix_search_ignores_case(prefix, entities):
     factories.make_harvest([["Dog", "Été"], ["dome", "100% wool"], ["1000", "elm"]])
 
     occurrences = EntityOccurrence.objects.starting_with(prefix)
@@ -60,7 +60,7 @@ def test_a_tuple_with_a_sensitive_word_is_marked_when_it_is_stored():
 
     marked = KnowledgeTuple.objects.filter(is_sensitive=True).values_list("key", flat=True)
 
-    # Whole words, and within one entity: a phrase does not reach from one into the next.
+    # Only whole words match, and a phrase must lie within one entity.
     assert {key.split("\x1f")[0] for key in marked} == {"nude", "c"}
 
 
@@ -87,19 +87,19 @@ def test_a_correction_without_entities_is_not_stored():
         KnowledgeTuple.objects.update(corrected_entities=["a", "c"])
 
 
-def test_the_migration_fills_what_jobs_stored_before_it():
+def test_migration_fills_the_columns_of_existing_tuples():
     relation = factories.make_relation()
     for tuples in ([["a", "b"], ["Nazi", "c"]], [["nazi", "c"]]):
         factories.make_harvest(tuples, relation=relation)
     KnowledgeTuple.objects.create(relation=relation, entities=["only", "judged"], key="only\x1fjudged")
-    wanted = list(KnowledgeTuple.objects.order_by("pk").values())
+    expected = list(KnowledgeTuple.objects.order_by("pk").values())
     indexed = occurrences()
     KnowledgeTuple.objects.update(n_harvests=0, best_score=None, is_sensitive=False)
     EntityOccurrence.objects.all().delete()
 
     import_module("kgharvest.migrations.0004_fill_knowledge").fill_tuples(apps, None)
 
-    assert list(KnowledgeTuple.objects.order_by("pk").values()) == wanted
+    assert list(KnowledgeTuple.objects.order_by("pk").values()) == expected
     assert occurrences() == indexed
 
 

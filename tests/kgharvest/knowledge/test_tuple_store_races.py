@@ -23,22 +23,22 @@ def row(number: int, score: float) -> TupleRow:
     return TupleRow(entities, entities, score, None)
 
 
-def test_jobs_of_one_relation_store_the_same_tuples_at_once_in_any_order(monkeypatch):
+def test_concurrent_jobs_store_the_same_tuples_in_any_order(monkeypatch):
     monkeypatch.setattr(sensitive_words, "ROWS_AT_ONCE", 5)
     SensitiveWord.objects.get_or_create(word="nazi")
     relation = factories.make_relation()
     jobs = [factories.make_harvest_job("succeeded", relation=relation, n_tuples=N) for _ in range(4)]
     orders = [range(N), range(N - 1, -1, -1)] * 2
-    together = Barrier(len(jobs) + 1)
+    barrier = Barrier(len(jobs) + 1)
 
     def store(job, order) -> None:
-        together.wait()
+        barrier.wait()
         with transaction.atomic():
             store_tuples(job, [row(number, -float(number + 1)) for number in order])
         connection.close()
 
     def mark() -> None:
-        together.wait()
+        barrier.wait()
         for _ in sensitive_words._mark_relation(relation.pk):
             pass
         connection.close()
@@ -48,6 +48,6 @@ def test_jobs_of_one_relation_store_the_same_tuples_at_once_in_any_order(monkeyp
         for future in work:
             future.result()
 
-    known = KnowledgeTuple.objects.values_list("n_harvests", "best_score", "is_sensitive")
-    assert sorted(known) == sorted((4, -float(number + 1), True) for number in range(N))
+    stored = KnowledgeTuple.objects.values_list("n_harvests", "best_score", "is_sensitive")
+    assert sorted(stored) == sorted((4, -float(number + 1), True) for number in range(N))
     assert EntityOccurrence.objects.count() == 2 * N

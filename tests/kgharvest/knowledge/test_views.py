@@ -40,7 +40,7 @@ def claim(key: str) -> KnowledgeTuple:
 
 
 @pytest.mark.parametrize("name", ["tuple_list", "sensitive_words", "entity", "entity_graph"])
-def test_annotators_may_not_see_the_knowledge_base(client, name):
+def test_annotators_cannot_see_the_knowledge_base(client, name):
     client.force_login(factories.make_user())
 
     assert client.get(reverse(f"kgharvest:{name}"), {"name": "dam"}).status_code == 403
@@ -83,8 +83,8 @@ def test_the_list_costs_the_same_for_any_number_of_tuples(researcher_client, rel
         ({"entity": "vac", "model": "small", "sort": "-age"}, ["vaccine"]),
     ],
 )
-@pytest.mark.parametrize("few", [0, 5000])  # both ways of meeting a condition
-def test_tuples_are_found_by(researcher_client, monkeypatch, relation, multi, query, expected, few):
+@pytest.mark.parametrize("few", [0, 5000])  # covers both query strategies
+def test_tuples_are_found_by_each_filter(researcher_client, monkeypatch, relation, multi, query, expected, few):
     monkeypatch.setattr("kgharvest.bulk.pagination.MOST_LOOKED_UP", few)
     small = factories.make_language_model("small")
     factories.make_harvest(
@@ -127,7 +127,7 @@ def test_an_invalid_cursor_in_a_url_shows_a_page(researcher_client, multi, after
 
 
 @pytest.mark.parametrize("sort", ["-score", "score", "-harvests", "harvests", "-age", "age"])
-def test_pages_follow_each_other_there_and_back_through_ties(researcher_client, monkeypatch, relation, sort):
+def test_pagination_works_in_both_directions_through_ties(researcher_client, monkeypatch, relation, sort):
     monkeypatch.setattr(lists, "ROWS_PER_PAGE", 4)
     for start in (0, 3):  # equal scores and equal numbers of harvests
         factories.make_harvest([[f"h{n}", "t"] for n in range(start, start + 7)], relation=relation)
@@ -149,9 +149,7 @@ def test_pages_follow_each_other_there_and_back_through_ties(researcher_client, 
     assert previous == seen[:-1]
 
 
-def test_rare_matches_are_searched_a_bounded_number_of_tuples_at_a_time(
-    researcher_client, monkeypatch, relation, multi
-):
+def test_search_for_rare_matches_scans_bounded_batches(researcher_client, monkeypatch, relation, multi):
     monkeypatch.setattr("kgharvest.bulk.pagination.MOST_LOOKED_UP", 0)
     monkeypatch.setattr(pagination, "MOST_SCANNED", 4)
     factories.make_harvest([[f"h{n}", "t"] for n in range(9)], relation=relation)  # scores -1 to -9
@@ -220,7 +218,7 @@ def test_the_entity_graph_is_deterministic_and_shows_the_neighbors(researcher_cl
     assert response["Content-Type"] == "image/svg+xml"
     texts = texts_of(response)
     assert texts.keys() == {"floodprevent", "dam"}
-    assert texts["dam"][0] < 100 < texts["floodprevent"][0]  # no room is left where nothing comes before the dam
+    assert texts["dam"][0] < 100 < texts["floodprevent"][0]  # no empty column without preceding entities
     assert researcher_client.get(*address).content == response.content
 
 
