@@ -1,4 +1,4 @@
-"""The start page, and what apps add to it."""
+"""Home page, including the panels that apps add to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""List pages: filters, search, order, and addresses that anybody can write."""
+"""List pages: filters, search, sorting, and hand-written query strings."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def harvests():
     ]
 
 
-def test_a_filter_is_a_filter_of_the_api(admin_client, harvests):
+def test_list_filters_match_the_api_and_ignore_empty_values(admin_client, harvests):
     assert shown(admin_client, status="failed") == {"hinders"}
     assert shown(admin_client, launch="", setting=" ") == {"helps", "hinders"}
 
 
-def test_a_search_finds_a_part_of_a_name(admin_client, harvests):
+def test_search_matches_part_of_a_name(admin_client, harvests):
     assert shown(admin_client, q="HELP") == {"helps"}
     assert admin_client.get(HARVESTS, {"q": "help"}).context["is_filtered"]
 
@@ -39,7 +39,7 @@ def test_an_invalid_filter_is_ignored_and_the_valid_ones_apply(admin_client, har
     assert shown(admin_client, page="x", sort="x") == {"helps", "hinders"}
 
 
-def test_the_project_narrows_a_list_of_several_projects_only(client, admin_client, harvests):
+def test_project_filter_applies_only_to_several_projects(client, admin_client, harvests):
     helps, _ = harvests
     client.force_login(make_member(project=helps.project))
 

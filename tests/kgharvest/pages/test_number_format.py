@@ -1,4 +1,4 @@
-"""How numbers read on pages, in tables and in sentences."""
+"""Number formats on pages, in tables, and in sentences."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_shares_are_printed_as_in_papers(share, printed):
 @pytest.mark.parametrize(
     ("p", "printed"), [(0.0004, "< .001"), (0.043, ".043"), (0.0996, ".10"), (0.32, ".32"), (1.0, "1.00"), (None, "–")]
 )
-def test_p_has_three_digits_below_a_tenth(p, printed):
+def test_p_values_below_a_tenth_have_three_digits(p, printed):
     assert number_format.p_value(p) == printed
 
 
@@ -38,7 +38,7 @@ def test_differences_are_printed_in_points(difference, printed):
     assert number_format.points(difference) == printed
 
 
-def test_an_interval_that_ends_at_zero_has_no_sign_there():
+def test_zero_interval_bound_has_no_sign():
     assert number_format.points_with_interval(-0.1, -0.3, -0.001) == "−10.0 (−30 to 0)"
 
 
