@@ -19,15 +19,15 @@ def api():
     return client_of()
 
 
-def test_a_relation_is_written_read_changed_and_deleted(api):
-    made = api.post(RELATIONS, WRITTEN, JSON)
-    address = made.headers["Location"]
+def test_relation_is_created_read_changed_and_deleted(api):
+    created = api.post(RELATIONS, WRITTEN, JSON)
+    address = created.headers["Location"]
     changed = api.patch(address, {"explanation": "What people go there for."}, JSON)
 
-    assert made.status_code == 201
-    assert (made.json()["path"], made.json()["arity"]) == ("places/place_for", 2)
-    assert made.json()["initial_prompts"] == [WRITTEN["statement"]]
-    assert changed.json() == made.json() | {"explanation": "What people go there for."}
+    assert created.status_code == 201
+    assert (created.json()["path"], created.json()["arity"]) == ("places/place_for", 2)
+    assert created.json()["initial_prompts"] == [WRITTEN["statement"]]
+    assert changed.json() == created.json() | {"explanation": "What people go there for."}
     assert api.get(address).json() == changed.json()
     assert api.delete(address).status_code == 204
     assert api.get(address).status_code == 404
@@ -42,11 +42,11 @@ def test_errors_of_a_relation_are_reported_by_field(api):
 
 
 def test_a_relation_with_tuples_keeps_its_name(api):
-    made = api.post(RELATIONS, WRITTEN, JSON)
+    created = api.post(RELATIONS, WRITTEN, JSON)
     factories.make_harvest([["a", "b"]], relation=Relation.objects.get())
 
-    assert [*error_of(api.patch(made.headers["Location"], {"name": "other"}, JSON))["fields"]] == ["name"]
-    assert error_of(api.delete(made.headers["Location"]))["code"] == "RelationInUse"
+    assert [*error_of(api.patch(created.headers["Location"], {"name": "other"}, JSON))["fields"]] == ["name"]
+    assert error_of(api.delete(created.headers["Location"]))["code"] == "RelationInUse"
 
 
 def test_relations_are_found_by_set_name_arity_and_words(api):
@@ -66,14 +66,14 @@ def test_relations_are_found_by_set_name_arity_and_words(api):
 def test_a_set_is_imported_exported_duplicated_renamed_and_deleted(api):
     document = {"name": "places", "relations": [{**WRITTEN, "initial_prompts": [WRITTEN["statement"]]}]}
     file = SimpleUploadedFile("any.json", json.dumps(document).encode())
-    made = api.post(f"{SETS}import/", {"file": file})
-    copy = api.post(SETS, {"copy_of": made.json()["id"], "name": "copy"}, JSON)
+    created = api.post(f"{SETS}import/", {"file": file})
+    copy = api.post(SETS, {"copy_of": created.json()["id"], "name": "copy"}, JSON)
     renamed = api.patch(copy.headers["Location"], {"name": "renamed"}, JSON)
 
-    assert (made.status_code, made.json()["name"], made.json()["n_relations"]) == (201, "places", 1)
+    assert (created.status_code, created.json()["name"], created.json()["n_relations"]) == (201, "places", 1)
     assert (copy.status_code, copy.json()["n_relations"]) == (201, 1)
     assert renamed.json() == copy.json() | {"name": "renamed"}
-    exported = [api.get(f"{SETS}{response.json()['id']}/export/").json() for response in (made, copy)]
+    exported = [api.get(f"{SETS}{response.json()['id']}/export/").json() for response in (created, copy)]
     assert exported[0]["relations"] == exported[1]["relations"]
     assert api.delete(copy.headers["Location"]).status_code == 204
     assert [*RelationSet.objects.values_list("name", flat=True)] == ["places"]

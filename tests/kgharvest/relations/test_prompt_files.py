@@ -85,7 +85,7 @@ def test_prompts_below_the_minimum_weight_are_skipped(capitals, folder):
 
 
 @pytest.mark.parametrize("setting", ["lpaqa", "soft"])
-def test_settings_that_weigh_prompts_use_imported_prompts(capitals, folder, setting):
+def test_prompt_weighting_settings_use_imported_prompts(capitals, folder, setting):
     imported_from(folder)
     capitals.refresh_from_db()
 
@@ -123,7 +123,7 @@ def test_the_relation_page_shows_the_origin_of_prompts(capitals, folder, researc
         ('{"template": "[X] \\u0000 [Y]"}', ".* has a control character"),
         ('{"template": "[X] in [Y]", "weight": "much"}', "the weight 'much' is not a number"),
         ('["[X] in [Y]"]', "is not a JSON object"),
-        ('{"template": ', "is not JSON"),  # cut off: still of this line
+        ('{"template": ', "is not JSON"),  # truncated; the error names this line
     ],
 )
 def test_bad_lines_are_listed_and_nothing_is_added(capitals, folder, line, reason):
@@ -173,7 +173,7 @@ def test_the_released_prompts_are_imported(public_data, tmp_path):
 # Page
 
 
-def sent(client, capitals, folder, *places, **fields):
+def upload_prompts(client, capitals, folder, *places, **fields):
     files = [SimpleUploadedFile(path.rpartition("/")[2], (folder / path).read_bytes()) for path in places]
     address = reverse("kgharvest:set_prompts", args=[capitals.relation_set.pk])
     return client.post(address, {"files": files, "origin": "mined", **fields}, follow=True)
@@ -182,7 +182,9 @@ def sent(client, capitals, folder, *places, **fields):
 def test_prompts_are_imported_on_the_page_of_a_set(capitals, folder, researcher_client):
     write(folder / "mine" / "borders.jsonl", ("[X] is next to [Y] .", 0.5))
 
-    page = sent(researcher_client, capitals, folder, "mine/capital_of.jsonl", "mine/borders.jsonl", least_weight="0.1")
+    page = upload_prompts(
+        researcher_client, capitals, folder, "mine/capital_of.jsonl", "mine/borders.jsonl", least_weight="0.1"
+    )
 
     assert "2 relations: 2 prompts added (skipped: 1 below the minimum weight)." in page.content.decode()
     added = dict(Prompt.objects.values_list("relation__name", "origin"))
@@ -192,24 +194,24 @@ def test_prompts_are_imported_on_the_page_of_a_set(capitals, folder, researcher_
 def test_the_page_lists_errors(capitals, folder, researcher_client):
     (folder / "bad.jsonl").write_text('{"template": "[X]"}\n')
 
-    page = sent(researcher_client, capitals, folder, "mine/capital_of.jsonl", "bad.jsonl").content.decode()
+    page = upload_prompts(researcher_client, capitals, folder, "mine/capital_of.jsonl", "bad.jsonl").content.decode()
 
     assert "Import failed: the files" in page
     assert "bad.jsonl, line 1" in page
     assert not Prompt.objects.exists()
 
 
-def test_the_page_refuses_other_relations_no_file_and_annotators(capitals, folder, researcher_client, client):
+def test_page_rejects_other_relations_missing_files_and_annotators(capitals, folder, researcher_client, client):
     write(folder / "speaks.jsonl", ("[X] speaks [Y] .", 1))
     assert (
         "none of the relations of these prompts (speaks)"
-        in sent(researcher_client, capitals, folder, "speaks.jsonl").content.decode()
+        in upload_prompts(researcher_client, capitals, folder, "speaks.jsonl").content.decode()
     )
 
-    assert "This field is required" in sent(researcher_client, capitals, folder).content.decode()
+    assert "This field is required" in upload_prompts(researcher_client, capitals, folder).content.decode()
 
     client.logout()
-    assert "/accounts/login/" in sent(client, capitals, folder, "speaks.jsonl").redirect_chain[-1][0]
+    assert "/accounts/login/" in upload_prompts(client, capitals, folder, "speaks.jsonl").redirect_chain[-1][0]
 
 
 def test_a_folder_with_too_many_entries_is_rejected(tmp_path, monkeypatch):

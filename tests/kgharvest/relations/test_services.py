@@ -35,7 +35,7 @@ def own_file(folder: Path, *entries: dict) -> Path:
     return write(folder, {"name": "mine", "description": "Two of them.", "relations": list(entries)})
 
 
-def test_a_file_of_this_project_is_imported(tmp_path):
+def test_file_in_kgharvest_format_is_imported(tmp_path):
     relation_set = import_relations(own_file(tmp_path, PREVENT))
 
     relation = relation_set.relations.get()
@@ -54,7 +54,7 @@ def test_importing_again_updates(tmp_path):
     assert (relation.pk, relation.statement) == (before, "<ENT0> keeps <ENT1> away.")
 
 
-def test_the_reference_form_is_named_after_its_file(tmp_path):
+def test_set_in_reference_format_is_named_after_its_file(tmp_path):
     reference = {
         "can": {
             "init_prompts": ["<ENT0> can <ENT1> in <ENT2> ."],
@@ -164,7 +164,7 @@ def test_every_text_and_list_of_a_relation_has_a_limit(tmp_path, column, value, 
         ({"statement": "<ENT0> prevents <ENT1>, not [Y]."}, r"'\[Y\]' is not a slot; use <ENT0>, <ENT1>"),
     ],
 )
-def test_a_statement_that_cannot_be_judged_is_rejected_in_files(tmp_path, fields, reason):
+def test_unjudgeable_statement_in_a_file_is_rejected(tmp_path, fields, reason):
     with pytest.raises(ImportRefused, match=reason):
         import_relations(own_file(tmp_path, {**PREVENT, **fields}))
 
@@ -207,7 +207,7 @@ def test_a_statement_alone_is_the_initial_prompt(tmp_path):
         import_relations(own_file(tmp_path, {**alone, "statement": None, "name": "none"}))
 
 
-def test_an_entry_that_is_not_a_relation_is_located(tmp_path):
+def test_non_relation_entry_is_located(tmp_path):
     with pytest.raises(ImportRefused, match=r"line 1, relation 2: is not a relation; write"):
         import_relations(own_file(tmp_path, PREVENT, None))
 
@@ -223,7 +223,7 @@ def test_a_bad_relation_is_located_by_its_line(tmp_path):
     assert entry.where == f"line {1 + text[: text.rindex('{')].count(chr(10))}, relation 2 ('no name')"
 
 
-def test_a_bad_relation_of_the_reference_form_is_located_by_its_line(tmp_path):
+def test_bad_relation_in_reference_format_is_located_by_its_line(tmp_path):
     fine = '{"init_prompts": ["<ENT0> prevents <ENT1>"], "seed_ent_tuples": [["a", "b"], ["c", "d"]]}'
     bad = fine.replace("<ENT1>", "")
 
@@ -322,7 +322,7 @@ def test_importing_costs_the_same_for_any_number_of_relations(tmp_path, django_a
     assert Relation.objects.count() == 100
 
 
-def test_a_set_that_is_exported_and_imported_is_the_same(public_data, tmp_path):
+def test_export_and_import_preserve_a_set(public_data, tmp_path):
     published = import_relations(public_data / "bertnet" / "relation_info" / "ekar_aggr.json")
 
     again = import_relations(write(tmp_path, export_relations(published)), "again")

@@ -127,17 +127,17 @@ def test_lama_has_the_published_properties(public_data):
 def test_seed_tuples_differ_from_the_reference_code(public_data):
     for file in ("human", "lama"):
         published = json.loads((public_data / "bertnet" / "relation_info" / f"{file}.json").read_text(encoding="utf-8"))
-        theirs = {
+        published_seeds = {
             tuple(entity.casefold() for entity in entities)
             for fields in published.values()
             for entities in fields["seed_ent_tuples"]
         }
-        ours = {
+        built_in_seeds = {
             tuple(entity.casefold() for entity in entities)
             for relation in relations_in(file)
             for entities in relation["seed_tuples"]
         }
-        assert not ours & theirs
+        assert not built_in_seeds & published_seeds
 
 
 # Names

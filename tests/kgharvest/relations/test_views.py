@@ -27,7 +27,7 @@ def address(name: str, *arguments) -> str:
     return reverse(f"kgharvest:{name}", args=arguments)
 
 
-def test_a_relation_is_written_into_a_new_set(researcher_client):
+def test_relation_is_created_in_a_new_set(researcher_client):
     researcher_client.post(reverse(NEW), PREVENT)
 
     relation = Relation.objects.get()
@@ -174,7 +174,7 @@ def test_a_file_is_imported_with_its_explanations(researcher_client):
     assert Relation.objects.get().explanation == "Why."
 
 
-def test_bad_rows_are_listed_the_first_twenty_and_the_total(researcher_client):
+def test_first_twenty_bad_rows_are_listed_with_the_total(researcher_client):
     bad = [{"name": f"r{number}", "initial_prompts": ["no slots"]} for number in range(60)]
 
     page = upload(researcher_client, {"name": "mine", "relations": bad}).content.decode()
@@ -245,7 +245,7 @@ def test_annotators_cannot_create_relations(client, name):
     assert not Relation.objects.exists()
 
 
-def test_a_relations_pages_cost_a_bounded_number_of_queries(researcher_client, django_assert_max_num_queries):
+def test_relation_pages_have_a_query_budget(researcher_client, django_assert_max_num_queries):
     relation = factories.make_relation()
     for _ in range(20):
         factories.make_harvest_job(relation=relation)
