@@ -1,6 +1,6 @@
-"""Read the worst files that are taken, each in a child process, and print how much memory and time each took.
+"""Read the worst accepted kinds of files, each in a child process, and print the memory and CPU time of each.
 
-Printed as JSON: {name: {"mb": growth of the resident set at its peak, "cpu_s": CPU time, "said": refusal or ""}}.
+Output: JSON, {name: {"mb": peak growth of the resident set, "cpu_s": CPU time, "error": error message or ""}}.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PROMPT = '{"template": "[X] %d [Y]", "relation": "r"}\n'
 
 
 def filled(line: bytes, size: int = LARGEST_FILE) -> bytes:
-    """Return as many of `line` as fit into `size` bytes."""
+    """Repeat `line` as often as it fits into `size` bytes."""
     return line * (size // len(line))
 
 
@@ -73,8 +73,8 @@ def prompt_files(content: bytes) -> None:
 
 CASES: dict[str, tuple[Callable[[bytes], object], Callable[[], bytes]]] = {
     "nothing": (len, bytes),
-    "relations that are empty": (relations, lambda: b'{"relations": [' + filled(b"{},") + b"{}]}"),
-    "relations that are lists": (relations, lambda: b'{"relations": [' + filled(b"[],") + b"[]]}"),
+    "empty relations": (relations, lambda: b'{"relations": [' + filled(b"{},") + b"{}]}"),
+    "lists instead of relations": (relations, lambda: b'{"relations": [' + filled(b"[],") + b"[]]}"),
     "relations with lists of lists": (relations, lambda: b'{"relations": [{"name": [' + filled(b"[],") + b"[]]}]}"),
     "a prompt of megabytes": (
         relations,
@@ -85,7 +85,7 @@ CASES: dict[str, tuple[Callable[[bytes], object], Callable[[], bytes]]] = {
     "prompts in lines": (prompt_files, lambda: numbered(PROMPT)),
     "empty lines of prompts": (prompt_files, lambda: filled(b"{}\n")),
     "facts": (facts, lambda: numbered(FACT)),
-    "facts that are empty": (facts, lambda: filled(b"{}\n")),
+    "empty facts": (facts, lambda: filled(b"{}\n")),
     "facts in one line": (facts, lambda: filled(b"[")),
     "a ZIP of 63 million lines": (facts, lambda: zipped(1, b"{}\n", 190 << 20)),
     "a ZIP of blank lines": (facts, lambda: zipped(20, b"\n", 9 << 20)),
@@ -96,33 +96,33 @@ CASES: dict[str, tuple[Callable[[bytes], object], Callable[[], bytes]]] = {
     ),
     "words": (lambda content: read_words("words.txt", content), lambda: numbered("%d\n")),
     "scores of empty facts": (lambda content: facts_of_content(content, "facts.jsonl"), lambda: filled(b"{}\n")),
-    "judgments at fault": (judgments, lambda: b"relation,entities,annotator,label\n" + filled(b"a\n", 45 << 20)),
+    "invalid judgments": (judgments, lambda: b"relation,entities,annotator,label\n" + filled(b"a\n", 45 << 20)),
     "judgments in one line": (judgments, lambda: b"relation,entities,annotator,label\n" + filled(b"a", 45 << 20)),
 }
 
 
-def measured(name: str) -> dict[str, object]:
+def measure(name: str) -> dict[str, object]:
     read, content = CASES[name]
     receiver, sender = os.pipe()
     child = os.fork()
     if not child:
-        said = ""
+        message = ""
         try:
             read(content())
         except DomainError as error:
-            said = str(error)
-        os.write(sender, said[:200].encode())
+            message = str(error)
+        os.write(sender, message[:200].encode())
         os._exit(0)
     os.close(sender)
     _, status, usage = os.wait4(child, 0)
     with os.fdopen(receiver, "rb") as file:
-        said = file.read().decode(errors="replace")
-    return {"mb": usage.ru_maxrss / 1024, "cpu_s": usage.ru_utime + usage.ru_stime, "said": said, "status": status}
+        message = file.read().decode(errors="replace")
+    return {"mb": usage.ru_maxrss / 1024, "cpu_s": usage.ru_utime + usage.ru_stime, "error": message, "status": status}
 
 
 if __name__ == "__main__":
-    results = {name: measured(name) for name in sys.argv[1:] or CASES}
-    idle_mb = measured("nothing")["mb"]
+    results = {name: measure(name) for name in sys.argv[1:] or CASES}
+    idle_mb = measure("nothing")["mb"]
     for result in results.values():
         result["mb"] = round(result["mb"] - idle_mb)
     json.dump(results, sys.stdout, indent=1)

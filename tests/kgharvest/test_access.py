@@ -1,4 +1,4 @@
-"""Who may do what: the table, and that services, pages and API ask it."""
+"""Permissions: the table of roles, and its enforcement in services, pages, and the API."""
 
 import pytest
 from django.contrib.auth.models import AnonymousUser
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def stranger():
-    """A researcher of another project."""
+    """Researcher of another project."""
     return make_researcher(project=make_project())
 
 
@@ -34,8 +34,8 @@ def client_of(user) -> Client:
     return client
 
 
-# What each role may do, as the documentation says it (docs/projects.md).
-WORDS = {
+# Permissions of each role, as documented in docs/projects.md.
+PERMISSIONS = {
     Role.VIEWER: "view",
     Role.ADJUDICATOR: "view adjudicate",
     Role.RESEARCHER: "view adjudicate work",
@@ -43,18 +43,18 @@ WORDS = {
 }
 
 
-def test_every_role_may_do_what_the_table_says_in_its_project_and_nothing_in_others():
+def test_roles_have_the_documented_permissions_in_their_project_only():
     own, other = default_project(), make_project()
 
-    for role, words in WORDS.items():
+    for role, actions in PERMISSIONS.items():
         user = make_member(role, own)
-        assert {action.value for action in Action if may(user, action, own)} == set(words.split()), role
+        assert {action.value for action in Action if may(user, action, own)} == set(actions.split()), role
         assert not any(may(user, action, other) for action in Action)
         assert [action for action in Action if may(user, action, None)] == [Action.VIEW]
     assert MAY.keys() == set(Action)
 
 
-def test_superusers_and_the_operator_may_everything_and_others_nothing():
+def test_superusers_and_the_operator_have_all_permissions_and_outsiders_none():
     project = default_project()
     root, annotator = make_user(is_superuser=True), make_user()
     inactive = make_user(is_superuser=True, is_active=False)
@@ -70,7 +70,7 @@ def test_superusers_and_the_operator_may_everything_and_others_nothing():
         check_may(annotator, Action.MANAGE, project)
 
 
-def test_nothing_of_another_project_is_seen(stranger):
+def test_data_of_another_project_are_invisible(stranger):
     harvest, launch, relation_set = make_harvest([("dam", "flood")]), make_launch(), make_relation_set("own")
     shipped = make_relation_set("demo", is_shipped=True)
 
@@ -82,40 +82,40 @@ def test_nothing_of_another_project_is_seen(stranger):
     assert not Relation.objects.visible_to(stranger).exists()
 
 
-def test_a_relation_set_of_another_project_stays_as_it_is(stranger):
+def test_relation_set_of_another_project_cannot_be_changed(stranger):
     relation = make_relation("mine", relation_set=make_relation_set("own"))
     before = RelationSet.objects.values().get(), Relation.objects.values().get()
-    written = {"name": "other", "set_name": "own", "statement": "<ENT0> is <ENT1>.", "seed_tuples": "a | b\nc | d"}
+    form = {"name": "other", "set_name": "own", "statement": "<ENT0> is <ENT1>.", "seed_tuples": "a | b\nc | d"}
     viewer, client = client_of(make_member(Role.VIEWER)), client_of(stranger)
 
     for path, sent in [
         (f"/relations/{relation.pk}/delete/", {}),
-        (f"/relations/{relation.pk}/edit/", written),
+        (f"/relations/{relation.pk}/edit/", form),
         (f"/relations/sets/{relation.relation_set_id}/delete/", {}),
         (f"/relations/sets/{relation.relation_set_id}/edit/", {"name": "stolen", "description": ""}),
         (f"/relations/sets/{relation.relation_set_id}/prompts/", {}),
     ]:
         assert (client.post(path, sent).status_code, viewer.post(path, sent).status_code) == (404, 403), path
-    assert "is used by another project" in client.post("/relations/new/", written).text
-    assert viewer.post("/relations/new/", written).status_code == 403
+    assert "is used by another project" in client.post("/relations/new/", form).text
+    assert viewer.post("/relations/new/", form).status_code == 403
 
     assert (RelationSet.objects.values().get(), Relation.objects.values().get()) == before
 
 
-def test_what_one_makes_is_of_ones_project(researcher, researcher_client):
-    written = {"name": "own", "set_name": "mine", "statement": "<ENT0> is <ENT1>.", "seed_tuples": "a | b\nc | d"}
+def test_created_sets_belong_to_the_users_project(researcher, researcher_client):
+    form = {"name": "own", "set_name": "mine", "statement": "<ENT0> is <ENT1>.", "seed_tuples": "a | b\nc | d"}
 
-    researcher_client.post("/relations/new/", written)
+    researcher_client.post("/relations/new/", form)
     original = RelationSet.objects.get()
     researcher_client.post(f"/relations/sets/{original.pk}/duplicate/", {"name": "copy"})
     client_of(make_researcher()).post(f"/relations/sets/{original.pk}/delete/")
 
-    made = RelationSet.objects.values_list("name", "created_by", "project__slug")
-    assert list(made) == [("copy", researcher.pk, "default")]
+    created = RelationSet.objects.values_list("name", "created_by", "project__slug")
+    assert list(created) == [("copy", researcher.pk, "default")]
 
 
 @pytest.mark.parametrize("verb", ["cancel", "retry"])
-def test_a_harvest_and_a_launch_of_another_project_go_on(stranger, researcher_client, enqueued, verb):
+def test_harvests_and_launches_of_another_project_cannot_be_changed(stranger, researcher_client, enqueued, verb):
     status = Job.Status.QUEUED if verb == "cancel" else Job.Status.FAILED
     launch = make_launch()
     job = make_harvest_job(status, launch=launch)
@@ -129,25 +129,25 @@ def test_a_harvest_and_a_launch_of_another_project_go_on(stranger, researcher_cl
     assert HarvestJob.objects.get().status != status
 
 
-def test_a_tuple_is_hidden_by_who_works_in_every_project_that_found_it(stranger, researcher_client, researcher):
+def test_hiding_a_tuple_requires_access_to_all_its_projects(stranger, researcher_client, researcher):
     make_harvest([("dam", "flood")])
-    known = KnowledgeTuple.objects.get()
-    make_harvest([("dam", "flood")], relation=known.relation, project=stranger.memberships.get().project)
+    knowledge_tuple = KnowledgeTuple.objects.get()
+    make_harvest([("dam", "flood")], relation=knowledge_tuple.relation, project=stranger.memberships.get().project)
     sent = {"decision": "hide", "reason": "private"}
 
     for client in (researcher_client, client_of(stranger)):
-        page = client.get(known.get_absolute_url()).text
+        page = client.get(knowledge_tuple.get_absolute_url()).text
         assert "Save decision" not in page
-        assert client.post(known.get_absolute_url(), sent).status_code == 403
+        assert client.post(knowledge_tuple.get_absolute_url(), sent).status_code == 403
     assert KnowledgeTuple.objects.get().curation is None
 
     stranger.memberships.get().project.members.create(user=researcher, role=Role.RESEARCHER)
-    assert "Save decision" in researcher_client.get(known.get_absolute_url()).text
-    researcher_client.post(known.get_absolute_url(), sent)
+    assert "Save decision" in researcher_client.get(knowledge_tuple.get_absolute_url()).text
+    researcher_client.post(knowledge_tuple.get_absolute_url(), sent)
     assert KnowledgeTuple.objects.get().curation == "hidden"
 
 
-def test_a_tuple_s_page_shows_the_harvests_of_ones_projects_only(stranger, researcher_client):
+def test_tuple_page_shows_only_harvests_of_the_users_projects(stranger, researcher_client):
     job = make_harvest([("dam", "flood")])
     path = KnowledgeTuple.objects.get().get_absolute_url()
 
@@ -157,9 +157,7 @@ def test_a_tuple_s_page_shows_the_harvests_of_ones_projects_only(stranger, resea
     assert job.relation.path in page
 
 
-def test_the_list_of_sensitive_words_is_changed_by_superusers_and_the_change_is_recorded(
-    researcher, researcher_client, enqueued
-):
+def test_only_superusers_change_sensitive_words_and_changes_are_recorded(researcher, researcher_client, enqueued):
     SensitiveWord.objects.all().delete()
     SensitiveWord.objects.create(word="poison")
 

@@ -1,4 +1,4 @@
-"""While the database is away pages and API say so, what needs none goes on, and nobody waits for others' waiting."""
+"""Database outages: error pages and API errors, endpoints without database access, and limited waiting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.kgharvest.test_settings import PRODUCTION, run_python
 
 
 def caused_by(error: Exception) -> OperationalError:
-    """Return Django's error as it stands for one of the driver."""
+    """Return Django's error for an error of the driver."""
     try:
         raise OperationalError(str(error)) from error
     except OperationalError as raised:
@@ -48,13 +48,13 @@ def busy() -> sqlite3.OperationalError:
         (None, False),
     ],
 )
-def test_what_counts_as_a_database_that_is_away(error, is_away):
+def test_connection_errors_count_as_a_database_outage(error, is_away):
     assert is_database_away(error) == is_away
 
 
 @pytest.fixture
 def away(client, monkeypatch) -> Client:
-    """A client of a server whose every request fails at its session, as the first thing that needs the database."""
+    """Client of a server without a database. Loading the session, the first database access of a request, fails."""
 
     def fail(*args, **kwargs):
         raise caused_by(psycopg.OperationalError("connection refused"))
@@ -65,7 +65,7 @@ def away(client, monkeypatch) -> Client:
     return client
 
 
-def test_a_page_says_what_is_down_and_what_is_safe(away):
+def test_error_page_explains_the_outage_and_confirms_saved_data(away):
     answer = away.get(reverse("home"), {"q": "<dog>"})
 
     assert (answer.status_code, answer["Retry-After"], answer["Cache-Control"]) == (503, "5", "no-store")
@@ -75,7 +75,7 @@ def test_a_page_says_what_is_down_and_what_is_safe(away):
     assert 'href="/?q=%3Cdog%3E"' in page
 
 
-def test_a_form_is_not_sent_again_by_a_link(away):
+def test_error_page_after_a_form_has_no_retry_link(away):
     page = away.post(reverse("login"), {"username": "ada"}).content.decode()
 
     assert "submit it again in a moment" in page
@@ -85,7 +85,7 @@ def test_a_form_is_not_sent_again_by_a_link(away):
 @pytest.mark.parametrize(
     ("path", "headers"), [("/api/v1/harvests/", {}), ("/judge/1/", {"accept": "application/json"})]
 )
-def test_programs_get_the_envelope_of_all_errors(away, path, headers):
+def test_json_clients_receive_the_standard_error_format(away, path, headers):
     answer = away.get(path, headers=headers)
 
     assert (answer.status_code, answer["Retry-After"]) == (503, "5")
@@ -93,20 +93,20 @@ def test_programs_get_the_envelope_of_all_errors(away, path, headers):
     assert "All confirmed input is stored" in answer.json()["error"]["message"]
 
 
-def test_what_needs_no_database_goes_on(away):
+def test_endpoints_without_database_access_keep_working(away):
     for path in ("/healthz", "/static/kgharvest/site.css"):
         assert away.get(path).status_code == 200
 
 
-def test_only_one_at_a_time_waits_for_a_database_that_is_silent(monkeypatch):
+def test_one_request_at_a_time_waits_for_a_silent_database(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(middleware, "monotonic", lambda: now[0])
-    asked, is_away = [], [True]
+    call_times, is_away = [], [True]
 
     def answer(request):
-        asked.append(now[0])
+        call_times.append(now[0])
         if is_away[0]:
-            now[0] += 5  # for so long it waits
+            now[0] += 5  # duration of the timeout
             return http.database_is_away(request)
         return HttpResponse("ok")
 
@@ -114,28 +114,28 @@ def test_only_one_at_a_time_waits_for_a_database_that_is_silent(monkeypatch):
     request = RequestFactory().get("/")
 
     assert [spared(request).status_code for _ in range(10)] == [503] * 10
-    assert asked == [0.0]
+    assert call_times == [0.0]
     now[0] += middleware.LOOK_AFTER_S
     assert [spared(request).status_code for _ in range(10)] == [503] * 10
-    assert len(asked) == 2
+    assert len(call_times) == 2
     now[0] += middleware.LOOK_AFTER_S
     is_away[0] = False
     assert [spared(request).status_code for _ in range(10)] == [200] * 10
 
 
-def test_a_database_that_refuses_at_once_is_asked_by_everybody(monkeypatch):
+def test_every_request_tries_a_database_that_fails_fast(monkeypatch):
     monkeypatch.setattr(middleware, "monotonic", lambda: 0.0)
-    asked = []
-    spared = middleware.spare_threads(lambda request: asked.append(1) or http.database_is_away(request))
+    call_times = []
+    spared = middleware.spare_threads(lambda request: call_times.append(1) or http.database_is_away(request))
 
     for _ in range(3):
         spared(RequestFactory().get("/"))
 
-    assert len(asked) == 3
+    assert len(call_times) == 3
 
 
-def test_a_real_server_that_is_not_there_is_no_bug_in_the_log(tmp_path):
-    with socket.socket() as free:  # nobody listens
+def test_unreachable_database_logs_no_traceback(tmp_path):
+    with socket.socket() as free:  # without a listening server
         free.bind(("127.0.0.1", 0))
         url = f"postgres://nobody@127.0.0.1:{free.getsockname()[1]}/nothing"
         code = (

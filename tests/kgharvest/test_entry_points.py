@@ -114,7 +114,7 @@ def test_report_sections_of_a_distribution_are_used(install):
     assert "Acme section" not in render_body(before, everything=False)
 
 
-def test_a_panel_is_added_to_the_region_that_its_name_begins_with(install, monkeypatch, settings):
+def test_panel_name_starts_with_its_region(install, monkeypatch, settings):
     install("acme", ENTRY_POINTS)
     monkeypatch.setitem(settings.PANELS, "report_actions", [])
 
@@ -124,7 +124,7 @@ def test_a_panel_is_added_to_the_region_that_its_name_begins_with(install, monke
 
 
 def test_prompt_settings_exports_and_lm_families_of_a_distribution_are_registered(tmp_path):
-    """In a process of its own, as modules read some registries when they are imported."""
+    """Use a separate process, as modules read some registries on import."""
     write_distribution(tmp_path, "acme", ENTRY_POINTS)
     code = """
 import django
@@ -143,7 +143,7 @@ assert [*FORMATS["tsv"].write(Table("t", "T", (Column("a"),), (Row((1,)),)))] ==
     assert done.returncode == 0, done.stderr
 
 
-def test_families_of_a_distribution_are_asked_first(install):
+def test_lm_families_of_a_distribution_take_precedence(install):
     pytest.importorskip("torch")
     from kgharvest.engine.language_models.families import family_of
 
@@ -152,7 +152,7 @@ def test_families_of_a_distribution_are_asked_first(install):
     assert family_of("acme", None, "acme/lm") == ("loader", "family")
 
 
-def test_an_entry_point_that_cannot_be_loaded_names_its_distribution(install):
+def test_error_of_an_entry_point_names_its_distribution(install):
     install("broken", {"kgharvest.exports": {"odf": "broken:WRITER"}}, "import nothing_of_this_name")
 
     with pytest.raises(

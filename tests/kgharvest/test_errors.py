@@ -1,4 +1,4 @@
-"""What disk, files and database refuse is one sentence and exit status 1, never a traceback."""
+"""Disk, file, and database errors: one sentence and exit status 1, without a traceback."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RELATIONS = '{"relation": "P%d", "template": "The capital of [X] is [Y] ."}\n'
 needs_dev_full = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
 
 
-def test_the_code_of_a_domain_error_is_its_first_argument_or_the_name_of_its_class():
+def test_domain_error_code_is_its_first_argument_or_class_name():
     error, subclass = DomainError("RoundNotOpen", "Round pilot is closed."), NotFound("No round pilot.")
 
     assert (error.code, str(error)) == ("RoundNotOpen", "Round pilot is closed.")
@@ -28,19 +28,19 @@ def test_the_code_of_a_domain_error_is_its_first_argument_or_the_name_of_its_cla
     assert pickle.loads(pickle.dumps(error)).code == error.code
 
 
-def test_a_bug_is_no_fault_of_the_machine():
+def test_bug_is_not_a_machine_fault():
     assert fault_of_machine(ValueError("odd")) is None
 
 
 @needs_dev_full
-def test_a_full_disk_is_said_by_a_file():
-    with pytest.raises(OSError) as full, FULL.open("w") as file:  # noqa: PT011 - the real one
+def test_full_disk_is_reported():
+    with pytest.raises(OSError) as full, FULL.open("w") as file:  # noqa: PT011 - the error of the operating system
         file.write("a")
 
     assert fault_of_machine(full.value) == "The disk is full. Free disk space and try again."
 
 
-def test_a_file_that_grows_too_large_is_not_half_written(tmp_path, monkeypatch):
+def test_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
     (tmp_path / "tuples.jsonl").write_text("old")
     monkeypatch.setattr("os.fsync", lambda descriptor: FULL.write_text("a"))
 
@@ -51,9 +51,9 @@ def test_a_file_that_grows_too_large_is_not_half_written(tmp_path, monkeypatch):
 
 
 @pytest.mark.django_db
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="a full disk as SQLite says it")
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="tests error messages of SQLite")
 @pytest.mark.parametrize(("pragma", "reason"), [("max_page_count=1", "full"), ("query_only=1", "readonly")])
-def test_a_database_that_cannot_be_written_is_said_by_a_command(tmp_path, pragma, reason):
+def test_command_reports_an_unwritable_database(tmp_path, pragma, reason):
     (tmp_path / "capitals.jsonl").write_text("".join(RELATIONS % number for number in range(2_000)))
     with connection.cursor() as cursor:
         cursor.execute(f"PRAGMA {pragma}")
@@ -68,7 +68,7 @@ def test_a_database_that_cannot_be_written_is_said_by_a_command(tmp_path, pragma
 
 @pytest.mark.parametrize("folder", ["/proc/nowhere", __file__])
 @pytest.mark.parametrize("command", ["doctor", "migrate"])
-def test_a_data_folder_that_cannot_be_used_is_said(tmp_path, command, folder):
+def test_unusable_data_folder_is_reported(tmp_path, command, folder):
     done = run_python(tmp_path, "manage.py", command, KGHARVEST_DATA_DIR=folder)
 
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
@@ -76,7 +76,7 @@ def test_a_data_folder_that_cannot_be_used_is_said(tmp_path, command, folder):
 
 
 @pytest.mark.parametrize("command", [["doctor"], ["migrate"], ["export_relations", "demo"]])
-def test_a_database_that_cannot_be_opened_is_said(tmp_path, command):
+def test_failure_to_open_the_database_is_reported(tmp_path, command):
     url = {"DATABASE_URL": "sqlite:////proc/kgharvest.sqlite3", "DEBUG": "1"}
 
     done = run_python(tmp_path, "manage.py", *command, **url)
@@ -86,7 +86,7 @@ def test_a_database_that_cannot_be_opened_is_said(tmp_path, command):
     assert "Traceback" not in done.stderr
 
 
-def test_a_file_that_is_no_database_is_said(tmp_path):
+def test_invalid_database_file_is_reported(tmp_path):
     (tmp_path / "kgharvest.sqlite3").write_text("no database" * 1_000)
 
     done = run_python(tmp_path, "manage.py", "export_relations", "demo")
@@ -105,7 +105,7 @@ def test_a_file_that_is_no_database_is_said(tmp_path):
         ({"model": "m", "setting": "s" * 31}, "The setting name .* has 31 characters"),
     ],
 )
-def test_a_name_that_cannot_be_stored_is_said(tmp_path, names, reason):
+def test_invalid_lm_and_setting_names_are_reported(tmp_path, names, reason):
     (tmp_path / "tuples.jsonl").write_text('{"entities": ["dam", "flood"], "score": -1}\n')
 
     with pytest.raises(CommandError, match=reason):
@@ -114,18 +114,18 @@ def test_a_name_that_cannot_be_stored_is_said(tmp_path, names, reason):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("number", ["9" * 20, "9" * 5_000])
-def test_a_job_with_a_number_that_no_database_gives_is_not_found(number):
+def test_job_with_an_oversized_number_is_not_found(number):
     with pytest.raises(CommandError, match=r"Harvest job 999\d* not found"):
         call_command("export_tuples", job=number)
 
 
 @pytest.mark.django_db
-def test_an_argument_that_is_not_utf_8_is_said():
+def test_non_utf_8_argument_is_reported():
     with pytest.raises(CommandError, match="cannot be written as utf-8"):
         call_command("export_tuples", job="\udcff")
 
 
 @pytest.mark.django_db
-def test_a_revision_that_cannot_be_stored_is_said():
+def test_overlong_revision_is_reported():
     with pytest.raises(CommandError, match=r"revision name .* has 101 characters"):
         call_command("harvest", model=["some/bert"], relation=[factories.make_relation().path], revision="r" * 101)

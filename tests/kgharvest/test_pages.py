@@ -1,4 +1,4 @@
-"""Researchers' pages: what they show, what they cost, who may see them."""
+"""Pages for researchers: content, query counts, and access."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def harvest_page(job: HarvestJob) -> str:
     return reverse("kgharvest:harvest_detail", args=[job.pk])
 
 
-def test_the_api_describes_itself_to_researchers(client):
+def test_researchers_can_read_the_api_schema(client):
     client.force_login(factories.make_researcher())
 
     media_types = ("application/vnd.oai.openapi", "application/vnd.oai.openapi+json")
@@ -33,7 +33,7 @@ def test_the_api_describes_itself_to_researchers(client):
 
 
 @pytest.mark.parametrize("name", ["relation_list", "harvest_list", "harvest_new"])
-def test_annotators_may_not_see_researchers_pages(client, name):
+def test_annotators_cannot_see_researcher_pages(client, name):
     client.force_login(factories.make_user())
 
     response = client.get(reverse(f"kgharvest:{name}"))
@@ -42,7 +42,7 @@ def test_annotators_may_not_see_researchers_pages(client, name):
     assert "for researchers" in response.content.decode()
 
 
-def test_annotators_learn_nothing_about_a_harvest_from_the_api(client):
+def test_annotators_cannot_see_a_harvest_in_the_api(client):
     job = factories.make_harvest(PAIRS)
     client.force_login(factories.make_user())
 
@@ -100,7 +100,7 @@ def test_harvests_are_filtered_by_cell_and_status(researcher_client):
 def test_a_harvest_shows_its_tuples_within_a_query_budget(researcher_client, django_assert_num_queries):
     job = factories.make_harvest(PAIRS)
 
-    # session, user; job, prompts, left out, scores, curve, tuples, their verdicts, rounds that drew from it
+    # session, user; job, prompts, omitted tuples, scores, curve, tuples, verdicts, rounds with samples of the job
     with django_assert_num_queries(10):
         page = researcher_client.get(harvest_page(job)).content.decode()
 
@@ -108,7 +108,7 @@ def test_a_harvest_shows_its_tuples_within_a_query_budget(researcher_client, dja
     assert "<b><bdi>measles</bdi></b>" in page
 
 
-def test_waiting_harvests_without_a_worker_are_explained(researcher_client):
+def test_page_of_a_queued_harvest_mentions_a_missing_worker(researcher_client):
     job = factories.make_harvest_job()
 
     assert "No worker is running" in researcher_client.get(harvest_page(job)).content.decode()
@@ -116,7 +116,7 @@ def test_waiting_harvests_without_a_worker_are_explained(researcher_client):
     assert "No worker is running" not in researcher_client.get(harvest_page(job)).content.decode()
 
 
-def test_the_api_tells_how_far_a_harvest_is(researcher_client):
+def test_api_returns_the_progress_of_a_harvest(researcher_client):
     job = factories.make_harvest_job(stage="search", done=3, total=10)
 
     answer = researcher_client.get(reverse("kgharvest:api_harvest", args=[job.pk])).json()
@@ -124,7 +124,7 @@ def test_the_api_tells_how_far_a_harvest_is(researcher_client):
     assert (answer["stage"], answer["done"], answer["total"], answer["is_unfinished"]) == ("search", 3, 10, True)
 
 
-def test_cancelling_is_one_button(researcher_client):
+def test_harvest_is_cancelled_with_one_button(researcher_client):
     job = factories.make_harvest_job()
 
     researcher_client.post(reverse("kgharvest:harvest_cancel", args=[job.pk]))
@@ -141,7 +141,7 @@ def test_cancelling_twice_is_explained(researcher_client):
     assert "it has already ended" in page
 
 
-def test_a_harvest_is_not_cancelled_by_a_link(researcher_client):
+def test_get_request_does_not_cancel_a_harvest(researcher_client):
     job = factories.make_harvest_job()
 
     assert researcher_client.get(reverse("kgharvest:harvest_cancel", args=[job.pk])).status_code == 405
@@ -165,5 +165,5 @@ def test_text_from_imported_files_is_escaped(researcher_client):
 
 
 @pytest.mark.parametrize("address", ["/relations/?q=%00", "/harvests/?model=a%00", "/reports/?q=%00", "/join/%00/"])
-def test_an_address_with_a_nul_is_a_bad_one(researcher_client, address):
+def test_nul_in_a_url_is_rejected(researcher_client, address):
     assert researcher_client.get(address).status_code == 400

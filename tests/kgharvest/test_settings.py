@@ -1,4 +1,4 @@
-"""Settings from the environment, each in a Python of its own."""
+"""Settings from environment variables. Each test starts a separate Python process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VARIABLES = [
     "KGHARVEST_HSTS",
     "DEBUG",
     "DJANGO_ALLOW_ASYNC_UNSAFE",
-]  # the last is left by the browser tests
+]  # the browser tests set the last one
 
 
 def run_python(tmp_path: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
@@ -49,7 +49,7 @@ def settings_with(tmp_path: Path, *names: str, **variables: str) -> dict:
     return json.loads(done.stdout)
 
 
-def test_a_data_folder_that_is_made_is_for_its_owner_alone(tmp_path):
+def test_created_data_folder_is_private(tmp_path):
     folder = tmp_path / "labs" / "var"
 
     done = run_python(folder, "-c", "from django.conf import settings; settings.DATA_DIR")
@@ -73,14 +73,14 @@ def test_strict_transport_security_is_sent_only_as_configured(tmp_path, header, 
     assert list(settings_with(tmp_path, *names, **variables).values()) == expected
 
 
-def test_a_malformed_strict_transport_security_header_is_refused(tmp_path):
+def test_malformed_strict_transport_security_header_is_rejected(tmp_path):
     done = run_python(tmp_path, "manage.py", "check", **PRODUCTION, KGHARVEST_HSTS="yes")
 
     assert done.returncode == 1
     assert "KGHARVEST_HSTS is 'yes'" in done.stderr
 
 
-def test_with_nothing_set_it_runs_here_alone(tmp_path):
+def test_default_settings_serve_only_the_local_machine(tmp_path):
     names = ("ALLOWED_HOSTS", "DEBUG", "DATABASES", "CELERY_BROKER_URL", "SESSION_COOKIE_SECURE", "SECRET_KEY")
     values = settings_with(tmp_path, *names)
 
@@ -91,7 +91,7 @@ def test_with_nothing_set_it_runs_here_alone(tmp_path):
     assert values["SESSION_COOKIE_SECURE"] is False
 
 
-def test_the_generated_secret_stays_and_is_its_owners_alone(tmp_path):
+def test_generated_secret_key_is_persistent_and_private(tmp_path):
     first = settings_with(tmp_path, "SECRET_KEY")
     again = settings_with(tmp_path, "SECRET_KEY")
 
@@ -100,7 +100,7 @@ def test_the_generated_secret_stays_and_is_its_owners_alone(tmp_path):
     assert (tmp_path / "secret_key").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_postgres_url_is_taken_apart(tmp_path):
+def test_postgres_url_is_parsed(tmp_path):
     database = settings_with(tmp_path, "DATABASES", **PRODUCTION)["DATABASES"]["default"]
 
     assert {name: database[name] for name in ("NAME", "USER", "PASSWORD", "HOST", "PORT", "OPTIONS")} == {
@@ -119,7 +119,7 @@ def test_a_postgres_url_is_taken_apart(tmp_path):
     }
 
 
-def test_behind_a_pooler_of_transactions_nothing_outlives_one(tmp_path):
+def test_transaction_pooling_disables_session_state(tmp_path):
     url = PRODUCTION["DATABASE_URL"] + "&pool_mode=transaction"
 
     database = settings_with(tmp_path, "DATABASES", **{**PRODUCTION, "DATABASE_URL": url})["DATABASES"]["default"]
@@ -182,7 +182,7 @@ def test_pages_forbid_inline_code_and_foreign_frames(client):
 
 
 @pytest.mark.django_db
-def test_guessing_passwords_is_slowed_down(client, settings):
+def test_password_guessing_is_throttled(client, settings):
     settings.LIMITS |= {"wrong_passwords_of_name": (2, 900)}  # each guess costs a password hash
     for _ in range(3):
         response = client.post("/accounts/login/", {"username": "someone", "password": "guess"})
@@ -191,7 +191,7 @@ def test_guessing_passwords_is_slowed_down(client, settings):
     assert "Wait 15 minutes" in response.content.decode()
 
 
-def test_one_address_says_where_links_cookies_and_static_files_are(tmp_path):
+def test_base_url_sets_links_cookies_and_static_files(tmp_path):
     names = (
         "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "FORCE_SCRIPT_NAME", "ORIGIN", "STATIC_URL", "SESSION_COOKIE_PATH",
         "CSRF_COOKIE_PATH",
@@ -216,13 +216,13 @@ def test_one_address_says_where_links_cookies_and_static_files_are(tmp_path):
 @pytest.mark.parametrize(
     "address", ["kg.example.org/kg", "ftp://kg.example.org", "https://kg.example.org:port/", "https://a/?b"]
 )
-def test_an_address_that_is_none_is_refused(tmp_path, address):
+def test_invalid_base_url_is_rejected(tmp_path, address):
     done = run_python(tmp_path, "manage.py", "check", KGHARVEST_BASE_URL=address)
 
     assert f"KGHARVEST_BASE_URL is '{address}'. Set the URL of the home page, for example https://host" in done.stderr
 
 
-def test_production_is_not_reached_without_tls(tmp_path):
+def test_production_requires_an_https_base_url(tmp_path):
     done = run_python(tmp_path, "manage.py", "check", **{**PRODUCTION, "KGHARVEST_BASE_URL": "http://kg.example.org"})
 
     assert "KGHARVEST_BASE_URL is not an https URL" in done.stderr
