@@ -1,4 +1,4 @@
-"""What tests of the API need: clients with tokens, errors, answers as described, who may do which operation."""
+"""Helpers for API tests: clients with tokens, errors, schema validation of responses, and access tables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def client_of(user=None, scope: str = "write", **headers: str) -> Client:
 
 
 def error_of(response) -> dict:
-    """Return the error, which has the one shape that all of them have."""
+    """Return the error, after checking that it has the standard format."""
     assert response.headers["Content-Type"].startswith(JSON)
     error = response.json()
     assert [*error] == ["error"]
@@ -46,7 +46,7 @@ def error_of(response) -> dict:
     return error["error"]
 
 
-# -- answers as the description says -----------------------------------------------------------------------------------
+# Schema validation
 
 
 @cache
@@ -57,7 +57,7 @@ def description() -> dict[str, Any]:
 
 @cache
 def closed_components() -> dict[str, Any]:
-    """Return the components of the description, objects without anything that is not described."""
+    """Return the components of the schema, with undescribed properties of objects forbidden."""
     schemas = description()["components"]["schemas"]
     return {
         "schemas": {
@@ -68,24 +68,24 @@ def closed_components() -> dict[str, Any]:
 
 
 def expect_as_described(response) -> None:
-    """Fail unless the description has the status of an answer, and the answer is within its schema."""
+    """Assert that the schema describes the status of the response, and that the response matches its schema."""
     route = response.resolver_match.route
     path = "/" + re.sub(r"<(?:\w+:)?(\w+)>", lambda match: f"{{{match[1]}}}", route)
     operations = description()["paths"].get(path) or description()["paths"][path.replace("{pk}", "{id}")]
     operation = operations[response.request["REQUEST_METHOD"].lower()]
-    answers = operation["responses"].get(str(response.status_code))
-    assert answers is not None, f"{path} answers {response.status_code}, which is not described"
+    described_response = operation["responses"].get(str(response.status_code))
+    assert described_response is not None, f"{path} returned status {response.status_code}, which is not in the schema"
     if response.status_code == 204:
         return
     media_type = response.headers["Content-Type"].partition(";")[0]
-    assert media_type in answers["content"], f"{path} answers {media_type}, which is not described"
+    assert media_type in described_response["content"], f"{path} returned {media_type}, which is not in the schema"
     if media_type == JSON:
-        schema = answers["content"][media_type]["schema"]
+        schema = described_response["content"][media_type]["schema"]
         Draft202012Validator({**schema, "components": closed_components()}).validate(response.json())
 
 
 class DescribedClient(Client):
-    """Fails where an answer is not as the API's description says."""
+    """Client that fails if a response does not match the API schema."""
 
     def request(self, **request: Any):
         response = super().request(**request)
@@ -95,11 +95,11 @@ class DescribedClient(Client):
         return response
 
 
-# -- tables of who may do what -----------------------------------------------------------------------------------------
+# Access tables
 
 
 def clients_of_columns(people: Iterable) -> list[Client]:
-    """Return a client without a token, then one of each of `people`, with a token of scope `write`."""
+    """Return a client without a token, followed by a client for each of `people` with a token of scope `write`."""
     secrets = [create_token(user, "script", "write", 1, timezone.now()).secret for user in people]
     return [Client(), *(Client(headers={"authorization": f"Bearer {secret}"}) for secret in secrets)]
 
@@ -107,10 +107,10 @@ def clients_of_columns(people: Iterable) -> list[Client]:
 def wrong_rows(
     table: Mapping[str, str], clients: list[Client], objects: Mapping[str, Any], bodies_of: Any
 ) -> list[str]:
-    """Return the operations that do not answer each client with the status of its column.
+    """Return the operations whose statuses differ from the columns of the table.
 
-    table: statuses by operation ("GET jobs/{queued}/"); objects: what its addresses name; bodies_of: function of
-    (operation, objects) that returns what is sent.
+    table: statuses by operation ("GET jobs/{queued}/"); objects: values of the URL parameters; bodies_of: function of
+    (operation, objects) that returns the request body.
     """
     wrong = []
     for operation, expected in table.items():
@@ -121,7 +121,7 @@ def wrong_rows(
 
 
 def _status_of(client: Client, operation: str, objects: Mapping[str, Any], body: dict[str, Any]) -> int:
-    """Ask, and take back whatever it changed."""
+    """Return the status of a request, and roll back its changes."""
     method, path = operation.split()
     has_file = any(isinstance(value, SimpleUploadedFile) for value in body.values())
     content_type = {} if method == "GET" or has_file else {"content_type": JSON}
@@ -132,13 +132,13 @@ def _status_of(client: Client, operation: str, objects: Mapping[str, Any], body:
 
 
 def blanked(operation: str) -> str:
-    """Return an operation with the parameters and file names of its address blanked: `GET jobs/*/cancel/`."""
+    """Return an operation with the parameters and file names of its URL blanked: `GET jobs/*/cancel/`."""
     method, path = operation.split()
     return f"{method} " + "/".join("*" if part[:1] in ("<", "{") or "." in part else part for part in path.split("/"))
 
 
 def operations_of(*apps: str) -> set[str]:
-    """Return the operations of the API's part in these apps, blanked."""
+    """Return the API operations of these apps, blanked."""
     return {
         blanked(f"{method.upper()} {str(pattern.pattern).removeprefix('api/v1/')}")
         for app, pattern in _patterns(get_resolver())

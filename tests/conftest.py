@@ -1,4 +1,4 @@
-"""Fixtures and hooks of all tests. Factories are plain functions in tests/factories.py."""
+"""Fixtures and hooks for all tests. Factories are plain functions in tests/factories.py."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def django_db_keepdb(django_db_keepdb, django_db_modify_db_settings) -> bool:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def static_files_found_when_asked_for() -> None:
+def static_files_found_on_request() -> None:
     """Look up static files on request: listing all of them takes as long as a page."""
     from django.conf import settings
 
@@ -148,7 +148,7 @@ def fast_passwords() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def emptied_audit_trail() -> None:
+def audit_log_without_triggers() -> None:
     """Drop the triggers of the append-only event log, so that tests can empty it. One test covers the triggers."""
     from django.apps import apps
     from django.db.models.signals import post_migrate
@@ -222,7 +222,7 @@ def public_data() -> Path:
 
 
 @pytest.fixture(autouse=True)
-def nothing_counted() -> None:
+def reset_rate_limits() -> None:
     """Reset the request counters of the API's rate limits."""
     from django.core.cache import cache
 

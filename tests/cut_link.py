@@ -1,4 +1,4 @@
-"""A link to a server that can be cut: a port that hands on what comes, until all its connections are ended at once."""
+"""Network link that can be cut: a local port that forwards to a server until all its connections are closed at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 
 
 class Link:
-    """A way to `host` and `port`, by a port of its own on this machine."""
+    """Local port that forwards to `host` and `port`."""
 
     def __init__(self, host: str, port: int):
         self._there = (host, port)
@@ -27,7 +27,7 @@ class Link:
         self.cut()
 
     def cut(self) -> None:
-        """End all connections on both sides; new ones are taken."""
+        """Close all connections on both sides. New connections are accepted."""
         with self._lock:
             sockets, self._sockets = self._sockets, []
         for end in sockets:
@@ -46,9 +46,9 @@ class Link:
                 self._sockets += [here, there]
                 self.n_connections += 1
             for source, target in ((here, there), (there, here)):
-                threading.Thread(target=self._hand_on, args=[source, target], daemon=True).start()
+                threading.Thread(target=self._forward, args=[source, target], daemon=True).start()
 
-    def _hand_on(self, source: socket.socket, target: socket.socket) -> None:
+    def _forward(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
                 target.sendall(data)

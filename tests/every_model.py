@@ -1,4 +1,4 @@
-"""A row of every model, made without services, for tests of what must handle all tables alike."""
+"""One row of every model, created without services, for tests that cover all tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django.db.models import Field, Model
 
 AT = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
 
-# What constraints require beyond the type of a field, by "app.Model".
+# Field values that constraints require, by "app.Model".
 FIELDS: dict[str, Mapping[str, Any]] = {
     "kgharvest.RelationSet": {"is_shipped": False},
     "kgharvest.Delivery": {"state": "delivered", "delivered_at": AT},
@@ -56,9 +56,9 @@ _numbers = count(1)
 
 
 def models_in_order(registry: Apps = apps) -> list[type[Model]]:
-    """Return all models, each after the models that its required foreign keys name.
+    """Return all models, each after the targets of its required foreign keys.
 
-    registry: the models of a migration's state. Defaults to the models of today.
+    registry: models of a migration state. Defaults to the current models.
     """
     ordered: list[type[Model]] = []
 
@@ -83,7 +83,7 @@ def make_row_of_every_model(registry: Apps = apps) -> None:
 
 
 def make_row(model: type[Model]) -> Model:
-    """Create a row that fills every field: a nullable foreign key too, if there is a row that it can name."""
+    """Create a row with a value in every field, including nullable foreign keys if a target row exists."""
     overrides = {
         name: value
         for ancestor in [*model.__mro__][::-1]
@@ -98,7 +98,7 @@ def make_row(model: type[Model]) -> Model:
         and not getattr(field.remote_field, "parent_link", False)
     }
     row = model(**values, **overrides)
-    models.Model.save(row)  # without what a model's own `save` derives from a complete document
+    models.Model.save(row)  # skips overridden `save` methods, which derive values from a complete document
     return row
 
 

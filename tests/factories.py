@@ -1,4 +1,4 @@
-"""Plain functions that make one valid thing each. Name only what the test is about; the rest is filled in."""
+"""Factories: functions that create one valid object each. Tests pass only relevant values; others have defaults."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from kgharvest.models import (
 _numbers = count(1)
 
 
-# -- people ------------------------------------------------------------------------------------------------------------
+# Users and projects
 
 
 def make_user(username: str | None = None, **fields):
-    """Make a user who cannot log in with a password (hashing one is slow); tests use `client.force_login`."""
+    """Create a user without a password, as hashing is slow. Tests use `client.force_login`."""
     return get_user_model().objects.create_user(username or f"person-{next(_numbers)}", **fields)
 
 
@@ -49,7 +49,7 @@ def make_project(name: str | None = None) -> Project:
 
 
 def make_member(role: str = Role.RESEARCHER, project: Project | None = None, username: str | None = None):
-    """Make a user with a role in the project, by default the one that everything belongs to here."""
+    """Create a user with a role in the project. Defaults to the default project, which all factories use."""
     user = make_user(username)
     ProjectMember.objects.create(project=project or default_project(), user=user, role=role)
     return user
@@ -59,11 +59,11 @@ def make_researcher(username: str | None = None, project: Project | None = None)
     return make_member(Role.RESEARCHER, project, username)
 
 
-# -- kgharvest ---------------------------------------------------------------------------------------------------------
+# App kgharvest
 
 
 def make_relation_set(name: str | None = None, **fields) -> RelationSet:
-    """Make a set of the default project, or one that is shipped."""
+    """Create a relation set of the default project, or a built-in set."""
     project = None if fields.get("is_shipped") else fields.pop("project", None) or default_project()
     return RelationSet.objects.create(name=name or f"set-{next(_numbers)}", project=project, **fields)
 
@@ -90,7 +90,7 @@ def make_language_model(name: str | None = None, **fields) -> LanguageModel:
 
 
 def make_harvest_job(status: str = Job.Status.QUEUED, **fields) -> HarvestJob:
-    """Make a job without tuples. A running one needs `owner_token` and `lease_expires_at`."""
+    """Create a job without tuples. A running job needs `owner_token` and `lease_expires_at`."""
     language_model = fields.pop("language_model", None) or make_language_model()
     values = {
         "kind": "harvest",
@@ -105,7 +105,7 @@ def make_harvest_job(status: str = Job.Status.QUEUED, **fields) -> HarvestJob:
 
 
 def make_harvest(tuples: Sequence[Sequence[str]], **fields) -> HarvestJob:
-    """Make a finished job with `tuples`, best first, scored -1.0, -2.0, ..."""
+    """Create a finished job with `tuples`, best first, scored -1.0, -2.0, ..."""
     job = make_harvest_job(Job.Status.SUCCEEDED, finished_at=timezone.now(), n_tuples=len(tuples), **fields)
     rows = [
         TupleRow(tuple(entity.casefold() for entity in entities), tuple(entities), -float(rank), None)
@@ -116,7 +116,7 @@ def make_harvest(tuples: Sequence[Sequence[str]], **fields) -> HarvestJob:
     return job
 
 
-# -- annotation --------------------------------------------------------------------------------------------------------
+# App annotation
 
 
 def make_round(
@@ -127,7 +127,10 @@ def make_round(
     project: Project | None = None,
     **spec,
 ) -> Round:
-    """Open a round on all of one harvest: on `tuples`, or on so many made-up ones. project: the default one if None."""
+    """Open a round on all tuples of one harvest.
+
+    tuples: the tuples, or the number of generated tuples. project: defaults to the default project.
+    """
     project = project or default_project()
     if isinstance(tuples, int):
         tuples = [(f"head {number}", f"tail {number}") for number in range(tuples)]
@@ -137,14 +140,14 @@ def make_round(
 
 
 def make_round_on(relation: Relation, tuples: Sequence[Sequence[str]], n: int | None = None) -> Round:
-    """Open a round on a sample, by default all, of a harvest of `relation`."""
+    """Open a round on a sample of `n` tuples, by default all, of a harvest of `relation`."""
     job = make_harvest(tuples, relation=relation)
     document = {"name": f"round-{next(_numbers)}", "cells": [{"job": job.pk, "n": n}]}
     return open_round(document, None, default_project())
 
 
 def judging_page(name: str = "pilot", page: str = "") -> str:
-    """Return the address at which the round of this name is judged, or of a page below it."""
+    """Return the URL of the judging page of the round, or of a page below it."""
     return f"/judge/{Round.objects.get(name=name).pk}/{page}"
 
 
@@ -153,22 +156,22 @@ def make_annotators(round: Round, n: int) -> list[Annotator]:
 
 
 def judge(annotator: Annotator, task: JudgmentTask, label: str = Label.TRUE, **fields) -> Judgment:
-    """Give an answer of which only the label matters."""
+    """Submit a judgment. By default, only its label matters."""
     return submit_judgment(annotator, Answer(task.pk, label, uuid4(), **fields), timezone.now())
 
 
 def judge_all(round: Round, *labels: Sequence[str]) -> list[Annotator]:
     """Judge the round's tasks, in their order, with one sequence of labels per annotator."""
     annotators = make_annotators(round, len(labels))
-    for annotator, theirs in zip(annotators, labels, strict=True):
+    for annotator, annotator_labels in zip(annotators, labels, strict=True):
         while batch := next_batch(annotator, timezone.now()):
             for task in batch:
-                judge(annotator, task, theirs[task.position])
+                judge(annotator, task, annotator_labels[task.position])
     return annotators
 
 
 def make_gold(round, tasks, label: str) -> None:
-    """Turn tasks of the round into gold, as if they had been mixed in: gold has no draws."""
+    """Turn tasks of the round into gold statements, which have no draws."""
     Draw.objects.filter(task__in=tasks).delete()
     round.tasks.filter(pk__in=[task.pk for task in tasks]).update(
         is_gold=True, gold_label=label, n_wanted=0, n_leased=0, n_judgments=0, n_true=0, n_false=0, n_unjudgeable=0,
@@ -179,7 +182,7 @@ def make_gold(round, tasks, label: str) -> None:
 
 
 def make_judge_run(round: Round, name: str | None = None, **fields) -> JudgeRun:
-    """Make a run of a chat judge that has ended, without answers."""
+    """Create a finished run of a chat judge, without answers."""
     values = {"judge_kind": JudgeKind.CHAT, "model": "judge-lm", "status": Job.Status.SUCCEEDED, **fields}
     values["prompt_sha256"] = sha256_of(values.get("prompt", ""))
     name = name or f"judge-{next(_numbers)}"
@@ -194,7 +197,7 @@ def make_judge_answer(run: JudgeRun, knowledge_tuple, label: str, **fields) -> J
 
 
 def make_worker(seen_at, name: str | None = None, **fields) -> Worker:
-    """Make a worker of all queues that was heard of at `seen_at`."""
-    name = name or f"worker-{next(_numbers):09}@here"  # lists are in the order of names
+    """Create a worker for all queues, last seen at `seen_at`."""
+    name = name or f"worker-{next(_numbers):09}@here"  # lists are sorted by name
     values = {"queues": list(QUEUES), "started_at": seen_at, "token": uuid4(), **fields}
     return Worker.objects.create(name=name, seen_at=seen_at, **values)

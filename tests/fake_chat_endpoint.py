@@ -1,4 +1,4 @@
-"""A chat endpoint on the loopback interface that answers as a test says, slowly, wrongly or not at all."""
+"""Chat endpoint on the loopback interface with scripted replies, including slow, invalid, and missing replies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class Reply(NamedTuple):
-    """body: sent as it is. is_cut: close the connection after half of it."""
+    """body: sent unchanged. is_cut: close the connection after half of the body."""
 
     status: int = 200
     body: bytes = b""
@@ -41,7 +41,7 @@ Answer = Callable[[dict[str, Any]], Reply]
 
 
 class FakeEndpoint:
-    """requests: bodies in the order in which they came. n_answered: replies that were sent whole with status 200."""
+    """requests: bodies in order of arrival. n_answered: number of complete replies with status 200."""
 
     def __init__(self, answer: Answer):
         self.answer = answer
@@ -62,14 +62,14 @@ class FakeEndpoint:
             self.headers.append(dict(handler.headers))
             self.n_at_once += 1
             self.most_at_once = max(self.most_at_once, self.n_at_once)
-        reply = self.answer(body)  # by each thread for itself, as an answer may wait for another
+        reply = self.answer(body)  # without the lock, as one answer may wait for another
         time.sleep(reply.delay_s)
         is_answer = reply.status == 200 and not reply.is_cut
         with self.lock:
-            self.n_answered += is_answer  # before whoever asked can know of it
+            self.n_answered += is_answer  # before the client receives the reply
         try:
             send(handler, reply)
-        except OSError:  # whoever asked is gone
+        except OSError:  # the client has disconnected
             with self.lock:
                 self.n_answered -= is_answer
         finally:
@@ -98,7 +98,7 @@ def serving(answer: Answer) -> Iterator[FakeEndpoint]:
             fake.handle(self)
 
         def log_message(self, *args: object) -> None:
-            """Keep quiet."""
+            """Suppress logging."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True

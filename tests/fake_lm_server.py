@@ -1,4 +1,4 @@
-"""A log-probability server as vLLM is one, with the real log-probabilities of a tiny causal LM."""
+"""Log-probability server with the API of vLLM and the log-probabilities of a tiny causal LM."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ JSON = (("Content-Type", "application/json"),)
 
 
 class TinyServer:
-    """most_ranked: next tokens that it names at most. echoes: it knows `echo`, and not `prompt_logprobs`."""
+    """most_ranked: maximum number of next tokens in a reply. echoes: supports `echo` instead of `prompt_logprobs`."""
 
     def __init__(self, folder: Any, most_ranked: int = 20, echoes: bool = False):
         self.model = AutoModelForCausalLM.from_pretrained(folder).eval()
         self.most_ranked, self.echoes = most_ranked, echoes
 
     def answer(self, body: dict[str, Any]) -> Reply:
-        asked = body.get("logprobs") or 0
-        if asked > self.most_ranked:
-            message = f"Requested sample logprobs of {asked}, which is greater than max allowed: {self.most_ranked}"
+        n_requested = body.get("logprobs") or 0
+        if n_requested > self.most_ranked:
+            message = (
+                f"Requested sample logprobs of {n_requested}, which is greater than max allowed: {self.most_ranked}"
+            )
             return reply({"error": {"message": message}}, 400)
         choices = [self.choice(index, ids, body) for index, ids in enumerate(body["prompt"])]
         return reply({"choices": choices[::-1]})
@@ -33,12 +35,19 @@ class TinyServer:
     @torch.no_grad()
     def choice(self, index: int, ids: list[int], body: dict[str, Any]) -> dict[str, Any]:
         logprobs = torch.log_softmax(self.model(torch.tensor([ids])).logits[0].double(), dim=-1)  # (T, V)
-        own = [None, *logprobs[range(len(ids) - 1), ids[1:]].tolist()]
+        token_logprobs = [None, *logprobs[range(len(ids) - 1), ids[1:]].tolist()]
         if body.get("echo"):
-            return {"index": index, "logprobs": {"token_logprobs": [*own, -0.5]}} if self.echoes else {"index": index}
+            return (
+                {"index": index, "logprobs": {"token_logprobs": [*token_logprobs, -0.5]}}
+                if self.echoes
+                else {"index": index}
+            )
         if "prompt_logprobs" in body:
-            named = [None, *({str(token): {"logprob": value}} for token, value in zip(ids[1:], own[1:], strict=True))]
-            return {"index": index} if self.echoes else {"index": index, "prompt_logprobs": named}
+            prompt_logprobs = [
+                None,
+                *({str(token): {"logprob": value}} for token, value in zip(ids[1:], token_logprobs[1:], strict=True)),
+            ]
+            return {"index": index} if self.echoes else {"index": index, "prompt_logprobs": prompt_logprobs}
         best = logprobs[-1].topk(min(body["logprobs"], logprobs.shape[1]))
         top = {f"token_id:{t}": value for t, value in zip(best.indices.tolist(), best.values.tolist(), strict=True)}
         return {"index": index, "logprobs": {"top_logprobs": [top]}}

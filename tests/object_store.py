@@ -1,4 +1,4 @@
-"""An S3-compatible store of its own for tests: moto's server on this machine, which can go away and come back."""
+"""S3-compatible store for tests: a moto server on this machine that can be stopped and restarted."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "wJa
 
 
 class StoreServer:
-    """moto's server on a port of its own. Its memory outlasts its going away."""
+    """moto server on a separate port. Its contents survive a restart."""
 
     def __init__(self) -> None:
-        self._port_kept = socket.socket()  # from others, while the server is away
-        self._port_kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._port_kept.bind(("127.0.0.1", 0))
-        self._port = self._port_kept.getsockname()[1]
+        self._reserved_port = socket.socket()  # reserved while the server is stopped
+        self._reserved_port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reserved_port.bind(("127.0.0.1", 0))
+        self._port = self._reserved_port.getsockname()[1]
         self.url = f"http://127.0.0.1:{self._port}"
         self.is_there = False
         self.come_back()
@@ -41,11 +41,11 @@ class StoreServer:
 
     def close(self) -> None:
         self.go_away()
-        self._port_kept.close()
+        self._reserved_port.close()
 
 
 class Store:
-    """A bucket. address: as in KGHARVEST_FILES, with a prefix that needs escaping in addresses and in signatures."""
+    """Bucket. address: value for KGHARVEST_FILES, with a prefix that must be escaped in URLs and signatures."""
 
     def __init__(self, server: StoreServer) -> None:
         self.server = server
@@ -66,13 +66,13 @@ def serving_files() -> Iterator[StoreServer]:
         yield server
     finally:
         server.close()
-        # What boto3 leaves runs Python as it is collected, which must not happen deep in a recursion of another test.
+        # Collecting objects of boto3 runs Python code, which must not happen deep in a recursion of another test.
         gc.collect()
 
 
 @contextmanager
 def store_on(server: StoreServer, settings, monkeypatch, folder: Path) -> Iterator[Store]:
-    """Keep files in a new bucket, by settings of a host whose data are in `folder`."""
+    """Store files in a new bucket, with the settings of a host whose data folder is `folder`."""
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("kgharvest.operations.s3_files.CONNECT_TIMEOUT_S", 0.5)
@@ -85,6 +85,6 @@ def store_on(server: StoreServer, settings, monkeypatch, folder: Path) -> Iterat
 
 
 def keep_files_in(address: str, settings, monkeypatch, folder: Path) -> None:
-    """Have the settings of this process say what KGHARVEST_FILES does; nothing for files in `folder`."""
+    """Apply `address` as KGHARVEST_FILES to the settings of this process. If it is empty, files are in `folder`."""
     monkeypatch.setenv("KGHARVEST_FILES", address)
     settings.STORAGES = settings.STORAGES | {"files": file_storage("KGHARVEST_FILES", folder)}

@@ -23,8 +23,8 @@ SERVER = "KGHARVEST_TEST_POSTGRES"
 
 def on_postgresql(test):
     """Mark a test that runs only if a PostgreSQL server is configured."""
-    named = pytest.mark.skipif(SERVER not in os.environ, reason=f"{SERVER} is not set")
-    return pytest.mark.postgres(named(test))
+    configured = pytest.mark.skipif(SERVER not in os.environ, reason=f"{SERVER} is not set")
+    return pytest.mark.postgres(configured(test))
 
 
 def run_on_postgresql(file: str) -> subprocess.CompletedProcess[str]:
@@ -59,11 +59,11 @@ def parameters_counted() -> Iterator[list[int]]:
 
 
 def at_once(*calls: Callable):
-    """Run each call in a thread of its own, starting together; return results and DomainErrors in order."""
-    together = Barrier(len(calls))
+    """Run each call in a separate thread, all starting together. Return results and DomainErrors in order."""
+    barrier = Barrier(len(calls))
 
     def run(call):
-        together.wait()
+        barrier.wait()
         try:
             return call()
         except DomainError as error:
@@ -76,7 +76,7 @@ def at_once(*calls: Callable):
 
 
 def as_jsonb(value: Any) -> Any:
-    """Return JSON with its keys as PostgreSQL gives them back: the shorter ones first, those of one length by bytes."""
+    """Return JSON with its keys in the order of PostgreSQL: by length, then by bytes."""
     if isinstance(value, dict):
         in_order = sorted(value, key=lambda key: (len(key.encode()), key.encode()))
         return {key: as_jsonb(value[key]) for key in in_order}

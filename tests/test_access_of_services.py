@@ -1,6 +1,6 @@
-"""Services refuse whoever may not, whichever door was left open: each one, asked by somebody who only looks.
+"""Permission checks in services, independent of pages and API: each service rejects a viewer.
 
-Every function that takes `by` has a row here, or a reason why it needs none.
+Every function with a parameter `by` has a row here, or a reason for the missing row.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
 NOW = timezone.now()
 URL, EVENTS = "https://example.org/", ["report.made"]
 
-# What each is asked for, of a viewer `by`.
+# Calls of the services by a viewer `by`.
 CALLS: dict[Callable, Callable] = {
     project_for: lambda it, by: project_for(by, it.project),
     create_project: lambda it, by: create_project("New", by),
@@ -189,12 +189,12 @@ CALLS: dict[Callable, Callable] = {
     save_statements: lambda it, by: save_statements(it.round, {"languages": "English"}, by),
 }
 
-# What needs no row, by why.
-ASK_PROJECT_FOR = {
+# Functions without a row, by reason.
+CALL_PROJECT_FOR = {
     "plan_launch", "create_harvest_job", "queue_harvest", "prepared_import", "import_relation_file",
     "import_kg", "prepared_kg", "store_upload", "save_relation", "queue_score_job", "create_probe", "queue_probe",
 }  # fmt: skip
-ASK_THOSE_WITH_A_ROW = {
+CALL_SERVICES_WITH_A_ROW = {
     "import_upload", "start_launch", "import_prompts", "create_run", "queue_run", "import_file", "import_answers",
 }  # fmt: skip
 WRITE_NOTHING = {
@@ -202,17 +202,17 @@ WRITE_NOTHING = {
     "freeze_round", "plan_round", "estimated_usage", "populations", "default_instructions", "compute_report",
     "facts_of_content", "parts_of", "check_harvest", "check_endpoint", "score_request",
 }  # fmt: skip
-FOR_EVERYBODY = {"remove"}  # one's own second factor
-WITHIN_SERVICES = {  # the audit trail; with a draft; erasing and withdrawing
+ALLOWED_FOR_ALL = {"remove"}  # the user's own second factor
+CALLED_BY_SERVICES = {  # audit log, deletion of drafts, erasure and withdrawal
     "record", "record_run", "delete_runs", "note_deletion", "record_packed", "forget",
 }  # fmt: skip
 APPS = ("kgharvest", "annotation", "evaluation")
-DOORS = ("api", "views", "forms", "management", "migrations", "engine", "embedded_lm", "web_worker", "demo")
+INTERFACES = ("api", "views", "forms", "management", "migrations", "engine", "embedded_lm", "web_worker", "demo")
 
 
 @pytest.fixture
 def it(tmp_path) -> SimpleNamespace:
-    """One of everything in a project, and its owner."""
+    """One object of each kind in a project, and its owner."""
     relation = factories.make_relation(relation_set=factories.make_relation_set("own"))
     launch = factories.make_launch()
     harvest = factories.make_harvest([("dog", "swim"), ("cat", "climb")], relation=relation, launch=launch)
@@ -256,7 +256,7 @@ def it(tmp_path) -> SimpleNamespace:
 
 
 @pytest.mark.django_db
-def test_services_refuse_who_only_looks(it, enqueued):
+def test_services_reject_viewers(it, enqueued):
     viewer = factories.make_member(Role.VIEWER, it.project)
     allowed = []
     for service, call in CALLS.items():
@@ -272,22 +272,22 @@ def test_services_refuse_who_only_looks(it, enqueued):
 
 
 def test_every_service_with_an_actor_has_a_row():
-    known = {service.__name__ for service in CALLS}
-    known |= ASK_PROJECT_FOR | ASK_THOSE_WITH_A_ROW | WRITE_NOTHING | FOR_EVERYBODY | WITHIN_SERVICES
+    covered = {service.__name__ for service in CALLS}
+    covered |= CALL_PROJECT_FOR | CALL_SERVICES_WITH_A_ROW | WRITE_NOTHING | ALLOWED_FOR_ALL | CALLED_BY_SERVICES
 
-    assert set(services_with_actor()) == known
+    assert set(services_with_actor()) == covered
 
 
 def services_with_actor() -> Iterator[str]:
-    """Yield the public functions of the apps that take `by`, but for those of doors."""
+    """Yield the public functions of the apps with a parameter `by`, except those of interfaces."""
     for app in APPS:
         package = importlib.import_module(app)
         for module in pkgutil.walk_packages(package.__path__, f"{app}."):
-            if module.name.endswith(".panels") and not module.ispkg:  # of pages; people are found on other ones
+            if module.name.endswith(".panels") and not module.ispkg:  # panels of pages, not of participants
                 continue
-            if {part for name in module.name.split(".") for part in (name, name.rpartition("_")[2])} & set(DOORS):
+            if {part for name in module.name.split(".") for part in (name, name.rpartition("_")[2])} & set(INTERFACES):
                 continue
             for name, function in inspect.getmembers(importlib.import_module(module.name), inspect.isfunction):
-                is_its_own = function.__module__ == module.name and not name.startswith("_")
-                if is_its_own and "by" in inspect.signature(function).parameters:
+                is_defined_here = function.__module__ == module.name and not name.startswith("_")
+                if is_defined_here and "by" in inspect.signature(function).parameters:
                     yield name

@@ -1,7 +1,7 @@
-"""Who gets what at every address: written by hand, and checked against the URLs there are.
+"""Access table of all pages, written by hand and compared with the URL configuration.
 
-A row is a request and the status that each of these people gets. Whoever adds an address adds its row; what a request
-writes is rolled back, so that every row finds the same things.
+A row is a request and its expected status for each kind of person. Each new URL needs a row. The changes of a request
+are rolled back, so that all rows see the same data.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
 # another project
 PEOPLE = ("anonymous", "annotator", "viewer", "adjudicator", "researcher", "owner", "superuser", "stranger")
 
-# What browsers may show; anything else is a file with a name.
-SHOWN = {"text/html", "application/json", "image/svg+xml", "text/javascript"}
-SHOWN |= {"application/vnd.oai.openapi", "text/plain"}  # the API's description, probes
+# Media types that browsers may show. Responses of other types must be named files.
+SHOWN_MEDIA_TYPES = {"text/html", "application/json", "image/svg+xml", "text/javascript"}
+SHOWN_MEDIA_TYPES |= {"application/vnd.oai.openapi", "text/plain"}  # API schema, health checks
 
 TABLE = """
 # projects
@@ -111,7 +111,7 @@ GET    /harvests/{harvest}/                                             302 403 
 POST   /harvests/{queued}/cancel/                                       302 403 403 403 302 302 302 404
 POST   /harvests/{queued}/retry/                                        302 403 403 403 302 302 302 404
 GET    /harvests/{harvest}/tuples.jsonl                                 302 403 200 200 200 200 200 404
-# knowledge, which is everybody's
+# knowledge base, shared by all projects
 GET    /knowledge/                                                      302 403 200 200 200 200 200 200
 GET    /knowledge/tuples/{tuple}/                                       302 403 200 200 200 200 200 200
 POST   /knowledge/tuples/{tuple}/                                       302 403 403 403 200 200 200 403
@@ -202,7 +202,7 @@ POST   /projects/default/rounds/pilot/panels/paying/pay/commands/{command}/ 302 
 POST   /projects/default/rounds/pilot/panels/paying/pay/noted/          302 403 403 403 302 302 302 404
 GET    /projects/default/rounds/pilot/panels/paying/pay/bonuses-table.csv 302 403 403 403 200 200 200 404
 GET    /projects/default/rounds/pilot/panels/paying/pay/ledger.csv      302 403 403 403 200 200 200 404
-# judging: whoever joined
+# judging, for annotators of the round
 GET    /judge/offline_worker.js                                         200 200 200 200 200 200 200 200
 GET    /judge/{round}/                                                  302 200 404 404 404 404 404 404
 POST   /judge/{round}/page/                                             302 302 404 404 404 404 404 404
@@ -313,9 +313,10 @@ def rows() -> Iterator[tuple[str, str, list[int]]]:
 
 
 def routes(patterns, prefix: str = "") -> Iterator[str]:
-    """Yield every route but the admin's, which Django guards, and the API's, whose tables have a row per method.
+    """Yield every route except those of the admin, protected by Django, and of the API.
 
-    They are tests/kgharvest/api/test_access.py and tests/evaluation/test_api_access.py.
+    The tables of the API have a row per method: tests/kgharvest/api/test_access.py and
+    tests/evaluation/test_api_access.py.
     """
     for pattern in patterns:
         route = prefix + str(pattern.pattern)
@@ -328,7 +329,7 @@ def routes(patterns, prefix: str = "") -> Iterator[str]:
 
 @pytest.fixture
 def places(db) -> dict[str, object]:
-    """One thing of each kind in the project `default`, by its name in the table."""
+    """One object of each kind in the project `default`, by its name in the table."""
     relation = factories.make_relation("can", relation_set=factories.make_relation_set("own"))
     shipped = factories.make_relation("can", relation_set=factories.make_relation_set("demo", is_shipped=True))
     launch = factories.make_launch()
@@ -404,38 +405,38 @@ def clients(places) -> dict[str, Client]:
 
 
 def status_of(client: Client, method: str, path: str) -> int:
-    """Return how a request is answered, and undo what it wrote, in the browser too."""
+    """Return the status of a request. Roll back its changes, including cookies."""
     cookies, client.cookies = client.cookies, deepcopy(client.cookies)
     with transaction.atomic():
         response = client.generic(method, path, "", "application/x-www-form-urlencoded")
         transaction.set_rollback(True)
     client.cookies = cookies
-    assert is_taken_for_what_it_is(response), f"{method} {path}: {dict(response.headers)}"
+    assert has_safe_media_type(response), f"{method} {path}: {dict(response.headers)}"
     return response.status_code
 
 
-def is_taken_for_what_it_is(response) -> bool:
-    """Return whether no browser guesses what an answer is, and what is a file is kept under a name."""
+def has_safe_media_type(response) -> bool:
+    """Return True if no browser guesses the media type of the response, and files have a name."""
     media_type = response.headers.get("Content-Type", "").partition(";")[0]
-    is_shown = response.status_code >= 300 or media_type in SHOWN
+    is_shown = response.status_code >= 300 or media_type in SHOWN_MEDIA_TYPES
     is_file = re.fullmatch(r'attachment; filename="[-\w.]+\.\w+"', response.headers.get("Content-Disposition", ""))
     return response.headers.get("X-Content-Type-Options") == "nosniff" and bool(is_shown or is_file)
 
 
 @pytest.mark.slow
-def test_every_address_answers_everybody_as_the_table_says(places, clients, enqueued):
+def test_statuses_of_all_urls_match_the_table(places, clients, enqueued):
     wrong = []
     for method, path, expected in rows():
         address = path.format(**places)
-        got = [status_of(clients[name], method, address) for name in PEOPLE]
-        if got != expected:
-            wrong.append(f"{method} {path}: {' '.join(map(str, got))}, not {' '.join(map(str, expected))}")
+        statuses = [status_of(clients[name], method, address) for name in PEOPLE]
+        if statuses != expected:
+            wrong.append(f"{method} {path}: {' '.join(map(str, statuses))}, not {' '.join(map(str, expected))}")
 
     assert wrong == []
 
 
-def test_every_address_has_a_row(places):
-    known = {resolve(path.format(**places).partition("?")[0]).route for _, path, _ in rows()}
+def test_every_url_has_a_row(places):
+    covered = {resolve(path.format(**places).partition("?")[0]).route for _, path, _ in rows()}
 
     all_routes = {route for route in routes(get_resolver().url_patterns) if not route.startswith("admin/")}
-    assert all_routes - known == set()
+    assert all_routes - covered == set()

@@ -1,4 +1,4 @@
-"""What may import what, and what must not be loaded by whom."""
+"""Architecture rules: permitted imports and links between packages, and modules that must not be loaded."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from django.utils.module_loading import import_string
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ["evaluation", "annotation", "kgharvest"]
-# Optional apps by the name of their URLs and templates
+# Optional apps, by URL namespace and template folder
 CONTRIB = dict.fromkeys(["knowledge_graphs", "probing", "publishing", "recruiting"], "kgharvest.contrib")
-APPS = ["kgharvest.contrib", *PACKAGES]  # each may import, and link to, those after it
-LIBRARIES = ["kgharvest.engine", "kgharvest.statistics"]  # pure: each imports only itself of the project
+APPS = ["kgharvest.contrib", *PACKAGES]  # each may import, and link to, the later ones
+LIBRARIES = ["kgharvest.engine", "kgharvest.statistics"]  # pure: each imports no other package of the project
 ENTRY_POINTS = "kgharvest.entry_points"  # imports only the standard library; the libraries may import it
 LAYERS = [*APPS, *LIBRARIES, ENTRY_POINTS]
-LIBRARIES_ARE_FREE_OF = {"django", "celery", "rest_framework"}
+FORBIDDEN_IN_LIBRARIES = {"django", "celery", "rest_framework"}
 URLS_OF_APPS = re.compile(r"""{%\s*url\s+["'](\w+):""")
 FILES_OF_APPS = re.compile(r"""{%\s*(?:include|extends|static)\s+["'](\w+)/""")
 NEEDS_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
-ROOMS = {
+SUBPACKAGES = {
     "kgharvest": "accounts api audit bulk chat_models client contrib embedded_lm engine entities events harvests jobs"
     " knowledge operations pages relations sqlite statistics tables webhooks",
     "kgharvest/harvests": "parts",
@@ -39,17 +39,17 @@ ROOMS = {
     "kgharvest/contrib/publishing": "datasheets packs preregistration statements",
     "kgharvest/contrib/recruiting": "panels pay prolific",
 }
-NO_ROOMS = {"management", "migrations", "static", "templatetags", "relation_sets"}  # folders of Django and of data
-NAMED_BY_THE_PROJECT = {"kgharvest.settings", "kgharvest.registries", "kgharvest.urls"}  # which put the apps together
+OTHER_FOLDERS = {"management", "migrations", "static", "templatetags", "relation_sets"}  # Django folders and data
+PROJECT_MODULES = {"kgharvest.settings", "kgharvest.registries", "kgharvest.urls"}  # assemble the apps
 
 
 def layer_of(module: str) -> str | None:
-    """Return the layer that `module` belongs to, or None if it is not ours."""
+    """Return the layer of `module`, or None if it is not part of the project."""
     fitting = [layer for layer in LAYERS if module == layer or module.startswith(layer + ".")]
     return max(fitting, key=len, default=None)
 
 
-def goes_left(source: str, target: str) -> bool:
+def violates_order(source: str, target: str) -> bool:
     return LAYERS.index(target) < LAYERS.index(source)
 
 
@@ -61,19 +61,19 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 
 def templates() -> Iterator[tuple[str, Path]]:
-    """Yield (app, template); what belongs to no app belongs to the project, which is in kgharvest."""
+    """Yield (app, template). Templates of no app belong to kgharvest, the project."""
     for path in sorted((ROOT / "templates").rglob("*.*")):
         folder = path.relative_to(ROOT / "templates").parts[0]
         yield app_of(folder) or "kgharvest", path
 
 
 def app_of(name: str) -> str | None:
-    """Return the app whose URLs or templates `name` names, None for any other name."""
+    """Return the app with the URL namespace or template folder `name`, or None."""
     return CONTRIB.get(name) or (name if name in APPS else None)
 
 
 def imports_of(path: Path) -> Iterator[str]:
-    """Yield all modules that a file imports anywhere, inside functions too."""
+    """Yield all modules that a file imports, including imports inside functions."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -90,63 +90,63 @@ def strings_of(path: Path) -> Iterator[str]:
 
 
 def loaded_by(statement: str, *packages: str) -> list[str]:
-    """Run `statement` in a new Python and return which of `packages` are loaded then."""
+    """Run `statement` in a new Python process and return the loaded modules among `packages`."""
     code = f"{statement}; import sys; print(*[name for name in {packages!r} if name in sys.modules])"
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "kgharvest.settings"}
     command = [sys.executable, "-c", code]
     return subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout.split()
 
 
-def test_imports_go_to_the_right_only():
+def test_imports_follow_the_order_of_layers():
     wrong = [
         f"{module} imports {imported}"
         for module, path in modules()
         for imported in imports_of(path)
-        if layer_of(imported) and goes_left(layer_of(module), layer_of(imported))
+        if layer_of(imported) and violates_order(layer_of(module), layer_of(imported))
     ]
 
     assert wrong == []
 
 
-def test_names_of_urls_templates_and_functions_in_strings_go_to_the_right_only():
-    """reverse("evaluation:report"), render(request, "evaluation/...") and "evaluation.x.y" in Python."""
+def test_names_in_strings_follow_the_order_of_layers():
+    """Examples: reverse("evaluation:report"), render(request, "evaluation/..."), and "evaluation.x.y"."""
     named = re.compile(rf"({'|'.join([*APPS, *CONTRIB])})([:/]|(?:\.\w+)+$)")
     wrong = [
         f"{module} names {text}"
         for module, path in modules()
-        if module not in {*NAMED_BY_THE_PROJECT, ENTRY_POINTS}  # names of groups are no modules
+        if module not in {*PROJECT_MODULES, ENTRY_POINTS}  # names of groups are not modules
         for text in strings_of(path)
-        if (match := named.match(text)) and goes_left(layer_of(module), layer_of(text) or app_of(match[1]))
+        if (match := named.match(text)) and violates_order(layer_of(module), layer_of(text) or app_of(match[1]))
     ]
 
     assert wrong == []
 
 
-def test_templates_link_to_the_right_only():
+def test_template_links_follow_the_order_of_layers():
     wrong = [
         f"{path.relative_to(ROOT)} names {named}"
         for app, path in templates()
         for pattern in (URLS_OF_APPS, FILES_OF_APPS)
         for named in pattern.findall(path.read_text(encoding="utf-8"))
-        if app_of(named) and goes_left(app, app_of(named))
+        if app_of(named) and violates_order(app, app_of(named))
     ]
 
     assert wrong == []
 
 
 @NEEDS_TORCH
-def test_what_the_registries_name_exists():
+def test_paths_in_registries_can_be_imported():
     for path in strings_of(ROOT / "kgharvest/registries.py"):
         if path.partition(".")[0] in APPS and " " not in path:
             import_string(path)
 
 
-@pytest.mark.parametrize("folder", ROOMS)
-def test_an_app_has_the_rooms_of_its_nouns(folder):
-    """A new noun is a new room, and is named here; docs/ARCHITECTURE.md says what is in each."""
+@pytest.mark.parametrize("folder", SUBPACKAGES)
+def test_apps_have_the_expected_subpackages(folder):
+    """A new noun needs a new subpackage, listed here. docs/ARCHITECTURE.md describes the contents of each."""
     folders = {path.name for path in (ROOT / folder).iterdir() if path.is_dir() and any(path.rglob("*.py"))}
 
-    assert folders - NO_ROOMS == set(ROOMS[folder].split())
+    assert folders - OTHER_FOLDERS == set(SUBPACKAGES[folder].split())
 
 
 @pytest.mark.parametrize("library", [*LIBRARIES, ENTRY_POINTS])
@@ -155,14 +155,14 @@ def test_pure_libraries_import_neither_django_nor_celery(library):
         f"{module} imports {imported}"
         for module, path in modules()
         for imported in imports_of(path)
-        if layer_of(module) == library and imported.partition(".")[0] in LIBRARIES_ARE_FREE_OF
+        if layer_of(module) == library and imported.partition(".")[0] in FORBIDDEN_IN_LIBRARIES
     ]
 
     assert wrong == []
 
 
 @pytest.mark.parametrize("library", [*LIBRARIES, ENTRY_POINTS])
-def test_pure_libraries_import_only_themselves_of_the_project(library):
+def test_pure_libraries_import_no_other_package_of_the_project(library):
     wrong = [
         f"{module} imports {imported}"
         for module, path in modules()

@@ -1,4 +1,4 @@
-"""Documentation: links lead somewhere, and commands are documented, with help for each option."""
+"""Documentation: working links, documented commands and settings, and help for each option."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors that GitHub creates for the headings of a page."""
     headings = HEADING.findall(re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -34,13 +34,13 @@ def broken_links(page: Path) -> list[str]:
     return broken
 
 
-def test_links_lead_to_files_and_headings_that_exist() -> None:
+def test_links_point_to_existing_files_and_headings() -> None:
     broken = {str(page.relative_to(ROOT)): links for page in PAGES if (links := broken_links(page))}
 
     assert broken == {}
 
 
-def test_a_link_to_nowhere_is_noticed(tmp_path: Path) -> None:
+def test_broken_links_are_detected(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# One thing, and `code`\n[a](#one-thing-and-code) [b](#two) [c](page.md) [d](other.md) `[e](f)`\n")
 
@@ -64,7 +64,7 @@ def settings_read(text: str) -> set[str]:
     return set(re.findall(r"\bKGHARVEST_[A-Z0-9_]*[A-Z0-9]\b", text))
 
 
-def test_each_setting_that_the_code_reads_has_a_row_in_operations() -> None:
+def test_each_setting_has_a_row_in_operations_docs() -> None:
     programs = [ROOT / "run", ROOT / "gunicorn.conf.py", *(path for app in APPS for path in (ROOT / app).rglob("*.py"))]
     read = set().union(*(settings_read(path.read_text()) for path in programs))
     rows = re.findall(r"^\| (`[^|]*) \|", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)

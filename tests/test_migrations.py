@@ -1,8 +1,8 @@
-"""What migrations may do while the last release still runs: docs/deployment.md, "Rules for migrations".
+"""Compatibility of migrations with the last release: docs/deployment.md, "Rules for migrations".
 
-An update migrates first, and replaces web servers and workers one by one after that, so for a while old code meets new
-tables. Two checks: the operations of each migration that is newer than the last release, and the database that they
-made, read through the models of the last release.
+An update migrates first and then replaces web servers and workers one by one, so old code uses new tables for a while.
+There are two checks: of the operations in each migration since the last release, and of the migrated database, with
+the models of the last release.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from django.test.utils import CaptureQueriesContext
 from kgharvest.bulk.indexes import AddIndex, RemoveIndex
 from tests.postgres import on_postgresql, run_on_postgresql
 
-# The last migration of each app in the release that runs in production; moved on with each release.
+# The last migration of each app in the release that runs in production. Update with each release.
 LAST_RELEASE = {
     "kgharvest": "0026_entity_tables",
     "annotation": "0030_questionnaire",
@@ -34,35 +34,35 @@ needs_apps_of_last_release = pytest.mark.skipif(
     not all(apps.is_installed(f"kgharvest.contrib.{app}") or apps.is_installed(app) for app in LAST_RELEASE),
     reason="an app of the last release is not installed",
 )
-# With a row per tuple, statement or judgment.
+# Tables with a row per tuple, statement, or judgment.
 LARGE = {
     "knowledgetuple", "entityoccurrence", "harvestedtuple", "stratum", "judgmenttask", "draw", "assignment", "judgment",
     "judgeanswer", "auditentry", "paperstatement",
 }  # fmt: skip
-REASON = "safe_while_the_last_release_runs"  # attribute of a migration: a sentence
+REASON = "safe_while_the_last_release_runs"  # attribute of a migration: one sentence
 MAY_CREATE_MODELS = (migrations.CreateModel, migrations.AlterModelOptions, migrations.AlterModelManagers)
 LOOSENS = (migrations.RemoveConstraint, migrations.AlterModelTableComment)
 NEVER = (migrations.RemoveField, migrations.DeleteModel, migrations.RenameField, migrations.RenameModel)
 
 
-# -- operations --------------------------------------------------------------------------------------------------------
+# Operations
 
 
-def done_to_the_database(operations: list[Operation]) -> Iterator[Operation]:
+def flattened_database_operations(operations: list[Operation]) -> Iterator[Operation]:
     for operation in operations:
         if isinstance(operation, migrations.SeparateDatabaseAndState):
-            yield from done_to_the_database(operation.database_operations)
+            yield from flattened_database_operations(operation.database_operations)
         else:
             yield operation
 
 
 def has_value_for_old_code(field: models.Field) -> bool:
-    """Return whether a row can be inserted by code that does not know the field."""
+    """Return True if code that does not know the field can insert a row."""
     return field.many_to_many or field.null or field.db_default is not models.NOT_PROVIDED
 
 
 def narrows(old: models.Field, new: models.Field) -> bool:
-    """Return whether the column takes less than it did, or is of another type."""
+    """Return True if the column accepts fewer values than before, or changes its type."""
     old_length, new_length = old.max_length, new.max_length
     shrinks = new_length is not None and (old_length is None or new_length < old_length)
     another_type = old.get_internal_type() != new.get_internal_type()
@@ -70,42 +70,42 @@ def narrows(old: models.Field, new: models.Field) -> bool:
 
 
 def fault_of(operation: Operation, app: str, state: ProjectState, is_atomic: bool) -> str:
-    """Return what the operation does to code of the last release, empty if nothing. `state`: before it."""
+    """Return how the operation breaks code of the last release, empty if it does not. state: before the operation."""
     model = getattr(operation, "model_name_lower", "")
     if isinstance(operation, (*MAY_CREATE_MODELS, *LOOSENS)):
         return ""
     if isinstance(operation, migrations.AddField):
         if not has_value_for_old_code(operation.field):
-            return f"{operation.name} has no value that the database knows; give it db_default, or null=True"
+            return f"{operation.name} has no default in the database; set db_default or null=True"
         has_index = operation.field.db_index or operation.field.unique
         return f"{operation.name} has an index, which locks a large table" if model in LARGE and has_index else ""
     if isinstance(operation, migrations.AlterField):
         old = state.models[app, model].fields[operation.name]
-        return f"{operation.name} takes less than before" if narrows(old, operation.field) else ""
+        return f"{operation.name} accepts fewer values than before" if narrows(old, operation.field) else ""
     if isinstance(operation, (migrations.AddIndex, migrations.RemoveIndex)) and model in LARGE:
         if not isinstance(operation, (AddIndexConcurrently, RemoveIndexConcurrently)):
-            return "it locks a large table; take AddIndex or RemoveIndex of kgharvest.bulk.indexes"
+            return "it locks a large table; use AddIndex or RemoveIndex of kgharvest.bulk.indexes"
         return "its migration needs atomic = False" if is_atomic else ""
     if isinstance(operation, (migrations.AddIndex, migrations.RemoveIndex, migrations.RenameIndex)):
         return ""
     if isinstance(operation, NEVER):
-        return "the last release uses it; take it out of the models in one release and out of the database in the next"
-    return f"say in {REASON} why nothing breaks"  # AddConstraint, RunPython, RunSQL, ...
+        return "the last release uses it; remove it from the models in one release and from the database in the next"
+    return f"explain in {REASON} why the operation is safe"  # AddConstraint, RunPython, RunSQL, ...
 
 
-def faults_of(migration: migrations.Migration, state: ProjectState, made: set[tuple[str, str]]) -> list[str]:
-    """Return what `migration` does that the last release does not bear, and carry `state` past it.
+def faults_of(migration: migrations.Migration, state: ProjectState, created: set[tuple[str, str]]) -> list[str]:
+    """Return the faults of `migration` that break the last release, and apply the migration to `state`.
 
-    made: (app, model) of what was created since the release, with which anything may be done; added to.
+    created: (app, model) of models created since the release, on which any operation is permitted. Updated.
     """
     app, faults = migration.app_label, []
     has_reason = bool(getattr(migration, REASON, ""))
     for operation in migration.operations:
-        for step in done_to_the_database([operation]):
+        for step in flattened_database_operations([operation]):
             name = getattr(step, "model_name_lower", None) or getattr(step, "name_lower", "")
             if isinstance(step, migrations.CreateModel):
-                made.add((app, name))
-            if (app, name) in made:
+                created.add((app, name))
+            if (app, name) in created:
                 continue
             fault = fault_of(step, app, state, migration.atomic)
             if fault and (isinstance(step, NEVER) or not has_reason):
@@ -114,8 +114,8 @@ def faults_of(migration: migrations.Migration, state: ProjectState, made: set[tu
     return faults
 
 
-def since_the_last_release(loader: MigrationLoader) -> tuple[ProjectState, list[migrations.Migration]]:
-    """Return the models of the last release, and the migrations since then, in the order of their application."""
+def migrations_since_last_release(loader: MigrationLoader) -> tuple[ProjectState, list[migrations.Migration]]:
+    """Return the models of the last release, and the migrations since then in order of application."""
     targets = list(LAST_RELEASE.items())
     state = loader.project_state(targets)
     released = {key for target in targets for key in loader.graph.forwards_plan(target)}
@@ -127,15 +127,15 @@ def since_the_last_release(loader: MigrationLoader) -> tuple[ProjectState, list[
 
 
 @needs_apps_of_last_release
-def test_migrations_since_the_last_release_break_nothing_of_it():
-    state, newer = since_the_last_release(MigrationLoader(None))
-    made: set[tuple[str, str]] = set()
+def test_new_migrations_are_compatible_with_the_last_release():
+    state, newer = migrations_since_last_release(MigrationLoader(None))
+    created: set[tuple[str, str]] = set()
 
-    assert [fault for migration in newer for fault in faults_of(migration, state, made)] == []
+    assert [fault for migration in newer for fault in faults_of(migration, state, created)] == []
 
 
 def project_of(*names: str, **options: Any) -> ProjectState:
-    """Return a project of models, each with a nullable `name` of ten letters."""
+    """Return a project state with the models, each with a nullable `name` of ten characters."""
     state = ProjectState()
     for name in names:
         fields = [("id", models.BigAutoField(primary_key=True)), ("name", models.CharField(max_length=10, null=True))]
@@ -155,30 +155,30 @@ def faults(*operations: Operation, reason: str = "", atomic: bool = True) -> lis
 PATH = models.Index(fields=["name"], name="draw_name")
 ADDED = migrations.AddField("panel", "n", models.IntegerField(default=0))
 BREAKING = {
-    "a column without a default of the database": ADDED,
-    "a column that goes": migrations.RemoveField("panel", "name"),
-    "a column that is renamed": migrations.RenameField("panel", "name", "title"),
-    "a table that goes": migrations.DeleteModel("Panel"),
-    "a table that is renamed": migrations.RenameModel("Panel", "Board"),
-    "a column that gets shorter": migrations.AlterField("panel", "name", models.CharField(max_length=9, null=True)),
-    "a column that wants a value": migrations.AlterField("panel", "name", models.CharField(max_length=10)),
-    "a column of another type": migrations.AlterField("panel", "name", models.IntegerField(null=True)),
-    "a column that is unique": migrations.AlterField(
+    "a column without a database default": ADDED,
+    "a deleted column": migrations.RemoveField("panel", "name"),
+    "a renamed column": migrations.RenameField("panel", "name", "title"),
+    "a deleted table": migrations.DeleteModel("Panel"),
+    "a renamed table": migrations.RenameModel("Panel", "Board"),
+    "a shortened column": migrations.AlterField("panel", "name", models.CharField(max_length=9, null=True)),
+    "a column made required": migrations.AlterField("panel", "name", models.CharField(max_length=10)),
+    "a column with a changed type": migrations.AlterField("panel", "name", models.IntegerField(null=True)),
+    "a column made unique": migrations.AlterField(
         "panel", "name", models.CharField(max_length=10, null=True, unique=True)
     ),
     "a constraint": migrations.AddConstraint("panel", models.UniqueConstraint(fields=["name"], name="panel_name")),
     "SQL": migrations.RunSQL("SELECT 1"),
     "Python": migrations.RunPython(migrations.RunPython.noop),
-    "an index that locks a large table": migrations.AddIndex("draw", PATH),
-    "a column of a large table with an index": migrations.AddField(
+    "a locking index of a large table": migrations.AddIndex("draw", PATH),
+    "an indexed column of a large table": migrations.AddField(
         "draw", "n", models.IntegerField(null=True, db_index=True)
     ),
-    "one in another": migrations.SeparateDatabaseAndState(database_operations=[ADDED]),
+    "a nested operation": migrations.SeparateDatabaseAndState(database_operations=[ADDED]),
 }
 
 
 @pytest.mark.parametrize("operation", BREAKING.values(), ids=BREAKING)
-def test_what_breaks_the_last_release_is_refused(operation):
+def test_breaking_operation_is_rejected(operation):
     assert len(faults(operation)) == 1
 
 
@@ -195,53 +195,53 @@ def test_what_breaks_the_last_release_is_refused(operation):
     ],
     ids=lambda operation: operation.describe(),
 )
-def test_what_only_adds_is_let_through(operation):
+def test_additive_operation_is_accepted(operation):
     assert faults(operation) == []
 
 
-def test_an_index_of_a_large_table_is_made_concurrently_and_outside_a_transaction():
+def test_index_of_a_large_table_requires_a_non_atomic_migration():
     assert "atomic = False" in faults(AddIndex("draw", PATH))[0]
     assert faults(AddIndex("draw", PATH), atomic=False) == []
 
 
-def test_a_reason_lets_through_what_depends_on_the_rows_but_nothing_that_the_last_release_uses():
+def test_reason_permits_sql_but_no_removal_of_a_field():
     reason = "Release 0.2 has neither read nor written the column."
 
     assert faults(migrations.RunSQL('ALTER TABLE "annotation_panel" DROP COLUMN "name"'), reason=reason) == []
     assert len(faults(migrations.RemoveField("panel", "name"), reason=reason)) == 1
 
 
-# -- the database ------------------------------------------------------------------------------------------------------
+# Database
 
 
-def what_old_code_misses(model: type[models.Model]) -> list[str]:
-    """Return why the model of an older release could not read and write its table as it is now."""
+def incompatibilities_of(model: type[models.Model]) -> list[str]:
+    """Return the reasons why the model of an older release cannot read and write its current table."""
     table = model._meta.db_table
     with connection.cursor() as cursor:
         now = {column.name: column for column in connection.introspection.get_table_description(cursor, table)}
         numbered = {sequence["column"] for sequence in connection.introspection.get_sequences(cursor, table)}
-    known = {field.column for field in model._meta.local_concrete_fields}
-    missing = [f"{table} has no {column}" for column in sorted(known - now.keys())]
+    old_columns = {field.column for field in model._meta.local_concrete_fields}
+    missing = [f"{table} has no {column}" for column in sorted(old_columns - now.keys())]
     refusing = [
-        f"{table}.{name} wants a value"
+        f"{table}.{name} requires a value"
         for name, column in now.items()
-        if name not in known | numbered and not column.null_ok and column.default is None
+        if name not in old_columns | numbered and not column.null_ok and column.default is None
     ]
     return missing + refusing
 
 
 @needs_apps_of_last_release
 @pytest.mark.django_db
-def test_the_last_release_reads_and_writes_the_database_of_today():
-    state, _ = since_the_last_release(MigrationLoader(None))
+def test_last_release_can_use_the_current_database():
+    state, _ = migrations_since_last_release(MigrationLoader(None))
     released = [model for app in LAST_RELEASE for model in state.apps.get_app_config(app).get_models()]
 
     assert len(released) > 60
-    assert [missed for model in released for missed in what_old_code_misses(model)] == []
+    assert [reason for model in released for reason in incompatibilities_of(model)] == []
 
 
 @pytest.mark.django_db
-def test_a_table_that_old_code_cannot_use_is_noticed():
+def test_incompatible_table_is_detected():
     state = project_of("Example")
     with connection.cursor() as cursor:
         cursor.execute(
@@ -249,25 +249,25 @@ def test_a_table_that_old_code_cannot_use_is_noticed():
             " given integer DEFAULT 1 NOT NULL, free integer)"
         )
 
-    missed = what_old_code_misses(state.apps.get_model("annotation", "Example"))
+    reasons = incompatibilities_of(state.apps.get_model("annotation", "Example"))
 
-    assert missed == ["annotation_example has no name", "annotation_example.wanted wants a value"]
+    assert reasons == ["annotation_example has no name", "annotation_example.wanted requires a value"]
 
 
-def test_indexes_of_large_tables_are_ordinary_ones_on_sqlite():
-    made = []
+def test_indexes_of_large_tables_are_ordinary_on_sqlite():
+    created = []
     editor = SimpleNamespace(
         connection=SimpleNamespace(vendor="sqlite", alias="default"),
-        add_index=lambda model, index: made.append(index.name),
-        remove_index=lambda model, index: made.remove(index.name),
+        add_index=lambda model, index: created.append(index.name),
+        remove_index=lambda model, index: created.remove(index.name),
     )
     without, with_index = (project_of("Draw", indexes=indexes) for indexes in ([], [PATH]))
 
     AddIndex("draw", PATH).database_forwards("annotation", editor, without, with_index)
-    assert made == [PATH.name]
+    assert created == [PATH.name]
 
     RemoveIndex("draw", PATH.name).database_forwards("annotation", editor, with_index, without)
-    assert made == []
+    assert created == []
 
 
 @on_postgresql
@@ -278,8 +278,8 @@ def test_on_postgresql():
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif(connection.vendor != "postgresql", reason="only PostgreSQL makes indexes beside writers")
-def test_indexes_of_large_tables_are_made_without_a_lock_and_anew_where_they_were_not_finished():
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="only PostgreSQL creates indexes concurrently")
+def test_indexes_of_large_tables_are_recreated_concurrently():
     index = models.Index(fields=["id"], name="draw_id_again")
     without, with_index = (project_of("Draw", indexes=indexes) for indexes in ([], [index]))
 

@@ -14,7 +14,7 @@ from tests.test_access_table import rows as page_rows
 DEFAULT = "/projects/default"
 PILOT, DRAFT = f"{DEFAULT}/rounds/pilot", f"{DEFAULT}/rounds/draft"
 
-# A page, the API action that does the same.
+# Pages and their API actions.
 COUNTERPARTS = {
     "GET /projects/": "GET projects/",
     "POST /projects/new/": "POST projects/",
@@ -83,7 +83,7 @@ COUNTERPARTS = {
     "GET /reports/probes/": "GET probes/",
     "GET /reports/probes/{probe}/": "GET probes/{probe}/",
 }
-# A description of a round is planned on its own; the page plans a form that is not saved.
+# The API plans a round description; the page plans an unsaved form.
 COUNTERPARTS |= {"POST /rounds/plan/": "POST rounds/plan/", "GET /rounds/new/": "POST rounds/"}
 OWN_PROJECT = PEOPLE[: PEOPLE.index("stranger")]
 
@@ -92,7 +92,7 @@ API = PLATFORM_API | EVALUATION_API | PUBLISHING_API | RECRUITING_API
 
 
 def admitted(statuses: list[int]) -> set[str]:
-    """Return who is admitted; anonymous visitors of a page are redirected to the login."""
+    """Return the admitted people. Anonymous visitors redirected to the login are not admitted."""
     by_person = dict(zip(PEOPLE, statuses, strict=True))
     denied = {"anonymous"} if by_person["anonymous"] == 302 else set()
     return {person for person in OWN_PROJECT if by_person[person] not in (401, 403, 404)} - denied

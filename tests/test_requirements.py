@@ -1,4 +1,4 @@
-"""The locks hold what the requirements name, with hashes, and say nothing about where packages come from."""
+"""Lock files: all requirements, with hashes, and without package sources."""
 
 import re
 from pathlib import Path
@@ -14,13 +14,13 @@ def pins(name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-test.lock"])
-def test_a_lock_holds_the_versions_that_the_requirements_name(lock):
-    wanted = pins("requirements.txt") | (pins("requirements-test.txt") if "test" in lock else {})
+def test_lock_pins_the_required_versions(lock):
+    required = pins("requirements.txt") | (pins("requirements-test.txt") if "test" in lock else {})
 
-    assert pins(lock).items() >= wanted.items()
+    assert pins(lock).items() >= required.items()
 
 
-def test_the_tests_run_on_the_versions_that_are_shipped():
+def test_test_lock_pins_the_shipped_versions():
     assert pins("requirements-test.lock").items() >= pins("requirements.lock").items()
 
 

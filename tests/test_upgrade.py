@@ -1,4 +1,4 @@
-"""A database of an earlier release upgrades with every row: a row in each of its tables, compared column by column."""
+"""Database upgrade from an earlier release: one row in each table, compared column by column."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def tables_of_database() -> dict[str, Table]:
 def old_tables(transactional_db):
     """A database of the old release with a row of every model."""
     if connection.vendor == "sqlite":
-        remove_tables()  # migrating forward from nothing is faster than backward from today
+        remove_tables()  # migrating forward from an empty database is faster than migrating backward
     else:
         call_command("migrate", "kgharvest", "zero", verbosity=0)
     executor = MigrationExecutor(connection)
