@@ -149,7 +149,7 @@ def test_incomplete_python_is_skipped_or_reported(run, bin_dir):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="torch has separate CPU builds only on Linux")
-def test_python_with_a_cpu_build_of_torch_is_preferred_without_gpu(run, bin_dir, tmp_path):
+def test_python_with_cpu_torch_is_preferred_without_gpu(run, bin_dir, tmp_path):
     add_python(bin_dir / "python3.12", "3.12")
     add_python(bin_dir / "python3.11", "3.11", cpu_build=True)
 
@@ -158,7 +158,7 @@ def test_python_with_a_cpu_build_of_torch_is_preferred_without_gpu(run, bin_dir,
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="torch has separate CPU builds only on Linux")
-def test_size_of_cuda_torch_is_printed_without_gpu_and_cpu_build(run, bin_dir, tmp_path):
+def test_size_of_cuda_torch_is_printed_without_alternatives(run, bin_dir, tmp_path):
     add_python(bin_dir / "python3.12", "3.12")
 
     assert "torch==2.13.0 (5 GB: pip finds no CPU build for Python 3.12)" in run("demo").stdout

@@ -28,7 +28,7 @@ OLD_RELEASE = [
 ]
 # Tables that later migrations drop, with the reason.
 DROPPED = {"kgharvest_entitycandidate": "reconciliation services are no longer supported"}
-# Tables whose rows later migrations move: the new table, and the old columns with their names there.
+# Tables with rows moved by later migrations: the new table, and the old columns with their new names.
 MOVED = {
     "annotation_roundevent": (
         "kgharvest_auditentry",

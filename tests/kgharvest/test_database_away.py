@@ -123,7 +123,7 @@ def test_one_request_at_a_time_waits_for_a_silent_database(monkeypatch):
     assert [spared(request).status_code for _ in range(10)] == [200] * 10
 
 
-def test_every_request_tries_a_database_that_fails_fast(monkeypatch):
+def test_every_request_tries_a_fast_failing_database(monkeypatch):
     monkeypatch.setattr(middleware, "monotonic", lambda: 0.0)
     call_times = []
     spared = middleware.spare_threads(lambda request: call_times.append(1) or http.database_is_away(request))

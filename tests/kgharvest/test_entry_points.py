@@ -123,7 +123,7 @@ def test_panel_name_starts_with_its_region(install, monkeypatch, settings):
     assert panel.context == {"label": "Acme", "url": "/acme/"}
 
 
-def test_prompt_settings_exports_and_lm_families_of_a_distribution_are_registered(tmp_path):
+def test_settings_and_formats_of_a_distribution_are_registered(tmp_path):
     """Use a separate process, as modules read some registries on import."""
     write_distribution(tmp_path, "acme", ENTRY_POINTS)
     code = """

@@ -47,7 +47,7 @@ def test_all_decisions_are_stored_and_the_latest_applies(job):
     assert (claim("dam").curation, claim("dam").corrected_entities) == ("hidden", None)
 
 
-def test_hidden_and_sensitive_tuples_leave_gaps_in_an_export_by_default(job):
+def test_export_omits_hidden_and_sensitive_tuples_but_keeps_ranks(job):
     curate(claim("paris"), "hide", "wrong")
 
     assert [row["rank"] for row in exported(job)] == [2]

@@ -19,7 +19,7 @@ def marked() -> set[str]:
     return {key.replace("\x1f", "|") for key in keys}
 
 
-def test_a_word_list_has_one_case_folded_entry_per_line_and_comments():
+def test_word_list_has_case_folded_lines_and_comments():
     assert read_words("# why\n\n Gas   Chamber \nnude\nNUDE\n") == ["gas chamber", "nude"]
 
 

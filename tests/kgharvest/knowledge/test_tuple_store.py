@@ -53,7 +53,7 @@ def test_entity_prefix_search_ignores_case(prefix, entities):
     assert set(occurrences.values_list("entity", flat=True)) == entities
 
 
-def test_a_tuple_with_a_sensitive_word_is_marked_when_it_is_stored():
+def test_stored_tuple_with_a_sensitive_word_is_marked():
     SensitiveWord.objects.all().delete()
     SensitiveWord.objects.bulk_create([SensitiveWord(word="nude"), SensitiveWord(word="mass shooting")])
     factories.make_harvest([["Nude", "a"], ["denuded", "b"], ["c", "the mass shooting"], ["mass", "shooting"]])

@@ -244,7 +244,7 @@ def test_labels_are_truncated_to_their_columns(text, label):
     assert shortened(text, 4) == label
 
 
-def test_the_tall_graph_shows_preceding_entities_above_and_the_others_below(researcher_client):
+def test_tall_graph_shows_preceding_entities_above_the_others(researcher_client):
     relation = factories.make_relation("stops")
     factories.make_harvest(
         [["dam", "flood"], ["flood", "mud"], ["levee", "flood"], ["flood", "loss"]], relation=relation

@@ -11,7 +11,7 @@ from tests import factories
 pytestmark = pytest.mark.django_db
 
 
-def test_a_bare_name_selects_a_project_relation_before_a_built_in_one():
+def test_bare_name_selects_project_relations_first():
     shipped = factories.make_relation_set(is_shipped=True)
     factories.make_relation("prevent", relation_set=shipped)
     own = factories.make_relation("prevent")
@@ -35,13 +35,13 @@ def test_the_short_name_is_the_last_part_of_the_full_name(full_name, expected):
     assert short_name(full_name) == expected
 
 
-def test_a_bare_name_selects_a_built_in_relation_if_no_project_has_the_name():
+def test_bare_name_selects_a_built_in_relation_as_fallback():
     relation = factories.make_relation("prevent", relation_set=factories.make_relation_set(is_shipped=True))
 
     assert resolve_relation("prevent") == relation
 
 
-def test_the_demo_relation_comes_first_among_built_in_relations_with_a_warning(caplog):
+def test_demo_relation_precedes_other_built_in_relations_with_a_warning(caplog):
     for name in ("another", "demo"):
         factories.make_relation("prevent", relation_set=factories.make_relation_set(name, is_shipped=True))
 
@@ -51,7 +51,7 @@ def test_the_demo_relation_comes_first_among_built_in_relations_with_a_warning(c
     assert "another/prevent" in message
 
 
-def test_a_relation_named_with_its_set_is_selected_without_a_warning(caplog):
+def test_relation_named_with_its_set_is_selected_without_warning(caplog):
     for name in ("another", "demo"):
         factories.make_relation("prevent", relation_set=factories.make_relation_set(name, is_shipped=True))
 

@@ -214,7 +214,7 @@ def test_page_rejects_other_relations_missing_files_and_annotators(capitals, fol
     assert "/accounts/login/" in upload_prompts(client, capitals, folder, "speaks.jsonl").redirect_chain[-1][0]
 
 
-def test_a_folder_with_too_many_entries_is_rejected(tmp_path, monkeypatch):
+def test_oversized_folder_is_rejected(tmp_path, monkeypatch):
     for name in ("a.txt", "b.txt", "c.jsonl"):
         (tmp_path / name).write_text("")
     monkeypatch.setattr("kgharvest.relations.prompt_files.MOST_ENTRIES", 2)

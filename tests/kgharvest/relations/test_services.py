@@ -284,7 +284,7 @@ def test_every_built_in_set_can_be_imported():
     assert all(import_relations(file).is_shipped for file in files)
 
 
-def test_an_import_cannot_change_the_arity_of_a_harvested_relation(tmp_path):
+def test_import_cannot_change_the_arity_of_a_harvested_relation(tmp_path):
     import_relations(own_file(tmp_path, PREVENT))
     factories.make_harvest_job(relation=Relation.objects.get())
     ternary = {
@@ -299,7 +299,7 @@ def test_an_import_cannot_change_the_arity_of_a_harvested_relation(tmp_path):
     assert Relation.objects.get().arity == 2
 
 
-def test_an_import_cannot_change_the_arity_of_a_relation_with_tuples_but_no_job(tmp_path):
+def test_import_cannot_change_the_arity_of_a_relation_with_tuples(tmp_path):
     import_relations(own_file(tmp_path, PREVENT))
     KnowledgeTuple.objects.create(relation=Relation.objects.get(), entities=["a", "b"], key=tuple_key(["a", "b"]))
     ternary = {
