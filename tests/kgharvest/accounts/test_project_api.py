@@ -1,4 +1,4 @@
-"""Projects, members and invites through the API."""
+"""Projects, members, and invites in the API."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_creator_owns_the_project():
     assert error_of(api.post(PROJECTS, {"name": "Animals"}, JSON))["code"] == "NameTaken"
 
 
-def test_projects_of_others_are_not_there():
+def test_other_projects_return_404():
     other, api = factories.make_project(), client_of()
 
     assert other.slug not in [row["slug"] for row in api.get(PROJECTS).json()["results"]]
@@ -63,7 +63,7 @@ def test_other_roles_cannot_manage_members():
     assert ProjectMember.objects.get(user__username="olga").role == "owner"
 
 
-def test_an_invite_works_once_and_is_shown_once(client):
+def test_invite_link_works_once_and_is_shown_once(client):
     project = factories.make_project()
     api = client_of(factories.make_member("owner", project))
     invites = f"{PROJECTS}{project.slug}/invites/"

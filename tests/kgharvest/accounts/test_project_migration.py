@@ -1,4 +1,4 @@
-"""Databases made while rounds belonged to studies migrate with every row, and everything gets a project."""
+"""Migration from studies to projects: every row is kept and every object gets a project."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.kgharvest.contrib.probing.test_migration import (
 )
 from tests.postgres import on_postgresql, run_on_postgresql
 
-pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]  # tests/test_upgrade.py covers these migrations, too
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]  # tests/test_upgrade.py also covers these migrations
 
 OLD = [("kgharvest", "0016_webhooks"), ("annotation", "0015_round_completed_at")]
 MOVED = [("kgharvest", "0017_projects"), ("annotation", "0017_rounds_of_projects")]
@@ -35,15 +35,15 @@ def old_database(shared_folder) -> KeptState:
 
 @pytest.fixture
 def old_apps(transactional_db, old_database):
-    """A database as it was while there were studies, empty; it is brought up to date again at the end."""
+    """Yield the historical models of an empty database with studies. Migrate to the latest state afterwards."""
     old_database.enter()
     yield historical_apps()
-    if connection.vendor != "sqlite":  # which is put back after each test
+    if connection.vendor != "sqlite":  # the SQLite file is restored after each test
         migrate_to_today()
 
 
 def make_people(apps) -> dict[str, Any]:
-    """Make a superuser, two researchers, who share a study, and somebody in no group."""
+    """Create a superuser, two researchers who share a study, and a user without a group."""
     users = apps.get_model("auth", "User").objects
     group = apps.get_model("auth", "Group").objects.create(name="researchers")
     people = {name: users.create(username=name) for name in ("ada", "bea", "cleo")}
@@ -76,7 +76,7 @@ def fill(apps) -> None:
     apps.get_model("kgharvest", "Job").objects.create(kind="mark_sensitive")
 
 
-def test_every_row_is_there_after_the_move_and_back(old_apps):
+def test_migration_and_rollback_keep_every_row(old_apps):
     fill(old_apps)
     before = rows_by_table()
 
@@ -108,11 +108,11 @@ def moved_database(old_database, shared_folder) -> KeptState:
 
 @pytest.fixture
 def moved(transactional_db, moved_database) -> None:
-    """A database of those days, filled and brought up to date."""
+    """Restore a filled database with studies, migrated to the latest state."""
     moved_database.enter()
 
 
-def test_what_had_no_study_is_in_the_default_project(moved):
+def test_objects_without_study_move_to_default_project(moved):
     default = Project.objects.get(slug="default")
 
     assert RelationSet.objects.get(name="own").project == default
@@ -121,7 +121,7 @@ def test_what_had_no_study_is_in_the_default_project(moved):
     assert dict(Job.objects.values_list("kind", "project")) == {"harvest": default.pk, "mark_sensitive": None}
 
 
-def test_researchers_and_superusers_are_its_members_and_keep_their_studies(moved):
+def test_users_join_default_project_and_keep_study_roles(moved):
     roles = set(ProjectMember.objects.values_list("project__slug", "user__username", "role"))
 
     assert roles == {
@@ -136,7 +136,7 @@ def test_researchers_and_superusers_are_its_members_and_keep_their_studies(moved
     assert get_user_model().objects.count() == 4
 
 
-def test_rounds_keep_their_names_and_forget_the_study_in_their_descriptions(moved):
+def test_rounds_keep_names_and_drop_study_from_specs(moved):
     assert {round.path: round.spec for round in Round.objects.select_related("project")} == {
         "zoo/Zoo-round": {"cells": [{"job": 1, "n": None}]},
         "zoo-2/zoo-round": {"cells": [{"job": 1, "n": None}]},
@@ -144,7 +144,7 @@ def test_rounds_keep_their_names_and_forget_the_study_in_their_descriptions(move
     }
 
 
-def test_a_study_named_default_is_the_default_project(old_apps):
+def test_study_named_default_becomes_default_project(old_apps):
     old_apps.get_model("annotation", "Study").objects.create(name="Default")
     old_apps.get_model("kgharvest", "RelationSet").objects.create(name="own")
 
@@ -155,7 +155,7 @@ def test_a_study_named_default_is_the_default_project(old_apps):
     assert relation_set.objects.get().project.slug == "default"
 
 
-def test_an_empty_installation_gets_no_project(old_apps):
+def test_empty_installation_gets_no_project(old_apps):
     old_apps.get_model("auth", "User").objects.create(username="root", is_superuser=True)
 
     migrate(WITH_DEFAULT)
@@ -164,7 +164,7 @@ def test_an_empty_installation_gets_no_project(old_apps):
 
 
 @on_postgresql
-def test_all_of_this_holds_on_postgresql():
+def test_module_passes_on_postgresql():
     run = run_on_postgresql(__file__)
 
     assert run.returncode == 0, run.stdout

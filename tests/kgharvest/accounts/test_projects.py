@@ -1,4 +1,4 @@
-"""Projects and people: made, invited, promoted, removed, handed over; and that an owner always stays."""
+"""Projects and members: creation, invites, roles, removal, and handover. A project always keeps an owner."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def project(owner) -> Project:
     return default_project()
 
 
-# -- which project -----------------------------------------------------------------------------------------------------
+# Project selection
 
 
 @pytest.mark.django_db
@@ -79,7 +79,7 @@ def test_project_for_requires_a_choice_among_several():
 
 
 @pytest.mark.django_db
-def test_names_that_read_alike_get_different_addresses(owner):
+def test_similar_project_names_get_different_slugs(owner):
     slugs = [create_project(name, owner).slug for name in ("Lab A", "lab-a", "New", "犬")]
 
     assert slugs == ["lab-a", "lab-a-2", "new-2", "project"]
@@ -87,7 +87,7 @@ def test_names_that_read_alike_get_different_addresses(owner):
         create_project("Lab A ", owner)
 
 
-# -- members -----------------------------------------------------------------------------------------------------------
+# Members
 
 
 def test_only_owners_change_members(project, owner):
@@ -103,14 +103,14 @@ def test_only_owners_change_members(project, owner):
         with pytest.raises(NotAllowed):
             change(researcher)
     set_role(project, viewer, Role.ADJUDICATOR, owner)
-    remove_member(project, researcher, researcher)  # everybody may leave
+    remove_member(project, researcher, researcher)  # members can remove themselves
 
     assert roles_in(project) == {"ada": "owner", viewer.username: "adjudicator"}
     entries = Event.objects.filter(project_id=project.pk).order_by("pk")
     assert list(entries.values_list("action", flat=True)) == ["member.role_set", "member.removed"]
 
 
-def test_the_last_owner_stays(project, owner):
+def test_last_owner_cannot_leave(project, owner):
     researcher = make_researcher("bea")
 
     for change in (
@@ -128,16 +128,16 @@ def test_the_last_owner_stays(project, owner):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_owners_who_leave_simultaneously_one_stays():
+def test_one_of_two_simultaneously_leaving_owners_stays():
     project, owners = default_project(), [make_member(Role.OWNER) for _ in range(2)]
-    start, refused = Barrier(2), []
+    start, refusals = Barrier(2), []
 
     def leave(owner) -> None:
         start.wait()
         try:
             remove_member(project, owner, owner)
         except (LastOwner, NotAllowed) as refusal:
-            refused.append(refusal)
+            refusals.append(refusal)
         finally:
             connection.close()
 
@@ -147,13 +147,13 @@ def test_of_two_owners_who_leave_simultaneously_one_stays():
     for thread in threads:
         thread.join()
 
-    assert (project.members.count(), len(refused)) == (1, 1)
+    assert (project.members.count(), len(refusals)) == (1, 1)
 
 
-# -- invites -----------------------------------------------------------------------------------------------------------
+# Invites
 
 
-def test_a_link_works_once_and_is_not_stored(project, owner):
+def test_invite_link_works_once_and_is_not_stored(project, owner):
     now = timezone.now()
     invite, secret = create_invite(project, Role.ADJUDICATOR, now + timedelta(days=1), owner)
     ann, bob = make_user("ann"), make_user("bob")
@@ -176,7 +176,7 @@ def test_a_link_works_once_and_is_not_stored(project, owner):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_simultaneous_uses_of_a_link_one_succeeds():
+def test_one_of_simultaneous_uses_of_an_invite_succeeds():
     project, people = default_project(), [make_user() for _ in range(4)]
     invite, _ = create_invite(project, Role.VIEWER, timezone.now() + timedelta(days=1))
     start, joined = Barrier(len(people)), []
@@ -203,7 +203,7 @@ def link_on(page: str) -> str:
     return re.search(r"http://testserver(/member/[\w-]+/)", page)[1]
 
 
-def test_the_owner_s_page_makes_a_link_and_shows_it_once(project, owner):
+def test_project_page_creates_invite_and_shows_link_once(project, owner):
     page = client_of(owner).post("/projects/default/invites/", {"role": "viewer", "days": 7}).text
     link = link_on(page)
 
@@ -228,7 +228,7 @@ def test_sign_up_requires_a_second_factor_if_configured(project, owner, settings
         assert newcomer.get(page).url == "/accounts/second-factor/set-up/"
 
 
-def test_without_local_login_sign_up_redirects_to_the_provider(project, owner, settings):
+def test_sign_up_without_local_login_redirects_to_provider(project, owner, settings):
     settings.LOCAL_LOGIN = False
     settings.OPENID = {"name": "the institute"}
     link = link_on(client_of(owner).post("/projects/default/invites/", {"role": "viewer", "days": 7}).text)
@@ -250,7 +250,7 @@ def test_an_existing_account_can_join(project, owner):
     assert roles_in(project)["ann"] == "researcher"
 
 
-def test_the_page_changes_roles_hands_over_and_removes(project, owner):
+def test_project_page_changes_roles_hands_over_and_removes_members(project, owner):
     bea = make_researcher("bea")
     member = project.members.get(user=bea).pk
     client = client_of(owner)
@@ -267,11 +267,11 @@ def test_the_page_changes_roles_hands_over_and_removes(project, owner):
     left = client.post(f"/projects/default/members/{project.members.get(user=owner).pk}/remove/")
 
     assert left.url == "/"
-    assert client.get("/projects/default/").status_code == 403  # a member of nothing is no researcher
+    assert client.get("/projects/default/").status_code == 403  # users without a membership have no access
     assert Project.objects.get().name == "Zoo"
 
 
-def test_a_researcher_makes_a_project_and_owns_it(project):
+def test_researcher_creates_project_and_owns_it(project):
     client = client_of(make_researcher("bea"))
 
     made = client.post("/projects/new/", {"name": "Lab B"})
@@ -281,10 +281,10 @@ def test_a_researcher_makes_a_project_and_owns_it(project):
     assert "Lab B" in client.get("/projects/").text
 
 
-# -- the command -------------------------------------------------------------------------------------------------------
+# Command
 
 
-def test_the_command_lists_adds_and_removes(project, owner, capsys):
+def test_command_lists_adds_and_removes_members(project, owner, capsys):
     make_user("bea")
 
     call_command("members", "default", add="bea", role="viewer")
@@ -303,9 +303,9 @@ def test_the_command_lists_adds_and_removes(project, owner, capsys):
 
 
 @pytest.mark.django_db
-def test_without_passwords_the_first_owner_s_link_makes_an_account_from_the_provider_superuser(capsys, settings):
+def test_first_owner_link_makes_provider_account_superuser(capsys, settings):
     settings.LOCAL_LOGIN, settings.OPENID = False, {"name": "SSO"}
-    someone, ada = make_user("someone"), make_user("ada")  # whom the provider brought
+    bystander, ada = make_user("someone"), make_user("ada")  # accounts created by the provider
     call_command("members", first_owner=True)
     link = capsys.readouterr().out.strip().removeprefix("http://127.0.0.1:8000")
 
@@ -313,21 +313,21 @@ def test_without_passwords_the_first_owner_s_link_makes_an_account_from_the_prov
     assert "Set up this installation" in client_of(ada).get(link).text
     client_of(ada).post(link)
 
-    for user in (ada, someone):
+    for user in (ada, bystander):
         user.refresh_from_db()
     assert (ada.is_superuser, roles_in(default_project())) == (True, {"ada": "owner"})
-    assert not someone.is_superuser
+    assert not bystander.is_superuser
     _, later = create_invite(make_project(), Role.OWNER, timezone.now() + timedelta(days=1))
-    client_of(someone).post(f"/member/{later}/")
-    someone.refresh_from_db()
-    assert not someone.is_superuser
+    client_of(bystander).post(f"/member/{later}/")
+    bystander.refresh_from_db()
+    assert not bystander.is_superuser
     call_command("members", superuser="someone")
-    someone.refresh_from_db()
-    assert someone.is_superuser
+    bystander.refresh_from_db()
+    assert bystander.is_superuser
 
 
 @pytest.mark.django_db
-def test_the_first_account_of_an_installation_owns_it(capsys):
+def test_first_account_owns_the_installation(capsys):
     call_command("members", first_owner=True)
     call_command("members", first_owner=True)
     links = [line.removeprefix("http://127.0.0.1:8000") for line in capsys.readouterr().out.split()]
@@ -344,7 +344,7 @@ def test_the_first_account_of_an_installation_owns_it(capsys):
 
 
 @pytest.mark.django_db
-def test_the_list_counts_all_members(client):
+def test_project_list_counts_all_members(client):
     project = make_project("Birds")
     for _ in range(3):
         ada = make_member(Role.OWNER, project)

@@ -1,4 +1,4 @@
-"""Limits on what people try, counted by all processes together."""
+"""Rate limits on attempts, shared by all processes."""
 
 from datetime import timedelta
 
@@ -18,7 +18,7 @@ PASSWORD = "correct horse battery"
 
 
 @pytest.fixture(autouse=True)
-def few(settings):
+def low_limits(settings):
     settings.LIMITS = dict.fromkeys(settings.LIMITS, (2, 60))
 
 
@@ -37,7 +37,7 @@ def test_an_ipv6_network_counts_as_one_address(rf, address, network):
 
 
 @pytest.mark.django_db
-def test_a_window_begins_with_the_first_attempt_and_ends():
+def test_window_starts_with_first_attempt_and_expires():
     counted = [count_attempt("guests", "x", NOW + timedelta(seconds=s)) for s in (0, 30, 59, 60, 61)]
 
     assert counted == [1, 2, 3, 1, 2]
@@ -48,7 +48,7 @@ def test_a_window_begins_with_the_first_attempt_and_ends():
 
 
 @pytest.mark.django_db
-def test_windows_that_are_over_are_forgotten():
+def test_expired_windows_are_deleted():
     count_attempt("guests", "x", NOW)
     count_attempt("guests", "y", NOW + timedelta(hours=1))
 
@@ -56,14 +56,14 @@ def test_windows_that_are_over_are_forgotten():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_attempts_at_the_same_moment_are_all_counted():
+def test_simultaneous_attempts_are_all_counted():
     counted = at_once(*[lambda: count_attempt("guests", "x", NOW)] * 8)
 
     assert sorted(counted) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 @pytest.mark.django_db
-def test_the_old_password_cannot_be_guessed_at_an_open_session(client):
+def test_password_change_limits_wrong_old_passwords(client):
     client.force_login(make_user("ada", password=PASSWORD))
     new = {"new_password1": "staple it again", "new_password2": "staple it again"}
 
@@ -73,12 +73,12 @@ def test_the_old_password_cannot_be_guessed_at_an_open_session(client):
     assert client.post("/accounts/password_change/", {"old_password": PASSWORD, **new}).status_code == 429
 
 
-def test_a_password_of_digits_alone_is_refused():
+def test_numeric_password_is_rejected():
     with pytest.raises(ValidationError, match="entirely numeric"):
         validate_password("918273645546372819")
 
 
-def test_limits_are_adjusted_in_the_environment(monkeypatch):
+def test_limits_are_set_by_environment_variables(monkeypatch):
     monkeypatch.setenv("KGHARVEST_GUESTS", "200/3600")
     assert limit("KGHARVEST_GUESTS", 30, 600) == (200, 3600)
     monkeypatch.setenv("KGHARVEST_GUESTS", "many")

@@ -1,4 +1,4 @@
-"""Tokens: what they open, for how long, and what the database keeps of them."""
+"""API tokens: scopes, expiry, revocation, and storage as digests."""
 
 import io
 from datetime import UTC, datetime, timedelta
@@ -38,7 +38,7 @@ def client_with(secret: str) -> Client:
     return Client(headers={"authorization": f"Bearer {secret}"})
 
 
-def test_the_database_has_the_digest_of_a_token_alone():
+def test_database_stores_only_the_token_digest():
     new = make_token()
 
     row = ApiToken.objects.values().get()
@@ -48,7 +48,7 @@ def test_the_database_has_the_digest_of_a_token_alone():
     assert row["digest"] == sha256(new.secret)
 
 
-def test_a_token_opens_the_api_until_it_is_revoked():
+def test_token_grants_api_access_until_revoked():
     new = make_token()
     client = client_with(new.secret)
     assert client.get(LIST).status_code == 200
@@ -80,12 +80,12 @@ def test_missing_credentials_and_other_schemes_are_401():
     assert Client().get(LIST, headers={"authorization": "Basic YTpi"}).status_code == 401
 
 
-def test_the_last_use_is_noted_once_a_minute(django_assert_num_queries):
+def test_last_use_is_recorded_once_per_minute(django_assert_num_queries):
     new = make_token()
-    for seconds, noted in ((0, 0), (59, 0), (60, 60)):
+    for seconds, recorded in ((0, 0), (59, 0), (60, 60)):
         authenticate(new.secret, NOW + timedelta(seconds=seconds))
         new.token.refresh_from_db()
-        assert new.token.last_used_at == NOW + timedelta(seconds=noted)
+        assert new.token.last_used_at == NOW + timedelta(seconds=recorded)
 
     with django_assert_num_queries(1):
         authenticate(new.secret, NOW + timedelta(seconds=70))
@@ -110,20 +110,20 @@ def test_a_scope_permits_only_its_views():
     assert deleted == [403, 204, 403]
 
 
-def test_tokens_are_made_in_sessions_and_not_by_tokens(client):
+def test_tokens_are_created_in_sessions_and_not_by_tokens(client):
     user = make_user()
-    asked = {"name": "nightly", "scope": "write", "days": 7}
+    fields = {"name": "nightly", "scope": "write", "days": 7}
     client.force_login(user)
 
-    made = client.post(LIST, asked, "application/json")
-    refused = client_with(made.json()["token"]).post(LIST, asked, "application/json")
+    made = client.post(LIST, fields, "application/json")
+    refused = client_with(made.json()["token"]).post(LIST, fields, "application/json")
 
     assert (made.status_code, made.headers["Location"]) == (201, f"http://testserver{LIST}{made.json()['id']}/")
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "NotByToken")
     assert "token" not in client.get(made.headers["Location"]).json()
 
 
-def test_a_session_changes_nothing_without_the_csrf_token():
+def test_session_requests_require_the_csrf_token():
     client = Client(enforce_csrf_checks=True)
     client.force_login(make_user())
 
@@ -131,7 +131,7 @@ def test_a_session_changes_nothing_without_the_csrf_token():
 
 
 @pytest.mark.parametrize("fields", [{"name": ""}, {"scope": "all"}, {"days": 0}, {"days": 10**30}, {"more": 1}])
-def test_token_form_errors_appear_next_to_the_field(client, fields):
+def test_invalid_token_request_names_the_field(client, fields):
     client.force_login(make_user())
 
     refused = client.post(LIST, {"name": "a", "scope": "read", **fields}, "application/json")
@@ -157,7 +157,7 @@ def test_a_bound_token_accesses_only_its_project():
     assert client.post("/api/v1/projects/", {"name": "New"}, "application/json").status_code == 403
 
 
-def test_a_superusers_token_bound_to_a_project_is_no_superuser():
+def test_bound_token_of_superuser_has_no_superuser_rights():
     mine, other = factories.make_project(), factories.make_project()
     job = factories.make_harvest([["a", "b"]], project=other)
     tuple_id = job.tuples.get().knowledge_tuple_id
@@ -181,7 +181,7 @@ def test_a_token_is_bound_only_to_a_project_of_its_user():
         make_token(project=factories.make_project())
 
 
-# -- the page and the command ------------------------------------------------------------------------------------------
+# Page and command
 
 
 def test_the_page_shows_a_new_token_once_and_revokes_it(client):
@@ -221,7 +221,7 @@ def test_the_command_names_the_unknown_user():
         call_command("token", "bob")
 
 
-def test_a_user_has_no_endless_number_of_tokens(monkeypatch):
+def test_number_of_tokens_per_user_is_limited(monkeypatch):
     monkeypatch.setattr("kgharvest.accounts.tokens.MOST_TOKENS", 2)
     user = make_user()
     new = [make_token(user=user) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""Logging in: what the log says of failures, and that every door has the same limits."""
+"""Log messages of failed and successful logins."""
 
 import re
 
@@ -8,12 +8,12 @@ from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
 
-# As docs/operations.md has it for fail2ban.
+# The fail2ban expression from docs/operations.md.
 FAILREGEX = r"^.* WARNING kgharvest\.accounts\.views: failed login from (?P<host>\S+)$"
 
 
 @pytest.mark.parametrize("path", ["/accounts/login/", "/admin/login/"])
-def test_a_failed_login_is_one_line_with_the_address_and_no_name(client, caplog, path):
+def test_failed_login_logs_one_line_with_address_without_name(client, caplog, path):
     client.post(path, {"username": "hunter2", "password": "wrong"}, REMOTE_ADDR="2001:db8::7")
 
     lines = [

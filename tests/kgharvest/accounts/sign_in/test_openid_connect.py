@@ -1,4 +1,4 @@
-"""Logging in at a real OpenID provider, which runs beside the test and serves HTTP."""
+"""Login with an OpenID provider that runs in a thread of the test and serves HTTP."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ADA = {"preferred_username": "ada", "given_name": "Ada", "email": "ada@example.o
 
 @pytest.fixture(autouse=True)
 def plain_http(monkeypatch) -> None:
-    monkeypatch.setenv("AUTHLIB_INSECURE_TRANSPORT", "1")  # the provider of the tests has no certificate
+    monkeypatch.setenv("AUTHLIB_INSECURE_TRANSPORT", "1")  # the test provider has no certificate
     cache.clear()
 
 
@@ -60,7 +60,7 @@ def provider(issuer, settings) -> str:
 
 
 def consent(client, query: str = "", sub: str = "sub-1") -> str:
-    """Begin a log-in and agree at the provider; return the path it sends the browser back to."""
+    """Start a login and consent at the provider. Return the path of the redirect back."""
     address = client.get(f"/accounts/openid/{query}").headers["Location"]
     return_to = urlsplit(httpx.post(address, data={"sub": sub}).headers["Location"])
     return f"{return_to.path}?{return_to.query}"
@@ -90,19 +90,19 @@ def test_a_provider_login_creates_one_account(client, provider):
     assert get_user_model().objects.count() == 1
 
 
-def test_the_request_has_state_nonce_and_the_challenge_of_its_verifier(client, provider):
+def test_login_request_has_state_nonce_and_code_challenge(client, provider):
     address = client.get("/accounts/openid/").headers["Location"]
 
-    asked = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
-    kept = client.session[views.EXPECTED]
-    digest = hashlib.sha256(kept["code_verifier"].encode()).digest()
-    assert asked["code_challenge"] == base64.urlsafe_b64encode(digest).decode().rstrip("=")
-    assert asked["code_challenge_method"] == "S256"
-    assert (asked["nonce"], asked["state"]) == (kept["nonce"], kept["state"])
-    assert asked["redirect_uri"] == "http://127.0.0.1:8000/accounts/openid/callback/"
+    parameters = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
+    expected = client.session[views.EXPECTED]
+    digest = hashlib.sha256(expected["code_verifier"].encode()).digest()
+    assert parameters["code_challenge"] == base64.urlsafe_b64encode(digest).decode().rstrip("=")
+    assert parameters["code_challenge_method"] == "S256"
+    assert (parameters["nonce"], parameters["state"]) == (expected["nonce"], expected["state"])
+    assert parameters["redirect_uri"] == "http://127.0.0.1:8000/accounts/openid/callback/"
 
 
-def test_a_provider_login_never_takes_over_an_account_with_the_same_name_or_email(client, provider):
+def test_provider_login_does_not_take_over_existing_account(client, provider):
     local = make_user("ada", email="ada@example.org", password=PASSWORD)
 
     login(client)
@@ -112,7 +112,7 @@ def test_a_provider_login_never_takes_over_an_account_with_the_same_name_or_emai
     assert newcomer.username == "ada-2"
 
 
-def test_the_answer_is_good_for_the_browser_that_asked_and_once(client, provider):
+def test_callback_works_once_and_in_the_same_browser(client, provider):
     path, other = consent(client), Client()
 
     assert "started in another browser" in refusal(other.get(path), other)
@@ -138,10 +138,10 @@ def test_forged_responses_are_rejected(client, provider, settings, monkeypatch, 
         session[views.EXPECTED] = {**session[views.EXPECTED], forged: "another"}
         session.save()
     elif forged == "audience":
-        as_before = openid_connect._provider
+        original_provider = openid_connect._provider
 
-        def provider_of_another_client():  # gets the token, then checks it as another client
-            made = as_before()
+        def provider_of_another_client():  # fetches the token, then validates it as another client
+            made = original_provider()
             fetch = made.fetch_access_token
 
             def fetch_and_change(*args, **kwargs):
@@ -172,9 +172,9 @@ def test_a_token_with_another_key_or_without_signature_is_refused(provider, monk
     offered = {**metadata, "id_token_signing_alg_values_supported": ["RS256", "HS256", "none"]}
     monkeypatch.setattr(openid_connect, "discovered", lambda: offered)
     claims = {"iss": provider, "aud": "kgharvest", "sub": "x", "nonce": "n", "exp": 4e9, "iat": 1}
-    [known] = httpx.get(metadata["jwks_uri"]).json()["keys"]
+    [provider_key] = httpx.get(metadata["jwks_uri"]).json()["keys"]
     forged = [
-        jwt.encode({"alg": "RS256", "kid": known.get("kid")}, claims, RSAKey.generate_key(2048)),
+        jwt.encode({"alg": "RS256", "kid": provider_key.get("kid")}, claims, RSAKey.generate_key(2048)),
         jwt.encode({"alg": "HS256"}, claims, OctKey.import_key("secret"), algorithms=["HS256"]),
         jwt.encode({"alg": "none"}, claims, OctKey.import_key("x"), algorithms=["none"]),
     ]
@@ -192,7 +192,7 @@ def test_a_token_response_without_an_id_token_is_refused(client, provider, monke
 
 
 @pytest.mark.parametrize("missing", ["authorization_endpoint", "token_endpoint", "jwks_uri"])
-def test_a_provider_whose_metadata_lacks_an_address_is_refused(client, provider, missing):
+def test_provider_metadata_without_endpoint_is_rejected(client, provider, missing):
     metadata = {name: value for name, value in openid_connect.discovered().items() if name != missing}
     cache.set(f"openid:{provider}/.well-known/openid-configuration", metadata)
 
@@ -225,7 +225,7 @@ def test_an_unreachable_or_different_provider_is_reported(client, settings, prov
     assert "KGHARVEST_OIDC_ISSUER" in client.get("/accounts/openid/", follow=True).content.decode()
 
 
-def test_an_account_that_is_closed_stays_closed(client, provider):
+def test_closed_account_cannot_log_in(client, provider):
     login(client)
     get_user_model().objects.update(is_active=False)
     client.logout()
@@ -256,17 +256,18 @@ def confirm_link(client, password: str = PASSWORD):
     return client.post("/accounts/openid/link/", {"password": password})
 
 
-def test_an_open_session_alone_links_nothing(client, provider):
+def test_linking_requires_the_password(client, provider):
     client.force_login(make_user("ada", password=PASSWORD))
 
     assert "Wrong password" in confirm_link(client, "wrong").text
     assert client.get("/accounts/openid/?link=1").headers["Location"] == "/accounts/openid/link/"
     confirm_link(client)
     assert login(client, "?link=1").headers["Location"] == "/accounts/"
-    assert client.get("/accounts/openid/?link=1").headers["Location"] == "/accounts/openid/link/"  # once
+    # A password confirmation is valid for one link.
+    assert client.get("/accounts/openid/?link=1").headers["Location"] == "/accounts/openid/link/"
 
 
-def test_the_last_way_to_log_in_is_not_unlinked(client, provider):
+def test_last_login_method_cannot_be_unlinked(client, provider):
     login(client)
 
     page = client.post(f"/accounts/openid/{OpenIDIdentity.objects.get().pk}/unlink/", follow=True).content.decode()
@@ -275,7 +276,7 @@ def test_the_last_way_to_log_in_is_not_unlinked(client, provider):
     assert OpenIDIdentity.objects.exists()
 
 
-def test_logging_out_here_leads_to_logging_out_there(client, provider):
+def test_logout_offers_logout_at_the_provider(client, provider):
     login(client)
 
     page = client.post("/accounts/logout/").content.decode()
@@ -284,7 +285,7 @@ def test_logging_out_here_leads_to_logging_out_there(client, provider):
     assert "_auth_user_id" not in client.session
 
 
-def test_local_log_in_can_be_turned_off(client, provider, settings, tmp_path):
+def test_local_login_can_be_disabled(client, provider, settings, tmp_path):
     settings.LOCAL_LOGIN = False
     make_user("ada", password=PASSWORD)
 
@@ -296,12 +297,12 @@ def test_local_log_in_can_be_turned_off(client, provider, settings, tmp_path):
     assert "KGHARVEST_OIDC_ISSUER is not set" in done.stderr
 
 
-def test_without_a_provider_there_is_no_door(client):
+def test_openid_pages_return_404_without_provider(client):
     assert client.get("/accounts/openid/").status_code == 404
     assert client.get("/accounts/openid/callback/?code=x&state=y").status_code == 404
 
 
-# -- roles by groups ---------------------------------------------------------------------------------------------------
+# Roles from groups
 
 
 @pytest.fixture
@@ -313,7 +314,7 @@ def roles(user) -> dict[str, str]:
     return dict(user.memberships.values_list("project__slug", "role"))
 
 
-def test_groups_give_the_highest_role_with_each_log_in_and_take_it_again(client, provider, settings, birds):
+def test_each_login_sets_the_highest_role_of_the_groups(client, provider, settings, birds):
     fish = Project.objects.create(name="Fish", slug="fish")
     settings.OPENID["groups"] = [
         ("all", "birds", "viewer"),
@@ -333,7 +334,7 @@ def test_groups_give_the_highest_role_with_each_log_in_and_take_it_again(client,
 
 
 @pytest.mark.parametrize("groups", [None, 7, {"lab": True}])
-def test_a_claim_that_lists_no_groups_gives_none(provider, settings, birds, groups):
+def test_malformed_groups_claim_grants_no_role(provider, settings, birds, groups):
     settings.OPENID = {**settings.OPENID, "groups": [("lab", "birds", "viewer")]}
 
     set_group_roles(make_user("ada"), {"groups": groups})
@@ -341,7 +342,7 @@ def test_a_claim_that_lists_no_groups_gives_none(provider, settings, birds, grou
     assert not birds.members.exists()
 
 
-def test_a_role_by_groups_that_was_changed_by_hand_is_set_back(provider, settings, birds):
+def test_manual_change_of_group_role_is_reset(provider, settings, birds):
     settings.OPENID = {**settings.OPENID, "groups": [("lab", "birds", "viewer")]}
     ada = make_user("ada")
     set_group_roles(ada, {"groups": ["lab"]})
@@ -366,7 +367,7 @@ def test_roles_assigned_by_owners_are_not_removed(client, provider, settings, bi
     assert roles(user) == {"birds": "owner"}
 
 
-def test_the_last_owner_by_groups_stays(client, provider, settings, birds):
+def test_last_owner_keeps_role_after_leaving_the_group(client, provider, settings, birds):
     settings.OPENID["groups"] = [("heads", "birds", "owner")]
     httpx.put(f"{provider}/users/sub-1", json={**ADA, "groups": ["heads"]})
     login(client)
@@ -378,7 +379,7 @@ def test_the_last_owner_by_groups_stays(client, provider, settings, birds):
 
 
 @pytest.mark.parametrize("text", ["lab=birds", "lab=birds:king", "=birds:owner", "lab=bi rds:owner"])
-def test_groups_that_name_no_role_are_refused(tmp_path, text):
+def test_malformed_group_mapping_is_rejected(tmp_path, text):
     assert (
         f"KGHARVEST_OIDC_GROUPS contains '{text}'. Use group=project:role"
         in run_python(
@@ -392,7 +393,7 @@ def test_groups_that_name_no_role_are_refused(tmp_path, text):
     )
 
 
-def test_owners_may_have_to_have_a_second_factor(settings, birds):
+def test_second_factor_can_be_required_for_owners(settings, birds):
     settings.SECOND_FACTOR_FOR = "owners"
     owner, viewer = make_user(), make_user()
     set_role(birds, owner, "owner")

@@ -1,4 +1,4 @@
-"""Guessing passwords is limited; who knows theirs gets in, whatever others tried at the same address or name."""
+"""Limits on password guessing. Failed attempts by others do not lock users out of their known browsers."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def ada():
 
 
 def log_in(name: str, password: str = "wrong", address: str = HERE, client: Client | None = None) -> int:
-    """Return the status: 302 is in, 200 the form again, 429 too many."""
+    """Return the status: 302 for success, 200 for a wrong password, 429 for too many attempts."""
     sent = {"username": name, "password": password}
     return (client or Client()).post("/accounts/login/", sent, REMOTE_ADDR=address).status_code
 
 
 def test_wrong_passwords_for_many_names_do_not_block_correct_logins(ada):
-    tried = [log_in(f"person {n}") for n in range(60)]
+    statuses = [log_in(f"person {n}") for n in range(60)]
 
-    assert tried == [200] * 60
+    assert statuses == [200] * 60
     assert log_in("ada", PASSWORD) == 302
 
 
-def test_an_address_that_tries_many_names_gets_few_tries_at_each(ada):
+def test_address_with_many_failures_gets_fewer_attempts_per_name(ada):
     for n in range(50):
         log_in(f"person {n}")
 
@@ -53,58 +53,58 @@ def test_an_address_that_tries_many_names_gets_few_tries_at_each(ada):
 
 
 def test_a_name_is_locked_at_an_address_after_ten_wrong_passwords(ada):
-    tried = [log_in("ada") for _ in range(11)]
+    statuses = [log_in("ada") for _ in range(11)]
 
-    assert tried == [200] * 10 + [429]
+    assert statuses == [200] * 10 + [429]
     assert log_in("ada", PASSWORD) == 429
     assert log_in("ada", PASSWORD, ELSEWHERE) == 302
 
 
 @pytest.mark.parametrize("written", ["ada ", "ａｄａ", " ada"])
-def test_another_way_to_write_a_name_gets_no_more_tries(ada, written):
+def test_spelling_variants_of_a_name_share_its_limit(ada, written):
     for _ in range(10):
         log_in("ada")
 
     assert log_in(written) == 429
 
 
-def test_a_browser_that_was_logged_in_before_is_not_locked_by_others(ada):
-    own = Client()
-    assert log_in("ada", PASSWORD, client=own) == 302
-    own.post("/accounts/logout/")
+def test_known_browser_is_not_locked_by_others(ada):
+    known_browser = Client()
+    assert log_in("ada", PASSWORD, client=known_browser) == 302
+    known_browser.post("/accounts/logout/")
     for _ in range(11):
         log_in("ada")
 
     assert log_in("ada", PASSWORD) == 429
-    assert log_in("ada", PASSWORD, client=own) == 302
+    assert log_in("ada", PASSWORD, client=known_browser) == 302
 
 
-def test_many_addresses_together_do_not_guess_on(ada):
-    own = Client()
-    log_in("ada", PASSWORD, client=own)
-    own.post("/accounts/logout/")
+def test_attempts_from_many_addresses_lock_the_name(ada):
+    known_browser = Client()
+    log_in("ada", PASSWORD, client=known_browser)
+    known_browser.post("/accounts/logout/")
 
-    tried = [log_in("ada", address=f"198.51.100.{n}") for n in range(26)]
+    statuses = [log_in("ada", address=f"198.51.100.{n}") for n in range(26)]
 
-    assert tried == [200] * 25 + [429]
+    assert statuses == [200] * 25 + [429]
     assert log_in("ada", PASSWORD, "203.0.113.1") == 429
-    assert log_in("ada", PASSWORD, "203.0.113.1", own) == 302
+    assert log_in("ada", PASSWORD, "203.0.113.1", known_browser) == 302
 
 
 def test_a_device_cookie_is_valid_for_its_name_and_limited_attempts(ada):
     make_user("bob", password=PASSWORD)
-    own = Client()
-    log_in("ada", PASSWORD, client=own)
-    own.post("/accounts/logout/")
+    known_browser = Client()
+    log_in("ada", PASSWORD, client=known_browser)
+    known_browser.post("/accounts/logout/")
     for name in ("ada", "bob"):
         for _ in range(10):
             log_in(name)
 
-    assert log_in("bob", PASSWORD, client=own) == 429
-    assert [log_in("ada", client=own) for _ in range(11)] == [200] * 10 + [429]
+    assert log_in("bob", PASSWORD, client=known_browser) == 429
+    assert [log_in("ada", client=known_browser) for _ in range(11)] == [200] * 10 + [429]
 
 
-def test_a_made_up_device_is_not_believed(ada):
+def test_forged_device_cookie_is_ignored(ada):
     forged = Client()
     forged.cookies[DEVICES] = "eyJhIjoiYiJ9:1:forged"
     for _ in range(10):
@@ -134,7 +134,7 @@ def test_a_correct_password_resets_the_counts(ada):
     assert [log_in("ada") for _ in range(10)] == [200] * 10
 
 
-def test_no_name_is_stored_with_the_attempts(ada):
+def test_attempts_are_stored_without_names(ada):
     from kgharvest.models import Attempts
 
     log_in("hunter2")
@@ -144,7 +144,7 @@ def test_no_name_is_stored_with_the_attempts(ada):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_passwords_tried_at_the_same_moment_are_all_counted():
+def test_simultaneous_wrong_passwords_are_all_counted():
     make_user("ada", password=PASSWORD)
 
     statuses = at_once(*[lambda: log_in("ada")] * 14)
@@ -155,9 +155,9 @@ def test_passwords_tried_at_the_same_moment_are_all_counted():
 @pytest.mark.django_db(transaction=True)
 def test_simultaneous_attempts_of_a_known_browser_are_all_counted():
     make_user("ada", password=PASSWORD)
-    own = Client()
-    log_in("ada", PASSWORD, client=own)
-    device = own.cookies[DEVICES].value
+    known_browser = Client()
+    log_in("ada", PASSWORD, client=known_browser)
+    device = known_browser.cookies[DEVICES].value
 
     def try_one() -> int:
         browser = Client()
@@ -166,4 +166,4 @@ def test_simultaneous_attempts_of_a_known_browser_are_all_counted():
 
     statuses = at_once(*[try_one] * 24)
 
-    assert sorted(statuses) == [200] * 20 + [429] * 4  # ten of the browser, ten of the name at its address
+    assert sorted(statuses) == [200] * 20 + [429] * 4  # ten for the browser, ten for the name at the address

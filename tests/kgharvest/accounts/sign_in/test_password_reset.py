@@ -1,4 +1,4 @@
-"""Password reset by mail, by which nobody learns who has an account here."""
+"""Password reset by email. The response does not disclose the existence of an account."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEW = {"new_password1": "staple it again", "new_password2": "staple it again"}
 
 
 @pytest.fixture
-def at_once(monkeypatch, settings):
+def synchronous_email(monkeypatch, settings):
     settings.EMAIL_URL = "smtp://mail.example.org"
     settings.ORIGIN = "https://kg.example.org:8443"
     monkeypatch.setattr(views, "in_background", lambda call: call())
@@ -30,7 +30,7 @@ def ada(db):
     return make_user("ada", email="ada@example.org", password="correct horse battery")
 
 
-def test_a_link_by_mail_sets_a_new_password_once(client, ada, at_once):
+def test_reset_link_sets_a_new_password_once(client, ada, synchronous_email):
     client.post(RESET, {"email": "Ada@example.org"})
 
     [message] = mail.outbox
@@ -43,7 +43,7 @@ def test_a_link_by_mail_sets_a_new_password_once(client, ada, at_once):
     assert "Link expired" in client.get(path, follow=True).content.decode()
 
 
-def test_every_address_gets_the_same_answer(client, ada, at_once):
+def test_known_and_unknown_addresses_get_the_same_response(client, ada, synchronous_email):
     answers = [client.post(RESET, {"email": address}) for address in ("ada@example.org", "nobody@example.org")]
 
     assert len(mail.outbox) == 1
@@ -51,7 +51,7 @@ def test_every_address_gets_the_same_answer(client, ada, at_once):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_answer_does_not_wait_for_the_mail(client, monkeypatch, settings):
+def test_response_does_not_wait_for_the_email(client, monkeypatch, settings):
     settings.EMAIL_URL = "smtp://mail.example.org"
     make_user("ada", email="ada@example.org", password="correct horse battery")
     may_send, in_background = threading.Event(), views.in_background
@@ -66,7 +66,7 @@ def test_the_answer_does_not_wait_for_the_mail(client, monkeypatch, settings):
     assert len(mail.outbox) == 1
 
 
-def test_reset_emails_are_limited_and_addresses_not_stored(client, ada, at_once, settings):
+def test_reset_emails_are_limited_and_addresses_not_stored(client, ada, synchronous_email, settings):
     settings.LIMITS = {**settings.LIMITS, "reset_mails": (2, 3600), "reset_requests": (4, 3600)}
 
     statuses = [client.post(RESET, {"email": "ada@example.org"}).status_code for _ in range(5)]
@@ -78,7 +78,7 @@ def test_reset_emails_are_limited_and_addresses_not_stored(client, ada, at_once,
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(("contact", "sentence"), [("Grace, room 7", "Ask Grace, room 7"), ("", "Ask the operator")])
-def test_without_email_the_page_names_the_contact(client, settings, contact, sentence):
+def test_page_names_the_contact_if_email_is_unavailable(client, settings, contact, sentence):
     settings.CONTACT = contact
 
     assert sentence in client.get(RESET).content.decode()
@@ -100,7 +100,7 @@ def test_email_url_configures_the_email_backend(tmp_path, address, expected):
     assert [values[name] for name in names] == expected
 
 
-def test_an_address_that_sends_no_mail_is_refused(tmp_path):
+def test_email_url_with_unsupported_scheme_is_rejected(tmp_path):
     done = run_python(tmp_path, "manage.py", "check", EMAIL_URL="imap://mail.example.org")
 
     assert "EMAIL_URL starts with 'imap'. Use smtp://" in done.stderr

@@ -1,4 +1,4 @@
-"""The second factor: codes hold once and for their time, and no page opens before one is given."""
+"""Second factor: codes work once and within their time window, and pages require a code."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def at(seconds: int) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def shown(now: datetime) -> str:
-    """Return what an app with SECRET shows."""
+def totp_code(now: datetime) -> str:
+    """Return the code of an authenticator app with SECRET."""
     return pyotp.TOTP(SECRET).at(now)
 
 
@@ -38,13 +38,13 @@ def ada(db):
 
 @pytest.fixture
 def codes(ada) -> list[str]:
-    """Recovery codes of Ada, whose app was set up an hour ago."""
+    """Return the recovery codes of Ada, who set up the second factor an hour ago."""
     now = timezone.now() - timedelta(hours=1)
-    return second_factor.set_up(ada, SECRET, shown(now), now)
+    return second_factor.set_up(ada, SECRET, totp_code(now), now)
 
 
 def test_codes_match_the_standard(ada):
-    second_factor.set_up(ada, SECRET, shown(at(60)), at(60))
+    second_factor.set_up(ada, SECRET, totp_code(at(60)), at(60))
 
     # RFC 6238, appendix B, SHA-1, the last six digits
     for seconds, code in ((1111111109, "081804"), (1234567890, "005924"), (2000000000, "279037")):
@@ -55,8 +55,8 @@ def test_codes_match_the_standard(ada):
 
 @pytest.mark.parametrize(("seconds", "holds"), [(-61, False), (-30, True), (30, True), (61, False)])
 def test_codes_are_accepted_one_step_early_or_late(ada, seconds, holds):
-    second_factor.set_up(ada, SECRET, shown(at(60)), at(60))
-    code = shown(at(1200000000 + seconds))
+    second_factor.set_up(ada, SECRET, totp_code(at(60)), at(60))
+    code = totp_code(at(1200000000 + seconds))
 
     if holds:
         second_factor.check_code(ada, code, at(1200000000))
@@ -66,21 +66,21 @@ def test_codes_are_accepted_one_step_early_or_late(ada, seconds, holds):
 
 
 def test_codes_are_rejected_after_the_same_or_a_later_code(ada):
-    second_factor.set_up(ada, SECRET, shown(at(60)), at(60))
-    second_factor.check_code(ada, shown(at(1200000000)), at(1200000000))
+    second_factor.set_up(ada, SECRET, totp_code(at(60)), at(60))
+    second_factor.check_code(ada, totp_code(at(1200000000)), at(1200000000))
 
     for earlier in (1200000000, 1200000000 - 30):
         with refused("WrongCode"):
-            second_factor.check_code(ada, shown(at(earlier)), at(1200000000))
+            second_factor.check_code(ada, totp_code(at(earlier)), at(1200000000))
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_simultaneous_uses_of_a_code_one_succeeds():
+def test_one_of_simultaneous_uses_of_a_code_succeeds():
     ada = make_user("ada")
-    [code, *_] = second_factor.set_up(ada, SECRET, shown(at(60)), at(60))
+    [code, *_] = second_factor.set_up(ada, SECRET, totp_code(at(60)), at(60))
     now = at(1200000000)
 
-    for same in (shown(now), code):
+    for same in (totp_code(now), code):
         outcomes = at_once(*[lambda same=same: second_factor.check_code(ada, same, now)] * 3)
         assert [type(outcome) for outcome in outcomes].count(type(None)) == 1
 
@@ -100,48 +100,48 @@ def test_recovery_codes_work_once_and_are_stored_as_digests(ada, codes):
     second_factor.check_code(ada, fresh[0], timezone.now())
 
 
-def test_codes_cannot_be_guessed(ada, codes, settings):
+def test_wrong_codes_are_limited(ada, codes, settings):
     settings.LIMITS = {**settings.LIMITS, "second_factors": (3, 900)}
     for guess in ("000000", "111111", "222222"):
         with refused("WrongCode"):
             second_factor.check_code(ada, guess, timezone.now())
 
     with pytest.raises(TooManyAttempts):
-        second_factor.check_code(ada, shown(timezone.now()), timezone.now())
+        second_factor.check_code(ada, totp_code(timezone.now()), timezone.now())
 
 
-def test_another_secret_key_leaves_the_recovery_codes(ada, codes, settings):
+def test_recovery_codes_survive_a_new_secret_key(ada, codes, settings):
     settings.SECRET_KEY = "another-" * 8
 
     with refused("WrongCode"):
-        second_factor.check_code(ada, shown(timezone.now()), timezone.now())
+        second_factor.check_code(ada, totp_code(timezone.now()), timezone.now())
     second_factor.check_code(ada, codes[0], timezone.now())
 
 
-@pytest.mark.parametrize("door", [LOGIN, "/admin/login/"])
-def test_no_page_opens_before_the_code(client, ada, codes, door):
-    client.get(door)
+@pytest.mark.parametrize("login_path", [LOGIN, "/admin/login/"])
+def test_pages_require_the_code_after_the_password(client, ada, codes, login_path):
+    client.get(login_path)
     before = client.session.session_key
 
-    response = client.post(f"{door}?next=/return/", {"username": "ada", "password": PASSWORD})
+    response = client.post(f"{login_path}?next=/return/", {"username": "ada", "password": PASSWORD})
 
     assert response.headers["Location"] == CODE
     assert client.get("/accounts/").status_code == 302
     assert "_auth_user_id" not in client.session
     assert "wrong or was already used" in client.post(CODE, {"code": "123456"}).content.decode()
     before = client.session.session_key
-    response = client.post(CODE, {"code": shown(timezone.now())})
+    response = client.post(CODE, {"code": totp_code(timezone.now())})
     assert response.headers["Location"] == "/return/"
     assert client.get("/accounts/").status_code == 200
     assert client.session.session_key != before
 
 
-def test_a_password_is_right_for_five_minutes_and_until_it_changes(client, ada, codes, monkeypatch):
+def test_pending_login_expires_after_five_minutes_or_password_change(client, ada, codes, monkeypatch):
     client.post(LOGIN, {"username": "ada", "password": PASSWORD})
     later = timezone.now() + timedelta(minutes=6)
     with monkeypatch.context() as patch:
         patch.setattr(timezone, "now", lambda: later)
-        assert client.post(CODE, {"code": shown(later)}).headers["Location"] == LOGIN
+        assert client.post(CODE, {"code": totp_code(later)}).headers["Location"] == LOGIN
 
     ada.set_password("staple it again")
     ada.save()
@@ -155,7 +155,7 @@ def test_login_does_not_redirect_to_another_site(client, ada, codes):
     assert client.post(CODE, {"code": codes[0]}).headers["Location"] == "/"
 
 
-def test_it_is_set_up_with_password_and_code_and_shows_recovery_codes_once(client, ada):
+def test_setup_requires_password_and_code_and_shows_recovery_codes(client, ada):
     client.force_login(ada)
     page = client.get(f"{CODE}set-up/").content.decode()
     secret = re.search(r"secret=([A-Z2-7]{32})", page)[1]
@@ -173,24 +173,24 @@ def test_it_is_set_up_with_password_and_code_and_shows_recovery_codes_once(clien
     assert not SecondFactor.objects.exists()
 
 
-@pytest.mark.parametrize(("who", "asked"), [("staff", True), ("owners", True), ("everybody", True), ("", False)])
+@pytest.mark.parametrize(("group", "required"), [("staff", True), ("owners", True), ("everybody", True), ("", False)])
 @pytest.mark.django_db
-def test_the_installation_may_require_it(client, settings, who, asked):
-    settings.SECOND_FACTOR_FOR = who
+def test_installation_can_require_the_second_factor(client, settings, group, required):
+    settings.SECOND_FACTOR_FOR = group
     make_user("root", password=PASSWORD, is_staff=True, is_superuser=True)
 
     client.post(LOGIN, {"username": "root", "password": PASSWORD})
 
     response = client.get("/rounds/")
-    assert (response.status_code == 302 and response.headers["Location"] == f"{CODE}set-up/") == asked
-    if asked:
+    assert (response.status_code == 302 and response.headers["Location"] == f"{CODE}set-up/") == required
+    if required:
         secret = re.search(r"secret=([A-Z2-7]{32})", client.get(f"{CODE}set-up/").content.decode())[1]
         client.post(f"{CODE}set-up/", {"code": pyotp.TOTP(secret).now(), "password": PASSWORD})
         assert client.get("/rounds/").status_code == 200
         assert client.get(f"{CODE}remove/").status_code == 404
 
 
-def test_the_operator_removes_it(ada, codes, capsys):
+def test_command_removes_the_second_factor(ada, codes, capsys):
     call_command("remove_second_factor", "ada")
 
     assert not second_factor.has_second_factor(ada)

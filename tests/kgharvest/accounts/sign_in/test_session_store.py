@@ -1,4 +1,4 @@
-"""Sessions: who has one is known until it ends, and no cookie breaks a page."""
+"""Sessions: expiry, logout, closed accounts, and malformed keys."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def browser() -> Client:
     return browser
 
 
-def test_an_expired_session_is_over(browser):
+def test_expired_session_is_logged_out(browser):
     Session.objects.update(expire_date=timezone.now() - timedelta(seconds=1))
 
     assert not is_logged_in(browser)
 
 
-def test_a_key_from_before_the_log_out_opens_nothing(browser):
+def test_session_key_is_invalid_after_logout(browser):
     before = browser.cookies["sessionid"].value
     browser.post("/accounts/logout/")
     browser.cookies["sessionid"] = before
@@ -42,18 +42,18 @@ def test_a_key_from_before_the_log_out_opens_nothing(browser):
     assert not is_logged_in(browser)
 
 
-def test_a_session_of_a_closed_account_is_over(browser):
+def test_session_of_closed_account_is_logged_out(browser):
     get_user_model().objects.update(is_active=False)
 
     assert not is_logged_in(browser)
 
 
-def test_a_key_with_a_nul_is_asked_of_no_database(django_assert_num_queries):
+def test_session_key_with_nul_queries_no_database(django_assert_num_queries):
     with django_assert_num_queries(0):
         assert SessionStore("\x00aaaaaaaaaa").get("anything") is None
 
 
-def test_expired_sessions_go_and_others_stay():
+def test_only_expired_sessions_are_deleted():
     now = timezone.now()
     for key, left in (("old", -1), ("new", 1)):
         Session.objects.create(session_key=key, session_data="", expire_date=now + timedelta(minutes=left))
