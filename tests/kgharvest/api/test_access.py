@@ -1,7 +1,8 @@
-"""Who gets what from the API: every operation x role, in the own project and in a foreign one.
+"""API access control: every operation x role, within the project of the role and from another project.
 
-The table is written by hand. An operation without a row fails. Columns: nobody, an annotator, viewer, adjudicator,
-researcher and owner of the project, a superuser, and an owner of another project; all with tokens of scope `write`.
+The table is written by hand. The test fails for an operation without a row. Columns: anonymous; annotator; viewer,
+adjudicator, researcher, and owner of the project; superuser; owner of another project. All tokens have the scope
+`write`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.api import blanked, clients_of_columns, operations_of, wrong_rows
 WRITTEN = {"name": "new", "set": "{set}", "statement": "<ENT0> is <ENT1>.", "seed_tuples": [["a", "b"], ["c", "d"]]}
 FILE = b'{"entities": ["a", "b"], "score": -1}\n'
 RELATIONS = b'{"name": "imported", "relations": []}'
-HOOK = "https://1.1.1.1/"  # no name that has to be resolved; nothing is sent
+HOOK = "https://1.1.1.1/"  # an IP address needs no DNS lookup; nothing is sent
 PROMPTS = b'{"template": "[X] is [Y] ."}\n'
 
 #                                                        no  ann view adj  res  own  sup  other
@@ -109,9 +110,14 @@ TABLE: dict[str, str] = {
 }  # fmt: skip
 
 
-def sent(operation: str, made: dict[str, Any]) -> dict[str, Any]:
-    """Return what is sent for an operation that takes a body, or asks for something in its address."""
-    cell = {"relations": [made["relation"]], "models": ["embedded"], "settings": ["human"], "project": made["slug"]}
+def sent(operation: str, objects: dict[str, Any]) -> dict[str, Any]:
+    """Return the request body or query parameters of an operation."""
+    cell = {
+        "relations": [objects["relation"]],
+        "models": ["embedded"],
+        "settings": ["human"],
+        "project": objects["slug"],
+    }
     bodies: dict[str, Any] = {
         "GET entity/": {"name": "dog"},
         "POST tokens/": {"name": "a", "scope": "read"},
@@ -121,26 +127,26 @@ def sent(operation: str, made: dict[str, Any]) -> dict[str, Any]:
         "POST projects/{slug}/invites/": {"role": "viewer"},
         "POST projects/{slug}/webhooks/": {"url": f"{HOOK}new", "events": ["report.made"]},
         "PATCH projects/{slug}/webhooks/{webhook}/": {"events": ["job.finished"]},
-        "POST relation-sets/": {"copy_of": made["set_id"], "name": "copy", "project": made["slug"]},
+        "POST relation-sets/": {"copy_of": objects["set_id"], "name": "copy", "project": objects["slug"]},
         "POST relation-sets/import/": {"file": SimpleUploadedFile("relations.json", RELATIONS)},
         "PATCH relation-sets/{set_id}/": {"description": "Changed."},
-        "POST relation-sets/{set_id}/prompts/": {"file": SimpleUploadedFile(f"{made['name']}.jsonl", PROMPTS)},
-        "POST relations/": WRITTEN | {"set": made["set"], "project": made["slug"]},
+        "POST relation-sets/{set_id}/prompts/": {"file": SimpleUploadedFile(f"{objects['name']}.jsonl", PROMPTS)},
+        "POST relations/": WRITTEN | {"set": objects["set"], "project": objects["slug"]},
         "PATCH relations/{relation}/": {"explanation": "Changed."},
         "POST launches/": cell,
         "POST launches/plan/": cell,
         "POST harvests/import/": {
             "file": SimpleUploadedFile("tuples.jsonl", FILE),
-            "relation": made["relation"],
-            "project": made["slug"],
+            "relation": objects["relation"],
+            "project": objects["slug"],
             "model": "gpt",
             "setting": "llm",
         },
         "POST knowledge/{tuple}/curations/": {"decision": "hide", "reason": "Wrong."},
         "PUT sensitive-words/": {"words": ["new"]},
         "POST probes/": {
-            "relations": [made["relation"]],
-            "project": made["slug"],
+            "relations": [objects["relation"]],
+            "project": objects["slug"],
             "model": "embedded",
             "methods": ["manual"],
             "facts": [{"part": part, "sub": part, "obj": "x"} for part in ("train", "dev", "test")],
@@ -150,8 +156,8 @@ def sent(operation: str, made: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def made(db) -> dict[str, Any]:
-    """One of everything in one project."""
+def objects(db) -> dict[str, Any]:
+    """Create one object of every kind in a project. Keys: placeholders in the table."""
     project = factories.make_project("Own")
     relation = factories.make_relation(relation_set=factories.make_relation_set(project=project))
     save_table(relation.relation_set, True, False)
@@ -187,33 +193,36 @@ def made(db) -> dict[str, Any]:
 
 
 @pytest.fixture
-def clients(made) -> list[Client]:
-    """A client of each column of the table."""
-    project = made["project"]
+def clients(objects) -> list[Client]:
+    """Return one client per column of the table."""
+    project = objects["project"]
     people = [
         factories.make_user("annotator"),
         project.members.get(user__username="viewer").user,
         factories.make_member("adjudicator", project),
         factories.make_member("researcher", project),
-        made["owner"],
+        objects["owner"],
         factories.make_user("superuser", is_superuser=True),
         factories.make_member("owner", factories.make_project("Foreign")),
     ]
     return clients_of_columns(people)
 
 
-def test_every_role_gets_the_status_in_the_table(made, clients, enqueued):
-    assert wrong_rows(TABLE, clients, made, sent) == []
+def test_every_role_gets_the_status_in_the_table(objects, clients, enqueued):
+    assert wrong_rows(TABLE, clients, objects, sent) == []
 
 
 def test_every_operation_of_the_api_has_a_row():
     assert operations_of("kgharvest", "probing") == set(map(blanked, TABLE))
 
 
-def test_the_fixture_has_what_roles_may_not_see(made):
-    """Else a 404 would prove nothing."""
-    assert Relation.objects.filter(pk=made["relation"]).exists()
-    assert {Job.objects.get(pk=made["queued"]).status, HarvestJob.objects.get(pk=made["failed"]).status} == {
+def test_fixture_creates_relation_and_jobs(objects):
+    """Check sample objects. Otherwise, a 404 in the table would not prove denied access."""
+    assert Relation.objects.filter(pk=objects["relation"]).exists()
+    assert {
+        Job.objects.get(pk=objects["queued"]).status,
+        HarvestJob.objects.get(pk=objects["failed"]).status,
+    } == {
         "queued",
         "failed",
     }

@@ -1,4 +1,4 @@
-"""What every part of the API shares: pages, filters, errors in one shape, answers that are given once."""
+"""Common API behavior: pagination, filters, errors, throttling, and idempotency keys."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def api(db) -> Client:
     return client_of()
 
 
-# -- pages -------------------------------------------------------------------------------------------------------------
+# Pagination
 
 
-def test_a_list_is_read_page_by_page_while_rows_come_and_go(api):
+def test_pagination_is_stable_while_rows_are_added_and_deleted(api):
     first = [factories.make_relation_set().pk for _ in range(7)][::-1]
 
     page = api.get(SETS, {"limit": 3}).json()
@@ -64,7 +64,7 @@ def test_the_next_page_keeps_the_filters(api):
         {"nmae": "a"}, {"is_shipped": "perhaps"}, {"name": "a\x00"}, {"name": "x" * 101},
     ],
 )  # fmt: skip
-def test_rubbish_in_the_address_is_400_with_a_sentence(api, query):
+def test_invalid_query_parameters_return_400_with_message(api, query):
     response = api.get(SETS, query)
 
     assert response.status_code == 400
@@ -72,11 +72,11 @@ def test_rubbish_in_the_address_is_400_with_a_sentence(api, query):
 
 
 @pytest.mark.parametrize("value", [10**30, -(10**30), 1e308, True])
-def test_a_cursor_with_an_odd_number_is_no_failure(api, value):
+def test_cursor_with_unusual_number_causes_no_server_error(api, value):
     assert api.get(SETS, {"after": cursor_of([value])}).status_code in (200, 400)
 
 
-# -- errors ------------------------------------------------------------------------------------------------------------
+# Errors
 
 
 def test_all_errors_have_the_same_shape(api, db):
@@ -96,13 +96,13 @@ def test_all_errors_have_the_same_shape(api, db):
 
 
 @pytest.mark.parametrize("body", ["[" * 100_000, "9" * 5000, "NaN", '{"copy_of": 1e999}', "[]", "null", '"a"', "{}"])
-def test_a_body_that_is_no_object_of_json_is_400(api, body):
+def test_invalid_request_body_returns_400(api, body):
     assert api.post(SETS, body, JSON).status_code == 400
 
 
-def test_a_bug_is_a_500_that_says_nothing(api, monkeypatch):
+def test_server_error_does_not_disclose_details(api, monkeypatch):
     monkeypatch.setattr("kgharvest.relations.api.SetViewSet.get_queryset", lambda view: 1 / 0)
-    client = Client(raise_request_exception=False, **api.defaults)  # which holds no answer to the description
+    client = Client(raise_request_exception=False, **api.defaults)  # does not validate responses against the schema
 
     response = client.get(SETS)
 
@@ -110,7 +110,7 @@ def test_a_bug_is_a_500_that_says_nothing(api, monkeypatch):
     assert "division" not in response.content.decode()
 
 
-def test_too_many_requests_are_429_with_the_seconds_to_wait(db, settings):
+def test_throttled_requests_return_429_with_retry_after(db, settings):
     settings.API_LIMITS = {"token": (3, 60), "anonymous": (2, 60)}
     one, other = client_of(), client_of()
 
@@ -121,29 +121,29 @@ def test_too_many_requests_are_429_with_the_seconds_to_wait(db, settings):
     assert error_of(refused)["code"] == "Throttled"
     assert [Client().get(SETS).status_code for _ in range(3)] == [401, 401, 429]
     wrong = Client(headers={"authorization": "Bearer kgh_wrong"})
-    assert wrong.get(SETS).status_code == 429  # counted with what comes without a token
+    assert wrong.get(SETS).status_code == 429  # counted as anonymous
 
 
-def test_all_processes_count_together_and_seldom_ask_the_database(db, settings):
+def test_processes_share_the_throttle_with_few_queries(db, settings):
     settings.API_LIMITS = {"token": (40, 60), "anonymous": (2, 60)}
     client = client_of()
 
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         first = [client.get(SETS).status_code for _ in range(30)]
-        n_asked = sum("SELECT" in query["sql"] and "kgharvest_attempts" in query["sql"] for query in asked)
-    cache.clear()  # another process has a memory of its own
+        n_selects = sum("SELECT" in query["sql"] and "kgharvest_attempts" in query["sql"] for query in queries)
+    cache.clear()  # simulates another process with an empty cache
     second = [client.get(SETS).status_code for _ in range(12)]
-    with CaptureQueriesContext(connection) as asked_when_refused:
+    with CaptureQueriesContext(connection) as queries_if_refused:
         client.get(SETS)
-        asks_again = any("kgharvest_attempts" in query["sql"] for query in asked_when_refused)
+        selects_again = any("kgharvest_attempts" in query["sql"] for query in queries_if_refused)
 
     assert first == [200] * 30
     assert second == [200] * 10 + [429] * 2
-    assert n_asked == 30 / (40 / 20)  # once for each twentieth of the limit
-    assert not asks_again
+    assert n_selects == 30 / (40 / 20)  # one query per twentieth of the limit
+    assert not selects_again
 
 
-# -- idempotency -------------------------------------------------------------------------------------------------------
+# Idempotency
 
 
 def write(client: Client, key: str | None, **fields):
@@ -151,7 +151,7 @@ def write(client: Client, key: str | None, **fields):
     return client.post(RELATIONS, WRITTEN | fields, JSON, headers=headers)
 
 
-def test_a_request_sent_again_with_its_key_creates_nothing_and_is_answered_the_same(api):
+def test_repeated_request_with_same_key_returns_stored_response(api):
     first, again = write(api, "a"), write(api, "a")
 
     assert (first.status_code, again.status_code) == (201, 201)
@@ -160,7 +160,7 @@ def test_a_request_sent_again_with_its_key_creates_nothing_and_is_answered_the_s
     assert error_of(write(api, None))["fields"]["name"]
 
 
-def test_a_key_is_for_one_request_of_one_user(api):
+def test_idempotency_key_applies_to_one_request_of_one_user(api):
     write(api, "a")
 
     assert error_of(write(api, "a", name="other"))["code"] == "KeyReused"
@@ -183,7 +183,7 @@ def test_responses_are_stored_for_one_day(api):
 
 
 @pytest.mark.parametrize("key", ["", "x" * 201, "é", "a\tb"])
-def test_an_odd_key_is_refused(api, key):
+def test_malformed_idempotency_key_is_rejected(api, key):
     assert [*error_of(write(api, key))["fields"]] == ["Idempotency-Key"]
 
 
@@ -204,9 +204,9 @@ RELATION_OF_A_FILE = {
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_simultaneous_requests_with_one_key_one_creates():
-    client, others = client_of(), 4
-    start, answers = Barrier(others), []
+def test_simultaneous_requests_with_same_key_create_one_object():
+    client, n_requests = client_of(), 4
+    start, answers = Barrier(n_requests), []
 
     def send() -> None:
         start.wait()
@@ -214,17 +214,17 @@ def test_of_simultaneous_requests_with_one_key_one_creates():
         answers.append((response.status_code, response.json()["id"]))
         connection.close()
 
-    threads = [Thread(target=send) for _ in range(others)]
+    threads = [Thread(target=send) for _ in range(n_requests)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
-    assert answers == [(201, Relation.objects.get().pk)] * others
+    assert answers == [(201, Relation.objects.get().pk)] * n_requests
 
 
 @on_postgresql
-def test_all_of_this_holds_on_postgresql():
+def test_module_passes_on_postgresql():
     done = run_on_postgresql(__file__)
 
     assert done.returncode == 0, done.stdout

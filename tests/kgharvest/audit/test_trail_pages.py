@@ -1,4 +1,4 @@
-"""Owners see the entries of their project, filtered and in pages; superusers those of the installation."""
+"""Audit log pages: entries of a project for owners, entries of the installation for superusers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def owner(client):
     return owner
 
 
-def trail(client, query: str = "") -> str:
+def log_page(client, query: str = "") -> str:
     return client.get(f"/projects/animals/audit/{query}").text
 
 
@@ -37,7 +37,7 @@ def test_the_page_shows_entries_with_their_users(client, owner):
     helper = make_user("grace")
     set_role(project, helper, Role.RESEARCHER, owner)
 
-    page = trail(client)
+    page = log_page(client)
 
     assert "created the project animals" in page
     assert "made grace researcher of the project animals" in page
@@ -45,29 +45,29 @@ def test_the_page_shows_entries_with_their_users(client, owner):
     assert "plants" not in page
     assert "pending" in page
     seal_events()
-    page = trail(client)
+    page = log_page(client)
     assert head().hash in page
     assert "pending" not in page
 
 
-def test_filters_by_action_person_and_day(client, owner):
+def test_entries_are_filtered_by_action_user_and_date(client, owner):
     round = make_round(1, name="pilot", by=owner, project=Project.objects.get(slug="animals"))
     pause_round(round, owner)
     reopen_round(round)
 
-    assert "paused the round" not in trail(client, "?action=round.reopened").split("<tbody>")[1]
-    by_system = trail(client, "?who=system").split("<tbody>")[1]
+    assert "paused the round" not in log_page(client, "?action=round.reopened").split("<tbody>")[1]
+    by_system = log_page(client, "?who=system").split("<tbody>")[1]
     assert "reopened the round" in by_system
     assert "paused the round" not in by_system
-    assert "paused the round" in trail(client, f"?who={actor_code(owner)}&action=round.paused")
-    assert "No matching entries" in trail(client, "?until=2020-01-01")
-    assert "paused the round" in trail(client, f"?since={timezone.now():%Y-%m-%d}&who=ada")
-    assert "paused the round" in trail(client, f"?until={timezone.now():%Y-%m-%d}")
-    assert "paused the round" in trail(client, "?since=0001-01-01&until=9999-12-31")
-    assert "Enter a valid date" in trail(client, "?since=rubbish")
+    assert "paused the round" in log_page(client, f"?who={actor_code(owner)}&action=round.paused")
+    assert "No matching entries" in log_page(client, "?until=2020-01-01")
+    assert "paused the round" in log_page(client, f"?since={timezone.now():%Y-%m-%d}&who=ada")
+    assert "paused the round" in log_page(client, f"?until={timezone.now():%Y-%m-%d}")
+    assert "paused the round" in log_page(client, "?since=0001-01-01&until=9999-12-31")
+    assert "Enter a valid date" in log_page(client, "?since=rubbish")
 
 
-def test_pages_go_on_where_the_last_one_ended(client, owner, monkeypatch):
+def test_second_page_continues_after_the_first(client, owner, monkeypatch):
     monkeypatch.setattr(views, "ROWS_PER_PAGE", 3)
     round = make_round(1, by=owner, project=Project.objects.get(slug="animals"))
     for _ in range(3):
@@ -78,11 +78,11 @@ def test_pages_go_on_where_the_last_one_ended(client, owner, monkeypatch):
     second = client.get(f"/projects/animals/audit/?after={first['page'].after}").context
 
     shown = [row["entry"].pk for row in [*first["rows"], *second["rows"]]]
-    own = Event.objects.filter(project_id=round.project_id).order_by("-pk")
-    assert shown == list(own.values_list("pk", flat=True)[:6])
+    expected = Event.objects.filter(project_id=round.project_id).order_by("-pk")
+    assert shown == list(expected.values_list("pk", flat=True)[:6])
 
 
-def test_only_owners_and_superusers_see_it(client, owner):
+def test_only_owners_and_superusers_see_the_log(client, owner):
     project = Project.objects.get(slug="animals")
     researcher, superuser = make_user(), make_user(is_superuser=True)
     seal_events()
@@ -95,16 +95,16 @@ def test_only_owners_and_superusers_see_it(client, owner):
     assert "started the audit log" in client.get("/audit/").text
 
 
-def test_an_erased_account_is_a_code(client, owner):
+def test_erased_account_appears_as_code(client, owner):
     project = Project.objects.get(slug="animals")
     helper = make_user("grace.hopper")
     set_role(project, helper, Role.OWNER, owner)
     round = make_round(1, by=helper, project=Project.objects.get(slug="animals"))
     pause_round(round, helper)
     code = actor_code(helper)
-    assert "grace.hopper" in trail(client)
+    assert "grace.hopper" in log_page(client)
 
     erase_account(helper)
 
-    assert "grace.hopper" not in trail(client)
-    assert code in trail(client)
+    assert "grace.hopper" not in log_page(client)
+    assert code in log_page(client)

@@ -67,8 +67,8 @@ def test_a_prepared_update_sets_parameters_and_constants(leases):
 
 
 def test_a_prepared_insert_stores_the_same_as_save(leases):
-    given = {"annotator": leases[0].annotator, "label": "true", "judged_at": timezone.now(), "seconds": 1.5}
-    inserted, saved = (Judgment(pk=uuid4(), task=lease.task, **given) for lease in leases[:2])
+    fields = {"annotator": leases[0].annotator, "label": "true", "judged_at": timezone.now(), "seconds": 1.5}
+    inserted, saved = (Judgment(pk=uuid4(), task=lease.task, **fields) for lease in leases[:2])
 
     PreparedInsert(Judgment)(inserted)
     saved.save(force_insert=True)
@@ -79,31 +79,31 @@ def test_a_prepared_insert_stores_the_same_as_save(leases):
 
 
 def test_a_statement_is_compiled_once(leases, django_assert_num_queries):
-    made = []
+    calls = []
 
     def rows():
-        made.append(1)
+        calls.append(1)
         return JudgmentTask.objects.filter(pk=Parameter(JudgmentTask, "id"))
 
     select = PreparedSelect(rows)
 
     with django_assert_num_queries(3):
         assert [select(id=lease.task_id) for lease in leases] == [[lease.task] for lease in leases]
-    assert made == [1]
+    assert calls == [1]
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_statement_compiled_in_another_thread_runs_on_the_current_connection(tasks):
+def test_statement_compiled_in_another_thread_uses_current_connection(tasks):
     select = PreparedSelect(lambda: JudgmentTask.objects.filter(pk=Parameter(JudgmentTask, "id")))
     found = []
 
-    def ask():
+    def query():
         try:
             found.extend(select(id=tasks[0].pk))
         finally:
             connection.close()
 
-    other = Thread(target=ask)
+    other = Thread(target=query)
     other.start()
     other.join()
 
@@ -115,7 +115,7 @@ def test_locking_outside_a_transaction_is_rejected(tasks, monkeypatch):
     monkeypatch.setattr(connection.features, "has_select_for_update", True)
     select = PreparedSelect(lambda: JudgmentTask.objects.filter(pk=Parameter(JudgmentTask, "id")).select_for_update())
     with transaction.atomic():
-        select._bound({"id": tasks[0].pk})  # made, as by an earlier call
+        select._bound({"id": tasks[0].pk})  # compile the statement as an earlier call would
 
     with pytest.raises(transaction.TransactionManagementError):
         select(id=tasks[0].pk)

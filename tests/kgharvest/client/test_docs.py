@@ -1,4 +1,4 @@
-"""The study of docs/api.md, run as it stands there: a live server, the embedded LM, people who judge."""
+"""The example study of docs/api.md, run verbatim with a live server, the embedded LM, and simulated annotators."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from kgharvest.models import Job
 from tests import factories
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "api.md"
-LONGEST = 30  # lines
+MAX_LINES = 30
 
 
 @contextmanager
-def going_on(act) -> Iterator[None]:
-    """Do `act` again and again in a thread, as workers and people do."""
+def repeating(act) -> Iterator[None]:
+    """Repeat `act` in a background thread to simulate workers and annotators."""
     over = threading.Event()
 
-    def go_on() -> None:
+    def repeat() -> None:
         while not over.wait(0.2):
             act()
         connection.close()
 
-    thread = threading.Thread(target=go_on)
+    thread = threading.Thread(target=repeat)
     thread.start()
     try:
         yield
@@ -43,7 +43,7 @@ def going_on(act) -> Iterator[None]:
 
 
 def work_and_judge() -> None:
-    """Do the jobs that wait; judge the round that is open, all of it."""
+    """Run the queued jobs, and judge every statement of open rounds."""
     for job in Job.objects.filter(status=Job.Status.QUEUED):
         ledger.run_job(job.pk)
     for round in Round.objects.filter(status=Round.Status.OPEN, annotators=None):
@@ -53,7 +53,7 @@ def work_and_judge() -> None:
 
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_the_study_of_the_docs_goes_from_a_relation_to_a_table(live_server, monkeypatch, capsys):
+def test_example_study_runs_from_relation_to_table(live_server, monkeypatch, capsys):
     [study] = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
     secret = create_token(factories.make_researcher(), "study", "write", 1, timezone.now()).secret
     monkeypatch.setenv("KGHARVEST_URL", live_server.url)
@@ -61,11 +61,11 @@ def test_the_study_of_the_docs_goes_from_a_relation_to_a_table(live_server, monk
     monkeypatch.setattr(messages, "wake", lambda queue, request_id="": None)
     monkeypatch.setattr("kgharvest.client.resources.POLL_S", 0.2)
 
-    with going_on(work_and_judge):
+    with repeating(work_and_judge):
         exec(compile(study, str(DOCS), "exec"), {})
 
     printed = capsys.readouterr().out
-    assert len(study.splitlines()) <= LONGEST
+    assert len(study.splitlines()) <= MAX_LINES
     assert f"{live_server.url}/join/" in printed
     report = Report.objects.get()
     assert {cell["setting"] for cell in report.document["cells"]} == {"human", "multi"}

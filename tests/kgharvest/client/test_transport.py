@@ -1,4 +1,4 @@
-"""The client's requests: what is sent again and how, what errors say, what is kept from other servers."""
+"""Client requests: retries, error messages, and protection of the token."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ URL = "http://kg.test"
 
 
 class Server:
-    """Answers requests with what it was given, in turn; an exception is a broken connection."""
+    """Fake server that returns the given responses in order. An exception simulates a broken connection."""
 
     def __init__(self, *answers):
         self.answers = list(answers)
@@ -78,7 +78,7 @@ def test_a_preregistration_is_sent_to_its_round():
     assert json.loads(request.content) == {"analysis": "As usual."}
 
 
-def test_a_creating_request_is_sent_again_with_the_same_key():
+def test_retried_post_uses_the_same_idempotency_key():
     server = Server(BROKEN, httpx.Response(503), httpx.ReadTimeout("slow"), httpx.Response(201, json={"id": 7}))
     transport, pauses = transport_to(server)
 
@@ -88,7 +88,7 @@ def test_a_creating_request_is_sent_again_with_the_same_key():
     assert pauses == sorted(pauses)
 
 
-def test_two_creating_requests_have_keys_of_their_own():
+def test_separate_posts_use_different_idempotency_keys():
     server = Server(httpx.Response(201, json={}), httpx.Response(201, json={}))
     transport, _ = transport_to(server)
     for _ in range(2):
@@ -97,7 +97,7 @@ def test_two_creating_requests_have_keys_of_their_own():
     assert len({request.headers["idempotency-key"] for request in server.requests}) == 2
 
 
-def test_a_file_is_sent_whole_each_time():
+def test_retried_upload_sends_the_whole_file():
     server = Server(httpx.Response(502), httpx.Response(201, json={}))
     transport, _ = transport_to(server)
 
@@ -106,7 +106,7 @@ def test_a_file_is_sent_whole_each_time():
     assert all(b"content" in request.content for request in server.requests)
 
 
-def test_the_server_says_how_long_to_wait():
+def test_retry_after_header_sets_the_pause():
     server = Server(refusal(429, headers={"Retry-After": "7"}), httpx.Response(200, json={}))
     transport, pauses = transport_to(server)
     transport.request("GET", "rounds/")
@@ -122,7 +122,7 @@ def test_the_server_says_how_long_to_wait():
         ([refusal(429)] * 3, TooManyRequests),
     ],
 )
-def test_it_gives_up_after_some_tries(answers, kind):
+def test_request_fails_after_the_last_try(answers, kind):
     transport, pauses = transport_to(Server(*answers), tries=3)
 
     with pytest.raises(kind):
@@ -131,7 +131,7 @@ def test_it_gives_up_after_some_tries(answers, kind):
 
 
 @pytest.mark.parametrize(("status", "kind"), [(400, Invalid), (401, Unauthorized), (409, Conflict), (500, ApiError)])
-def test_an_error_is_an_exception_with_the_servers_sentence(status, kind):
+def test_error_response_raises_exception_with_server_message(status, kind):
     server = Server(refusal(status, "Code", "It is not valid.", fields={"name": ["Too long.", "Odd."]}))
     transport, _ = transport_to(server)
 
@@ -149,7 +149,7 @@ def test_a_proxy_error_page_raises_an_error():
         transport.request("GET", "rounds/")
 
 
-def test_the_token_goes_to_no_other_server():
+def test_token_is_not_sent_to_other_servers():
     server = Server()
     transport, _ = transport_to(server)
 
@@ -165,7 +165,7 @@ def test_a_missing_token_raises_an_error_with_the_fix(monkeypatch):
         Transport(URL)
 
 
-def test_lines_are_read_while_they_come():
+def test_json_lines_are_streamed():
     lines = b'{"rank": 1}\n{"rank": 2}\n'
     transport, _ = transport_to(Server(httpx.Response(200, content=lines), refusal(409)))
 

@@ -47,7 +47,7 @@ LABELS = (
         ("virus", "virus"), ("gas", "gas"), ("bus", "bus"), ("netherlands", "netherlands"), ("dog", "dog"),
     ],
 )  # fmt: skip
-def test_the_singular_of_english_nouns(word, expected):
+def test_english_nouns_are_singularized(word, expected):
     assert singular(word) == expected
 
 
@@ -84,7 +84,7 @@ def test_a_file_is_parsed_into_labels_aliases_and_ids_without_ambiguous_names():
     assert (names.n_labels, names.n_ambiguous) == (4, 1)
 
 
-def test_a_label_denotes_itself_even_if_it_is_an_alias_of_another_label():
+def test_label_takes_precedence_over_equal_alias():
     names = parse_names(b"Georgia\t\tQ230\nPeach State\tGeorgia\tQ1428\n", "f")
 
     assert names.by_name["georgia"] == ("Georgia", "Q230")
@@ -246,7 +246,7 @@ def test_gold_candidates_are_compared_by_canonical_entities(linked):
 
     assert candidates() == {"USA cats", "Paris dogs"}
     harvest(linked, ("the United States", "a cat"), ("US", "hound"))
-    assert candidates() == {"Paris dogs", "Paris hound"}  # who owns what was harvested or is a seed, however written
+    assert candidates() == {"Paris dogs", "Paris hound"}  # excludes harvested and seed tuples in every spelling
 
     statement, _ = known_answers([linked])[linked.pk][0]
     assert store_gold_tuple(statement) == KnowledgeTuple.objects.get(entities=["united states", "dog"])
@@ -331,9 +331,9 @@ def test_the_api_saves_shows_and_deletes_a_table(relation):
     address = f"/api/v1/relation-sets/{relation.relation_set_id}/entities/"
 
     assert api.get(address).status_code == 404
-    kept = api.post(address, {"in_singular": "true", "file": SimpleUploadedFile("l.tsv", LABELS)})
-    assert (kept.status_code, kept.json()["n_labels"], kept.json()["in_singular"]) == (200, 4, True)
-    assert api.get(address).json() == kept.json()
+    saved = api.post(address, {"in_singular": "true", "file": SimpleUploadedFile("l.tsv", LABELS)})
+    assert (saved.status_code, saved.json()["n_labels"], saved.json()["in_singular"]) == (200, 4, True)
+    assert api.get(address).json() == saved.json()
     assert api.post(address, {"articles": True}, JSON).status_code == 400
     bad = api.post(address, {"file": SimpleUploadedFile("l.tsv", b"\tx\n")})
     assert (bad.status_code, "line 1" in str(error_of(bad))) == (400, True)

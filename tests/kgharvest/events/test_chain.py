@@ -1,4 +1,4 @@
-"""Events are recorded with their act, sealed into one chain, name people by codes only, and stay."""
+"""Events: recording, sealing into the hash chain, pseudonymous codes, and append-only storage."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ T = Label.TRUE
 in_transactions = pytest.mark.django_db(transaction=True)
 
 
-def test_the_code_of_every_annotator_fits():
-    """SQLite enforces no length."""
+def test_annotator_codes_fit_the_event_column():
+    """Compare the field lengths, because SQLite does not enforce them."""
     assert Event._meta.get_field("annotator").max_length >= Annotator._meta.get_field("code").max_length
 
 
@@ -64,7 +64,7 @@ def test_round_events_are_recorded_with_the_user(researcher):
 
 
 @pytest.mark.django_db
-def test_an_exported_chain_can_be_verified_without_this_program(tmp_path, researcher):
+def test_exported_chain_can_be_verified_independently(tmp_path, researcher):
     judge_all(make_round(2, by=researcher), [T, T])
     seal_all()
     call_command("audit", "export", "--output", str(tmp_path / "trail.jsonl"))
@@ -81,21 +81,21 @@ def test_an_exported_chain_can_be_verified_without_this_program(tmp_path, resear
     assert head().number >= 3
 
 
-def test_canonical_json_is_the_same_whatever_a_database_makes_of_numbers():
+def test_canonical_json_normalizes_numbers():
     assert canonical_json({"b": [1.0, 0.1, -0.0, 1e22], "a": "é"}) == (
         '{"a":"\\u00e9","b":[1,0.1,0,10000000000000000000000]}'
     )
 
 
-# -- at the same moment ------------------------------------------------------------------------------------------------
+# Concurrency
 
 
 @in_transactions
-def test_entries_written_at_the_same_moment_stand_in_a_row():
+def test_simultaneous_entries_get_consecutive_numbers():
     make_round(12)
     tuples = list(KnowledgeTuple.objects.all())
 
-    at_once(*[lambda known=known: curate(known, "hide", "so") for known in tuples])
+    at_once(*[lambda each=each: curate(each, "hide", "so") for each in tuples])
 
     seal_events()
     assert sorted(Event.objects.values_list("number", flat=True)) == list(range(1, head().number + 1))
@@ -104,7 +104,7 @@ def test_entries_written_at_the_same_moment_stand_in_a_row():
 
 
 @in_transactions
-def test_each_judgment_is_sealed_once_while_people_judge_and_several_seal(monkeypatch):
+def test_concurrent_sealers_seal_each_judgment_once(monkeypatch):
     monkeypatch.setattr(sealing, "JUDGMENTS_AT_ONCE", 3)
     round = make_round(8, judgments_per_task=4, batch_size=4)
     annotators = make_annotators(round, 4)
@@ -113,7 +113,7 @@ def test_each_judgment_is_sealed_once_while_people_judge_and_several_seal(monkey
         while batch := next_batch(annotator, timezone.now()):
             for task in batch:
                 judge(annotator, task)
-                judge(annotator, task, Label.FALSE)  # whose row the sealer may be about to mark
+                judge(annotator, task, Label.FALSE)  # a sealer may be marking the superseded row
 
     def seal():
         return sum(seal_judgments() for _ in range(10))
@@ -131,8 +131,8 @@ def test_each_judgment_is_sealed_once_while_people_judge_and_several_seal(monkey
 
 
 @in_transactions
-def test_judgments_committed_behind_later_ones_are_not_missed():
-    """Whoever begins first may commit last: no order of ids or times says what there is to seal."""
+def test_late_committed_judgments_are_sealed():
+    """Transactions can commit out of order, so neither ids nor timestamps identify the pending rows."""
     if connection.vendor == "sqlite":
         pytest.skip("SQLite has one writer at a time")
     late, early = [
@@ -142,7 +142,7 @@ def test_judgments_committed_behind_later_ones_are_not_missed():
 
     with transaction.atomic():
         judge(late[0], first)
-        at_once(lambda: judge(early[0], second))  # not the task that is locked here
+        at_once(lambda: judge(early[0], second))  # a different task: `first` is locked
         assert at_once(seal_judgments) == [1]
 
     assert Judgment.objects.unsealed().count() == 1
@@ -151,8 +151,8 @@ def test_judgments_committed_behind_later_ones_are_not_missed():
 
 
 @pytest.mark.django_db
-def test_sealing_takes_what_waits_from_its_index():
-    """To sort all that waits by its statement's place would take seconds a batch after an import of millions."""
+def test_sealing_reads_pending_judgments_from_their_index():
+    """Check for a join: sorting by statement position takes seconds per batch after an import of millions."""
     judge_all(make_round(2), [T, T])
 
     with CaptureQueriesContext(connection) as queries:
@@ -163,7 +163,7 @@ def test_sealing_takes_what_waits_from_its_index():
 
 
 @pytest.mark.django_db
-def test_a_worker_seals_once_a_minute_or_when_a_batch_is_full(monkeypatch):
+def test_worker_seals_once_per_minute_or_if_batch_is_full(monkeypatch):
     now = timezone.now()
     round = make_round(8)
     [annotator] = make_annotators(round, 1)
@@ -172,23 +172,23 @@ def test_a_worker_seals_once_a_minute_or_when_a_batch_is_full(monkeypatch):
     for n_waiting, task in enumerate(tasks[:3]):
         judge(annotator, task)
         seal_due_judgments(now)
-        assert Judgment.objects.unsealed().count() == n_waiting  # the first one at once
+        assert Judgment.objects.unsealed().count() == n_waiting  # the first judgment is sealed immediately
     assert Event.objects.filter(action=sealing.SEALED).count() == 1
     monkeypatch.setattr(sealing, "JUDGMENTS_AT_ONCE", 2)
     seal_due_judgments(now)
     assert not Judgment.objects.unsealed().exists()
 
 
-# -- people ------------------------------------------------------------------------------------------------------------
+# Erasure
 
 
 @pytest.mark.django_db
-def test_an_erased_person_is_in_no_entry_and_the_chain_still_holds():
+def test_erasure_removes_names_and_keeps_the_chain_valid():
     owner, person = make_member(Role.OWNER), make_researcher("olga.smirnova")
     round = make_round(3, name="pilot", by=owner, takes_guests=True)
     annotator, guest = join_round(round, person), join_round(round, name="Grace Hopper")
-    for somebody in (annotator, guest):
-        judge(somebody, next_batch(somebody, timezone.now())[0])
+    for each in (annotator, guest):
+        judge(each, next_batch(each, timezone.now())[0])
     pause_round(round, person)
     reopen_round(round, person)
     seal_judgments()
@@ -206,12 +206,12 @@ def test_an_erased_person_is_in_no_entry_and_the_chain_still_holds():
         "account.erased",
         "annotator.erased",
     ]
-    nobody = Actor.objects.get(user=None)
-    assert Event.objects.get(action="account.erased").sentence == f"erased the account {nobody}"
-    assert Event.objects.filter(actor=nobody).count() == 2
+    erased_actor = Actor.objects.get(user=None)
+    assert Event.objects.get(action="account.erased").sentence == f"erased the account {erased_actor}"
+    assert Event.objects.filter(actor=erased_actor).count() == 2
 
 
-# -- append-only -------------------------------------------------------------------------------------------------------
+# Append-only storage
 
 
 @pytest.fixture
@@ -249,7 +249,7 @@ def test_the_database_refuses_to_change_or_delete_events(triggers):
 
 
 @pytest.mark.django_db
-def test_events_can_be_sealed_once_and_their_account_and_free_text_erased(triggers, researcher):
+def test_sealed_events_permit_erasing_account_and_free_text(triggers, researcher):
     round = make_round(2, by=researcher)
     record("panel.stopped", round, researcher, round=round, texts={"reason": "Olga asked"}, panel="p")
     seal_events()
@@ -262,11 +262,11 @@ def test_events_can_be_sealed_once_and_their_account_and_free_text_erased(trigge
     assert round.events.first().history_sentence == "stopped the panel p: …"
 
 
-# -- recording and sealing ---------------------------------------------------------------------------------------------
+# Recording and sealing
 
 
 @in_transactions
-def test_an_act_that_is_rolled_back_leaves_no_event():
+def test_rolled_back_action_leaves_no_event():
     round = make_round(1)
     n = Event.objects.count()
 
@@ -279,8 +279,8 @@ def test_an_act_that_is_rolled_back_leaves_no_event():
 
 
 @in_transactions
-def test_events_wait_for_their_sealer_as_long_as_it_takes():
-    """A process that dies between an act and its sealing loses nothing: the event committed with the act."""
+def test_pending_events_persist_until_sealed():
+    """A process that dies before sealing loses no event: the event is committed with the action."""
     round = make_round(1)
     pause_round(round)
     assert Event.objects.unsealed().count() == 2
@@ -294,7 +294,7 @@ def test_events_wait_for_their_sealer_as_long_as_it_takes():
 
 
 @in_transactions
-def test_a_sealer_that_dies_leaves_the_chain_as_it_was(monkeypatch):
+def test_interrupted_sealer_leaves_the_chain_unchanged(monkeypatch):
     round = make_round(1)
     seal_events()
     before = head()
@@ -302,13 +302,13 @@ def test_a_sealer_that_dies_leaves_the_chain_as_it_was(monkeypatch):
     reopen_round(round)
     hashed = []
 
-    def dies_at_the_second(entry):
+    def die_at_second_entry(entry):
         if hashed:
             raise KeyboardInterrupt
         hashed.append(entry)
         return hashed_text(entry)
 
-    monkeypatch.setattr(chain, "hashed_text", dies_at_the_second)
+    monkeypatch.setattr(chain, "hashed_text", die_at_second_entry)
     with pytest.raises(KeyboardInterrupt):
         seal_events()
     monkeypatch.undo()
@@ -320,7 +320,7 @@ def test_a_sealer_that_dies_leaves_the_chain_as_it_was(monkeypatch):
 
 
 @in_transactions
-def test_recording_waits_for_no_lock_of_the_head():
+def test_recording_does_not_wait_for_the_head_lock():
     if connection.vendor == "sqlite":
         pytest.skip("SQLite has one writer at a time")
     round = make_round(1)
@@ -334,7 +334,7 @@ def test_recording_waits_for_no_lock_of_the_head():
 
 
 @in_transactions
-def test_sealers_at_the_same_moment_seal_each_event_once(monkeypatch):
+def test_concurrent_sealers_seal_each_event_once(monkeypatch):
     monkeypatch.setattr(chain, "EVENTS_AT_ONCE", 3)
     round = make_round(1)
 
@@ -352,7 +352,7 @@ def test_sealers_at_the_same_moment_seal_each_event_once(monkeypatch):
 
 
 @in_transactions
-def test_a_sealer_passes_over_events_that_are_being_erased():
+def test_sealer_skips_events_during_erasure():
     if connection.vendor == "sqlite":
         pytest.skip("SQLite has one writer at a time")
     round = make_round(1)
@@ -367,7 +367,7 @@ def test_a_sealer_passes_over_events_that_are_being_erased():
 
 
 @pytest.mark.django_db
-def test_the_chain_does_not_connect_an_account_with_its_annotator_code(researcher):
+def test_chain_does_not_link_account_and_annotator_code(researcher):
     round = make_round(1)
     annotator = join_round(round, researcher)
 
@@ -379,7 +379,7 @@ def test_the_chain_does_not_connect_an_account_with_its_annotator_code(researche
 
 
 @pytest.mark.django_db
-def test_a_fact_that_is_missing_is_found_when_the_event_is_recorded():
+def test_recording_rejects_missing_facts_and_unknown_events():
     round = make_round(1)
     with pytest.raises(KeyError):
         record("round.closed", round, None, round=round)
@@ -387,14 +387,14 @@ def test_a_fact_that_is_missing_is_found_when_the_event_is_recorded():
         record("round.unknown", round, None, round=round)
 
 
-def test_each_type_of_event_is_declared_once_and_names_topics_that_exist():
+def test_event_types_are_unique_and_use_existing_topics():
     assert len(event_types()) == len(CORE_TYPES)
     assert {kind.topic for kind in CORE_TYPES} - {""} == set(TOPICS)
     assert all(bool(kind.kind) == bool(kind.history) and len(kind.key) <= 40 for kind in CORE_TYPES)
 
 
 @on_postgresql
-def test_all_of_this_holds_on_postgresql():
+def test_module_passes_on_postgresql():
     done = run_on_postgresql(__file__)
 
     assert done.returncode == 0, done.stdout[-3000:]

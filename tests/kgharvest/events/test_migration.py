@@ -1,4 +1,4 @@
-"""Audit entries and round logs of earlier versions become events; the chain stays as it was, byte for byte."""
+"""Migration of audit entries and round logs to events. The hash chain stays byte-identical."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OLD = [
 NEW = [("kgharvest", "0035_events"), ("annotation", "0036_round_events_to_events")]
 NOW = datetime(2026, 11, 20, 12, 30, 15, 123456, tzinfo=UTC)
 N_ENTRIES = 300
-# Kinds of the round log, with the names of their details
+# Event kinds of the round log with sample details
 DETAILS = {
     "opened": {"n_tasks": 12},
     "joined": {},
@@ -52,7 +52,7 @@ def migrate(targets) -> None:
 
 
 def enter_old_state() -> None:
-    """On SQLite, migrations run forward from no tables, which is faster than backward from today."""
+    """Migrate to the old state. On SQLite, start without tables: forward migrations are faster than backward ones."""
     if connection.vendor == "sqlite":
         remove_tables()
     migrate(OLD)
@@ -65,7 +65,7 @@ def old_database(shared_folder) -> KeptState:
 
 @pytest.fixture
 def old(transactional_db, old_database):
-    """Registry of models of a database with a chain of every action and a round log, some of it recorded twice."""
+    """Yield the historical models of a database with a chain of every action and a round log, both with repeated entries."""
     old_database.enter()
     apps = MigrationExecutor(connection).loader.project_state(OLD).apps
 
@@ -111,7 +111,7 @@ def old(transactional_db, old_database):
 
 
 def export_of(entries) -> str:
-    """Return the file that `audit export` wrote before the upgrade."""
+    """Return the output of `audit export` before the upgrade."""
     lines = []
     for entry in entries.order_by("number"):
         names = ("number", "at", "project_id", "actor", "action", "subject_type", "subject_id", "facts", "row_hashes")
@@ -135,7 +135,7 @@ def log_of(round_events) -> list[tuple]:
     ]
 
 
-def test_the_chain_and_the_round_log_are_the_same_after_the_upgrade(old):
+def test_upgrade_preserves_chain_and_round_log(old):
     entries, lines = old.get_model("kgharvest", "AuditEntry").objects, old.get_model("annotation", "RoundEvent").objects
     export, log, old_head = export_of(entries), log_of(lines), entries.order_by("number").last()
     assert len(export.splitlines()) == N_ENTRIES
@@ -163,7 +163,7 @@ def test_the_chain_and_the_round_log_are_the_same_after_the_upgrade(old):
 
 
 @pytest.mark.exhaustive
-def test_the_chain_goes_on_after_the_upgrade(old):
+def test_chain_continues_after_the_upgrade(old):
     call_command("migrate", verbosity=0)
     round = Round.objects.get()
 
@@ -176,7 +176,7 @@ def test_the_chain_goes_on_after_the_upgrade(old):
     assert list(Verification()) == []
 
 
-def test_the_last_release_appends_while_the_new_one_seals(old):
+def test_new_release_seals_after_an_entry_of_the_last_release(old):
     call_command("migrate", verbosity=0)
     pause_round(Round.objects.get())
     AuditEntry, AuditHead = (old.get_model("kgharvest", name) for name in ("AuditEntry", "AuditHead"))
@@ -205,7 +205,7 @@ def test_the_upgrade_can_be_undone(old):
 
 
 @on_postgresql
-def test_on_postgresql():
+def test_module_passes_on_postgresql():
     run = run_on_postgresql(__file__)
 
     assert run.returncode == 0, run.stdout
