@@ -65,7 +65,7 @@ def old_database(shared_folder) -> KeptState:
 
 @pytest.fixture
 def old(transactional_db, old_database):
-    """Yield the historical models of a database with a chain of every action and a round log, both with repeated entries."""
+    """Yield historical models. The database has a chain of every action and a round log, both with repeated entries."""
     old_database.enter()
     apps = MigrationExecutor(connection).loader.project_state(OLD).apps
 

@@ -1,4 +1,4 @@
-"""Launches, harvests, their tuples and jobs through the API."""
+"""Launches, harvests, tuples, and jobs in the API."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def api():
     return client_of()
 
 
-# -- launches and jobs -------------------------------------------------------------------------------------------------
+# Launches and jobs
 
 
 def test_a_launch_queues_a_harvest_for_each_cell(api, enqueued):
     relations = [factories.make_relation() for _ in range(2)]
-    asked = {"models": ["embedded"], "settings": ["human", "multi"], "max_tuples": 10}
+    body = {"models": ["embedded"], "settings": ["human", "multi"], "max_tuples": 10}
 
-    started = api.post(LAUNCHES, asked | {"relations": [relation.pk for relation in relations]}, JSON)
+    started = api.post(LAUNCHES, body | {"relations": [relation.pk for relation in relations]}, JSON)
 
     assert (started.status_code, started.json()["n_jobs"], started.json()["is_unfinished"]) == (202, 4, True)
     assert api.get(started.headers["Location"]).json()["counts"]["queued"] == 4
@@ -43,40 +43,40 @@ def test_a_launch_queues_a_harvest_for_each_cell(api, enqueued):
     assert HarvestJob.objects.first().payload["spec"]["params"]["max_tuples"] == 10
 
 
-def test_a_launch_says_where_its_lms_are_and_in_which_format(api, enqueued):
-    asked = {"relations": [factories.make_relation().pk], "models": ["embedded"], "settings": ["human"]}
+def test_launch_sets_device_and_dtype(api, enqueued):
+    body = {"relations": [factories.make_relation().pk], "models": ["embedded"], "settings": ["human"]}
 
-    api.post(LAUNCHES, asked, JSON)
-    api.post(LAUNCHES, asked | {"models": ["some/bert"], "device": "cuda:1", "dtype": "int8"}, JSON)
+    api.post(LAUNCHES, body, JSON)
+    api.post(LAUNCHES, body | {"models": ["some/bert"], "device": "cuda:1", "dtype": "int8"}, JSON)
 
-    usual, other = HarvestJob.objects.order_by("pk")
-    assert [(job.payload["device"], job.payload["dtype"]) for job in (usual, other)] == [
+    default, other = HarvestJob.objects.order_by("pk")
+    assert [(job.payload["device"], job.payload["dtype"]) for job in (default, other)] == [
         ("cpu", "float32"),
         ("cuda:1", "int8"),
     ]
-    assert [job.queue for job in (usual, other)] == ["harvest", "gpu"]
+    assert [job.queue for job in (default, other)] == ["harvest", "gpu"]
     assert api.get(f"{HARVESTS}{other.pk}/").json()["device"] == "cuda:1"
     assert api.get(f"{HARVESTS}{other.pk}/").json()["dtype"] == "int8"
 
 
-def test_a_plan_starts_nothing_and_says_what_is_skipped(api):
+def test_plan_starts_nothing_and_lists_skipped_cells(api):
     relation = factories.make_relation()
-    asked = {"relations": [relation.pk], "models": ["embedded"], "settings": ["human"]}
-    api.post(LAUNCHES, asked, JSON)
+    body = {"relations": [relation.pk], "models": ["embedded"], "settings": ["human"]}
+    api.post(LAUNCHES, body, JSON)
 
-    plan = api.post(f"{LAUNCHES}plan/", asked | {"settings": ["human", "multi"]}, JSON).json()
+    plan = api.post(f"{LAUNCHES}plan/", body | {"settings": ["human", "multi"]}, JSON).json()
 
     assert (plan["n_cells"], plan["n_harvests"], len(plan["skipped"])) == (2, 1, 1)
     assert Launch.objects.count() == 1
 
 
-def test_a_whole_set_is_launched_without_the_relations_that_are_not_ready(api, enqueued):
+def test_launching_a_set_skips_incomplete_relations(api, enqueued):
     relation_set = factories.make_relation_set()
     factories.make_relation(relation_set=relation_set)
     factories.make_relation(relation_set=relation_set, seed_tuples=[])
 
-    asked = {"sets": [relation_set.pk], "models": ["embedded"], "settings": ["human"]}
-    assert api.post(LAUNCHES, asked, JSON).json()["n_jobs"] == 1
+    body = {"sets": [relation_set.pk], "models": ["embedded"], "settings": ["human"]}
+    assert api.post(LAUNCHES, body, JSON).json()["n_jobs"] == 1
 
 
 @pytest.mark.parametrize(
@@ -93,14 +93,14 @@ def test_a_whole_set_is_launched_without_the_relations_that_are_not_ready(api, e
         ({"models": ["../../etc"]}, 409),
         ({"device": "tpu"}, 400),
         ({"dtype": "float12"}, 400),
-        ({"dtype": "int8"}, 400),  # which no CPU computes in
+        ({"dtype": "int8"}, 400),  # not available on CPUs
         ({"more": 1}, 400),
     ],
 )
-def test_a_wrong_launch_is_refused(api, wrong, status):
-    asked = {"relations": [factories.make_relation().pk], "models": ["embedded"], "settings": ["human"]}
+def test_invalid_launch_is_rejected(api, wrong, status):
+    body = {"relations": [factories.make_relation().pk], "models": ["embedded"], "settings": ["human"]}
 
-    response = api.post(LAUNCHES, json.dumps(asked | wrong), JSON)
+    response = api.post(LAUNCHES, json.dumps(body | wrong), JSON)
 
     assert (response.status_code, bool(error_of(response)["message"])) == (status, True)
     assert not Job.objects.exists()
@@ -118,7 +118,7 @@ def test_a_launch_is_cancelled_and_retried(api, enqueued):
     assert (retried.status_code, retried.json()["counts"]["queued"]) == (202, 2)
 
 
-def test_a_job_is_watched_cancelled_and_retried(api, enqueued):
+def test_job_is_read_cancelled_and_retried(api, enqueued):
     job = factories.make_harvest_job(stage="search", done=3, total=10)
 
     watched = api.get(f"{JOBS}{job.pk}/").json()
@@ -142,12 +142,12 @@ def test_viewers_cannot_change_anything(api):
     viewer = client_of(factories.make_member("viewer"))
     job = factories.make_harvest_job()
     launch = factories.make_launch()
-    asked = {"relations": [job.relation.pk], "models": ["embedded"], "settings": ["human"]}
+    body = {"relations": [job.relation.pk], "models": ["embedded"], "settings": ["human"]}
 
     assert viewer.get(f"{JOBS}{job.pk}/").status_code == 200
     for address in (f"{JOBS}{job.pk}/cancel/", f"{LAUNCHES}{launch.pk}/cancel/"):
         assert error_of(viewer.post(address))["code"] == "NotAllowed"
-    assert viewer.post(LAUNCHES, asked, JSON).status_code in (403, 409)
+    assert viewer.post(LAUNCHES, body, JSON).status_code in (403, 409)
     assert Job.objects.get().status == "queued"
 
 
@@ -168,10 +168,10 @@ def test_objects_of_other_projects_are_not_found(api):
     assert error_of(api.post(LAUNCHES, launch | {"project": other.slug}, JSON))["fields"]["project"]
 
 
-# -- tuples ------------------------------------------------------------------------------------------------------------
+# Tuples
 
 
-def test_tuples_come_in_pages_as_lines_and_as_files_and_are_the_same(api):
+def test_pages_streams_and_exports_contain_the_same_tuples(api):
     job = factories.make_harvest(TRIPLES)
     expected = [json.loads(line) for line in export_tuples(job)]
 
@@ -194,11 +194,11 @@ def test_tuples_come_in_pages_as_lines_and_as_files_and_are_the_same(api):
 def test_cuts_and_curation_exclude_the_same_tuples_everywhere(api):
     job = factories.make_harvest(TRIPLES)
     curation.curate(KnowledgeTuple.objects.get(entities=TRIPLES[1]), "hide", "wrong")
-    asked = {"cut": "top:3"}
+    query = {"cut": "top:3"}
 
-    page = api.get(f"{HARVESTS}{job.pk}/tuples/", asked).json()["results"]
-    lines = api.get(f"{HARVESTS}{job.pk}/tuples/", asked, headers={"accept": "application/x-ndjson"})
-    everything = api.get(f"{HARVESTS}{job.pk}/tuples/", asked | {"include": "all"}).json()["results"]
+    page = api.get(f"{HARVESTS}{job.pk}/tuples/", query).json()["results"]
+    lines = api.get(f"{HARVESTS}{job.pk}/tuples/", query, headers={"accept": "application/x-ndjson"})
+    everything = api.get(f"{HARVESTS}{job.pk}/tuples/", query | {"include": "all"}).json()["results"]
 
     assert [row["rank"] for row in page] == [1, 3]
     assert [json.loads(line)["rank"] for line in lines.getvalue().splitlines()] == [1, 3]
@@ -207,7 +207,7 @@ def test_cuts_and_curation_exclude_the_same_tuples_everywhere(api):
 
 @pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
 @pytest.mark.parametrize(("cut", "status"), [("best", 409), ("base:99", 409), ("x" * 50, 400), ("precision:0.9", 409)])
-def test_a_wrong_cut_is_refused_in_json(api, cut, status, accept):
+def test_invalid_cut_returns_a_json_error(api, cut, status, accept):
     job = factories.make_harvest(TRIPLES)
 
     response = api.get(f"{HARVESTS}{job.pk}/tuples/", {"cut": cut}, headers={"accept": accept})
@@ -216,7 +216,7 @@ def test_a_wrong_cut_is_refused_in_json(api, cut, status, accept):
 
 
 @pytest.mark.parametrize("file_format", ["csv", "nt", "ttl"])
-def test_other_formats_are_those_of_the_pages(api, file_format):
+def test_exports_match_the_formats_of_the_pages(api, file_format):
     job = factories.make_harvest(TRIPLES)
 
     file = api.get(f"{HARVESTS}{job.pk}/export/", {"format": file_format})
@@ -224,20 +224,20 @@ def test_other_formats_are_those_of_the_pages(api, file_format):
     assert file.getvalue().decode() == "".join(export_tuples(job, file_format=file_format))
 
 
-def test_a_harvest_that_has_no_tuples_yet_exports_none(api):
+def test_unfinished_harvest_cannot_be_exported(api):
     job = factories.make_harvest_job()
 
     assert error_of(api.get(f"{HARVESTS}{job.pk}/export/"))["code"] == "NothingToExport"
 
 
-def test_tuples_are_imported_as_a_harvest_once(api):
+def test_tuples_are_imported_once_per_idempotency_key(api):
     relation = factories.make_relation()
     lines = b'{"entities": ["Dog", "run"], "score": -1.5}\n{"entities": ["fish", "swim"], "score": -1}\n'
 
     def send(content: bytes):
-        sent = {"file": SimpleUploadedFile("found.jsonl", content), "relation": relation.pk, "model": "gpt"}
+        fields = {"file": SimpleUploadedFile("found.jsonl", content), "relation": relation.pk, "model": "gpt"}
         headers = {"idempotency-key": "once"}
-        return api.post(f"{HARVESTS}import/", sent | {"setting": "llm"}, headers=headers)
+        return api.post(f"{HARVESTS}import/", fields | {"setting": "llm"}, headers=headers)
 
     first, again = send(lines), send(lines)
 
@@ -248,11 +248,11 @@ def test_tuples_are_imported_as_a_harvest_once(api):
     assert [row["entities"] for row in tuples] == [["fish", "swim"], ["dog", "run"]]
 
 
-def test_a_file_with_bad_rows_is_refused_with_the_lines(api):
-    sent = {"relation": factories.make_relation().pk, "model": "gpt", "setting": "llm"}
+def test_import_error_names_the_bad_lines(api):
+    fields = {"relation": factories.make_relation().pk, "model": "gpt", "setting": "llm"}
     file = SimpleUploadedFile("found.jsonl", b'{"entities": ["a"], "score": 1}\n{"entities": ["a", "b"]}\n')
 
-    error = error_of(api.post(f"{HARVESTS}import/", sent | {"file": file}))
+    error = error_of(api.post(f"{HARVESTS}import/", fields | {"file": file}))
 
     assert [reason.partition(":")[0] for reason in error["fields"]["file"]] == ["line 1", "line 2"]
     assert not HarvestJob.objects.exists()

@@ -1,4 +1,4 @@
-"""Commands as other programs call them."""
+"""Commands to harvest, import, and export."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_harvest_queues_and_prints_the_numbers(capsys, enqueued):
     assert enqueued == [job.pk]
 
 
-def test_harvest_takes_all_relations_of_a_set(enqueued):
+def test_harvest_includes_all_relations_of_a_set(enqueued):
     relation_set = factories.make_relation_set("demo")
     for _ in range(3):
         factories.make_relation(relation_set=relation_set)
@@ -75,7 +75,7 @@ def test_harvest_reports_excluded_tuples(quick_harvest, tmp_path, capsys):
     assert "out.jsonl: 2 tuples; 1 hidden or sensitive tuple excluded" in capsys.readouterr().out
 
 
-def test_the_same_harvest_twice_writes_the_same_bytes(quick_harvest, tmp_path):
+def test_repeated_harvest_writes_identical_bytes(quick_harvest, tmp_path):
     factories.make_relation("prevent")
 
     for name in ("first", "second"):
@@ -84,7 +84,7 @@ def test_the_same_harvest_twice_writes_the_same_bytes(quick_harvest, tmp_path):
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
 
 
-def test_a_harvest_that_fails_leaves_the_old_file(tmp_path, settings, monkeypatch):
+def test_failed_harvest_keeps_the_old_file(tmp_path, settings, monkeypatch):
     settings.JOB_RUNNERS = {"harvest": "tests.kgharvest.jobs.slow_runner.run"}
 
     def refuse(job, heartbeat):
@@ -118,7 +118,7 @@ def test_a_harvest_that_fails_leaves_the_old_file(tmp_path, settings, monkeypatc
         ({"relation": ["prevent"], "prompt": ["<ENT0> <ENT1> <ENT1>"]}, "the slot <ENT1> twice"),
     ],
 )
-def test_harvest_refuses_in_one_sentence(options, sentence, enqueued):
+def test_invalid_harvest_options_are_rejected_with_a_message(options, sentence, enqueued):
     factories.make_relation("prevent", relation_set=factories.make_relation_set("demo"))
 
     with pytest.raises(CommandError, match=sentence):
@@ -139,12 +139,12 @@ def test_notices_of_a_harvest_name_its_job(quick_harvest, monkeypatch, capsys):
     factories.make_relation("prevent")
 
     call_command("harvest", relation=["prevent"], wait=True)
-    said = capsys.readouterr()
+    first = capsys.readouterr()
     call_command("harvest", relation=["prevent"], wait=True)
     repeated = capsys.readouterr()
 
     number = HarvestJob.objects.get().pk
-    assert f"Job {number}: The list is short.\nJob {number}: Few may be true.\n" in said.err
+    assert f"Job {number}: The list is short.\nJob {number}: Few may be true.\n" in first.err
     assert f"Job {number}: The list is short.\nJob {number}: Few may be true.\n" in repeated.err
 
 
@@ -185,7 +185,7 @@ def test_import_relations_prints_the_contents_of_the_set(tmp_path, capsys):
     assert capsys.readouterr().out == "The set capitals has 1 relation.\n"
 
 
-def test_export_relations_writes_what_import_relations_reads(tmp_path, capsys):
+def test_exported_relations_can_be_imported(tmp_path, capsys):
     factories.make_relation("prevent", relation_set=factories.make_relation_set("mine"), explanation="Why.")
 
     call_command("export_relations", "mine", output=tmp_path / "mine.json")
@@ -206,11 +206,11 @@ def test_a_dry_run_prints_the_plan(capsys, enqueued):
 
     call_command("harvest", relation=["prevent"], setting=["human", "multi"], dry_run=True)
 
-    said = capsys.readouterr()
-    assert said.out == (
+    printed = capsys.readouterr()
+    assert printed.out == (
         f"-\tprevent × embedded × multi\twould be harvested\n{job.pk}\tprevent × embedded × human\tqueued\n"
     )
-    assert "1 of 2 cells to harvest, duration unknown" in said.err
+    assert "1 of 2 cells to harvest, duration unknown" in printed.err
     assert HarvestJob.objects.count() == 1
 
 
@@ -293,14 +293,14 @@ def test_invalid_options_are_rejected_with_a_message(arguments, sentence, capsys
     with pytest.raises(SystemExit) as exited:
         execute_from_command_line(["manage.py", *arguments])
 
-    said = capsys.readouterr().err.strip()
+    message = capsys.readouterr().err.strip()
     assert exited.value.code == 1
-    assert sentence in said
-    assert said.endswith(f"see python manage.py {arguments[0]} --help")
-    assert "\n" not in said
+    assert sentence in message
+    assert message.endswith(f"see python manage.py {arguments[0]} --help")
+    assert "\n" not in message
 
 
-def test_waiting_for_a_queued_harvest_takes_it_over_and_for_a_running_one_is_refused(quick_harvest, enqueued, capsys):
+def test_wait_runs_a_queued_harvest_and_rejects_a_running_one(quick_harvest, enqueued, capsys):
     factories.make_relation("prevent")
     call_command("harvest", relation=["prevent"])
     job = HarvestJob.objects.get()

@@ -17,11 +17,11 @@ pytestmark = pytest.mark.django_db
 
 
 def make_harvest(n: int, **fields):
-    """Make a harvest with the scores -1, -2, ..., -n."""
+    """Create a harvest with the scores -1, -2, ..., -n."""
     return factories.make_harvest([(f"head {number}", f"tail {number}") for number in range(n)], **fields)
 
 
-# -- scores ------------------------------------------------------------------------------------------------------------
+# Scores
 
 
 @pytest.mark.parametrize("cut", ["top:4", "share:0.5", "base:2", "score:-6.5", "score:0", "score:-100"])
@@ -37,7 +37,7 @@ def test_a_cut_reads_a_few_blocks_of_a_long_list(monkeypatch, django_assert_max_
     monkeypatch.setattr(cuts, "SCORES_PER_QUERY", 10)
     job = make_harvest(300)
 
-    with django_assert_max_num_queries(8):  # of thirty blocks
+    with django_assert_max_num_queries(8):  # out of thirty blocks
         assert parse_cut("base:100").size(StoredScores(job)) == 102  # -100 + ln 0.1 = -102.3
 
 
@@ -47,7 +47,7 @@ def test_cuts_longer_than_the_list_are_omitted():
     assert (str(size.cut), size.size, size.lowest) == ("base:2", 4, -4.0)
 
 
-def test_pages_are_cut_out_by_rank(django_assert_num_queries):
+def test_pages_are_selected_by_rank(django_assert_num_queries):
     ranked = RankedTuples(make_harvest(10), size=7)
 
     with django_assert_num_queries(1):
@@ -55,7 +55,7 @@ def test_pages_are_cut_out_by_rank(django_assert_num_queries):
     assert ranked.count() == 7
 
 
-def test_the_curve_goes_from_the_first_to_the_last_tuple(django_assert_num_queries):
+def test_curve_spans_the_first_to_the_last_tuple(django_assert_num_queries):
     job = make_harvest(101)
 
     with django_assert_num_queries(1):
@@ -71,11 +71,11 @@ def test_a_curve_needs_two_tuples(n):
     assert draw_curve(score_curve(make_harvest(n))) is None
 
 
-def test_equal_scores_are_a_level_line():
+def test_equal_scores_draw_a_horizontal_line():
     assert draw_curve([(1, -2.0), (2, -2.0)]).points == "0.0,0.0 600.0,0.0"
 
 
-# -- the page ----------------------------------------------------------------------------------------------------------
+# Page
 
 
 def test_a_cut_limits_the_page_and_the_export(researcher_client):
@@ -122,7 +122,7 @@ def test_the_page_shows_run_details(researcher_client):
 
     page = researcher_client.get(job.get_absolute_url()).content.decode()
 
-    for said in (
+    for detail in (
         "2.8 s",
         "abc123",
         "0.1.0+deadbeef",
@@ -131,7 +131,7 @@ def test_the_page_shows_run_details(researcher_client):
         "cpu, float32",
         "23 parts on 2 workers",
     ):
-        assert said in page
+        assert detail in page
 
 
 def test_the_page_explains_learned_prompts(researcher_client):
@@ -161,15 +161,15 @@ def test_the_page_shows_the_number_of_excluded_tuples(researcher_client):
 
 
 def ranks_in(page: str, client) -> list[list[int]]:
-    """Return the ranks in each JSONL file that the page offers."""
+    """Return the ranks in each JSONL file linked on the page."""
     files = (client.get(unescape(href)) for href in re.findall(r'href="([^"]*tuples\.jsonl[^"]*)"', page))
     return [[json.loads(line)["rank"] for line in b"".join(file).splitlines()] for file in files]
 
 
 def test_hidden_tuples_are_marked(researcher_client):
     job = make_harvest(2)
-    known = HarvestedTuple.objects.get(job=job, rank=1).knowledge_tuple
-    known.curation = "hidden"
-    known.save()
+    hidden = HarvestedTuple.objects.get(job=job, rank=1).knowledge_tuple
+    hidden.curation = "hidden"
+    hidden.save()
 
     assert '<span class="badge">hidden</span>' in researcher_client.get(job.get_absolute_url()).content.decode()

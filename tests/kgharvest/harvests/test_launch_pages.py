@@ -1,4 +1,4 @@
-"""The pages on which harvests are asked for and watched together."""
+"""Launch pages: form, preview, progress, and list."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make_launch(*statuses: str, **fields) -> Launch:
 
 
 def test_more_than_a_thousand_relations_can_be_selected(researcher_client):
-    many = range(1_000_000, 1_001_100)  # none of them is there
+    many = range(1_000_000, 1_001_100)  # none of them exists
 
     response = researcher_client.post(reverse(NEW), filled_in(relations=many))
 
@@ -53,12 +53,12 @@ def test_one_harvest_is_queued_for_each_relation_lm_and_setting(researcher_clien
     assert sorted(enqueued) == sorted(launch.jobs.values_list("pk", flat=True))
 
 
-def test_devices_of_workers_are_offered_and_the_chosen_one_is_used(researcher_client, enqueued):
+def test_worker_devices_are_offered_and_selection_is_used(researcher_client, enqueued):
     now = timezone.now()
     factories.make_worker(
         now, devices=["cuda:0, NVIDIA H200, 140 GiB", "cuda:1, NVIDIA H200, 140 GiB", "cpu, 16 cores"]
     )
-    factories.make_worker(now - timedelta(hours=1), devices=["cuda:7, NVIDIA H200, 140 GiB"])  # gone
+    factories.make_worker(now - timedelta(hours=1), devices=["cuda:7, NVIDIA H200, 140 GiB"])  # inactive
     form = filled_in(relations=[factories.make_relation().pk], device="cuda:1", dtype="bfloat16")
 
     offered = researcher_client.get(reverse(NEW)).context["form"].fields["device"].choices
@@ -78,7 +78,7 @@ def test_placement_is_collapsed_until_a_field_is_changed(researcher_client):
     assert unfolded in researcher_client.post(reverse(NEW), filled_in(device="auto")).content.decode()
 
 
-def test_an_lm_whose_harvests_all_failed_is_not_offered(researcher_client):
+def test_lms_with_only_failed_harvests_are_not_offered(researcher_client):
     for name, statuses in {"good/lm": ("failed", "succeeded"), "slip/lm": ("failed", "failed")}.items():
         language_model = factories.make_language_model(name)
         for status in statuses:
@@ -96,7 +96,7 @@ def test_launching_one_harvest_redirects_to_its_page(researcher_client, enqueued
     assert response.url == HarvestJob.objects.get().get_absolute_url()
 
 
-def test_a_whole_set_is_launched_without_those_that_are_not_ready(researcher_client, enqueued):
+def test_launching_a_set_skips_incomplete_relations(researcher_client, enqueued):
     relation_set = factories.make_relation_set()
     ready = [factories.make_relation(relation_set=relation_set) for _ in range(3)]
     factories.make_relation(relation_set=relation_set, seed_tuples=[])
@@ -143,7 +143,7 @@ def test_cells_launched_before_are_skipped_unless_repeated(researcher_client, en
     assert HarvestJob.objects.count() == 1
 
     researcher_client.post(reverse(NEW), {**form, "again": "on"})
-    assert HarvestJob.objects.count() == 1  # it is still under way
+    assert HarvestJob.objects.count() == 1  # still unfinished
     HarvestJob.objects.update(status="succeeded")
     researcher_client.post(reverse(NEW), {**form, "again": "on"})
     assert HarvestJob.objects.count() == 2
@@ -160,7 +160,7 @@ def test_cells_launched_before_are_skipped_unless_repeated(researcher_client, en
         ({"dtype": "int8"}, "Weights in int8 require an NVIDIA GPU"),
     ],
 )
-def test_missing_input_is_reported_and_nothing_launched(researcher_client, enqueued, fields, sentence):
+def test_invalid_input_is_reported_and_nothing_launched(researcher_client, enqueued, fields, sentence):
     form = filled_in(relations=[factories.make_relation().pk])
 
     page = researcher_client.post(reverse(NEW), {**form, **fields}).content.decode()
@@ -170,7 +170,7 @@ def test_missing_input_is_reported_and_nothing_launched(researcher_client, enque
     assert enqueued == []
 
 
-def test_the_form_costs_the_same_for_any_number_of_relations(researcher_client, django_assert_num_queries):
+def test_form_query_count_is_independent_of_relations(researcher_client, django_assert_num_queries):
     for _ in range(20):
         factories.make_relation()
 
@@ -180,7 +180,7 @@ def test_the_form_costs_the_same_for_any_number_of_relations(researcher_client, 
     assert page.count('name="relations"') == 20
 
 
-def test_a_launch_page_costs_the_same_for_any_number_of_harvests(researcher_client, django_assert_max_num_queries):
+def test_launch_page_query_count_is_independent_of_harvests(researcher_client, django_assert_max_num_queries):
     error = "The LM is not at home."
     launch = make_launch(
         *["queued"] * 20, *["failed"] * 10, error=error, language_model=factories.make_language_model()
@@ -195,7 +195,7 @@ def test_a_launch_page_costs_the_same_for_any_number_of_harvests(researcher_clie
     assert (answer["is_unfinished"], answer["n_over"], answer["n_jobs"], len(answer["jobs"])) == (True, 10, 30, 30)
 
 
-def test_the_api_lists_what_the_page_shows(researcher_client):
+def test_progress_endpoint_applies_the_status_filter(researcher_client):
     launch = make_launch("queued", "failed", "queued")
 
     answer = researcher_client.get(reverse("kgharvest:launch_progress", args=[launch.pk]), {"status": "failed"}).json()
@@ -203,7 +203,7 @@ def test_the_api_lists_what_the_page_shows(researcher_client):
     assert [job["status"] for job in answer["jobs"]] == ["failed"]
 
 
-def test_a_launch_is_cancelled_and_its_failures_retried_as_one(researcher_client, enqueued):
+def test_launch_is_cancelled_and_retried_as_a_whole(researcher_client, enqueued):
     launch = make_launch("queued", "queued", "failed")
 
     page = researcher_client.post(reverse("kgharvest:launch_cancel", args=[launch.pk]), follow=True).content.decode()
@@ -221,7 +221,7 @@ def test_a_launch_is_cancelled_and_its_failures_retried_as_one(researcher_client
     assert set(launch.jobs.values_list("status", flat=True)) == {"queued"}
 
 
-def test_one_harvest_is_cancelled_from_the_launch_and_leads_back(researcher_client):
+def test_cancelling_one_harvest_redirects_to_its_launch(researcher_client):
     launch = make_launch("queued", "queued")
     job = launch.jobs.first()
 
@@ -233,11 +233,11 @@ def test_one_harvest_is_cancelled_from_the_launch_and_leads_back(researcher_clie
 
 
 @pytest.mark.parametrize("name", ["launch_cancel", "launch_retry_failed", "launch_retry_cancelled"])
-def test_a_launch_is_not_changed_by_a_link(researcher_client, name):
+def test_launch_actions_reject_get_requests(researcher_client, name):
     assert researcher_client.get(reverse(f"kgharvest:{name}", args=[make_launch("queued").pk])).status_code == 405
 
 
-def test_annotators_see_no_launch(client):
+def test_annotators_cannot_see_launches(client):
     launch = make_launch("queued")
     client.force_login(factories.make_user())
 
@@ -246,7 +246,7 @@ def test_annotators_see_no_launch(client):
     assert client.get(reverse("kgharvest:launch_list")).status_code == 403
 
 
-def test_the_list_of_launches_counts_their_harvests(researcher_client, django_assert_num_queries):
+def test_launch_list_counts_harvests_by_status(researcher_client, django_assert_num_queries):
     for _ in range(5):
         make_launch("queued", "failed", "succeeded", "cancelled")
 
@@ -269,11 +269,11 @@ def test_the_home_page_shows_unfinished_launches(researcher_client, django_asser
 
     positions = [page.index(f'href="{launch.get_absolute_url()}"') for launch in launches]
     assert positions == sorted(positions, reverse=True)
-    assert page.count("0 of 6") == 3  # one failed, which is no progress
+    assert page.count("0 of 6") == 3  # failed harvests are not progress
     assert page.count(">1 failed<") == 3
 
 
-def test_a_launch_of_hundreds_is_shown_page_by_page(researcher_client, django_assert_max_num_queries):
+def test_large_launch_is_paginated(researcher_client, django_assert_max_num_queries):
     relation, lm = factories.make_relation(), factories.make_language_model()
     launch = make_launch(*["queued"] * 120, relation=relation, language_model=lm)
 

@@ -1,4 +1,4 @@
-"""Two that ask for the same harvest at the same moment: a cell is under way once."""
+"""Simultaneous launches and retries: a cell has at most one unfinished harvest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def end(*jobs: Job, status: str = Job.Status.FAILED) -> None:
     Job.objects.filter(pk__in=[job.pk for job in jobs]).update(status=status)
 
 
-def test_two_launches_at_once_queue_a_cell_once(enqueued):
+def test_simultaneous_launches_queue_each_cell_once(enqueued):
     requests = make_requests(6)
     plans = [plan_launch(order, timezone.now()) for order in (requests[:4], requests[:1:-1])]
 
@@ -55,7 +55,7 @@ def test_one_of_two_equal_launches_is_rejected(enqueued):
     assert (Launch.objects.count(), HarvestJob.objects.count(), len(enqueued)) == (1, 3, 3)
 
 
-def test_a_cell_is_queued_once_by_those_who_ask_for_it_alone(enqueued):
+def test_simultaneous_single_requests_queue_a_cell_once(enqueued):
     [request] = make_requests(1)
 
     outcomes = at_once(*[partial(queue_harvest, request)] * 3)
@@ -64,7 +64,7 @@ def test_a_cell_is_queued_once_by_those_who_ask_for_it_alone(enqueued):
     assert HarvestJob.objects.count() == 1
 
 
-def test_a_cell_is_harvested_again_when_it_has_ended():
+def test_ended_cell_can_be_harvested_again():
     [request] = make_requests(1)
     for status in (Job.Status.SUCCEEDED, Job.Status.FAILED, Job.Status.CANCELLED):
         end(create_harvest_job(request), status=status)
@@ -74,7 +74,7 @@ def test_a_cell_is_harvested_again_when_it_has_ended():
     assert HarvestJob.objects.count() == 4
 
 
-def test_a_harvest_is_not_retried_while_its_cell_is_under_way(enqueued):
+def test_harvest_is_not_retried_while_its_cell_is_unfinished(enqueued):
     [request] = make_requests(1)
     old = create_harvest_job(request)
     end(old)
@@ -88,7 +88,7 @@ def test_a_harvest_is_not_retried_while_its_cell_is_under_way(enqueued):
     assert enqueued == []
 
 
-def test_of_harvests_of_one_cell_the_newest_is_retried(enqueued):
+def test_only_newest_harvest_of_a_cell_is_retried(enqueued):
     [request] = make_requests(1)
     jobs = []
     for _ in range(3):
@@ -100,7 +100,7 @@ def test_of_harvests_of_one_cell_the_newest_is_retried(enqueued):
     assert enqueued == [jobs[-1].pk]
 
 
-def test_two_retries_at_once_queue_a_cell_once(enqueued):
+def test_simultaneous_retries_queue_a_cell_once(enqueued):
     [request] = make_requests(1)
     jobs = []
     for _ in range(2):
@@ -115,7 +115,7 @@ def test_two_retries_at_once_queue_a_cell_once(enqueued):
     assert Job.objects.unfinished().count() == len(enqueued) == 1
 
 
-def test_the_migration_names_harvests_and_lets_one_of_several_stand_for_its_cell(enqueued):
+def test_migration_sets_key_of_one_unfinished_harvest_per_cell(enqueued):
     [request] = make_requests(1)
     jobs = []
     for status in (Job.Status.SUCCEEDED, Job.Status.FAILED, Job.Status.CANCELLED):
@@ -134,7 +134,7 @@ def test_the_migration_names_harvests_and_lets_one_of_several_stand_for_its_cell
 
 
 @on_postgresql
-def test_all_this_holds_on_postgresql():
+def test_module_passes_on_postgresql():
     done = run_on_postgresql(__file__)
 
     assert done.returncode == 0, done.stdout + done.stderr

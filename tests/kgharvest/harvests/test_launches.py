@@ -1,4 +1,4 @@
-"""Launches: what is planned, skipped and started, and how far they are."""
+"""Launches: plans, skipped cells, start, progress, cancellation, and retries."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ def test_changed_parameters_or_relations_are_not_skipped():
     assert plan_launch(make_requests(1, params=HarvestParams(candidates=7)), NOW).skipped == []
 
 
-def test_a_cell_named_twice_is_harvested_once():
+def test_duplicate_cells_are_harvested_once():
     [request] = make_requests(1)
 
     assert plan_launch([request, request], NOW).requests == [request]
 
 
-def test_the_duration_is_the_median_of_the_past_shared_by_the_processes_of_the_workers():
+def test_estimate_divides_median_duration_by_worker_processes():
     requests = make_requests(8)
     for took_s in (1, 10, 100):
         make_job_for(make_requests(1, requests[0].language_model)[0], took_s=took_s)
@@ -97,21 +97,21 @@ def test_the_duration_is_the_median_of_the_past_shared_by_the_processes_of_the_w
     plan = plan_launch(requests, NOW)
 
     assert (plan.estimate.seconds, plan.n_parallel) == (8 * 10 / 4, 4)
-    assert plan_launch(requests[:1], NOW).estimate.seconds == 10  # one harvest is not shared
+    assert plan_launch(requests[:1], NOW).estimate.seconds == 10  # a single harvest is not divided
 
 
-def test_the_duration_is_a_bound_where_one_lm_has_no_past():
-    known, unknown = make_requests(2), make_requests(3, setting="soft")
-    make_job_for(make_requests(1, known[0].language_model)[0])
+def test_estimate_is_a_bound_if_past_durations_are_missing():
+    timed, untimed = make_requests(2), make_requests(3, setting="soft")
+    make_job_for(make_requests(1, timed[0].language_model)[0])
 
-    assert plan_launch(known, NOW).estimate.is_complete
-    plan = plan_launch(known + unknown, NOW)
+    assert plan_launch(timed, NOW).estimate.is_complete
+    plan = plan_launch(timed + untimed, NOW)
 
     assert (plan.estimate.seconds, plan.estimate.n_estimated, plan.estimate.is_complete) == (20, 2, False)
-    assert plan.without_past == [f"{unknown[0].language_model.name} × soft"]
+    assert plan.without_past == [f"{untimed[0].language_model.name} × soft"]
 
 
-def test_planning_costs_the_same_for_any_number_of_relations(django_assert_max_num_queries):
+def test_planning_query_count_is_independent_of_relations(django_assert_max_num_queries):
     requests = make_requests(30)
     for request in requests[:10]:
         make_job_for(request)
@@ -122,7 +122,7 @@ def test_planning_costs_the_same_for_any_number_of_relations(django_assert_max_n
     assert len(plan.requests) == 20
 
 
-def test_a_launch_queues_all_its_harvests_and_enqueues_each(enqueued, researcher):
+def test_launch_queues_and_enqueues_all_harvests(enqueued, researcher):
     launch, _ = start_launch(plan_launch(make_requests(3), NOW), researcher)
 
     assert launch.created_by == researcher
@@ -130,7 +130,7 @@ def test_a_launch_queues_all_its_harvests_and_enqueues_each(enqueued, researcher
     assert len(enqueued) == 3
 
 
-def test_a_launch_with_one_relation_that_is_not_ready_queues_nothing(enqueued):
+def test_launch_with_incomplete_relation_queues_nothing(enqueued):
     seedless = HarvestRequest(factories.make_relation(seed_tuples=[]), factories.make_language_model(), "multi")
 
     plan = plan_launch([*make_requests(1), seedless], NOW)
@@ -143,7 +143,7 @@ def test_a_launch_with_one_relation_that_is_not_ready_queues_nothing(enqueued):
     assert not Launch.objects.exists()
 
 
-def test_a_launch_of_nothing_is_refused(enqueued):
+def test_empty_launch_is_rejected(enqueued):
     [request] = make_requests(1)
     make_job_for(request)
 
@@ -151,7 +151,7 @@ def test_a_launch_of_nothing_is_refused(enqueued):
         start_launch(plan_launch([request], NOW))
 
 
-# -- how far it is -----------------------------------------------------------------------------------------------------
+# Progress
 
 
 def make_launch(*statuses: str, **fields) -> Launch:
@@ -161,7 +161,7 @@ def make_launch(*statuses: str, **fields) -> Launch:
     return launch
 
 
-def test_progress_counts_every_status_and_the_latest_pace():
+def test_progress_counts_statuses_and_shows_the_pace():
     launch = make_launch("queued", "queued", "failed")
     for minutes in (3, 2):
         start = NOW - timedelta(minutes=minutes)
@@ -186,7 +186,7 @@ def test_the_remaining_time_is_estimated_from_past_harvests():
     assert (progress.per_minute, progress.seconds_left) == (None, 16)
 
 
-def test_durations_on_a_gpu_do_not_predict_those_on_a_cpu():
+def test_gpu_durations_do_not_predict_cpu_durations():
     [past] = make_requests(1, device="cuda")
     make_job_for(past, took_s=8)
     on_gpu, on_cpu = (replace(past, relation=factories.make_relation(), device=device) for device in ("cuda", "cpu"))
@@ -195,11 +195,11 @@ def test_durations_on_a_gpu_do_not_predict_those_on_a_cpu():
     assert plan_launch([on_cpu], NOW).without_past == [f"{past.language_model.name} × multi"]
 
 
-@pytest.mark.parametrize("asked", [{"max_tuples": 2**31 - 1}, {"candidates": 100_000}, {"candidates": 100}])
-def test_durations_with_few_candidates_do_not_predict_those_with_many(asked):
+@pytest.mark.parametrize("parameters", [{"max_tuples": 2**31 - 1}, {"candidates": 100_000}, {"candidates": 100}])
+def test_durations_do_not_predict_harvests_with_more_candidates(parameters):
     [past] = make_requests(1)
     make_job_for(past, took_s=8, payload=payload_of(past))
-    other = replace(past, relation=factories.make_relation(), params=HarvestParams(**asked))
+    other = replace(past, relation=factories.make_relation(), params=HarvestParams(**parameters))
 
     n = f"{other.params.n_candidates:,} candidates"
     assert plan_launch([other], NOW).without_past == [f"{past.language_model.name} × multi, {n}"]
@@ -208,7 +208,7 @@ def test_durations_with_few_candidates_do_not_predict_those_with_many(asked):
     assert plan_launch([other], NOW).estimate.seconds == 300
 
 
-def test_durations_with_short_entities_predict_longer_ones_only_with_a_shared_budget():
+def test_durations_predict_longer_entities_only_with_shared_budget():
     [past] = make_requests(1)
     make_job_for(past, took_s=8, payload=payload_of(past))  # up to two tokens: four patterns of 900
     longer, shared = (
@@ -240,7 +240,7 @@ def test_the_remaining_time_of_mixed_harvests_depends_on_their_arity():
         "succeeded", launch=launch, language_model=binary.language_model, relation=binary.relation, **times
     )
 
-    assert progress_of(launch, NOW).seconds_left == 10  # nothing but the pace of the binary one is known
+    assert progress_of(launch, NOW).seconds_left == 10  # only the pace of the binary harvest is available
     assert plan_launch([ternary], NOW).without_past == [f"{binary.language_model.name} × multi, arity 3"]
     make_job_for(ternary, took_s=300)
 
@@ -275,20 +275,20 @@ def test_failed_harvests_of_a_launch_are_retried(enqueued):
 
 def test_cancelled_harvests_of_a_launch_are_retried(enqueued):
     launch = make_launch("failed", "cancelled", "cancelled", "succeeded")
-    elsewhere = factories.make_harvest_job("cancelled")
+    other = factories.make_harvest_job("cancelled")
 
     assert launches.retry_cancelled(launch) == 2
 
     assert progress_of(launch, NOW).counts == {"queued": 2, "running": 0, "succeeded": 1, "failed": 1, "cancelled": 0}
-    elsewhere.refresh_from_db()
-    assert (elsewhere.status, len(enqueued)) == ("cancelled", 2)
+    other.refresh_from_db()
+    assert (other.status, len(enqueued)) == ("cancelled", 2)
     assert launches.retry_cancelled(launch) == 0
 
 
-def test_retrying_many_costs_the_same(enqueued, django_assert_max_num_queries):
+def test_retry_query_count_is_independent_of_harvests(enqueued, django_assert_max_num_queries):
     launch = make_launch(*["cancelled"] * 40, relation=factories.make_relation())
 
-    with django_assert_max_num_queries(7):  # a savepoint, the jobs' numbers, the workers, an update
+    with django_assert_max_num_queries(7):  # savepoint, job ids, workers, update
         assert launches.retry_cancelled(launch) == 40
 
     assert len(enqueued) == 40

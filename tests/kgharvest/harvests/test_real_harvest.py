@@ -1,4 +1,4 @@
-"""From the command to the file with the LM that comes with the project."""
+"""Harvest command with the embedded LM, from the options to the output file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests import factories
 
 pytestmark = [
     pytest.mark.django_db,
-    pytest.mark.skipif(not (EMBEDDED_LMS["embedded"] / "config.json").is_file(), reason="the embedded LM is not there"),
+    pytest.mark.skipif(not (EMBEDDED_LMS["embedded"] / "config.json").is_file(), reason="the embedded LM is missing"),
 ]
 
 [CAPITALS] = [relation.facts for relation in load_world() if relation.name == "capital_of"]
@@ -45,7 +45,7 @@ def test_the_embedded_lm_finds_capitals_reproducibly(capital_of, tmp_path):
 
     assert (tmp_path / "first.jsonl").read_bytes() == (tmp_path / "second.jsonl").read_bytes()
     n_true = sum(tuple(row["entities"]) in CAPITALS for row in rows[:20])
-    assert n_true >= 10, f"{n_true} of the best 20 are facts of its world"
+    assert n_true >= 10, f"only {n_true} of the top 20 tuples are facts of the embedded world"
     scores = [row["score"] for row in rows]
     assert scores == sorted(scores, reverse=True)
     assert all(row["mtl"] < 0 for row in rows)
@@ -71,7 +71,7 @@ class ChatEndpoint(BaseHTTPRequestHandler):
 
 
 @pytest.mark.slow
-def test_prompts_may_come_from_a_chat_endpoint(capital_of):
+def test_prompts_can_come_from_a_chat_endpoint(capital_of):
     server = HTTPServer(("127.0.0.1", 0), ChatEndpoint)
     Thread(target=server.serve_forever, daemon=True).start()
     chat = {

@@ -1,4 +1,4 @@
-"""Harvest jobs: what they freeze, and what the engine is asked."""
+"""Harvest jobs: stored specs, results, fingerprints, and LM names."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_job_keeps_its_spec_when_the_relation_changes():
     )
 
 
-def test_given_prompts_replace_those_of_the_relation():
+def test_requested_prompts_replace_prompts_of_the_relation():
     job = create_harvest_job(make_request(prompts=("<ENT0> likes <ENT1>",)))
 
     spec = spec_of(job)
@@ -80,7 +80,7 @@ def test_a_relation_without_seeds_is_not_harvested():
         create_harvest_job(make_request(factories.make_relation(seed_tuples=[])))
 
 
-def test_a_prompt_of_another_arity_is_refused_before_a_job_exists():
+def test_prompt_with_wrong_arity_creates_no_job():
     with pytest.raises(BadPrompt, match="3 slots but the seed tuples have 2"):
         create_harvest_job(make_request(prompts=("<ENT0> <ENT1> <ENT2>",)))
 
@@ -98,7 +98,7 @@ def test_new_prompts_have_the_origin_learned_or_created(setting, origin):
     assert job.job_prompts.get().prompt.origin == origin
 
 
-def test_results_are_stored_with_weights_ranks_and_reasons():
+def test_results_are_stored_with_ranks_and_summary():
     job = create_harvest_job(make_request())
 
     runner.store_result(job, slow_runner.three_tuples(), "abc123")
@@ -112,11 +112,11 @@ def test_results_are_stored_with_weights_ranks_and_reasons():
     assert (job.summary["revision"], job.summary["stats"], job.n_tuples) == ("abc123", {"states": 7}, 3)
 
 
-# -- LMs ---------------------------------------------------------------------------------------------------------------
+# LMs
 
 
 @pytest.mark.parametrize(
-    ("asked", "kept"),
+    ("requests", "kept"),
     [
         ([("a", "cpu"), ("b", "cpu"), ("a", "cpu"), ("c", "cuda")], ["a on cpu, int8", "c on cuda, int8"]),
         ([("a", "cpu"), ("b", "cuda"), ("c", "auto")], ["c on auto, int8"]),
@@ -124,17 +124,17 @@ def test_results_are_stored_with_weights_ranks_and_reasons():
         ([("a", "auto"), ("a", "auto")], ["a on auto, int8"]),
     ],
 )
-def test_two_lms_are_kept_and_one_on_all_devices_alone(monkeypatch, asked, kept):
+def test_memory_keeps_two_lms_or_one_on_all_devices(monkeypatch, requests, kept):
     loaded = []
     monkeypatch.setattr(language_models, "_loaded", {})
     monkeypatch.setattr(language_models, "_load", lambda *how: loaded.append(how) or how)
 
-    for name, device in asked:
+    for name, device in requests:
         model = language_models.get_language_model(name)
         assert language_models.load(model, device, "int8") == (name, None, device, "int8", None)
 
     assert list(language_models.in_memory()) == kept
-    assert len(loaded) == len(set(loaded)) == len(set(asked))
+    assert len(loaded) == len(set(loaded)) == len(set(requests))
 
 
 def test_number_formats_have_different_fingerprints():
@@ -175,7 +175,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path, monkeypatch, name, why):
         language_models.get_language_model(name)
 
 
-# -- LMs that pages may name -------------------------------------------------------------------------------------------
+# LM names accepted by pages
 
 
 def make_model_folder(folder):
@@ -226,11 +226,11 @@ def test_folders_and_embedded_lms_have_no_revisions(find, tmp_path, settings):
     for name in ("embedded", str(folder)):
         with pytest.raises(NotFound, match=r"revision|not found"):
             find(name, "v1")
-    assert find("some/bert@v1").name == "some/bert"  # of the hub, though there is a folder of that name below the roots
+    assert find("some/bert@v1").name == "some/bert"  # the hub model, despite a folder with that name below the roots
 
 
 @pytest.mark.django_db
-def test_a_folder_whose_name_looks_like_a_revision_is_found_or_must_be_named_as_one(tmp_path, settings, monkeypatch):
+def test_folder_name_resembling_a_revision_is_found_or_rejected(tmp_path, settings, monkeypatch):
     settings.MODEL_ROOTS = [tmp_path]
     folder = make_model_folder(tmp_path / "bert@v2")
     monkeypatch.chdir(tmp_path)
@@ -242,10 +242,10 @@ def test_a_folder_whose_name_looks_like_a_revision_is_found_or_must_be_named_as_
     assert language_models.get_language_model("./bert@v2") == found
 
 
-@pytest.mark.parametrize("where", [("cuda", "float32"), ("cpu", "bfloat16")])
-def test_an_lm_behind_a_server_accepts_no_placement(where):
+@pytest.mark.parametrize("placement", [("cuda", "float32"), ("cpu", "bfloat16")])
+def test_an_lm_behind_a_server_accepts_no_placement(placement):
     with pytest.raises(EngineError, match="runs behind a server"):
-        language_models.check_where("http://127.0.0.1:8000/v1#some/lm", *where)
+        language_models.check_where("http://127.0.0.1:8000/v1#some/lm", *placement)
 
 
 @pytest.mark.django_db
@@ -255,7 +255,7 @@ def test_pages_reject_revisions_with_paths_outside_the_cache():
 
 
 @pytest.mark.django_db
-def test_a_folder_named_as_a_chat_model_or_of_an_import_is_not_loaded(tmp_path, settings):
+def test_folder_of_a_chat_model_or_import_is_not_loaded(tmp_path, settings):
     settings.MODEL_ROOTS = [tmp_path / "roots"]
     outside = make_model_folder(tmp_path / "elsewhere" / "bert")
 

@@ -1,4 +1,4 @@
-"""LMs behind servers are named like any other LM; only servers that the operator has listed are asked."""
+"""Names of LMs on servers. Only servers listed by the operator are contacted."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def listed(settings):
     settings.LM_SERVERS = {URL: ""}
 
 
-@pytest.mark.parametrize("named", [language_models.get_language_model, language_models.language_model_for_pages])
-def test_a_listed_server_is_named_by_its_address_and_model(listed, named):
-    assert named(f"{URL}#Qwen/Qwen3-8B").name == f"{URL}#Qwen/Qwen3-8B"
-    assert named(f"{URL}/#q@Qwen/Qwen3-8B").name in {f"{URL}#q@Qwen/Qwen3-8B", f"{URL}/#q@Qwen/Qwen3-8B"}
+@pytest.mark.parametrize("find", [language_models.get_language_model, language_models.language_model_for_pages])
+def test_listed_server_is_named_by_url_and_model(listed, find):
+    assert find(f"{URL}#Qwen/Qwen3-8B").name == f"{URL}#Qwen/Qwen3-8B"
+    assert find(f"{URL}/#q@Qwen/Qwen3-8B").name in {f"{URL}#q@Qwen/Qwen3-8B", f"{URL}/#q@Qwen/Qwen3-8B"}
 
 
-@pytest.mark.parametrize("named", [language_models.get_language_model, language_models.language_model_for_pages])
-def test_a_server_that_is_not_listed_is_not_asked(listed, named):
+@pytest.mark.parametrize("find", [language_models.get_language_model, language_models.language_model_for_pages])
+def test_unlisted_server_is_rejected(listed, find):
     with pytest.raises(NotFound, match="KGHARVEST_LM_SERVERS"):
-        named("http://169.254.169.254/v1#Qwen/Qwen3-8B")
+        find("http://169.254.169.254/v1#Qwen/Qwen3-8B")
 
 
 def test_an_existing_row_does_not_bypass_the_list_of_servers(listed):
@@ -42,23 +42,23 @@ def test_an_existing_row_does_not_bypass_the_list_of_servers(listed):
         language_models.load(row, "cpu", "float32")
 
 
-def test_pages_take_no_tokenizer_from_a_folder(listed):
+def test_pages_reject_tokenizers_from_folders(listed):
     with pytest.raises(NotFound, match="not a hub id"):
         language_models.language_model_for_pages(f"{URL}#q@/etc")
 
 
-def test_it_is_loaded_like_any_other_lm(settings, tmp_path):
+def test_served_lm_is_loaded_by_name(settings, tmp_path):
     folder = tiny_gpt2(tmp_path)
     with serving_lm(TinyServer(folder)) as fake:
         settings.LM_SERVERS = {fake.url: ""}
-        named = language_models.get_language_model(f"{fake.url}#tiny@{folder}")
-        lm = language_models.load(named, "cpu", "float32")
+        row = language_models.get_language_model(f"{fake.url}#tiny@{folder}")
+        lm = language_models.load(row, "cpu", "float32")
 
     assert LanguageModel.objects.get().name == f"{fake.url}#tiny@{folder}"
     assert (lm.revision, lm.client.n_ranked) == ("as served", 20)
 
 
-def test_a_key_goes_to_the_server_that_it_belongs_to_and_to_no_other(settings, tmp_path, monkeypatch):
+def test_api_key_is_sent_only_to_its_server(settings, tmp_path, monkeypatch):
     folder = tiny_gpt2(tmp_path)
     monkeypatch.setenv("KEY_OF_LAB", "kept-by-the-lab")
     with serving_lm(TinyServer(folder)) as lab, serving_lm(TinyServer(folder)) as other:

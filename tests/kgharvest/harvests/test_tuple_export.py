@@ -1,4 +1,4 @@
-"""Tuples to files."""
+"""Export of tuples to files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.refusals import refused
 pytestmark = pytest.mark.django_db
 
 
-def test_an_export_is_the_contract_line_by_line():
+def test_export_writes_one_json_object_per_tuple():
     job = factories.make_harvest([["Dam", "flood"], ["Müll", "Ärger"]], fingerprint="0123456789abcdef")
 
     first, second = export_tuples(job)
@@ -35,16 +35,16 @@ def test_an_export_is_the_contract_line_by_line():
     assert '"Müll"' in second
 
 
-def test_a_cut_exports_the_best_part(django_assert_num_queries):
+def test_cut_exports_only_the_best_tuples(django_assert_num_queries):
     job = factories.make_harvest([["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"]])
 
-    with django_assert_num_queries(2):  # the labels of its set; a share needs no scores
+    with django_assert_num_queries(2):  # one for entity labels; a share needs no scores
         kept = list(export_tuples(job, parse_cut("share:0.5")))
 
     assert [json.loads(line)["entities"] for line in kept] == [["a", "b"], ["c", "d"]]
 
 
-def test_a_job_that_has_not_succeeded_has_nothing_to_export():
+def test_failed_job_cannot_be_exported():
     with refused("NothingToExport", match="is failed"):
         export_tuples(factories.make_harvest_job(Job.Status.FAILED))
 

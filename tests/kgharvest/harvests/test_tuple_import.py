@@ -1,4 +1,4 @@
-"""Tuples from files."""
+"""Import of tuples from files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_jsonl_becomes_a_finished_job_ranked_by_score(tmp_path, cell):
     assert job.tuples.get(rank=2).mtl == -2
 
 
-def test_the_reference_form_gives_log_shares(tmp_path, cell):
+def test_reference_format_yields_log_shares(tmp_path, cell):
     text = '[\n [["Vaccine", "measles"], 0.75],\n [["dam", "flood"], 0.25]\n]'
 
     job = import_tuples(write(tmp_path, text, "ent_tuples.json"), cell)
@@ -60,7 +60,7 @@ def test_the_reference_form_gives_log_shares(tmp_path, cell):
     assert [score for *_, score in ranked(job)] == pytest.approx([log(0.75), log(0.25)])
 
 
-def test_csv_is_what_the_export_writes(tmp_path, cell):
+def test_exported_csv_can_be_imported(tmp_path, cell):
     exported = "".join(export_tuples(factories.make_harvest([["dam", "flood"]], relation=cell.relation), None, "csv"))
 
     job = import_tuples(write(tmp_path, exported, "tuples.csv"), cell)
@@ -68,7 +68,7 @@ def test_csv_is_what_the_export_writes(tmp_path, cell):
     assert ranked(job) == [(1, ["dam", "flood"], ["dam", "flood"], -1.0)]
 
 
-def test_of_tuples_equal_after_case_folding_the_better_stays(tmp_path, cell):
+def test_best_of_tuples_equal_after_case_folding_is_kept(tmp_path, cell):
     text = lines(
         {"entities": ["DAM", "flood"], "score": -2}, {"entities": ["dam", "Flood"], "score": -1},
     )  # fmt: skip
@@ -79,7 +79,7 @@ def test_of_tuples_equal_after_case_folding_the_better_stays(tmp_path, cell):
     assert job.summary["rows"] == 2
 
 
-def test_jobs_that_know_the_same_share_the_knowledge_tuple(tmp_path, cell):
+def test_jobs_share_equal_knowledge_tuples(tmp_path, cell):
     path = write(tmp_path, lines({"entities": ["dam", "flood"], "score": -2}))
 
     import_tuples(path, cell)
@@ -117,7 +117,7 @@ def test_all_bad_rows_are_listed_with_their_lines_and_nothing_stored(tmp_path, c
 
 
 @pytest.mark.parametrize(
-    ("text", "where"),
+    ("text", "location"),
     [
         ('[[["dam", "flood"], 0.5],\n [["dam"], 0.5]]', "line 2: has no list of 2 entities"),
         ('[[["dam", "flood"], 0.5],\n\n [["dam", "mud"] 0.5]]', "line 3, column 18"),
@@ -130,11 +130,11 @@ def test_all_bad_rows_are_listed_with_their_lines_and_nothing_stored(tmp_path, c
         ("entities,mtl\n", "line 1: missing column: score"),
     ],
 )
-def test_a_malformed_file_is_located(tmp_path, cell, text, where):
+def test_malformed_file_error_names_the_location(tmp_path, cell, text, location):
     with pytest.raises(ImportRefused) as refusal:
         import_tuples(write(tmp_path, text, "tuples"), cell)
 
-    assert f"nothing of it was used because of {where}" in str(refusal.value)
+    assert f"nothing of it was used because of {location}" in str(refusal.value)
     assert not Job.objects.exists()
 
 
@@ -157,7 +157,7 @@ def test_all_published_harvests_are_imported(public_data):
 
 
 @pytest.mark.slow
-def test_ten_thousand_tuples_take_about_a_second(tmp_path, cell):
+def test_importing_ten_thousand_tuples_takes_about_a_second(tmp_path, cell):
     from time import process_time
 
     text = lines(*({"entities": [f"dog {i}", f"trick {i % 97}"], "score": -i / 10} for i in range(10_000)))

@@ -1,4 +1,4 @@
-"""What people write survives: files of tuples in, every format out, and in again."""
+"""Round trips of unusual tuples: import, export in every format, and repeated import."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ODD = [
 
 
 def odd_tuples(arity: int) -> list[list[str]]:
-    """Each odd entity in each slot."""
+    """Return tuples that contain each odd entity in each slot."""
     return [[ODD[(number + 5 * slot) % len(ODD)] for slot in range(arity)] for number in range(len(ODD))]
 
 
@@ -44,7 +44,7 @@ def import_rows(folder: Path, text: str, cell: Cell) -> HarvestJob:
 
 @pytest.fixture(params=[2, 3])
 def job(request, db, tmp_path) -> HarvestJob:
-    """Odd tuples as a file brought them: scores with all their digits, an MTL in every other one."""
+    """Import odd tuples: scores with all digits, and an MTL for every other tuple."""
     cell = Cell(factories.make_relation("a relation: 1", arity=request.param), factories.make_language_model("lm"), "x")
     rows = [
         {"entities": entities, "score": -1 / 3 - number, **({"mtl": -1e-17 * number} if number % 2 else {})}
@@ -63,14 +63,14 @@ def graph(job: HarvestJob, file_format: str, **options: bool) -> Graph:
     return Graph().parse(data=text, format={"nt": "nt", "ttl": "turtle"}[file_format])
 
 
-def test_odd_tuples_are_stored_as_they_were_written(job):
+def test_odd_tuples_are_stored_verbatim(job):
     surfaces = [surface for *_, surface, _, _ in stored(job)]
 
     assert surfaces == odd_tuples(job.relation.arity)
 
 
 @pytest.mark.parametrize("file_format", ["jsonl", "csv"])
-def test_what_is_exported_imports_as_the_same_tuples(job, tmp_path, file_format):
+def test_exported_tuples_import_unchanged(job, tmp_path, file_format):
     text = "".join(export_tuples(job, None, file_format))
 
     again = import_rows(tmp_path, text, Cell(job.relation, job.language_model, "again"))
@@ -80,8 +80,8 @@ def test_what_is_exported_imports_as_the_same_tuples(job, tmp_path, file_format)
 
 
 @pytest.mark.parametrize("file_format", ["jsonl", "csv"])
-def test_what_a_harvest_writes_is_imported_whatever_the_lm_says(db, tmp_path, file_format):
-    # A word around each character that people cannot see, or that files, cases or spaces may stumble over.
+def test_harvest_of_odd_words_survives_export_and_import(db, tmp_path, file_format):
+    # Words with characters that are invisible or that file formats, case folding, or spacing can change.
     odd = [chr(code) for code in range(0x3100) if unicodedata.category(chr(code)) in ("Cc", "Cf", "Mn", "Po", "Cn")]
     odd = [character for character in odd if not character.isspace()][::5]
     words = ["dog", *(f"ıİß{character}Σ" for character in odd)]
@@ -105,7 +105,7 @@ def test_what_a_harvest_writes_is_imported_whatever_the_lm_says(db, tmp_path, fi
     assert stored(again) == stored(job)
 
 
-def test_both_rdf_formats_are_the_same_graph_and_hold_every_tuple(job):
+def test_rdf_formats_contain_the_same_complete_graph(job):
     triples = graph(job, "nt")
 
     assert set(triples) == set(graph(job, "ttl"))
@@ -131,7 +131,7 @@ def test_both_rdf_formats_are_the_same_graph_and_hold_every_tuple(job):
 
 
 @pytest.mark.django_db
-def test_a_binary_tuple_is_a_plain_triple_too():
+def test_binary_tuple_is_also_a_plain_triple():
     job = factories.make_harvest([["New York", "Müll"]], relation=factories.make_relation("has"))
     plain = (
         URIRef("urn:kgharvest:entity:new%20york"),
@@ -152,12 +152,12 @@ def test_every_format_respects_curation_and_sensitive_words(file_format):
     curate(kept, "hide", "wrong")
     curate(wrong, "correct", "wrong country", entities=["Rome", "Italy"])
 
-    usual = "".join(export_tuples(job, None, file_format))
+    default = "".join(export_tuples(job, None, file_format))
     everything = "".join(export_tuples(job, None, file_format, include_hidden=True, include_sensitive=True))
 
-    assert "Hidden" not in usual
-    assert "Porn" not in usual
-    assert all(word in usual for word in ("Rome", "italy", "Italy", "Gaul"))
+    assert "Hidden" not in default
+    assert "Porn" not in default
+    assert all(word in default for word in ("Rome", "italy", "Italy", "Gaul"))
     assert all(word in everything for word in ("Hidden", "Porn"))
 
 
@@ -186,7 +186,7 @@ def test_an_ambiguous_row_is_rejected(tmp_path, row):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("heading", ["", "entities,score\n"])
-def test_of_many_bad_rows_the_first_twenty_are_listed_and_all_counted(tmp_path, heading):
+def test_import_error_lists_twenty_bad_rows_and_counts_all(tmp_path, heading):
     cell = Cell(factories.make_relation(), factories.make_language_model(), "x")
     bad = '"[""a""]",-1\n' if heading else '{"entities": ["a"], "score": -1}\n'
 

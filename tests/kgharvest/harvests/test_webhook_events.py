@@ -1,4 +1,4 @@
-"""What jobs tell webhooks when they end, and what the last job of a launch does."""
+"""Webhook events of ended jobs and launches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.factories import make_harvest_job
 pytestmark = pytest.mark.django_db
 
 
-def told() -> list[tuple[str, str | int]]:
+def delivered_events() -> list[tuple[str, str | int]]:
     bodies = [json.loads(body) for body in Delivery.objects.order_by("pk").values_list("body", flat=True)]
     return [(body["event"], body["facts"].get("status", body["facts"].get("n_failed"))) for body in bodies]
 
@@ -36,18 +36,18 @@ def test_ended_jobs_and_their_launch_are_announced_once(settings):
 
     token = ledger.claim(one.pk, now)
     ledger._finish(one.pk, token, lambda: None)
-    assert told() == [("job.finished", "succeeded")]
+    assert delivered_events() == [("job.finished", "succeeded")]
 
     is_lost = {"status": "running", "owner_token": uuid4(), "lease_expires_at": now - timedelta(seconds=1)}
     Job.objects.filter(pk=lost.pk).update(attempts=3, **is_lost)
     ledger.recover(now)
-    assert told()[1:] == [("job.finished", "failed")]
+    assert delivered_events()[1:] == [("job.finished", "failed")]
 
     ledger.cancel(other)
-    assert told()[2:] == [("launch.finished", 1)]
+    assert delivered_events()[2:] == [("launch.finished", 1)]
 
 
-def test_a_launch_whose_jobs_end_together_is_announced_once(settings, monkeypatch):
+def test_launch_with_simultaneously_ending_jobs_is_announced_once(settings, monkeypatch):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
     monkeypatch.setattr(ledger, "JOBS_AT_ONCE", 1)
     project = default_project()
@@ -58,4 +58,4 @@ def test_a_launch_whose_jobs_end_together_is_announced_once(settings, monkeypatc
 
     cancel_launch(launch)
 
-    assert told() == [("launch.finished", 0)]
+    assert delivered_events() == [("launch.finished", 0)]

@@ -1,4 +1,4 @@
-"""A part of a harvest in tests with real workers: its worker holds it while a file is there."""
+"""Runner of harvest parts in tests with real workers. A part does not finish while the file HOLD exists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kgharvest.harvests.parts import sharing
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
 
-HOLD = "hold-parts"  # in the data folder
+HOLD = "hold-parts"  # file in the data folder
 
 
 def run(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:

@@ -1,4 +1,4 @@
-"""One harvest shared by real workers in processes of their own, two of which are killed."""
+"""A harvest shared by real worker processes, two of which are killed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import pytest
 from tests.kgharvest.harvests.parts.held_part import HOLD
 from tests.kgharvest.jobs.installation import Installation, kill_group, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db]  # a database is made, of which the installation has a copy
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]  # the installation copies a migrated database
 
-ASKED = ["harvest", "--relation", "can", "--setting", "human", "--candidates", "50", "--again"]
+COMMAND = ["harvest", "--relation", "can", "--setting", "human", "--candidates", "50", "--again"]
 RUNNING = "SELECT id FROM kgharvest_job WHERE parent_id IS NOT NULL AND status = 'running'"
 
 
-def test_a_shared_harvest_outlives_the_worker_of_a_part_and_its_own(tmp_path, migrated_database):
+def test_shared_harvest_survives_two_worker_kills(tmp_path, migrated_database):
     installation = Installation(tmp_path, migrated_database, TEST_REAL_LM="1")
     hold = tmp_path / HOLD
     hold.touch()
@@ -21,24 +21,24 @@ def test_a_shared_harvest_outlives_the_worker_of_a_part_and_its_own(tmp_path, mi
     def workers_of_parts():
         return {installation.worker_of(pk) for pk in installation.values(RUNNING)}
 
-    def is_there(name):
+    def is_registered(name):
         return name in [each.partition("@")[0] for each in installation.values("SELECT name FROM kgharvest_worker")]
 
     solo = ("--pool", "solo")
     with installation.worker("one", *solo) as one, installation.worker("two", *solo) as two:
-        wait_until(lambda: is_there("one") and is_there("two"))
-        job = int(installation.manage(*ASKED).split()[0])
+        wait_until(lambda: is_registered("one") and is_registered("two"))
+        job = int(installation.manage(*COMMAND).split()[0])
         wait_until(lambda: {"one", "two"} <= workers_of_parts())
         processes = {"one": one, "two": two}
-        own = installation.worker_of(job)
-        kill_group(processes.pop("two" if own == "one" else "one"))
+        owner = installation.worker_of(job)
+        kill_group(processes.pop("two" if owner == "one" else "one"))
         with installation.worker("three", *solo):
             wait_until(lambda: "three" in workers_of_parts())
-            kill_group(processes[own])
+            kill_group(processes[owner])
             hold.unlink()
             wait_until(lambda: installation.job(job)["status"] == "succeeded")
 
-    installation.manage(*ASKED, "--wait")
+    installation.manage(*COMMAND, "--wait")
     [alone] = installation.values("SELECT MAX(job_ptr_id) FROM kgharvest_harvestjob")
     assert alone != job
     found = "SELECT surface || ' ' || score || ' ' || mtl FROM kgharvest_harvestedtuple WHERE job_id = {} ORDER BY rank"

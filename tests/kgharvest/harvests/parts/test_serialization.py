@@ -1,4 +1,4 @@
-"""What workers tell each other of a harvest is what they had, to the bit."""
+"""Serialization of shared harvests is exact to the bit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SPEC = HarvestSpec(
 
 
 @pytest.mark.parametrize(("make", "setting"), [(tiny_roberta, "multi"), (tiny_bert, "top1"), (tiny_bert, "soft")])
-def test_a_harvest_through_bytes_is_the_same(tmp_path, monkeypatch, make, setting):
+def test_serialized_harvest_gives_identical_results(tmp_path, monkeypatch, make, setting):
     monkeypatch.setattr(strategies, "SOFT_PARAMS", replace(strategies.SOFT_PARAMS, epochs=2))
     folder, spec = str(make(tmp_path)), replace(SPEC, setting=setting)
     lm, other = load(folder), load(folder)
@@ -45,4 +45,4 @@ def test_a_harvest_through_bytes_is_the_same(tmp_path, monkeypatch, make, settin
     assert params == spec.params
     shared = harvest_prepared(prepared, params, lm, share)
     assert shared == alone
-    assert repr(shared.tuples) == repr(alone.tuples)  # repr tells every bit of a float
+    assert repr(shared.tuples) == repr(alone.tuples)  # repr shows every bit of a float

@@ -1,4 +1,4 @@
-"""A harvest whose parts several workers share: the same tuples, whatever becomes of the workers."""
+"""Harvests shared by several workers. The tuples do not change if workers die or fail."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from tests import factories
 
 pytestmark = [
     pytest.mark.django_db,
-    pytest.mark.skipif(not (EMBEDDED_LMS["embedded"] / "config.json").is_file(), reason="the embedded LM is not there"),
+    pytest.mark.skipif(not (EMBEDDED_LMS["embedded"] / "config.json").is_file(), reason="the embedded LM is missing"),
 ]
 
 PARAMS = HarvestParams(candidates=40, max_tuples=60)
 
 
 class Killed(BaseException):
-    """Ends a worker's process as far as the ledger can see: nothing of the job is said any more."""
+    """Simulated death of a worker process: the ledger receives no more reports of the job."""
 
 
 @pytest.fixture(autouse=True)
 def idle_worker(monkeypatch, settings):
-    """Another worker is idle from the first moment on; re-scoring has several parts."""
+    """Simulate a second worker that is idle from the start, and split re-scoring into several parts."""
     settings.HARVEST_SHARED_AFTER_S = 0
     monkeypatch.setattr(sharing, "POLL_S", 0)
     monkeypatch.setattr(workers, "idle_processes", lambda now: {"harvest": 1})
@@ -58,8 +58,8 @@ def make_job(request) -> HarvestJob:
     return HarvestJob.objects.get(pk=create_harvest_job(request).pk)
 
 
-def harvested(job: HarvestJob):
-    """Return all that a harvest has found, every float to the bit."""
+def results_of(job: HarvestJob):
+    """Return the tuples, prompts, and summary of a succeeded harvest with exact floats."""
     job.refresh_from_db()
     assert job.status == "succeeded", job.error
     summary = {name: job.summary[name] for name in ("rejected", "stats", "notice", "warning", "revision")}
@@ -73,19 +73,19 @@ def harvested(job: HarvestJob):
 
 
 @pytest.fixture
-def alone(cell_request, monkeypatch):
-    """What one worker gives."""
+def expected(cell_request, monkeypatch):
+    """Return the results of a single worker."""
     with monkeypatch.context() as patched:
         patched.setattr(workers, "idle_processes", lambda now: {"harvest": 0})
         job = make_job(cell_request)
         ledger.run_job(job.pk)
-    found = harvested(job)
+    found = results_of(job)
     assert "parts" not in job.summary
     return found
 
 
 class OtherWorkers:
-    """Whenever parts are handed out, or the harvest's own worker waits, does some of them, in any order."""
+    """Simulated workers that run some parts in random order when the harvest creates parts or waits."""
 
     def __init__(self, monkeypatch, seed=0, share=0.5):
         self.random, self.share, self.n_done = random.Random(seed), share, 0
@@ -106,12 +106,12 @@ class OtherWorkers:
             self.n_done += 1
 
 
-def test_a_shared_harvest_without_other_workers_is_the_same(cell_request, alone):
+def test_a_shared_harvest_without_other_workers_is_the_same(cell_request, expected):
     job = make_job(cell_request)
 
     ledger.run_job(job.pk)
 
-    assert harvested(job) == alone
+    assert results_of(job) == expected
     assert job.summary["parts"]["n"] > 4
     assert job.summary["parts"]["n_workers"] == 1
     assert not Job.objects.filter(kind=KIND).exists()
@@ -119,28 +119,28 @@ def test_a_shared_harvest_without_other_workers_is_the_same(cell_request, alone)
 
 
 @pytest.mark.parametrize(("seed", "share"), [(0, 0.5), (1, 1), (2, 0.2)])
-def test_results_do_not_depend_on_who_runs_which_part(cell_request, alone, monkeypatch, seed, share):
+def test_results_do_not_depend_on_the_workers_of_parts(cell_request, expected, monkeypatch, seed, share):
     others = OtherWorkers(monkeypatch, seed, share)
     job = make_job(cell_request)
 
     ledger.run_job(job.pk)
 
-    assert harvested(job) == alone
+    assert results_of(job) == expected
     assert others.n_done > 1
 
 
-def test_small_harvests_are_not_shared(cell_request, alone, settings):
+def test_small_harvests_are_not_shared(cell_request, expected, settings):
     settings.HARVEST_SHARED_AFTER_S = 60
     job = make_job(cell_request)
 
     ledger.run_job(job.pk)
 
-    assert harvested(job) == alone
+    assert results_of(job) == expected
     assert "parts" not in job.summary
 
 
 def die_at(monkeypatch, when):
-    """Have the process of a harvest die at the first report for which `when(progress)` holds."""
+    """Raise Killed at the first report for which `when(progress)` is true."""
     report = ledger.Heartbeat.__call__
 
     def report_or_die(heartbeat, progress):
@@ -151,47 +151,47 @@ def die_at(monkeypatch, when):
     monkeypatch.setattr(ledger.Heartbeat, "__call__", report_or_die)
 
 
-def let_leases_run_out():
+def expire_leases():
     Job.objects.filter(status="running").update(lease_expires_at=timezone.now() - timedelta(seconds=1))
 
 
 @pytest.mark.parametrize("stage", ["search", "rescore"])
-def test_another_worker_resumes_the_harvest_of_a_killed_worker(cell_request, alone, monkeypatch, stage):
+def test_another_worker_resumes_the_harvest_of_a_killed_worker(cell_request, expected, monkeypatch, stage):
     job = make_job(cell_request)
     with monkeypatch.context() as patched:
         die_at(patched, lambda progress: progress.stage == stage and "1 of" in progress.note)
         with pytest.raises(Killed):
             ledger.run_job(job.pk)
-    let_leases_run_out()
+    expire_leases()
     n_done = HarvestPart.objects.filter(job__status="succeeded").exclude(stage=PREPARED).count()
     assert n_done >= (1 if stage == "search" else 4)
     n_done_again = []
-    monkeypatch.setattr(engine, "prepare", None)  # what is prepared is not prepared again
+    monkeypatch.setattr(engine, "prepare", None)  # the stored preparation must be reused
     do_part = sharing.run_part
-    monkeypatch.setattr(sharing, "run_part", lambda *given: n_done_again.append(1) or do_part(*given))
+    monkeypatch.setattr(sharing, "run_part", lambda *args: n_done_again.append(1) or do_part(*args))
 
     ledger.run_job(job.pk)
 
-    assert harvested(job) == alone
+    assert results_of(job) == expected
     assert job.attempts == 2
     assert len(n_done_again) == job.summary["parts"]["n"] - n_done
 
 
-def test_parts_of_another_version_are_discarded(cell_request, alone, monkeypatch):
+def test_parts_of_another_version_are_discarded(cell_request, expected, monkeypatch):
     job = make_job(cell_request)
     with monkeypatch.context() as patched:
         die_at(patched, lambda progress: "1 of" in progress.note)
         with pytest.raises(Killed):
             ledger.run_job(job.pk)
-    let_leases_run_out()
+    expire_leases()
     monkeypatch.setattr(sharing, "code_version", lambda: "of tomorrow")
 
     ledger.run_job(job.pk)
 
-    assert harvested(job) == alone
+    assert results_of(job) == expected
 
 
-def test_a_part_that_was_lost_is_taken_over(cell_request, alone, monkeypatch):
+def test_lost_part_is_taken_over(cell_request, expected, monkeypatch):
     with monkeypatch.context() as patched:
         others = OtherWorkers(patched, share=0)
         job = make_job(cell_request)
@@ -202,20 +202,20 @@ def test_a_part_that_was_lost_is_taken_over(cell_request, alone, monkeypatch):
                 if not lost and ledger.claim(part.pk, timezone.now()):
                     lost.append(part.pk)
                     return
-            let_leases_run_out_of(lost)
+            expire_leases_of(lost)
 
-        def let_leases_run_out_of(job_ids):
+        def expire_leases_of(job_ids):
             Job.objects.filter(pk__in=job_ids, status="running").update(lease_expires_at=F("started_at"))
 
         others.do_some = claim_and_die
         ledger.run_job(job.pk)
 
     assert lost
-    assert harvested(job) == alone
+    assert results_of(job) == expected
 
 
 def test_an_error_in_a_part_fails_the_harvest_with_its_message(cell_request, monkeypatch):
-    def refuse(*given):
+    def refuse(*args):
         raise EngineError("The LM answers with NaN; its weights are damaged.")
 
     OtherWorkers(monkeypatch)
@@ -229,15 +229,15 @@ def test_an_error_in_a_part_fails_the_harvest_with_its_message(cell_request, mon
     assert not Job.objects.filter(kind=KIND).exists()
 
 
-def test_the_harvests_worker_runs_parts_that_failed_elsewhere(cell_request, alone, monkeypatch):
-    """As one that lacks the LM's folder, or that dies of each part for lack of memory."""
-    other, refused = factories.make_worker(timezone.now()), []
+def test_harvest_worker_runs_parts_that_failed_on_other_workers(cell_request, expected, monkeypatch):
+    """Simulate a worker without the folder of the LM or with insufficient memory."""
+    other, failed_parts = factories.make_worker(timezone.now()), []
     do_part = sharing.run_part
 
     def refuse_elsewhere(part, heartbeat):
         if heartbeat.token == part.parent.owner_token:
             return do_part(part, heartbeat)
-        refused.append(part.pk)
+        failed_parts.append(part.pk)
         Job.objects.filter(pk=part.pk).update(worker=other)
         raise EngineError("There is no such folder here.")
 
@@ -247,8 +247,8 @@ def test_the_harvests_worker_runs_parts_that_failed_elsewhere(cell_request, alon
 
     ledger.run_job(job.pk)
 
-    assert harvested(job) == alone
-    assert len(refused) > 1
+    assert results_of(job) == expected
+    assert len(failed_parts) > 1
 
 
 def test_a_worker_of_another_version_runs_no_part(cell_request, monkeypatch):
@@ -283,7 +283,7 @@ def test_cancelling_a_harvest_ends_its_parts(cell_request, monkeypatch, by):
     monkeypatch.setattr(sharing, "run_part", cancel_in_a_part)
     try:
         ledger.run_job(job.pk)
-    except AssertionError:  # the other worker finds parts gone that it was about to take
+    except AssertionError:  # parts disappear before the other worker runs them
         assert by == "other worker"
 
     job.refresh_from_db()
@@ -296,11 +296,11 @@ def test_parts_do_not_appear_as_jobs(cell_request, monkeypatch, client):
     seen = []
     researcher = factories.make_researcher()
 
-    def look(*given):
+    def look(*args):
         rows = Job.objects.visible_to(researcher).values_list("kind", flat=True)
         [jobs] = [reading for reading in job_metrics(timezone.now()) if reading.name == "kgharvest_jobs"]
         seen.append((list(rows), sorted({kind for kind, _ in jobs.values}), Job.objects.filter(kind=KIND).count() > 1))
-        return do_part(*given)
+        return do_part(*args)
 
     do_part = sharing.run_part
     monkeypatch.setattr(sharing, "run_part", look)
@@ -311,7 +311,7 @@ def test_parts_do_not_appear_as_jobs(cell_request, monkeypatch, client):
     assert set(map(str, seen)) == {str((["harvest"], ["harvest"], True))}
 
 
-def test_a_draining_worker_runs_the_parts_of_its_harvest(cell_request, alone):
+def test_a_draining_worker_runs_the_parts_of_its_harvest(cell_request, expected):
     Worker.objects.create(name="one@here", token=workers.TOKEN, seen_at=timezone.now(), queues=["harvest"])
     job = make_job(cell_request)
     token = ledger.claim(job.pk, timezone.now())
@@ -320,4 +320,4 @@ def test_a_draining_worker_runs_the_parts_of_its_harvest(cell_request, alone):
     store = run_harvest(Job.objects.get(pk=job.pk), ledger.Heartbeat(job.pk, token))
     ledger._finish(job.pk, token, store)
 
-    assert harvested(job) == alone
+    assert results_of(job) == expected
