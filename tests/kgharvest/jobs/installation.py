@@ -1,4 +1,4 @@
-"""An installation of its own for tests with real workers in processes of their own, over the filesystem broker."""
+"""A separate installation for tests with real worker processes and the filesystem broker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Installation:
     """A data directory with a migrated database and one relation, and programs that run on it."""
 
     def __init__(self, folder: Path, migrated: Path | None, **environment: str):
-        """migrated: a database to begin with a copy of; without one, the DATABASE_URL of `environment` is migrated."""
+        """migrated: database file to copy. If None, migrate the DATABASE_URL of `environment`."""
         self.folder = folder
         outer = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "BROKER_URL")}
         self.environment = {
@@ -53,7 +53,7 @@ class Installation:
         self.manage("import_relations", str(folder / "relations.json"))
 
     def manage(self, *arguments: str) -> str:
-        """Run manage.py to its end and return what it prints. Raises AssertionError if it fails."""
+        """Run manage.py and return its output. Raises AssertionError if it fails."""
         done = run_program(["manage.py", *arguments], self.environment)
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -62,13 +62,13 @@ class Installation:
         return int(self.manage("harvest", "--relation", "can", "--setting", setting, "--again").split()[0])
 
     def queue_urgent_job(self) -> int:
-        """Change the list of sensitive words."""
+        """Queue an urgent job by changing the list of sensitive words."""
         n_words = self.values("SELECT COUNT(*) FROM kgharvest_sensitiveword")[0]
         return int(self.manage("shell", "-v", "0", "-c", NEW_WORDS.format(f"after {n_words}")))
 
     @contextmanager
     def worker(self, name: str = "one", *options: str) -> Iterator[BaseProcess]:
-        """A worker with all its children in a process group of its own."""
+        """Run a worker and its children in a separate process group."""
         arguments = ["celery", "-A", "kgharvest", "worker", "--loglevel", "INFO", "-n", f"{name}@%h", *options]
         log = self.folder / "worker.log"
         worker = start_program(arguments, self.environment, log, log)
@@ -88,12 +88,12 @@ class Installation:
             return [rank for (rank,) in database.execute(query, [pk])]
 
     def values(self, query: str) -> list:
-        """Return the rows of a query of one column."""
+        """Return the values of a query with one column."""
         with closing(sqlite3.connect(self.folder / "kgharvest.sqlite3")) as database:
             return [value for (value,) in database.execute(query)]
 
     def cancel(self, pk: int) -> None:
-        """Cancel a job, and wait until its worker says that it has stopped."""
+        """Cancel a job and wait until its worker logs the cancellation."""
         self.manage("shell", "-c", f"{CANCEL}(Job.objects.get(pk={pk}))")
         wait_until(lambda: f"Job {pk} was cancelled" in self.worker_log())
 
@@ -101,7 +101,7 @@ class Installation:
         return (self.folder / "worker.log").read_text()
 
     def worker_of(self, pk: int) -> str:
-        """Return the name that the worker was started under which has claimed the job; empty if none has."""
+        """Return the start name of the worker that claimed the job, or an empty string."""
         names = self.values(
             "SELECT worker.name FROM kgharvest_worker worker JOIN kgharvest_job job ON job.worker_id = worker.id "
             f"WHERE job.id = {pk} AND job.status = 'running'"
@@ -112,14 +112,14 @@ class Installation:
         return self.values("SELECT COUNT(*) FROM kgharvest_job WHERE status = 'succeeded'")[0]
 
     def starts(self) -> list[int]:
-        """Return the job of each attempt that began, in order."""
+        """Return the job id of each started attempt, in order."""
         return [int(line.split()[0]) for line in (self.folder / "starts").read_text().splitlines()]
 
 
 def kill_group(program: BaseProcess) -> None:
     try:
         os.killpg(program.pid, signal.SIGKILL)
-    except ProcessLookupError:  # it has ended, or has not made its group yet
+    except ProcessLookupError:  # it has ended or has not created its group yet
         program.kill()
     program.join()
 
@@ -127,5 +127,5 @@ def kill_group(program: BaseProcess) -> None:
 def wait_until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not holds():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, "timed out waiting for the condition"
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""A stand-in for the harvest in tests with real workers: it takes its time, reports, and stores three tuples."""
+"""A slow fake harvest for tests with real workers. It reports progress and stores three tuples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kgharvest.models import HarvestJob, Job
 
 STEPS = int(os.environ.get("SLOW_RUNNER_STEPS", 15))
 STEP_S = 0.1
-HOLD = "hold"  # a file in the data folder: while it is there, no harvest goes on
+HOLD = "hold"  # file in the data folder; harvests pause while it exists
 
 
 def run(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:

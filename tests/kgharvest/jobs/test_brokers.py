@@ -1,4 +1,4 @@
-"""Real workers over the brokers that answer here: jobs are done, over a cut connection and an emptied queue, too."""
+"""Real workers with RabbitMQ and Redis: jobs run despite a cut connection and an emptied queue."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.django_db]
 
 @pytest.fixture(params=BROKERS)
 def broker(request) -> Iterator[str]:
-    """The URL of a broker all of whose queues of ours are this test's, and empty."""
+    """Yield the URL of a broker. The kgharvest queues are empty and reserved for this test."""
     variable = BROKERS[request.param]
     url = os.environ.get(variable)
     if not url:
-        pytest.skip(f"{variable} names no broker")
+        pytest.skip(f"{variable} is not set")
     delete_queues(url)
     yield url
     delete_queues(url)
@@ -40,11 +40,11 @@ def delete_queues(url: str) -> None:
 def empty_queues(url: str) -> None:
     with Connection(url) as connection:
         for queue in QUEUES:
-            with suppress(connection.channel_errors):  # one that no worker of this machine takes
+            with suppress(connection.channel_errors):  # the queue does not exist unless a worker serves it
                 connection.channel().queue_purge(queue)
 
 
-def test_jobs_are_done_over_a_connection_that_is_cut_and_a_queue_that_is_emptied(broker, tmp_path, migrated_database):
+def test_jobs_run_despite_cut_connection_and_emptied_queue(broker, tmp_path, migrated_database):
     at = urlsplit(broker)
     with Link(at.hostname, at.port) as link:
         user, has_user, _ = at.netloc.rpartition("@")
@@ -61,7 +61,7 @@ def test_jobs_are_done_over_a_connection_that_is_cut_and_a_queue_that_is_emptied
             link.cut()
             second = installation.queue_harvest("top1")
             wait_until(lambda: is_done(second))
-            wait_until(lambda: link.n_connections > n_before)  # the worker has come back
+            wait_until(lambda: link.n_connections > n_before)  # the worker has reconnected
 
             (tmp_path / HOLD).touch()
             held = installation.queue_harvest("multi")

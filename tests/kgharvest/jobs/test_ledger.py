@@ -1,4 +1,4 @@
-"""The ledger: who may do a job, and what is left of it when things go wrong."""
+"""Job ledger: claims, leases, retries, and cleanup after failures."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def store_three(job: Job) -> ledger.Store:
     return lambda: slow_runner.runner.store_result(job.harvestjob, slow_runner.three_tuples(), None)
 
 
-# -- housekeeping jobs ------------------------------------------------------------------------------------
+# Housekeeping jobs
 
 
 def test_a_housekeeping_job_is_queued_once(enqueued):
@@ -82,7 +82,7 @@ def test_statements_are_batched(enqueued, monkeypatch):
     assert max(counts) < 50
 
 
-# -- claims ------------------------------------------------------------------------------------------------------------
+# Claims
 
 
 def test_a_queued_job_is_claimed_once():
@@ -92,7 +92,7 @@ def test_a_queued_job_is_claimed_once():
     assert ledger.claim(job.pk, NOW) is None
 
 
-def test_a_job_of_a_kind_that_this_version_does_not_know_waits_for_a_worker_that_does(settings):
+def test_job_of_unknown_kind_stays_queued_for_a_newer_worker(settings):
     job = factories.make_harvest_job(kind="of-a-later-version")
 
     ledger.run_job(job.pk)
@@ -112,7 +112,7 @@ def test_a_running_job_is_claimed_only_after_its_lease():
 
 def test_a_host_with_a_fast_clock_claims_no_running_job(monkeypatch):
     monkeypatch.setattr(ledger, "shared_now", lambda: NOW)
-    job = make_running_job(NOW + timedelta(seconds=1))  # long over by the clock of this host
+    job = make_running_job(NOW + timedelta(seconds=1))  # expired according to the clock of this host
 
     assert not ledger.run_job(job.pk)
 
@@ -135,7 +135,7 @@ def test_a_running_job_without_owner_cannot_be_stored():
         factories.make_harvest_job(Job.Status.RUNNING)
 
 
-# -- running -----------------------------------------------------------------------------------------------------------
+# Running
 
 
 def test_results_and_success_are_stored_in_one_transaction(settings, monkeypatch):
@@ -150,7 +150,7 @@ def test_results_and_success_are_stored_in_one_transaction(settings, monkeypatch
     assert job.summary["rejected"] == {"stop word": 2}
 
 
-def test_a_message_that_comes_twice_changes_nothing(settings, monkeypatch):
+def test_duplicate_message_changes_nothing(settings, monkeypatch):
     use_runner(settings, monkeypatch, lambda job, heartbeat: store_three(job))
     job = factories.make_harvest_job()
 
@@ -160,7 +160,7 @@ def test_a_message_that_comes_twice_changes_nothing(settings, monkeypatch):
     assert HarvestedTuple.objects.filter(job=job).count() == 3
 
 
-def test_two_harvests_that_find_the_same_share_the_knowledge(settings, monkeypatch):
+def test_harvests_share_equal_knowledge_tuples(settings, monkeypatch):
     use_runner(settings, monkeypatch, lambda job, heartbeat: store_three(job))
     relation = factories.make_relation()
 
@@ -194,7 +194,7 @@ def test_reports_of_one_stage_are_throttled(monkeypatch, django_assert_num_queri
     clock = iter(step / 10 for step in range(1000))
     monkeypatch.setattr(ledger, "monotonic", lambda: next(clock))
     monkeypatch.setattr("kgharvest.operations.clock._synced", None)
-    shared_now()  # else one of the reports asks for it, once a minute
+    shared_now()  # sync the clock now; otherwise a report does it once a minute
 
     with django_assert_num_queries(10):  # 40 reports, one in four is stored
         for done in range(40):
@@ -218,7 +218,7 @@ def test_a_failed_report_does_not_end_the_job(monkeypatch):
     assert (job.stage, job.done) == ("rescore", 2)
 
 
-def test_a_cancelled_job_stops_within_two_seconds_of_its_clock(settings, monkeypatch):
+def test_cancelled_job_stops_within_two_seconds(settings, monkeypatch):
     clock = iter(step / 10 for step in range(1000))
     monkeypatch.setattr(ledger, "monotonic", lambda: next(clock))
     reports = []
@@ -242,7 +242,7 @@ def test_a_cancelled_job_stops_within_two_seconds_of_its_clock(settings, monkeyp
     assert not HarvestedTuple.objects.exists()
 
 
-def test_results_of_a_job_that_was_taken_over_are_not_stored(settings, monkeypatch):
+def test_results_of_a_taken_over_job_are_not_stored(settings, monkeypatch):
     def runner(job, heartbeat):
         Job.objects.filter(pk=job.pk).update(owner_token=uuid4())
         return store_three(job)
@@ -257,7 +257,7 @@ def test_results_of_a_job_that_was_taken_over_are_not_stored(settings, monkeypat
     assert not HarvestedTuple.objects.exists()
 
 
-def test_a_job_that_fails_while_it_stores_leaves_nothing(settings, monkeypatch):
+def test_failure_while_storing_leaves_no_results(settings, monkeypatch):
     def runner(job, heartbeat):
         def store():
             store_three(job)()
@@ -292,7 +292,7 @@ def test_an_unexpected_error_is_recorded_without_its_text_and_raised(settings, m
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_step_that_cannot_report_keeps_its_lease(settings):
+def test_step_without_reports_keeps_its_lease(settings):
     settings.JOB_LEASE_S = 0.3
     started_at = timezone.now()
     job = factories.make_harvest_job()
@@ -304,7 +304,7 @@ def test_a_step_that_cannot_report_keeps_its_lease(settings):
     assert Job.objects.get(pk=job.pk).lease_expires_at > started_at + timedelta(seconds=0.9)
 
 
-# -- cancel and retry --------------------------------------------------------------------------------------------------
+# Cancellation and retries
 
 
 def test_a_failed_job_is_queued_again_with_all_attempts(enqueued):
@@ -342,7 +342,7 @@ def test_an_equal_job_of_the_same_project_prevents_a_retry(enqueued, has_project
         ledger.retry(failed)
 
 
-def test_a_job_that_succeeded_is_neither_cancelled_nor_retried(enqueued):
+def test_succeeded_job_is_neither_cancelled_nor_retried(enqueued):
     job = factories.make_harvest_job(Job.Status.SUCCEEDED)
 
     with refused("JobNotOpen", match="already ended"):
@@ -352,15 +352,15 @@ def test_a_job_that_succeeded_is_neither_cancelled_nor_retried(enqueued):
     assert enqueued == []
 
 
-# -- waking workers ----------------------------------------------------------------------------------------------------
+# Worker wake-up
 
 
-def make_waiting(n: int, **fields) -> list[Job]:
+def make_jobs(n: int, **fields) -> list[Job]:
     return [factories.make_harvest_job(**fields) for _ in range(n)]
 
 
-def test_new_jobs_wake_idle_processes_and_at_least_one(woken):
-    jobs = make_waiting(5)
+def test_new_jobs_wake_idle_processes_or_at_least_one_worker(woken):
+    jobs = make_jobs(5)
 
     ledger.enqueue(*jobs, Job.objects.create(kind="pack"))
     assert woken == ["harvest", "light"]
@@ -375,17 +375,17 @@ def test_new_jobs_wake_idle_processes_and_at_least_one(woken):
 
 def test_retried_jobs_wake_workers(woken):
     factories.make_worker(timezone.now(), queues=["harvest"], n_processes=2)
-    make_waiting(3, status="failed")
+    make_jobs(3, status="failed")
 
     assert ledger.retry_all(Job.objects.all()) == 3
     assert woken == ["harvest"] * 2
 
 
-def test_a_worker_with_idle_processes_is_woken_for_jobs_whose_messages_were_lost(woken, settings):
+def test_idle_worker_is_woken_for_jobs_with_lost_messages(woken, settings):
     settings.JOB_RUNNERS = settings.JOB_RUNNERS | {"pack": "kgharvest.contrib.publishing.packs.pack_jobs.run_pack_job"}
     worker = factories.make_worker(NOW, queues=["harvest", "light"], n_processes=3)
     make_running_job(NOW + timedelta(minutes=1), worker=worker)
-    make_waiting(5)
+    make_jobs(5)
     Job.objects.create(kind="pack")
 
     ledger.wake_idle(worker, NOW)
@@ -393,29 +393,29 @@ def test_a_worker_with_idle_processes_is_woken_for_jobs_whose_messages_were_lost
     assert woken == ["light", "harvest", "harvest"]
 
 
-def test_messages_do_not_pile_up_while_all_processes_are_busy(woken):
+def test_busy_workers_receive_no_messages(woken):
     worker = factories.make_worker(NOW, queues=["harvest"])
     make_running_job(NOW + timedelta(minutes=1), worker=worker)
-    make_waiting(5)
+    make_jobs(5)
 
     ledger.wake_idle(worker, NOW)
 
     assert woken == []
 
 
-def test_a_worker_is_woken_only_for_jobs_that_it_takes(woken):
+def test_worker_is_woken_only_for_acceptable_jobs(woken):
     worker = factories.make_worker(NOW, queues=["urgent", "light", "harvest"])
-    make_waiting(2, payload={"device": "cuda"})
+    make_jobs(2, payload={"device": "cuda"})
     ledger.wake_idle(worker, NOW)
     assert woken == []
 
     worker.is_draining = True
-    make_waiting(1)
+    make_jobs(1)
     ledger.wake_idle(worker, NOW)
     assert woken == []
 
 
-def test_a_lost_job_wakes_an_idle_worker_at_once(woken):
+def test_lost_job_wakes_an_idle_worker_immediately(woken):
     job = make_running_job(NOW)
     worker = factories.make_worker(NOW, queues=["harvest"])
 
@@ -426,11 +426,11 @@ def test_a_lost_job_wakes_an_idle_worker_at_once(woken):
     assert ledger.next_job("harvest", NOW + timedelta(seconds=1), []) == job.pk
 
 
-def test_an_ended_job_wakes_a_worker_for_the_next_queue_in_turn(woken, monkeypatch):
+def test_ended_job_wakes_a_worker_for_the_next_queue(woken, monkeypatch):
     worker = factories.make_worker(NOW, queues=["urgent", "light", "harvest"])
     monkeypatch.setattr(ledger.workers, "TOKEN", worker.token)
-    make_waiting(2)
-    make_waiting(1, payload={"device": "cuda"})
+    make_jobs(2)
+    make_jobs(1, payload={"device": "cuda"})
     Job.objects.create(kind="mark_sensitive")
 
     for queue in ("harvest", "urgent", "light", "gpu"):
@@ -441,11 +441,11 @@ def test_an_ended_job_wakes_a_worker_for_the_next_queue_in_turn(woken, monkeypat
     assert len(woken) == 4
 
 
-def test_a_task_that_does_not_reach_the_database_leaves_its_job_waiting(woken, monkeypatch, caplog):
+def test_task_without_database_leaves_its_job_queued(woken, monkeypatch, caplog):
     def refuse(*args):
         raise DatabaseIsLocked("the server is starting up")
 
-    [job] = make_waiting(1)
+    [job] = make_jobs(1)
     monkeypatch.setattr(ledger, "claim", refuse)
 
     tasks.run_job.apply(routing_key="harvest")
@@ -456,9 +456,9 @@ def test_a_task_that_does_not_reach_the_database_leaves_its_job_waiting(woken, m
 
 
 @pytest.mark.parametrize("arguments", [[], [1], [10**9]])
-def test_a_message_of_an_older_version_that_names_a_job_wakes_for_its_queue(woken, monkeypatch, settings, arguments):
+def test_message_of_older_version_runs_next_job_of_its_queue(woken, monkeypatch, settings, arguments):
     use_runner(settings, monkeypatch, lambda job, heartbeat: lambda: None)
-    first, second = make_waiting(2)
+    first, second = make_jobs(2)
 
     result = tasks.run_job.apply(args=arguments, routing_key="harvest")
 
@@ -467,29 +467,29 @@ def test_a_message_of_an_older_version_that_names_a_job_wakes_for_its_queue(woke
     assert (statuses, woken) == (["succeeded", "queued"], ["harvest"])
 
 
-def test_a_message_of_a_queue_that_is_gone_does_nothing(woken):
-    make_waiting(1)
+def test_message_of_a_removed_queue_does_nothing(woken):
+    make_jobs(1)
 
     assert tasks.run_job.apply(args=[1], routing_key="celery").successful()
     assert (Job.objects.get().status, woken) == ("queued", [])
 
 
-def test_a_job_that_fails_unexpectedly_wakes_a_worker_for_the_next_one(woken, monkeypatch, settings):
+def test_unexpected_failure_wakes_a_worker_for_the_next_job(woken, monkeypatch, settings):
     def fail_at_once(job, heartbeat):
         raise ZeroDivisionError
 
     use_runner(settings, monkeypatch, fail_at_once)
-    make_waiting(2)
+    make_jobs(2)
 
     tasks.run_job.apply(routing_key="harvest")
 
     assert woken == ["harvest"]
 
 
-# -- lost jobs ---------------------------------------------------------------------------------------------------------
+# Lost jobs
 
 
-def test_a_job_whose_workers_keep_dying_fails_with_advice():
+def test_job_with_dying_workers_fails_with_advice():
     job = make_running_job(NOW, attempts=3)
 
     ledger.recover(NOW + timedelta(seconds=1))
@@ -518,7 +518,7 @@ def test_jobs_of_an_older_version_get_their_queue():
     assert job.queue == "harvest"
 
 
-# -- every few seconds -------------------------------------------------------------------------------------------------
+# Periodic tasks
 
 
 def fail(now: datetime) -> None:
@@ -561,7 +561,7 @@ def test_a_failing_periodic_task_does_not_stop_the_others(settings, caplog, monk
     assert "The periodic task fail failed." in caplog.text
 
 
-def test_without_a_database_the_periodic_tasks_are_skipped(settings, caplog, monkeypatch):
+def test_periodic_tasks_are_skipped_without_a_database(settings, caplog, monkeypatch):
     monkeypatch.setattr(tasks, "connection", SimpleNamespace(close=lambda: None))
     calls: list[datetime] = []
     monkeypatch.setattr(tasks, "import_string", {"retry": retry_later, "count": calls.append}.get)

@@ -1,4 +1,4 @@
-"""A connection that is cut costs time, not the job. With real cuts, on PostgreSQL."""
+"""Jobs survive lost database connections. Connections are really cut, on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from tests import factories
 from tests.kgharvest.jobs import slow_runner
 from tests.postgres import on_postgresql, run_on_postgresql
 
-needs_postgresql = pytest.mark.skipif(connection.vendor != "postgresql", reason="only a server can cut a connection")
+needs_postgresql = pytest.mark.skipif(
+    connection.vendor != "postgresql", reason="requires a database server that can cut connections"
+)
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @on_postgresql
-def test_all_of_this_holds_on_postgresql():
+def test_module_passes_on_postgresql():
     done = run_on_postgresql(__file__)
 
     assert done.returncode == 0, done.stdout
@@ -28,7 +30,7 @@ def test_all_of_this_holds_on_postgresql():
 
 
 def cut_connection() -> None:
-    """Let the server end the connection of this thread, which finds out with its next statement."""
+    """Terminate the connection of this thread on the server. Its next statement fails."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         [backend] = cursor.fetchone()
@@ -40,7 +42,7 @@ def cut_connection() -> None:
 
 @pytest.fixture
 def runner(settings, monkeypatch):
-    """Let jobs be done by what is given to it."""
+    """Return a function that sets the runner of harvest jobs."""
     settings.JOB_RUNNERS = {"harvest": "tests.kgharvest.jobs.slow_runner.run"}
     return lambda run: monkeypatch.setattr(slow_runner, "run", run)
 
@@ -69,11 +71,11 @@ def cut_while_storing_a_part(job, heartbeat):
 
 @needs_postgresql
 @pytest.mark.parametrize("run", [cut_in_a_query, cut_while_storing, cut_while_storing_a_part])
-def test_a_job_with_a_lost_connection_is_lost_immediately_and_retried(runner, run):
+def test_job_with_lost_connection_is_released_immediately_and_retried(runner, run):
     job = factories.make_harvest_job()
     runner(run)
 
-    for n_cuts in range(1, 6):  # more often than a job is tried whose workers die
+    for n_cuts in range(1, 6):  # exceeds the limit for jobs with dying workers
         ledger.run_job(job.pk)
 
         job.refresh_from_db()
@@ -88,7 +90,7 @@ def test_a_job_with_a_lost_connection_is_lost_immediately_and_retried(runner, ru
 
 
 @needs_postgresql
-def test_a_job_that_always_loses_its_connection_finally_fails(runner):
+def test_job_with_repeated_connection_losses_finally_fails(runner):
     job = factories.make_harvest_job()
     runner(cut_in_a_query)
 
@@ -135,7 +137,7 @@ def test_an_error_on_a_working_connection_counts_as_an_attempt(runner):
     assert (job.status, job.error) == ("failed", ledger.GAVE_UP)
 
 
-def test_a_database_that_stays_away_leaves_the_job_to_its_lease(runner, monkeypatch):
+def test_unavailable_database_leaves_the_job_to_its_lease(runner, monkeypatch):
     def refuse(*args, **kwargs):
         raise OperationalError("the server is starting up")
 

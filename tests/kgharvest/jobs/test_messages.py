@@ -1,4 +1,4 @@
-"""Nobody waits for a broker that is absent or hangs; what it does is known, and over when it answers."""
+"""Unavailable message brokers: callers do not wait, and the status is shown until the broker responds."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def messenger(monkeypatch) -> messages.Messenger:
 
 @pytest.fixture
 def silent_port() -> Iterator[int]:
-    """A port that takes connections and never says anything."""
+    """Yield a port that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
 
-def until_it_answers(messenger: messages.Messenger) -> None:
+def wait_for_recovery(messenger: messages.Messenger) -> None:
     while not messenger.run(lambda: None, wait_s=60) or messenger.away_since():
         pass
 
@@ -43,7 +43,7 @@ def refuse(*args, **kwargs) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_broker_that_is_down_costs_no_job(monkeypatch, messenger):
+def test_unavailable_broker_loses_no_job(monkeypatch, messenger):
     monkeypatch.setattr(messages.app, "send_task", refuse)
     job = factories.make_harvest_job()
 
@@ -58,16 +58,16 @@ def test_only_the_first_caller_waits_briefly_for_a_hanging_broker(monkeypatch, m
     answers, sent = threading.Event(), []
 
     is_sent = messenger.run(answers.wait, wait_s=0.05)
-    while (was_away := messages.away_since()) is None:  # its thread may have begun later
+    while (was_away := messages.away_since()) is None:  # the thread may start later
         time.sleep(0.01)
-    # Would last for ever, did it wait.
+    # These calls would block forever if they waited.
     are_sent = [messenger.run(lambda n=n: sent.append(n), wait_s=None) for n in range(3)]
 
     assert (is_sent, are_sent, sent) == (False, [False] * 3, [])
     assert messages.away_since() == was_away
     answers.set()
-    until_it_answers(messenger)
-    assert sent == [0, 1, 2]  # what was in line is sent when it answers
+    wait_for_recovery(messenger)
+    assert sent == [0, 1, 2]  # queued messages are sent after the broker responds
     assert messages.away_since() is None
 
 
@@ -82,12 +82,12 @@ def test_a_full_message_queue_drops_messages(monkeypatch):
         messenger.run(lambda number=number: done.append(number), wait_s=0)
 
     answers.set()
-    until_it_answers(messenger)
+    wait_for_recovery(messenger)
     assert done == [0, 1]
 
 
 @pytest.mark.parametrize("scheme", ["amqp", "redis"])
-def test_a_broker_that_takes_connections_and_says_nothing_counts_as_away(monkeypatch, silent_port, scheme):
+def test_silent_broker_counts_as_unavailable(monkeypatch, silent_port, scheme):
     options = {"socket_timeout": 0.2, "socket_connect_timeout": 0.2} if scheme == "redis" else {}
     app = Celery(broker=f"{scheme}://127.0.0.1:{silent_port}//")
     app.conf.update(broker_connection_timeout=0.2, broker_transport_options=options)
@@ -100,12 +100,12 @@ def test_a_broker_that_takes_connections_and_says_nothing_counts_as_away(monkeyp
     assert messages.away_since() is not None
 
 
-def test_a_process_that_was_forked_sends_for_itself(messenger):
+def test_forked_process_can_send_messages(messenger):
     messenger.run(lambda: None)
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:
-        messenger.forget()  # the one of the module does by itself
+        messenger.forget()  # the module's messenger does this automatically
         os.write(writes, b"sent" if messenger.run(lambda: None, wait_s=60) else b"hung")
         os._exit(0)
 
@@ -121,7 +121,7 @@ def test_pages_show_since_when_the_broker_is_unavailable(monkeypatch, messenger)
     messenger.run(refuse, wait_s=60)
     assert "The message broker has been unavailable since" in shown()
     assert "No worker is running" not in shown()
-    until_it_answers(messenger)
+    wait_for_recovery(messenger)
     assert "No worker is running" in shown()
 
 

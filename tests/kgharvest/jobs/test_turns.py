@@ -1,4 +1,4 @@
-"""Scheduling: LMs are loaded seldom, no job starves, and every job is done once although messages are lost."""
+"""Scheduling: LMs are rarely reloaded, no job starves, and each job runs once despite lost messages."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def next_harvest(now: datetime, *in_memory: str) -> int | None:
 
 
 def begin(job_id: int, at: datetime) -> None:
-    """Claim the job by a worker that lives on."""
+    """Claim the job for a worker that stays alive."""
     assert ledger.claim(job_id, at)
     Job.objects.filter(pk=job_id).update(lease_expires_at=at + timedelta(hours=1))
 
 
-def test_a_job_whose_lm_is_in_memory_goes_first():
+def test_job_with_loaded_lm_goes_first():
     first, second, _ = make_jobs("a", "b", "b")
 
     assert next_harvest(NOW, "b") == second
     assert next_harvest(NOW, "c") == next_harvest(NOW) == first
 
 
-def test_of_several_loaded_lms_that_of_the_oldest_job_goes_first():
+def test_oldest_job_among_loaded_lms_goes_first():
     _, second, third, _ = make_jobs("a", "c", "b", "b")
 
     assert next_harvest(NOW, "b", "c") == next_harvest(NOW, "c", "b") == second
@@ -49,7 +49,7 @@ def test_of_several_loaded_lms_that_of_the_oldest_job_goes_first():
 
 @pytest.mark.parametrize("jobs", [Job.objects.claimable(NOW), Job.objects.unfinished()])
 def test_sql_contains_the_status_as_a_literal(jobs):
-    """With parameters PostgreSQL would make one plan for all of them, which can take no index of waiting jobs."""
+    """With parameters, PostgreSQL would use a generic plan that cannot use the index of queued jobs."""
     sql, parameters = jobs.query.sql_with_params()
 
     assert "'queued'" in sql
@@ -77,17 +77,17 @@ def test_a_job_is_overtaken_for_ten_minutes_at_most():
 
 
 def test_younger_jobs_are_checked_only_before_overtaking(monkeypatch):
-    asked = []
-    monkeypatch.setattr(ledger, "is_overdue", lambda *question: asked.append(question))
+    calls = []
+    monkeypatch.setattr(ledger, "is_overdue", lambda *args: calls.append(args))
     first, second, _ = make_jobs("a", "b", "b")
 
     assert next_harvest(NOW, "a") == next_harvest(NOW) == first
-    assert asked == []
+    assert calls == []
     assert next_harvest(NOW, "b") == second
-    assert asked == [(first, "harvest", NOW)]
+    assert calls == [(first, "harvest", NOW)]
 
 
-def test_each_queue_has_jobs_of_its_own_and_lms_count_only_where_they_are_loaded(settings):
+def test_queues_are_separate_and_loaded_lms_affect_only_lm_queues(settings):
     settings.JOB_RUNNERS = {**settings.JOB_RUNNERS, "no_lm": ""}
     [harvest] = make_jobs("a")
     on_gpu = Job.objects.create(kind="harvest", lm="a", payload={"device": "cuda"})
@@ -100,7 +100,7 @@ def test_each_queue_has_jobs_of_its_own_and_lms_count_only_where_they_are_loaded
 
 
 class Workers:
-    """Simulated workers on the real ledger: a clock, messages that are lost or come twice, LMs kept in memory."""
+    """Simulated workers on the real ledger with a clock, lost and duplicate messages, and LMs in memory."""
 
     def __init__(self, seed: int, n_workers: int, n_kept: int, prefers: bool, monkeypatch):
         self.rng, self.now, self.prefers, self.n_kept = random.Random(seed), NOW, prefers, n_kept
@@ -109,7 +109,7 @@ class Workers:
         self.memory: list[list[str]] = [[] for _ in range(n_workers)]
         self.hands: list[tuple[int, datetime] | None] = [None] * n_workers
         self.begun: list[int] = []
-        self.overtaken: dict[int, datetime] = {}  # since when
+        self.overtaken: dict[int, datetime] = {}  # job id -> first time
         self.longest = timedelta()
         self.n_loads = 0
         self.monkeypatch = monkeypatch
@@ -169,13 +169,13 @@ def simulate(seed: int, prefers: bool, monkeypatch, n_jobs: int = 40) -> Workers
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_job_is_done_once_and_overtaken_for_no_longer_than_stated(seed, monkeypatch):
+def test_every_job_runs_once_and_overtaking_is_limited(seed, monkeypatch):
     sim = simulate(seed, prefers=True, monkeypatch=monkeypatch)
     assert sim.longest <= AT_MOST
 
 
 def test_lms_are_rarely_reloaded_when_two_alternate():
-    """Thirty jobs of a minute, one worker that keeps one LM: without a preference it would load thirty times."""
+    """Thirty one-minute jobs and one worker that keeps one LM. Without a preference it would load 30 times."""
     now, memory, loads = NOW, "", 0
     for _ in make_jobs(*"ab" * 15):
         job_id = next_harvest(now, memory)
@@ -185,10 +185,10 @@ def test_lms_are_rarely_reloaded_when_two_alternate():
         lm = Job.objects.get(pk=job_id).lm
         loads, memory = loads + (lm != memory), lm
 
-    assert loads == 3  # twelve of a until the first of b was overtaken for ten minutes, all of b, the last of a
+    assert loads == 3  # 12 jobs of a until b has waited for ten minutes, all jobs of b, the rest of a
 
 
-def test_a_claim_that_another_worker_wins_is_followed_by_another_choice(monkeypatch, woken):
+def test_worker_chooses_another_job_after_losing_a_claim(monkeypatch, woken):
     first, second = make_jobs("a", "a")
     done: list[int] = []
 
@@ -206,8 +206,8 @@ def test_a_claim_that_another_worker_wins_is_followed_by_another_choice(monkeypa
     assert done == [second]
 
 
-def test_a_worker_that_cannot_claim_sends_no_message(monkeypatch, woken):
-    """For example while it is being drained."""
+def test_worker_without_a_claim_sends_no_message(monkeypatch, woken):
+    """A draining worker cannot claim jobs, for example."""
     make_jobs("a")
     monkeypatch.setattr(ledger, "run_job", lambda job_id: False)
 
@@ -216,7 +216,7 @@ def test_a_worker_that_cannot_claim_sends_no_message(monkeypatch, woken):
     assert woken == []
 
 
-def test_a_harvest_says_which_lm_it_loads():
+def test_harvest_job_has_the_harvest_queue():
     job = factories.make_harvest_job()
 
     assert job.queue == "harvest"

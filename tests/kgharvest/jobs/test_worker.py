@@ -1,4 +1,4 @@
-"""Real workers in processes of their own, over the filesystem broker."""
+"""Real worker processes with the filesystem broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.kgharvest.jobs.installation import Installation, kill_group, wait_until
 from tests.kgharvest.jobs.slow_runner import HOLD
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db]  # a database is made, of which each installation has a copy
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]  # each installation copies a migrated database
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def test_a_harvest_survives_sigkill_of_its_worker_group(installation):
     assert installation.starts().count(job) == 2
 
 
-def test_a_job_whose_message_is_lost_is_sent_again(installation):
+def test_job_with_a_lost_message_runs(installation):
     job = installation.queue_harvest()
     shutil.rmtree(installation.folder / "broker" / "messages")
 
@@ -44,7 +44,7 @@ def test_a_job_whose_message_is_lost_is_sent_again(installation):
     assert installation.job(job)["attempts"] == 1
 
 
-def test_a_worker_that_wakes_itself_does_jobs_whose_broker_stays_away(tmp_path, migrated_database):
+def test_worker_runs_jobs_queued_without_a_broker(tmp_path, migrated_database):
     away = {"BROKER_URL": "amqp://127.0.0.1:9//", "DATABASE_URL": "", "DEBUG": "1"}
     installation = Installation(tmp_path, migrated_database, SLOW_RUNNER_STEPS="2", **away)
     jobs = [installation.queue_harvest(setting) for setting in ("human", "top1", "multi")]
@@ -56,7 +56,7 @@ def test_a_worker_that_wakes_itself_does_jobs_whose_broker_stays_away(tmp_path, 
     assert [installation.job(job)["attempts"] for job in jobs] == [1, 1, 1]
 
 
-def test_of_sixty_jobs_every_one_ends_once_though_a_worker_is_killed_twice(tmp_path, migrated_database):
+def test_sixty_jobs_each_finish_once_despite_two_worker_kills(tmp_path, migrated_database):
     sixty = Installation(tmp_path, migrated_database, SLOW_RUNNER_STEPS="3")
     models = [option for number in range(20) for option in ("--model", f"lm-{number}")]
     settings = [option for setting in ("human", "top1", "multi") for option in ("--setting", setting)]
@@ -73,11 +73,11 @@ def test_of_sixty_jobs_every_one_ends_once_though_a_worker_is_killed_twice(tmp_p
     assert sixty.n_succeeded() == 60
     assert sixty.values("SELECT rank FROM kgharvest_harvestedtuple ORDER BY job_id, rank") == [1, 2, 3] * 60
     attempts = sixty.values("SELECT attempts FROM kgharvest_job")
-    # Only what a killed worker had in hand was begun again; it may be killed between the claim and the start.
+    # Only the jobs of killed workers start twice. A worker can be killed between the claim and the start.
     assert len(sixty.starts()) <= sum(attempts) <= 62
 
 
-def test_cancelling_stops_a_real_lm_amid_its_search(tmp_path, migrated_database):
+def test_cancelling_stops_the_search_of_a_real_lm(tmp_path, migrated_database):
     real = Installation(tmp_path, migrated_database, TEST_REAL_LM="1")
     long = ["--candidates", "50000", "--max-entity-tokens", "3"]
     job = int(real.manage("harvest", "--relation", "can", "--setting", "human", *long).split()[0])
@@ -92,7 +92,7 @@ def test_cancelling_stops_a_real_lm_amid_its_search(tmp_path, migrated_database)
     assert real.ranks(job) == []
 
 
-def test_an_urgent_job_ends_while_a_harvest_goes_on(tmp_path, migrated_database):
+def test_urgent_job_finishes_during_a_harvest(tmp_path, migrated_database):
     installation = Installation(tmp_path, migrated_database, SLOW_RUNNER_STEPS="600")
     harvest = installation.queue_harvest()
     with installation.worker("all"), installation.worker("small", "--queues", "urgent", "--pool", "solo"):
@@ -107,7 +107,7 @@ def test_an_urgent_job_ends_while_a_harvest_goes_on(tmp_path, migrated_database)
     assert [installation.values(names.format(job))[0].split("@")[0] for job in (harvest, urgent)] == ["all", "small"]
 
 
-def test_a_worker_of_all_queues_takes_an_urgent_job_before_the_next_harvest(installation):
+def test_worker_runs_urgent_job_before_the_next_harvest(installation):
     harvests = [installation.queue_harvest("human"), installation.queue_harvest("top1")]
     hold = installation.folder / HOLD
     hold.touch()
@@ -126,44 +126,44 @@ def state_of(installation: Installation, name: str) -> str:
 
 
 @pytest.mark.parametrize("by", ["the command", "SIGTERM"])
-def test_a_drained_worker_ends_its_job_and_leaves_the_next_to_another(tmp_path, migrated_database, by):
+def test_draining_worker_finishes_its_job_and_starts_no_other(tmp_path, migrated_database, by):
     installation = Installation(tmp_path, migrated_database)
-    in_hand, waiting = installation.queue_harvest("human"), installation.queue_harvest("top1")
+    current, next_job = installation.queue_harvest("human"), installation.queue_harvest("top1")
     hold = installation.folder / HOLD
     hold.touch()
     with installation.worker("first") as first:
-        wait_until(lambda: installation.job(in_hand)["status"] == "running")
+        wait_until(lambda: installation.job(current)["status"] == "running")
         if by == "SIGTERM":
             first.terminate()
         else:
             [name] = installation.values("SELECT name FROM kgharvest_worker")
             installation.manage("workers", "--drain", name)
         wait_until(lambda: state_of(installation, "first") == "draining")
-        lease = installation.job(in_hand)["lease_expires_at"]
-        wait_until(lambda: installation.job(in_hand)["lease_expires_at"] > lease)
+        lease = installation.job(current)["lease_expires_at"]
+        wait_until(lambda: installation.job(current)["lease_expires_at"] > lease)
         hold.unlink()
         first.join(60)
         assert first.exitcode == 0
-    assert installation.job(in_hand)["status"] == "succeeded"
-    assert installation.job(waiting)["status"] == "queued"
+    assert installation.job(current)["status"] == "succeeded"
+    assert installation.job(next_job)["status"] == "queued"
     assert state_of(installation, "first") == "left"
 
     with installation.worker("second"):
-        wait_until(lambda: installation.job(waiting)["status"] == "succeeded")
-    assert [installation.job(job)["attempts"] for job in (in_hand, waiting)] == [1, 1]
+        wait_until(lambda: installation.job(next_job)["status"] == "succeeded")
+    assert [installation.job(job)["attempts"] for job in (current, next_job)] == [1, 1]
 
 
 def test_an_undrained_worker_continues(tmp_path, migrated_database):
     installation = Installation(tmp_path, migrated_database)
-    in_hand, waiting = installation.queue_harvest("human"), installation.queue_harvest("top1")
+    current, next_job = installation.queue_harvest("human"), installation.queue_harvest("top1")
     hold = installation.folder / HOLD
     hold.touch()
     with installation.worker():
-        wait_until(lambda: installation.job(in_hand)["status"] == "running")
+        wait_until(lambda: installation.job(current)["status"] == "running")
         [name] = installation.values("SELECT name FROM kgharvest_worker")
         installation.manage("workers", "--drain", name)
         wait_until(lambda: "Canceling queue harvest" in installation.worker_log())
         installation.manage("workers", "--undrain", name)
         wait_until(lambda: "Started consuming from harvest" in installation.worker_log())
         hold.unlink()
-        wait_until(lambda: installation.job(waiting)["status"] == "succeeded")
+        wait_until(lambda: installation.job(next_job)["status"] == "succeeded")

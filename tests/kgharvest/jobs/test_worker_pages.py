@@ -1,4 +1,4 @@
-"""What the page, the command and the API tell of workers and queues."""
+"""Worker and queue status on the page, in the command, and in the API."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def output_of(*arguments: str) -> str:
     return stdout.getvalue()
 
 
-# -- what is told ------------------------------------------------------------------------------------------------------
+# Status
 
 
 def test_workers_are_in_one_of_five_states():
@@ -48,8 +48,8 @@ def test_workers_are_in_one_of_five_states():
     assert [row.state for row in overview.worker_rows(None, NOW)] == list(overview.STATES)
 
 
-def test_the_throughput_is_that_of_the_last_hour():
-    """By hand: 40 + 30 minutes of jobs that ended, 10 of one that runs, 5 of one whose lease has run out."""
+def test_throughput_covers_the_last_hour():
+    """By hand: 40 + 30 minutes of ended jobs, 10 of a running job, 5 of a job with an expired lease."""
     worker, other = factories.make_worker(NOW), factories.make_worker(NOW)
 
     def make_ended(begun: int, ended: int, status: str = "succeeded", worker: Worker = worker, **fields) -> None:
@@ -82,7 +82,7 @@ def test_queue_status_includes_queued_jobs_and_missing_workers():
     assert [name for name, row in rows.items() if row.lacking] == ["gpu"]
 
 
-# -- page --------------------------------------------------------------------------------------------------------------
+# Page
 
 
 def test_the_page_without_workers_explains_how_to_start_one(researcher_client):
@@ -92,7 +92,7 @@ def test_the_page_without_workers_explains_how_to_start_one(researcher_client):
     assert "./run worker" in page
 
 
-def test_the_page_shows_workers_and_leads_to_their_jobs(researcher_client, django_assert_max_num_queries):
+def test_page_shows_workers_and_links_to_their_jobs(researcher_client, django_assert_max_num_queries):
     now = timezone.now()
     job = make_running(factories.make_worker(now, language_models=["bert on cpu, float32"]), now, stage="search")
     for _ in range(5):
@@ -104,7 +104,7 @@ def test_the_page_shows_workers_and_leads_to_their_jobs(researcher_client, djang
 
     assert job.get_absolute_url() in page
     assert "bert on cpu, float32" in page
-    assert "Drain" not in page  # for superusers
+    assert "Drain" not in page  # only superusers can drain workers
 
 
 def test_jobs_of_other_projects_are_not_named(client):
@@ -136,10 +136,10 @@ def test_a_superuser_drains_and_undrains_a_worker(admin_client):
     assert not worker.is_draining
 
 
-# -- command and API ---------------------------------------------------------------------------------------------------
+# Command and API
 
 
-def test_the_command_lists_drains_and_refuses():
+def test_command_lists_and_drains_workers_and_rejects_invalid_names():
     assert "Start a worker with ./run worker" in output_of()
     now = timezone.now()
     worker = factories.make_worker(now, name="celery@here", devices=["cpu, 2 cores"])
@@ -170,14 +170,14 @@ def test_the_api_returns_the_same_status(admin_client):
     assert admin_client.post(f"/api/v1/workers/{worker.pk}/drain/").status_code == 409
 
 
-# -- parts of jobs -----------------------------------------------------------------------------------------------------
+# Parts of jobs
 
 
-def test_a_worker_that_does_a_part_is_shown_with_the_job_that_it_is_of():
-    own, other = factories.make_worker(NOW), factories.make_worker(NOW)
-    job = make_running(own, NOW)
+def test_worker_running_a_part_is_shown_with_its_job():
+    owner, other = factories.make_worker(NOW), factories.make_worker(NOW)
+    job = make_running(owner, NOW)
     lease = {"status": "running", "started_at": NOW, "lease_expires_at": NOW + timedelta(hours=1)}
-    for worker in (own, other):
+    for worker in (owner, other):
         Job.objects.create(kind="harvest-part", parent=job, worker=worker, owner_token=worker.token, **lease)
     Job.objects.create(kind="harvest-part", parent=job, payload={"device": "cuda"})
     Job.objects.create(kind="harvest-part", parent=job, worker=other, status="succeeded", finished_at=NOW)
@@ -192,7 +192,7 @@ def test_a_worker_that_does_a_part_is_shown_with_the_job_that_it_is_of():
     assert workers.lacking(NOW) == ""
 
 
-def test_the_list_of_workers_costs_the_same_for_many(admin_client, django_assert_max_num_queries):
+def test_worker_list_query_count_is_independent_of_workers(admin_client, django_assert_max_num_queries):
     now = timezone.now()
     for _ in range(8):
         make_running(factories.make_worker(now), now)

@@ -1,4 +1,4 @@
-"""Which workers are there, what they take, and what they say of themselves."""
+"""Worker registry: queues, rows, heartbeats, LMs in memory, and devices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def one_device(monkeypatch):
     monkeypatch.setattr(devices, "in_words", lambda: ["cpu, 2 cores"])
 
 
-# -- queues ------------------------------------------------------------------------------------------------------------
+# Queues
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def one_device(monkeypatch):
         ("judge", {"is_trusted": True}, "harvest"),
     ],
 )
-def test_a_job_has_the_queue_of_what_it_needs(kind, payload, queue):
+def test_queue_depends_on_job_kind_and_device(kind, payload, queue):
     assert queue_of(kind, payload) == queue
     one = Job.objects.create(kind=kind, payload=payload)
     [other] = Job.objects.bulk_create([Job(kind=kind, payload=payload)])
@@ -65,7 +65,7 @@ def test_a_job_has_the_queue_of_what_it_needs(kind, payload, queue):
         (["gpu"], [["gpu"]], ""),
     ],
 )
-def test_jobs_lack_a_worker_of_their_queue(kinds, workers_queues, lacking):
+def test_missing_workers_are_reported_by_queue(kinds, workers_queues, lacking):
     for kind in kinds:
         payload = {"device": "cuda"} if kind == "gpu" else {}
         Job.objects.create(kind="harvest" if payload else kind, payload=payload)
@@ -75,7 +75,7 @@ def test_jobs_lack_a_worker_of_their_queue(kinds, workers_queues, lacking):
     assert workers.lacking(NOW)[: len(lacking) or None] == lacking
 
 
-def test_draining_and_gone_workers_take_no_queues():
+def test_draining_and_gone_workers_serve_no_queues():
     factories.make_worker(NOW, is_draining=True)
     factories.make_worker(NOW, left_at=NOW)
     factories.make_worker(NOW - timedelta(minutes=2))
@@ -84,7 +84,7 @@ def test_draining_and_gone_workers_take_no_queues():
     assert workers.n_processes(NOW) == 0
 
 
-# -- rows --------------------------------------------------------------------------------------------------------------
+# Rows
 
 
 def test_a_worker_stores_its_row_and_heartbeats():
@@ -101,23 +101,23 @@ def test_a_worker_stores_its_row_and_heartbeats():
     ("before", "name"),
     [
         ({"host": "elsewhere", "pid": 7, "token": uuid4()}, "celery-2@here"),
-        ({"pid": 2**22 + 1, "token": uuid4()}, "celery-2@here"),  # a container with the same name of its host
+        ({"pid": 2**22 + 1, "token": uuid4()}, "celery-2@here"),  # a container with the same host name
         ({"host": "elsewhere", "left_at": NOW}, "celery@here"),
         ({"seen_at": NOW - timedelta(minutes=2), "host": "elsewhere"}, "celery@here"),
         ({"pid": os.getppid()}, "celery-2@here"),
-        ({"pid": 2**22 + 1}, "celery@here"),  # above the largest id of a process there is
+        ({"pid": 2**22 + 1}, "celery@here"),  # above the largest possible process id
     ],
 )
 def test_a_name_belongs_to_one_worker_at_a_time(monkeypatch, before, name):
     monkeypatch.setattr(workers.socket, "gethostname", lambda: "here")
-    own = {"host": "here", "token": workers.new_token()}
-    factories.make_worker(before.pop("seen_at", NOW), name="celery@here", **own | before)
+    defaults = {"host": "here", "token": workers.new_token()}
+    factories.make_worker(before.pop("seen_at", NOW), name="celery@here", **defaults | before)
 
     assert workers.beat(SPEC, NOW).name == name
 
 
-def test_a_worker_whose_row_another_one_has_taken_gets_one_of_its_own():
-    """As one that was stopped for longer than a minute, and goes on."""
+def test_worker_gets_a_new_row_after_losing_its_row():
+    """Simulate a worker that was suspended for more than a minute."""
     workers.beat(SPEC, NOW)
     later = NOW + timedelta(minutes=5)
     Worker.objects.update(token=uuid4(), seen_at=later, host="elsewhere")
@@ -125,7 +125,7 @@ def test_a_worker_whose_row_another_one_has_taken_gets_one_of_its_own():
     assert workers.beat(SPEC, later).name == "celery-2@here"
 
 
-def test_workers_that_did_nothing_are_forgotten_after_a_day():
+def test_workers_without_jobs_are_deleted_after_a_day():
     idle, busy = factories.make_worker(NOW), factories.make_worker(NOW)
     factories.make_harvest_job("succeeded", worker=busy)
 
@@ -135,20 +135,20 @@ def test_workers_that_did_nothing_are_forgotten_after_a_day():
     assert Worker.objects.filter(pk=busy.pk).exists()
 
 
-def test_workers_that_did_jobs_are_forgotten_after_ninety_days_and_their_jobs_stay():
+def test_workers_with_jobs_are_deleted_after_ninety_days():
     long_gone = factories.make_worker(NOW)
-    there = factories.make_worker(NOW + timedelta(days=2))
-    jobs = [factories.make_harvest_job("succeeded", worker=worker) for worker in (long_gone, there)]
+    recent = factories.make_worker(NOW + timedelta(days=2))
+    jobs = [factories.make_harvest_job("succeeded", worker=worker) for worker in (long_gone, recent)]
 
     workers.forget_gone(NOW + timedelta(days=90))
     assert Worker.objects.count() == 2
     workers.forget_gone(NOW + timedelta(days=91))
 
-    assert list(Worker.objects.all()) == [there]
-    assert [Job.objects.get(pk=job.pk).worker for job in jobs] == [None, there]
+    assert list(Worker.objects.all()) == [recent]
+    assert [Job.objects.get(pk=job.pk).worker for job in jobs] == [None, recent]
 
 
-def test_claims_store_their_worker_except_those_of_commands():
+def test_claims_store_the_worker_unless_made_by_a_command():
     first, second = factories.make_harvest_job(), factories.make_harvest_job()
     ledger.claim(first.pk, NOW)
     worker = workers.beat(SPEC, NOW)
@@ -157,14 +157,14 @@ def test_claims_store_their_worker_except_those_of_commands():
     assert list(Job.objects.order_by("pk").values_list("worker", flat=True)) == [None, worker.pk]
 
 
-def test_a_worker_that_is_drained_claims_nothing():
+def test_draining_worker_claims_nothing():
     workers.beat(SPEC, NOW)
     Worker.objects.update(is_draining=True)
 
     assert ledger.claim(factories.make_harvest_job().pk, NOW) is None
 
 
-# -- LMs in memory -----------------------------------------------------------------------------------------------------
+# LMs in memory
 
 
 def test_the_lms_of_living_processes_are_reported(tmp_path, monkeypatch):
@@ -178,7 +178,7 @@ def test_the_lms_of_living_processes_are_reported(tmp_path, monkeypatch):
     assert workers.beat(SPEC, NOW).language_models == workers.in_memory()
 
 
-# -- devices -----------------------------------------------------------------------------------------------------------
+# Devices
 
 NVIDIA_SMI = """\
 0, GPU-aa11, NVIDIA H100 80GB HBM3, 81559
@@ -194,17 +194,17 @@ NVIDIA_SMI = """\
         ("", ""),
         ("2,0", "20"),
         ("GPU-bb22", "1"),
-        ("GPU-a", ""),  # two of them
+        ("GPU-a", ""),  # ambiguous prefix
         ("1,9,0", "1"),
         ("-1", ""),
         ("0,0", "0"),
     ],
 )
-def test_gpus_are_those_that_the_process_may_use(chosen, indices):
+def test_visible_gpus_follow_the_device_selection(chosen, indices):
     assert "".join(gpu.index for gpu in devices.visible(devices.parse(NVIDIA_SMI), chosen)) == indices
 
 
-# As NVIDIA's user guide of MIG prints it (driver 470 and newer), with a card that is not shared out.
+# Output format from NVIDIA's MIG user guide (driver 470 and newer), plus a card without MIG.
 NVIDIA_SMI_L = """\
 GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-e86cb44c-6756-fd30-cd4a-1e6da3caf9b0)
   MIG 3g.20gb     Device  0: (UUID: MIG-c7384736-a75d-5afc-978f-d2f1294409fd)
@@ -225,9 +225,9 @@ GPU 1: NVIDIA A10 (UUID: GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77)
         ("1", ["cuda:0, NVIDIA H100 80GB HBM3, 80 GiB"]),
     ],
 )
-def test_a_part_of_a_card_is_a_device_of_its_own(request, tmp_path, monkeypatch, chosen, words):
-    """With an nvidia-smi of the test's own."""
-    monkeypatch.undo()  # devices in words as they are
+def test_mig_partition_is_a_separate_device(request, tmp_path, monkeypatch, chosen, words):
+    """Use a fake nvidia-smi."""
+    monkeypatch.undo()  # restore devices.in_words
     program = tmp_path / "nvidia-smi"
     program.write_text(f'#!/bin/sh\nif [ "$1" = -L ]; then cat <<E\n{NVIDIA_SMI_L}E\nelse cat <<E\n{NVIDIA_SMI}E\nfi\n')
     program.chmod(0o755)

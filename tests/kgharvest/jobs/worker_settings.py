@@ -1,4 +1,4 @@
-"""The settings of workers in tests: the embedded default with short leases and, unless TEST_REAL_LM, a slow harvest."""
+"""Worker settings in tests: embedded defaults, short leases, and, unless TEST_REAL_LM is set, a slow fake harvest."""
 
 import os
 

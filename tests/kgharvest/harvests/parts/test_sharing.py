@@ -140,7 +140,7 @@ def test_small_harvests_are_not_shared(cell_request, expected, settings):
 
 
 def die_at(monkeypatch, when):
-    """Raise Killed at the first report for which `when(progress)` is true."""
+    """Patch the heartbeat to raise Killed at the first report for which `when(progress)` is true."""
     report = ledger.Heartbeat.__call__
 
     def report_or_die(heartbeat, progress):
