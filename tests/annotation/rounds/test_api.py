@@ -1,4 +1,4 @@
-"""Rounds through the API, from draft to close."""
+"""Rounds in the API, from draft to closing."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def address_of(round: Round, rest: str = "") -> str:
     return f"{ROUNDS}{round.pk}/{rest}"
 
 
-def test_a_round_goes_from_draft_to_closed(api, spec):
-    made = api.post(ROUNDS, spec, JSON)
-    address = made.headers["Location"]
+def test_round_goes_from_draft_to_closed(api, spec):
+    created = api.post(ROUNDS, spec, JSON)
+    address = created.headers["Location"]
     edited = api.put(address, spec | {"judgments_per_task": 3}, JSON)
     statuses = [api.post(f"{address}{act}/").json()["status"] for act in ("open", "pause", "reopen", "close", "reopen")]
 
-    assert (made.status_code, made.json()["status"], made.json()["n_tasks"]) == (201, "draft", 0)
+    assert (created.status_code, created.json()["status"], created.json()["n_tasks"]) == (201, "draft", 0)
     assert edited.json()["spec"]["cells"] == spec["cells"]
     assert statuses == ["open", "paused", "open", "closed", "open"]
     opened = api.get(address).json()
@@ -47,7 +47,7 @@ def test_a_round_goes_from_draft_to_closed(api, spec):
     ]
 
 
-def test_what_the_api_opens_is_what_the_command_opens(api, spec):
+def test_api_and_command_open_the_same_sample(api, spec):
     address = api.post(ROUNDS, spec, JSON).headers["Location"]
     by_api = Round.objects.get(pk=api.post(f"{address}open/").json()["id"])
     by_command = open_round(spec | {"name": "other"})
@@ -58,7 +58,7 @@ def test_what_the_api_opens_is_what_the_command_opens(api, spec):
     assert sample(by_api) == sample(by_command)
 
 
-def test_a_draft_made_twice_with_one_key_is_made_once(api, spec):
+def test_idempotency_key_prevents_duplicate_drafts(api, spec):
     headers = {"idempotency-key": "one"}
     answers = [api.post(ROUNDS, spec, JSON, headers=headers) for _ in range(2)]
 
@@ -67,7 +67,7 @@ def test_a_draft_made_twice_with_one_key_is_made_once(api, spec):
     assert Round.objects.count() == 1
 
 
-def test_a_draft_is_deleted_and_an_open_round_is_not(api, spec):
+def test_draft_can_be_deleted_but_open_round_cannot(api, spec):
     draft = api.post(ROUNDS, spec, JSON).headers["Location"]
 
     assert api.delete(draft).status_code == 204
@@ -77,7 +77,7 @@ def test_a_draft_is_deleted_and_an_open_round_is_not(api, spec):
         assert (answer.status_code, error_of(answer)["code"]) == (409, "WrongStatus")
 
 
-def test_a_draft_with_answers_of_judges_is_deleted_by_who_names_their_number(api, spec):
+def test_draft_deletion_requires_number_of_judge_answers(api, spec):
     address = api.post(ROUNDS, spec, JSON).headers["Location"]
     draft = Round.objects.get()
     factories.make_judge_answer(factories.make_judge_run(draft), KnowledgeTuple.objects.first(), "true")
@@ -90,7 +90,7 @@ def test_a_draft_with_answers_of_judges_is_deleted_by_who_names_their_number(api
     assert api.delete(f"{address}?judge_answers=1").status_code == 204
 
 
-def test_a_description_is_refused_with_the_path_of_what_is_wrong(api, spec):
+def test_invalid_description_error_names_the_path(api, spec):
     refused = [
         api.post(ROUNDS, document, JSON)
         for document in (
@@ -106,7 +106,7 @@ def test_a_description_is_refused_with_the_path_of_what_is_wrong(api, spec):
     assert not Round.objects.exists()
 
 
-def test_a_plan_needs_no_draft_and_stores_nothing(api, spec):
+def test_plan_requires_no_draft_and_stores_nothing(api, spec):
     draft = api.post(ROUNDS, spec, JSON).headers["Location"]
     plans = [
         api.post(f"{ROUNDS}plan/?accuracy=0.8", spec, JSON).json(),
@@ -120,12 +120,12 @@ def test_a_plan_needs_no_draft_and_stores_nothing(api, spec):
     assert api.get(f"{draft}plan/", {"accuracy": 0.8, "x": 1}).status_code == 400
 
 
-@pytest.mark.parametrize("what", ["plan/", "preview/"])
-def test_only_drafts_are_planned_and_previewed(api, spec, what):
-    imported = factories.make_round()  # as those are whose judgments came from a file: nothing describes them
+@pytest.mark.parametrize("action", ["plan/", "preview/"])
+def test_plan_and_preview_require_a_draft(api, spec, action):
+    imported = factories.make_round()  # like a round of imported judgments, which has no spec
     Round.objects.filter(pk=imported.pk).update(spec={})
     for round in (open_round(spec), imported):
-        answer = api.get(address_of(round, what))
+        answer = api.get(address_of(round, action))
 
         assert (answer.status_code, error_of(answer)["code"]) == (409, "WrongStatus")
         assert f"{round.name} is open" in error_of(answer)["message"]
@@ -142,16 +142,16 @@ def test_a_preview_shows_the_first_batch(api, spec):
     assert (preview["consent"], len(preview["relations"])) == ("May we?", 1)
 
 
-def test_instructions_are_worded_in_a_draft_and_frozen_when_it_opens(api, spec):
+def test_instructions_are_editable_in_draft_and_frozen_on_opening(api, spec):
     draft = api.post(ROUNDS, spec, JSON).headers["Location"]
-    [usual] = api.get(f"{draft}instructions/").json()["relations"]
-    address = f"{draft}instructions/{usual['relation']}/"
+    [default] = api.get(f"{draft}instructions/").json()["relations"]
+    address = f"{draft}instructions/{default['relation']}/"
 
-    assert api.put(address, {"instructions": "Of today."}, JSON).json() == usual | {"instructions": "Of today."}
+    assert api.put(address, {"instructions": "Of today."}, JSON).json() == default | {"instructions": "Of today."}
     api.post(f"{draft}open/")
-    assert api.get(f"{draft}instructions/").json()["relations"] == [usual | {"instructions": "Of today."}]
+    assert api.get(f"{draft}instructions/").json()["relations"] == [default | {"instructions": "Of today."}]
     assert api.put(address, {"instructions": "Of then."}, JSON).status_code == 409
-    assert api.put(f"{draft}instructions/{usual['relation'] + 1}/", {"instructions": ""}, JSON).status_code == 404
+    assert api.put(f"{draft}instructions/{default['relation'] + 1}/", {"instructions": ""}, JSON).status_code == 404
 
 
 def test_a_clone_is_a_draft_with_the_next_seed(api, spec):
@@ -163,7 +163,7 @@ def test_a_clone_is_a_draft_with_the_next_seed(api, spec):
     assert api.get(clone.headers["Location"]).json() == clone.json()
 
 
-def test_progress_has_the_numbers_of_the_page(api, spec):
+def test_progress_returns_counts_and_agreement(api, spec):
     opened = open_round(spec)
     factories.judge_all(opened, ["true"] * 4, ["true", "true", "false", "true"])
 
@@ -174,27 +174,27 @@ def test_progress_has_the_numbers_of_the_page(api, spec):
     assert progress["cells"][0]["accepted"] == 3
 
 
-def test_rounds_of_others_are_not_found_and_who_looks_does_not_change(api, spec):
-    own, draft = open_round(spec), create_draft(spec | {"name": "draft"})
+def test_rounds_of_other_projects_return_404_and_viewers_cannot_change(api, spec):
+    opened, draft = open_round(spec), create_draft(spec | {"name": "draft"})
     other = factories.make_round(project=factories.make_project())
     viewer, stranger = (client_of(factories.make_member(role)) for role in (Role.VIEWER, Role.ADJUDICATOR))
 
-    assert [round["id"] for round in api.get(ROUNDS).json()["results"]] == [draft.pk, own.pk]
+    assert [round["id"] for round in api.get(ROUNDS).json()["results"]] == [draft.pk, opened.pk]
     for rest in ("", "progress/", "plan/", "preview/", "instructions/"):
         assert api.get(address_of(other, rest)).status_code == 404
     for client in (viewer, stranger):
-        assert client.get(address_of(own)).json()["join_url"] is None
-        acts = [client.post(address_of(own, act)) for act in ("close/", "pause/", "clone/")]
+        assert client.get(address_of(opened)).json()["join_url"] is None
+        acts = [client.post(address_of(opened, act)) for act in ("close/", "pause/", "clone/")]
         acts += [client.delete(address_of(draft)), client.put(address_of(draft), spec, JSON)]
         acts += [client.post(ROUNDS, spec | {"project": "default"}, JSON), client.post(address_of(draft, "open/"))]
         assert [act.status_code for act in acts] == [403] * 7
-    assert Round.objects.get(pk=own.pk).status == Round.Status.OPEN
+    assert Round.objects.get(pk=opened.pk).status == Round.Status.OPEN
 
 
-def test_a_token_for_reading_changes_nothing(spec):
+def test_read_token_cannot_change_rounds(spec):
     reader = client_of(scope="read")
-    own = open_round(spec)
+    opened = open_round(spec)
 
-    assert reader.get(address_of(own)).status_code == 200
-    assert reader.post(address_of(own, "close/")).status_code == 403
+    assert reader.get(address_of(opened)).status_code == 200
+    assert reader.post(address_of(opened, "close/")).status_code == 403
     assert reader.post(ROUNDS, spec, JSON).status_code == 403

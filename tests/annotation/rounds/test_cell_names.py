@@ -1,4 +1,4 @@
-"""Cells whose relations or LMs share a short name: a row each, under the shortest names that tell them apart."""
+"""Cell names: cells with equal short names get separate rows, each under its shortest unique name."""
 
 import pytest
 
@@ -29,7 +29,7 @@ NAMES = [
 
 @pytest.fixture
 def spec() -> dict:
-    """Four cells: of two relations called capital, another one, and two LMs called bert; two tuples each."""
+    """Return a spec with four cells of two tuples: relations capital (twice) and river, and two LMs named bert."""
     old, young, river = (
         make_relation(name, relation_set=make_relation_set(set_name))
         for name, set_name in (("capital", "old"), ("capital", "young"), ("river", "rivers"))
@@ -43,7 +43,7 @@ def spec() -> dict:
     return {"name": "pilot", "cells": [{"job": job.pk, "n": None} for job in jobs]}
 
 
-def test_the_rounds_page_and_the_preview_of_an_exclusion_have_a_row_for_each(spec):
+def test_round_page_and_exclusion_preview_have_one_row_per_cell(spec):
     round = open_round(spec)
     annotator, *_ = judge_all(round, *[["true"] * 8] * 3)
 
@@ -55,14 +55,14 @@ def test_the_rounds_page_and_the_preview_of_an_exclusion_have_a_row_for_each(spe
     assert [cell["before"]["n"] for cell in of_preview] == [2] * 4
 
 
-def test_the_plan_averages_over_the_relations_of_one_lm(spec):
+def test_plan_averages_over_relations_of_one_lm(spec):
     plan = plan_round(round_from_spec(spec))
 
     assert [cell.name for cell in plan.cells] == [" × ".join(name) for name in NAMES]
     assert [(macro.name, macro.n_relations) for macro in plan.macros] == [("one/bert × multi", 3)]
 
 
-def test_names_are_short_where_that_is_enough(spec):
+def test_unambiguous_names_are_short(spec):
     round = open_round(spec | {"cells": spec["cells"][2:]})
 
     names = [(cell["relation"], cell["model"]) for cell in count_cells(round)]
@@ -70,12 +70,12 @@ def test_names_are_short_where_that_is_enough(spec):
     assert names == [("capital", "bert"), ("river", "bert")]
 
 
-def test_a_relation_of_another_project_with_the_same_name_is_not_meant():
-    ours = make_relation("capital", relation_set=make_relation_set("ours"))
+def test_relation_name_does_not_match_other_projects():
+    relation = make_relation("capital", relation_set=make_relation_set("ours"))
     make_relation("capital", relation_set=make_relation_set("theirs", project=make_project()))
-    harvest = make_harvest([("a", "x"), ("b", "y")], relation=ours)
+    harvest = make_harvest([("a", "x"), ("b", "y")], relation=relation)
     cell = {"relation": "capital", "model": harvest.language_model.name, "setting": harvest.setting, "n": None}
 
     round = open_round({"name": "pilot", "cells": [cell]}, make_researcher())
 
-    assert round.strata.get().relation == ours
+    assert round.strata.get().relation == relation

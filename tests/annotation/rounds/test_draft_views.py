@@ -1,4 +1,4 @@
-"""The pages on which rounds are made: form, plan, draft, preview, known answers."""
+"""Pages for creating rounds: form, plan, draft, preview, and gold statements."""
 
 import re
 
@@ -50,10 +50,10 @@ def draft(harvest, researcher):
     return create_draft(document, researcher)
 
 
-# -- the form ----------------------------------------------------------------------------------------------------------
+# Form
 
 
-def test_three_fields_make_a_draft(researcher_client, harvest):
+def test_three_fields_create_a_draft(researcher_client, harvest):
     response = researcher_client.post("/rounds/new/", {"name": "new-one", "jobs": [harvest.pk], "n": 5})
 
     assert response.url == "/projects/default/rounds/new-one/"
@@ -69,7 +69,7 @@ def test_three_fields_open_a_round(researcher_client, harvest):
     assert (Round.objects.get().status, Round.objects.get().n_tasks) == ("open", 5)
 
 
-def test_everything_the_form_asks_reaches_the_round(researcher_client, harvest):
+def test_form_stores_every_field_in_the_round(researcher_client, harvest):
     fields = {
         "name": "full", "jobs": [harvest.pk], "n": 12, "cut": "top:60", "strata": "1, 11, 31",
         "allocation": "proportional", "seed": 7,
@@ -95,35 +95,37 @@ def test_everything_the_form_asks_reaches_the_round(researcher_client, harvest):
     assert (form["strata"].value(), form["longest_run"].value()) == ("1, 11, 31", 40)
 
 
-def open_folds(response) -> list[str]:
+def open_field_groups(response) -> list[str]:
     return [heading for heading, _, is_open in response.context["form"].groups() if is_open]
 
 
-def sent_by_a_browser(form, **changed) -> dict:
-    """Return what a browser would send of a form: every field, and lines that end with CRLF."""
+def browser_form_data(form, **changed) -> dict:
+    """Return the form data a browser would send: every field, with CRLF line ends."""
     values = {name: form[name].value() for name in form.fields} | changed
-    sent = {name: "" if value is None else str(value) for name, value in values.items() if value is not False}
-    return {name: value.replace("\n", "\r\n") for name, value in sent.items()}
+    data = {name: "" if value is None else str(value) for name, value in values.items() if value is not False}
+    return {name: value.replace("\n", "\r\n") for name, value in data.items()}
 
 
-def test_the_form_opens_folds_where_something_is_wrong_or_changed(researcher_client, harvest):
+def test_form_expands_groups_with_errors_or_changes(researcher_client, harvest):
     empty = researcher_client.get("/rounds/new/")
-    sent = sent_by_a_browser(empty.context["form"], name="a name", cut="top:9", closes_when="date", batch_size=0)
+    data = browser_form_data(empty.context["form"], name="a name", cut="top:9", closes_when="date", batch_size=0)
 
-    refused = researcher_client.post("/rounds/new/", sent | {"jobs": [harvest.pk]})
+    refused = researcher_client.post("/rounds/new/", data | {"jobs": [harvest.pk]})
 
-    assert open_folds(empty) == []
-    assert open_folds(refused) == ["Sample", "Judgments", "Closing"]
-    assert open_folds(researcher_client.post("/rounds/new/", sent | {"action": "plan"})) == open_folds(refused)
+    assert open_field_groups(empty) == []
+    assert open_field_groups(refused) == ["Sample", "Judgments", "Closing"]
+    assert open_field_groups(researcher_client.post("/rounds/new/", data | {"action": "plan"})) == open_field_groups(
+        refused
+    )
 
 
-def test_the_folds_of_a_draft_are_open_where_it_is_unusual(researcher_client, draft, harvest):
+def test_edit_form_expands_groups_with_non_default_values(researcher_client, draft, harvest):
     edit_draft(draft, draft.spec | {"consent": "You agree.", "limits": {"longest_run": 9}})
 
-    assert open_folds(researcher_client.get(f"{PILOT}edit/")) == ["Instructions", "Limits"]
+    assert open_field_groups(researcher_client.get(f"{PILOT}edit/")) == ["Instructions", "Limits"]
 
 
-def test_a_draft_shows_its_limits(researcher_client, draft):
+def test_draft_page_shows_limits(researcher_client, draft):
     edit_draft(draft, draft.spec | {"limits": {"longest_run": 9}})
 
     assert "<dd>more than 9 equal labels in a row</dd>" in researcher_client.get(PILOT).text
@@ -132,12 +134,12 @@ def test_a_draft_shows_its_limits(researcher_client, draft):
 def test_default_instructions_are_stored_as_empty(researcher_client, harvest):
     form = researcher_client.get("/rounds/new/").context["form"]
 
-    researcher_client.post("/rounds/new/", sent_by_a_browser(form, name="pilot") | {"jobs": [harvest.pk]})
+    researcher_client.post("/rounds/new/", browser_form_data(form, name="pilot") | {"jobs": [harvest.pk]})
 
     assert Round.objects.get().instructions == ""
 
 
-def test_the_form_filters_harvests_and_keeps_what_was_chosen(researcher_client, harvest):
+def test_form_filter_keeps_selected_harvests_and_values(researcher_client, harvest):
     other = make_harvest(HUNDRED, relation=make_relation("part_of"), setting="human")
 
     response = researcher_client.post(
@@ -149,13 +151,13 @@ def test_the_form_filters_harvests_and_keeps_what_was_chosen(researcher_client, 
     assert "This field is required" not in response.text
 
 
-def test_the_form_lists_the_newest_harvest_of_each_cell(researcher_client, harvest):
+def test_form_lists_newest_harvest_of_each_cell(researcher_client, harvest):
     newer = make_harvest(HUNDRED, relation=harvest.relation, language_model=harvest.language_model)
 
     assert [job for job, _ in researcher_client.get("/rounds/new/").context["jobs"]] == [newer]
 
 
-def test_the_form_takes_the_same_queries_for_many_harvests(researcher_client, django_assert_max_num_queries):
+def test_form_query_count_is_constant_for_many_harvests(researcher_client, django_assert_max_num_queries):
     language_model = make_language_model()
     for number in range(30):
         make_harvest(HUNDRED[:1], relation=make_relation(f"r{number}"), language_model=language_model)
@@ -164,19 +166,19 @@ def test_the_form_takes_the_same_queries_for_many_harvests(researcher_client, dj
         researcher_client.get("/rounds/new/")
 
 
-def test_the_plan_says_what_a_round_costs_and_tells(researcher_client, harvest):
+def test_plan_shows_workload_and_interval_width(researcher_client, harvest):
     fields = {"jobs": [harvest.pk], "n": 25, "judgments_per_task": 2}
 
     page = researcher_client.post("/rounds/plan/", fields).text
 
     assert "<dd>25</dd>" in page
     assert "<dd>50</dd>" in page
-    assert "± 16.1 points" in page  # Wilson at one half for 25 of 100, which is worth 33.3: 0.339 to 0.661
+    assert "± 16.1 points" in page  # Wilson at .5 for 25 of 100, an effective n of 33.3: 0.339 to 0.661
     assert not Round.objects.exists()
 
 
-def test_the_plan_says_what_comparisons_can_find(researcher_client):
-    """Seven relations, two settings, all judged but one tuple of three."""
+def test_plan_shows_detectable_difference_of_comparisons(researcher_client):
+    """Plan for seven relations and two settings with two of three tuples judged."""
     lm, jobs = make_language_model("lm"), []
     for number in range(7):
         relation = make_relation(f"r{number}")
@@ -192,21 +194,21 @@ def test_the_plan_says_what_comparisons_can_find(researcher_client):
     assert "One comparison: its p must be below .05. A test over relations requires at least 6 relations." in page
 
 
-def test_a_plan_that_cannot_be_says_why(researcher_client, harvest):
+def test_infeasible_plan_shows_reason(researcher_client, harvest):
     page = researcher_client.post("/rounds/plan/", {"jobs": [harvest.pk], "n": 500}).text
 
     assert "has 100 tuples but n is 500" in page
 
 
-def test_the_form_asks_for_the_project_where_there_are_several_and_remembers_it(researcher_client, researcher, harvest):
+def test_form_shows_project_field_for_several_projects_and_remembers_choice(researcher_client, researcher, harvest):
     assert researcher_client.get("/rounds/new/").context["form"]["project"].is_hidden
     animals = make_project("Animals")
     ProjectMember.objects.create(project=animals, user=researcher, role=Role.RESEARCHER)
 
-    sent = {"name": "here", "project": "default", "jobs": [harvest.pk], "n": 3}
-    researcher_client.post("/rounds/new/", sent)
+    data = {"name": "here", "project": "default", "jobs": [harvest.pk], "n": 3}
+    researcher_client.post("/rounds/new/", data)
     field = researcher_client.get("/rounds/new/").context["form"]["project"]
-    researcher_client.post("/rounds/new/", sent | {"name": "there", "project": "animals"})
+    researcher_client.post("/rounds/new/", data | {"name": "there", "project": "animals"})
 
     assert [label for _, label in field.field.choices] == ["Animals", "Default"]
     assert field.value() == "default"
@@ -214,11 +216,11 @@ def test_the_form_asks_for_the_project_where_there_are_several_and_remembers_it(
     assert researcher_client.get("/rounds/new/").context["form"]["project"].value() == "animals"
 
 
-def test_a_draft_that_cannot_be_opened_keeps_what_was_written(researcher_client, draft, harvest):
+def test_failed_opening_of_draft_saves_form_values(researcher_client, draft, harvest):
     form = researcher_client.get(f"{PILOT}edit/").context["form"]
 
     page = researcher_client.post(
-        f"{PILOT}edit/", sent_by_a_browser(form, n=500, seed=3) | {"jobs": [harvest.pk], "action": "open"}
+        f"{PILOT}edit/", browser_form_data(form, n=500, seed=3) | {"jobs": [harvest.pk], "action": "open"}
     )
 
     draft.refresh_from_db()
@@ -226,7 +228,7 @@ def test_a_draft_that_cannot_be_opened_keeps_what_was_written(researcher_client,
     assert (draft.status, draft.seed) == ("draft", 3)
 
 
-def test_the_form_shows_what_the_service_refuses(researcher_client):
+def test_form_shows_service_errors(researcher_client):
     job = make_harvest([("dog", "swim")])
     fields = {"name": "new-one", "jobs": [job.pk], "n": 5, "action": "open"}
 
@@ -236,7 +238,7 @@ def test_the_form_shows_what_the_service_refuses(researcher_client):
     assert not Round.objects.exists()
 
 
-def test_every_option_of_a_round_is_in_form_description_and_example():
+def test_form_serializer_and_example_cover_every_round_option():
     fields = RoundForm().fields
 
     assert set(Round.OPTIONS) <= {heading for heading, _ in RoundForm.GROUPS}
@@ -246,10 +248,10 @@ def test_every_option_of_a_round_is_in_form_description_and_example():
     assert all(f'"{name}": ' in example() for name in OPTIONS)
 
 
-# -- a draft -----------------------------------------------------------------------------------------------------------
+# Drafts
 
 
-def test_a_draft_shows_its_plan_and_stores_nothing(researcher_client, draft):
+def test_draft_page_shows_plan_and_stores_nothing(researcher_client, draft):
     page = researcher_client.get(PILOT).text
 
     assert '<td class="num" data-unit="sampled">20</td><td class="num" data-unit="in the population">100</td>' in page
@@ -257,7 +259,7 @@ def test_a_draft_shows_its_plan_and_stores_nothing(researcher_client, draft):
     assert not Stratum.objects.exists()
 
 
-def test_the_list_of_rounds_does_not_count_what_is_not_drawn(researcher_client, draft):
+def test_round_list_shows_no_statement_count_for_drafts(researcher_client, draft):
     page = researcher_client.get("/rounds/").text
 
     assert "not drawn yet" in page
@@ -265,7 +267,7 @@ def test_the_list_of_rounds_does_not_count_what_is_not_drawn(researcher_client, 
     assert 'data-unit="statements"' not in page
 
 
-def test_a_draft_takes_the_same_queries_for_more_relations(researcher_client, draft, django_assert_max_num_queries):
+def test_draft_page_query_count_per_relation_is_constant(researcher_client, draft, django_assert_max_num_queries):
     jobs = [make_harvest(HUNDRED[:5], relation=make_relation(seed_tuples=SEEDS)) for _ in range(8)]
     edit_draft(draft, {"name": "pilot", "cells": [{"job": job.pk, "n": 2} for job in jobs]})
 
@@ -273,7 +275,7 @@ def test_a_draft_takes_the_same_queries_for_more_relations(researcher_client, dr
         researcher_client.get(PILOT)
 
 
-def test_a_draft_that_lacks_gold_says_where_to_make_it(researcher_client, draft, harvest):
+def test_draft_without_enough_gold_links_to_gold_page(researcher_client, draft, harvest):
     edit_draft(draft, draft.spec | {"gold_share": 0.1})
 
     page = researcher_client.get(PILOT).text
@@ -283,7 +285,7 @@ def test_a_draft_that_lacks_gold_says_where_to_make_it(researcher_client, draft,
     assert "Open round" not in page
 
 
-def test_the_preview_shows_the_first_statements_and_stores_nothing(researcher_client, draft):
+def test_preview_shows_first_statements_and_stores_nothing(researcher_client, draft):
     first, page = (researcher_client.get(f"{PILOT}preview/", {"n": n}) for n in (1, 2))
 
     assert page.context["rows"][0]["parts"] != first.context["rows"][0]["parts"]
@@ -291,7 +293,7 @@ def test_the_preview_shows_the_first_statements_and_stores_nothing(researcher_cl
     assert (JudgmentTask.objects.count(), Annotator.objects.count()) == (0, 0)
 
 
-def test_the_preview_is_what_is_opened(researcher_client, draft):
+def test_preview_shows_first_statement_of_opened_round(researcher_client, draft):
     [row] = researcher_client.get(f"{PILOT}preview/").context["rows"]
 
     researcher_client.post(f"{PILOT}open/")
@@ -299,17 +301,17 @@ def test_the_preview_is_what_is_opened(researcher_client, draft):
     assert draft.tasks.get(position=0).parts == row["parts"]
 
 
-def markup(page: str) -> str:
-    """Return the part of a page on which one judges, without what differs from statement to statement and script."""
-    judged = page[page.index('<div class="judge"') : page.index("<dialog")]
+def judging_markup(page: str) -> str:
+    """Return the judging part of a page without scripts and statement-specific values."""
+    judging = page[page.index('<div class="judge"') : page.index("<dialog")]
     return re.sub(
-        r'value="[^"]*"|data-(outbox|row)="[^"]*"|\?task=\w+|\b(\d|[0-9a-f]{16})-|data-saved( hidden)?', "", judged
+        r'value="[^"]*"|data-(outbox|row)="[^"]*"|\?task=\w+|\b(\d|[0-9a-f]{16})-|data-saved( hidden)?', "", judging
     )
 
 
 @pytest.mark.parametrize("layout", ["one", "page"])
 @pytest.mark.parametrize("takes_guests", [True, False])
-def test_the_preview_looks_as_the_page_of_an_annotator_does(researcher, researcher_client, layout, takes_guests):
+def test_preview_has_same_markup_as_judging_page(researcher, researcher_client, layout, takes_guests):
     harvest = make_harvest([("head", "tail")], relation=make_relation("goes_with"))
     document = {"name": "pilot", "cells": [{"job": harvest.pk, "n": 1}]}
     draft = create_draft(document | {"layout": layout, "takes_guests": takes_guests}, researcher)
@@ -321,10 +323,10 @@ def test_the_preview_looks_as_the_page_of_an_annotator_does(researcher, research
         client.force_login(make_user())
     client.post(f"/join/{draft.join_token}/", {"name": "Ada"})
 
-    assert markup(previewed) == markup(client.get(judging_page()).text)
+    assert judging_markup(previewed) == judging_markup(client.get(judging_page()).text)
 
 
-def test_the_preview_tells_what_annotators_read_before_and_beside(researcher_client, draft):
+def test_preview_shows_consent_and_relation_instructions(researcher_client, draft):
     edit_draft(draft, draft.spec | {"consent": "You *agree*.", "relation_instructions": {"goes_with": "As a rule."}})
 
     page = researcher_client.get(f"{PILOT}preview/").text
@@ -333,16 +335,14 @@ def test_the_preview_tells_what_annotators_read_before_and_beside(researcher_cli
     assert "<p>As a rule.</p>" in page
 
 
-def test_the_preview_of_a_page_takes_the_same_queries_for_any_batch(
-    researcher_client, draft, django_assert_max_num_queries
-):
+def test_page_layout_preview_query_count_is_constant(researcher_client, draft, django_assert_max_num_queries):
     edit_draft(draft, draft.spec | {"layout": "page", "batch_size": 20})
 
     with django_assert_max_num_queries(14):
         assert len(researcher_client.get(f"{PILOT}preview/").context["rows"]) == 20
 
 
-def test_a_draft_is_edited_as_json(researcher_client, draft, harvest):
+def test_draft_can_be_edited_as_json(researcher_client, draft, harvest):
     text = f'{{"name": "pilot", "cells": [{{"job": {harvest.pk}, "n": 3}}], "seed": 9}}'
 
     researcher_client.post(f"{PILOT}edit/?json", {"description": text})
@@ -359,34 +359,34 @@ def test_a_draft_is_edited_as_json(researcher_client, draft, harvest):
         ("{}", "name is missing. See open_round --help"),
     ],
 )
-def test_a_description_that_is_none_is_explained(researcher_client, draft, text, message):
+def test_invalid_json_description_shows_error(researcher_client, draft, text, message):
     assert message in researcher_client.post(f"{PILOT}edit/?json", {"description": text}).text
 
 
-def test_a_draft_that_the_form_cannot_show_is_edited_as_json(researcher_client, draft, harvest):
+def test_draft_unsupported_by_form_is_edited_as_json(researcher_client, draft, harvest):
     named = {"relation": "goes_with", "model": harvest.language_model.name, "setting": "multi", "n": 2}
     edit_draft(draft, {"name": "pilot", "cells": [named]})
 
     assert "Edit draft as JSON" in researcher_client.get(f"{PILOT}edit/").text
 
 
-def words_of(draft) -> dict:
+def relation_instructions_of(draft) -> dict:
     draft.refresh_from_db()
     return draft.spec.get("relation_instructions", {})
 
 
-def test_the_words_about_a_relation_are_written_on_a_page(researcher_client, draft, harvest):
+def test_relation_instructions_can_be_edited_on_a_page(researcher_client, draft, harvest):
     page = f"{PILOT}instructions/{harvest.relation.pk}/"
-    usual = researcher_client.get(page).context["form"]["instructions"].value()
+    default = researcher_client.get(page).context["form"]["instructions"].value()
 
     researcher_client.post(page, {"instructions": "Of *this* year."})
 
-    assert usual.startswith("For example:")
-    assert words_of(draft) == {harvest.relation.path: "Of *this* year."}
+    assert default.startswith("For example:")
+    assert relation_instructions_of(draft) == {harvest.relation.path: "Of *this* year."}
     assert "<p>Of <em>this</em> year.</p>" in researcher_client.get(PILOT).text
 
 
-def test_words_about_two_relations_are_written_at_once(researcher_client, draft, harvest, monkeypatch):
+def test_concurrent_edits_of_two_relation_instructions_are_both_saved(researcher_client, draft, harvest, monkeypatch):
     other = make_harvest(HUNDRED, relation=make_relation("part_of"))
     edit_draft(draft, draft.spec | {"cells": [{"job": harvest.pk, "n": 2}, {"job": other.pk, "n": 2}]})
     read = draft_views.default_instructions
@@ -399,10 +399,10 @@ def test_words_about_two_relations_are_written_at_once(researcher_client, draft,
     monkeypatch.setattr(draft_views, "default_instructions", while_another_writes)
     researcher_client.post(f"{PILOT}instructions/{harvest.relation_id}/", {"instructions": "Of this year."})
 
-    assert words_of(draft) == {harvest.relation.path: "Of this year.", other.relation.path: "Of parts."}
+    assert relation_instructions_of(draft) == {harvest.relation.path: "Of this year.", other.relation.path: "Of parts."}
 
 
-def test_words_that_come_when_the_round_is_open_are_refused(researcher_client, draft, harvest, monkeypatch):
+def test_instructions_sent_after_opening_are_rejected(researcher_client, draft, harvest, monkeypatch):
     read = draft_views.default_instructions
 
     def while_it_opens(draft, pk, by):
@@ -420,25 +420,25 @@ def test_words_that_come_when_the_round_is_open_are_refused(researcher_client, d
 @pytest.mark.parametrize("text", ["", "usual"])
 def test_default_instructions_are_restored(researcher_client, draft, harvest, text):
     page = f"{PILOT}instructions/{harvest.relation.pk}/"
-    usual = researcher_client.get(page).context["form"]["instructions"].value()
+    default = researcher_client.get(page).context["form"]["instructions"].value()
     edit_draft(draft, draft.spec | {"relation_instructions": {"goes_with": "Of this year."}})
 
-    researcher_client.post(page, {"instructions": usual.replace("\n", "\r\n") if text else ""})
+    researcher_client.post(page, {"instructions": default.replace("\n", "\r\n") if text else ""})
 
-    assert words_of(draft) == {}
+    assert relation_instructions_of(draft) == {}
 
 
-def test_the_form_keeps_the_words_about_relations(researcher_client, draft, harvest):
+def test_form_keeps_relation_instructions(researcher_client, draft, harvest):
     edit_draft(draft, draft.spec | {"relation_instructions": {"goes_with": "Of this year."}})
     form = researcher_client.get(f"{PILOT}edit/").context["form"]
 
-    researcher_client.post(f"{PILOT}edit/", sent_by_a_browser(form, seed=9) | {"jobs": [harvest.pk]})
+    researcher_client.post(f"{PILOT}edit/", browser_form_data(form, seed=9) | {"jobs": [harvest.pk]})
 
-    assert words_of(draft) == {"goes_with": "Of this year."}
+    assert relation_instructions_of(draft) == {"goes_with": "Of this year."}
     assert draft.seed == 9
 
 
-def test_words_about_a_relation_that_is_gone_are_told(researcher_client, draft, harvest):
+def test_instructions_for_deleted_relation_show_error(researcher_client, draft, harvest):
     edit_draft(draft, draft.spec | {"relation_instructions": {"gone": "Of this year."}})
 
     page = researcher_client.get(f"{PILOT}instructions/{harvest.relation_id}/", follow=True)
@@ -447,13 +447,13 @@ def test_words_about_a_relation_that_is_gone_are_told(researcher_client, draft, 
     assert "There is no relation &#x27;gone&#x27;" in page.content.decode()
 
 
-def test_only_relations_of_the_draft_are_worded(researcher_client, draft):
+def test_instructions_page_requires_a_relation_of_the_draft(researcher_client, draft):
     other = make_relation("other")
 
     assert researcher_client.get(f"{PILOT}instructions/{other.pk}/").status_code == 404
 
 
-def test_a_draft_is_deleted_after_asking(researcher_client, draft):
+def test_draft_is_deleted_after_confirmation(researcher_client, draft):
     assert "Delete draft pilot?" in researcher_client.get(f"{PILOT}delete/").text
 
     researcher_client.post(f"{PILOT}delete/")
@@ -461,14 +461,14 @@ def test_a_draft_is_deleted_after_asking(researcher_client, draft):
     assert not Round.objects.exists()
 
 
-def test_a_draft_takes_answers_of_judges_with_it_only_if_their_number_is_known(researcher_client, draft, harvest):
+def test_draft_deletion_requires_current_number_of_judge_answers(researcher_client, draft, harvest):
     run = make_judge_run(draft, "gpt", prompt_price=2)
     make_judge_answer(run, harvest.tuples.first().knowledge_tuple, "true", cost="0.0125")
     page = researcher_client.get(f"{PILOT}delete/").text
     assert "1 answer of LMs that cost 0.0125" in page
     assert 'name="judge_answers" value="1"' in page
 
-    make_judge_answer(run, harvest.tuples.last().knowledge_tuple, "true")  # since the page was shown
+    make_judge_answer(run, harvest.tuples.last().knowledge_tuple, "true")  # added after the page was rendered
     refused = researcher_client.post(f"{PILOT}delete/", {"judge_answers": "1"}, follow=True).text
     assert "2 answers (cost 0.0125)" in refused
     assert JudgeAnswer.objects.count() == 2
@@ -480,7 +480,7 @@ def test_a_draft_takes_answers_of_judges_with_it_only_if_their_number_is_known(r
     assert (entry.known_facts["run"], entry.known_facts["n_answers"]) == ("gpt", 2)
 
 
-def test_a_draft_whose_judge_goes_on_is_kept(researcher_client, draft):
+def test_draft_with_active_judge_run_is_not_deleted(researcher_client, draft):
     make_judge_run(draft, "gpt", status=Job.Status.QUEUED)
 
     assert "is still in progress. Cancel it" in researcher_client.get(f"{PILOT}delete/").text
@@ -489,7 +489,7 @@ def test_a_draft_whose_judge_goes_on_is_kept(researcher_client, draft):
     assert Round.objects.exists()
 
 
-def test_a_round_that_closes_when_it_is_narrow_says_how_far_it_is(researcher_client, harvest):
+def test_round_page_shows_half_width_and_closing_threshold(researcher_client, harvest):
     fields = {"name": "pilot", "jobs": [harvest.pk], "n": 4, "closes_when": "narrow", "closes_at_half_width": 5}
     researcher_client.post("/rounds/new/", fields)
     assert "interval half-widths reach ± .05" in researcher_client.get(PILOT).text
@@ -502,7 +502,7 @@ def test_a_round_that_closes_when_it_is_narrow_says_how_far_it_is(researcher_cli
     assert re.search(r"half-width: ± \.\d{3}, .* closes at ± \.050", researcher_client.get(PILOT).text)
 
 
-def test_a_round_is_cloned_into_a_draft(researcher_client, researcher):
+def test_cloning_a_round_creates_a_draft(researcher_client, researcher):
     make_round(3, name="pilot", by=researcher)
 
     response = researcher_client.post(f"{PILOT}clone/")
@@ -512,24 +512,24 @@ def test_a_round_is_cloned_into_a_draft(researcher_client, researcher):
 
 
 @pytest.mark.parametrize("path", ["", "edit/", "preview/", "delete/"])
-def test_a_draft_of_others_is_not_there(client, draft, path):
+def test_draft_of_other_project_returns_404(client, draft, path):
     client.force_login(make_researcher(project=make_project()))
 
     assert client.get(f"{PILOT}{path}").status_code == 404
 
 
 @pytest.mark.parametrize("change", ["open", "clone", "delete"])
-def test_a_viewer_does_not_change_a_draft(client, draft, change):
+def test_viewer_cannot_change_draft(client, draft, change):
     client.force_login(make_member(Role.VIEWER))
 
     assert "Open round" not in client.get(PILOT).text
     assert client.post(f"{PILOT}{change}/").status_code == 403
 
 
-# -- known answers -----------------------------------------------------------------------------------------------------
+# Gold statements
 
 
-def test_a_person_confirms_and_rejects_candidates(researcher_client, researcher, harvest):
+def test_gold_page_stores_confirmed_and_rejected_candidates(researcher_client, researcher, harvest):
     path = f"/rounds/gold/{harvest.relation_id}/"
     first, second, third = (candidate["code"] for candidate in researcher_client.get(path).context["candidates"][:3])
 
@@ -542,7 +542,7 @@ def test_a_person_confirms_and_rejects_candidates(researcher_client, researcher,
     assert not {first, second} & {candidate["code"] for candidate in researcher_client.get(path).context["candidates"]}
 
 
-def test_a_decision_is_withdrawn_by_whoever_made_it_and_kept_with_the_reason(researcher, researcher_client, harvest):
+def test_gold_decision_is_withdrawn_by_its_author_with_reason(researcher, researcher_client, harvest):
     [decision, _] = confirm(harvest.relation, 2, by=researcher)
     path = f"/rounds/gold/{harvest.relation_id}/withdraw/{decision.pk}/"
 
@@ -560,7 +560,7 @@ def test_a_decision_is_withdrawn_by_whoever_made_it_and_kept_with_the_reason(res
     assert "it holds in Malta" in page
 
 
-def test_a_researcher_does_not_withdraw_what_another_one_confirmed(researcher_client, harvest):
+def test_researcher_cannot_withdraw_gold_decision_of_another_user(researcher_client, harvest):
     [decision, _] = confirm(harvest.relation, 2, by=make_researcher())
     RelationSet.objects.update(is_shipped=True, project=None)  # its gold serves every project
     path = f"/rounds/gold/{harvest.relation_id}/"
@@ -572,7 +572,7 @@ def test_a_researcher_does_not_withdraw_what_another_one_confirmed(researcher_cl
     assert GoldDecision.objects.in_force().count() == 2
 
 
-def test_the_list_of_known_answers_counts_the_confirmed(researcher_client, harvest, django_assert_max_num_queries):
+def test_gold_list_counts_confirmed_statements(researcher_client, harvest, django_assert_max_num_queries):
     decide_on_gold(
         harvest.relation,
         {candidate.code: number < 3 for number, candidate in enumerate(gold_candidates(harvest.relation)[:5])},
@@ -585,7 +585,7 @@ def test_the_list_of_known_answers_counts_the_confirmed(researcher_client, harve
 
 
 @pytest.mark.parametrize("path", ["/rounds/gold/", "/rounds/gold/1/", "/rounds/plan/", f"{PILOT}preview/"])
-def test_making_rounds_is_closed_to_annotators(client, draft, path):
+def test_annotators_cannot_create_rounds(client, draft, path):
     client.force_login(make_user())
 
     assert client.get(path).status_code == 403

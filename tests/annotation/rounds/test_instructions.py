@@ -1,4 +1,4 @@
-"""What annotators are told, and that it cannot do anything else."""
+"""Instructions: safe rendering of Markdown, relation guides, and statement text."""
 
 import re
 
@@ -28,13 +28,13 @@ def test_markdown_becomes_html():
         '[x](https://example.org "\\" onclick=\\"alert(1)")',
     ],
 )
-def test_nothing_in_markdown_runs_or_loads(text):
+def test_markdown_cannot_run_scripts_or_load_resources(text):
     html = markdown_html(text)
 
     assert not any(tag in html for tag in ("<script", "<img", 'href="java', 'href="data', 'href="//', '" onclick'))
 
 
-def test_links_open_apart_and_tell_nobody_where_from():
+def test_links_open_in_new_tab_without_referrer():
     html = markdown_html("[map](https://example.org)")
 
     assert 'href="https://example.org" rel="noopener noreferrer nofollow" target="_blank"' in html
@@ -44,23 +44,23 @@ def test_links_open_apart_and_tell_nobody_where_from():
     ("written", "shown"),
     [("1", "3"), ("2", "3"), ("1 2 3 4 5", "3 4 5 6 6"), ("1 5 5 2 1", "3 4 4 4 3"), ("3 1 2", "3 3 4")],
 )
-def test_headings_stand_below_those_of_the_page_and_skip_no_level(written, shown):
+def test_headings_start_below_page_headings_without_level_gaps(written, shown):
     html = markdown_html("\n\n".join(f"{'#' * int(level)} Heading" for level in written.split()))
 
     assert re.findall(r"<h(\d)>Heading</h\1>", html) == shown.split()
 
 
-def test_escaped_text_shows_as_it_is():
+def test_escaped_text_renders_literally():
     assert markdown_html(escape("*a* [b](c) <i> 1. #d `e` & \\")) == (
         "<p>*a* [b](c) &lt;i&gt; 1. #d `e` &amp; \\</p>\n"
     )
 
 
-def test_a_round_without_instructions_has_the_usual_ones():
+def test_round_without_instructions_uses_default():
     assert "<strong>Unjudgeable</strong>" in instructions_html(Round())
 
 
-def test_instructions_end_with_what_the_round_says_about_the_relation():
+def test_instructions_end_with_relation_guide():
     guide = relation_guide(CAPITAL_OF, ["Rome", "Italy"], ["Rome", "Peru"])
     round = Round(instructions="Judge.", relation_instructions={"7": guide})
 
@@ -73,7 +73,7 @@ def test_instructions_end_with_what_the_round_says_about_the_relation():
     assert instructions_html(round, Relation(pk=8)) == "<p>Judge.</p>\n"
 
 
-def test_a_statement_in_the_manner_of_prompts_loses_the_space_before_its_full_stop():
+def test_frozen_statement_drops_space_before_full_stop():
     statement = freeze_statement(" <ENT0> prevents <ENT1> .", ["mask", "St. Vitus ' dance"])
 
     assert statement.text == "mask prevents St. Vitus ' dance."

@@ -1,4 +1,4 @@
-"""How samples are shared among strata and drawn."""
+"""Sample allocation to strata and random draws."""
 
 from collections import Counter
 
@@ -13,19 +13,19 @@ from annotation.rounds.builder import draw_ranks, rank_strata
     ("n", "sizes", "allocation", "shares"),
     [
         (10, [50, 50, 50], "equal", [4, 3, 3]),
-        (30, [4, 50, 50], "equal", [4, 13, 13]),  # the first has only four
+        (30, [4, 50, 50], "equal", [4, 13, 13]),  # the first stratum has only four tuples
         (10, [10, 20, 70], "proportional", [1, 2, 7]),
-        (5, [1, 1, 1000], "proportional", [1, 1, 3]),  # everybody at least one
+        (5, [1, 1, 1000], "proportional", [1, 1, 3]),  # at least one tuple per stratum
         (14, [6, 47, 16, 36], "proportional", [1, 6, 2, 5]),  # quotas 0.8, 6.3, 2.1, 4.8: Webster rounds the last up
         (6, [1, 2, 3], "proportional", [1, 2, 3]),
     ],
 )
-def test_a_sample_is_shared_among_strata(n, sizes, allocation, shares):
+def test_sample_is_allocated_to_strata(n, sizes, allocation, shares):
     assert allocate(n, sizes, allocation) == shares
 
 
-def test_simulated_draws_have_the_inclusion_probabilities_that_are_recorded():
-    """Of 2000 samples, each rank's share is within 4.5 standard errors of what its stratum says."""
+def test_simulated_draws_match_inclusion_probabilities():
+    """Check that each rank's frequency in 2000 samples is within 4.5 standard errors of its probability."""
     ranks = list(range(1, 61))
     strata = rank_strata(ranks, [1, 11, 31])
     shares = allocate(12, [len(part) for part in strata], "equal")

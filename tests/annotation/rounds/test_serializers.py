@@ -1,4 +1,4 @@
-"""The JSON description of a round: what it says, and how mistakes in it are named."""
+"""JSON description of a round: parsing and error messages."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 CELL = {"job": 1, "n": 1}
 
 
-def test_a_description_reads_as_what_it_was_written_from():
+def test_description_round_trips():
     job = make_harvest(HUNDRED)
     cell = {"job": job.pk, "n": None, "strata": [1, 10], "allocation": "proportional"}
     document = {
@@ -35,7 +35,7 @@ def test_a_description_reads_as_what_it_was_written_from():
     assert round_from_spec(document).spec == document
 
 
-def test_a_broken_file_is_refused_with_line_and_column(tmp_path):
+def test_invalid_json_file_error_names_line_and_column(tmp_path):
     path = tmp_path / "pilot.json"
     path.write_text('{"name": "pilot",\n "cells": [}')
 
@@ -101,13 +101,13 @@ def test_a_broken_file_is_refused_with_line_and_column(tmp_path):
         ),
     ],
 )
-def test_a_bad_description_is_refused_in_one_sentence(document, message):
+def test_invalid_description_error_names_the_field(document, message):
     with pytest.raises(DomainError, match=message):
         open_round(document)
     assert nothing_is_stored()
 
 
-def test_the_documented_description_can_be_read():
+def test_documented_example_description_is_valid():
     text = (Path(__file__).parents[3] / "docs" / "rounds.md").read_text()
     example = json.loads(text.split("```json\n")[1].split("```")[0])
 

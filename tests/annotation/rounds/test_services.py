@@ -1,4 +1,4 @@
-"""A round's life: drafted, cloned, opened, paused, closed; and whose it is."""
+"""Round life cycle (draft, open, paused, closed, cloned) and project permissions."""
 
 from datetime import timedelta
 
@@ -43,7 +43,7 @@ from tests.refusals import refused
 pytestmark = pytest.mark.django_db
 
 
-def test_a_round_is_opened_only_in_a_project_where_one_works():
+def test_opening_a_round_requires_project_membership_as_researcher():
     project, viewer = make_project("Animals"), make_researcher()
     ProjectMember.objects.create(project=project, user=viewer, role=Role.VIEWER)
 
@@ -53,7 +53,7 @@ def test_a_round_is_opened_only_in_a_project_where_one_works():
     assert make_round(by=viewer).project.slug == "default"
 
 
-def test_the_description_names_the_project():
+def test_description_sets_the_project():
     ada, animals = make_researcher(), make_project("Animals")
     ProjectMember.objects.create(project=animals, user=ada, role=Role.RESEARCHER)
     document = spec(make_harvest(HUNDRED))
@@ -67,7 +67,7 @@ def test_the_description_names_the_project():
     assert edit_draft(draft, document | {"project": "default"}, ada).project.slug == "default"
 
 
-def test_a_name_is_taken_in_its_project_only():
+def test_round_names_are_unique_within_a_project():
     first = make_round(name="pilot")
     second = make_round(name="pilot", project=make_project("Animals"))
 
@@ -79,7 +79,7 @@ def test_a_name_is_taken_in_its_project_only():
 
 
 @pytest.mark.parametrize("change", [pause_round, reopen_round, close_round, delete_draft, open_draft])
-def test_who_only_looks_changes_nothing(change):
+def test_viewer_cannot_change_rounds(change):
     viewer = make_member(Role.VIEWER)
     draft = create_draft(spec(make_harvest(HUNDRED)))
     round = draft if change in (delete_draft, open_draft) else open_draft(draft)
@@ -90,7 +90,7 @@ def test_who_only_looks_changes_nothing(change):
     assert Round.objects.get().status == round.status
 
 
-def test_a_draft_draws_nothing_until_it_is_opened():
+def test_draft_draws_no_sample_until_opened():
     job = make_harvest(HUNDRED)
     draft = create_draft(spec(job, n=20, seed=3))
     assert not Stratum.objects.exists()
@@ -103,7 +103,7 @@ def test_a_draft_draws_nothing_until_it_is_opened():
     assert first == second
 
 
-def test_a_draft_is_edited_and_deleted_but_an_open_round_is_not():
+def test_draft_is_editable_but_open_round_is_not():
     job = make_harvest(HUNDRED)
     draft = edit_draft(create_draft(spec(job, n=20)), spec(job, n=5, judgments_per_task=2) | {"name": "other"})
     assert (draft.name, draft.judgments_per_task) == ("other", 2)
@@ -116,14 +116,14 @@ def test_a_draft_is_edited_and_deleted_but_an_open_round_is_not():
             change(round)
 
 
-def test_a_description_sets_the_limits_of_its_round():
+def test_description_sets_limits_of_round():
     round = open_round(spec(make_harvest(HUNDRED), n=1, limits={"longest_run": 40}))
 
     assert (round.limits.longest_run, round.limits.n_gold, round.limits.gold_accuracy) == (40, 10, None)
     assert round.events.filter(kind="limits_set").count() == 1
 
 
-def test_a_clone_has_the_limits_in_force():
+def test_clone_has_current_limits():
     round = open_round(spec(make_harvest(HUNDRED), n=1, limits={"longest_run": 40}))
     set_limits(round, longest_run=None, median_seconds=1.5)
 
@@ -131,7 +131,7 @@ def test_a_clone_has_the_limits_in_force():
     assert clone_round(clone_round(round)).spec["limits"] == {"median_seconds": 1.5, "n_gold": 10}
 
 
-def test_a_clone_is_a_draft_of_the_same_description_with_another_name_and_seed():
+def test_clone_is_a_draft_with_new_name_and_seed():
     round = make_round(4, name="pilot", judgments_per_task=2, seed=5)
 
     clones = [clone_round(round), clone_round(round)]
@@ -144,7 +144,7 @@ def test_a_clone_is_a_draft_of_the_same_description_with_another_name_and_seed()
     assert first == second
 
 
-def test_a_draft_whose_closing_time_is_over_is_not_opened():
+def test_draft_with_past_closing_time_cannot_be_opened():
     job = make_harvest(HUNDRED)
     draft = create_draft(spec(job, n=1, closes_when="date", closes_at="2001-01-31T18:00"))
 
@@ -152,14 +152,14 @@ def test_a_draft_whose_closing_time_is_over_is_not_opened():
         open_draft(draft)
 
 
-def test_a_name_is_used_once():
+def test_duplicate_round_name_is_rejected():
     make_round(name="pilot")
 
     with refused("NameTaken", match="'pilot'"):
         make_round(name="pilot")
 
 
-def test_a_round_is_paused_reopened_and_closed():
+def test_round_can_be_paused_reopened_and_closed():
     round = make_round()
 
     pause_round(round)
@@ -177,7 +177,7 @@ def test_a_closed_round_cannot_be_paused():
         pause_round(round)
 
 
-def test_a_round_closes_when_its_date_has_come_or_all_is_judged():
+def test_round_closes_at_its_date_or_when_complete():
     now = timezone.now()
     dated = make_round(closes_when="date", closes_at=(now + timedelta(hours=1)).isoformat())
     complete, half = (make_round(2, closes_when="complete", judgments_per_task=1) for _ in range(2))
@@ -192,8 +192,8 @@ def test_a_round_closes_when_its_date_has_come_or_all_is_judged():
     assert statuses(dated, half) == ["closed", "open"]
 
 
-def test_a_round_closes_once_it_is_narrow_enough_at_a_look_that_is_taken_now_and_then():
-    """A census has no width; before, one judged of four says next to nothing."""
+def test_round_closes_once_when_periodic_check_finds_narrow_interval():
+    """Check the closing width with one of four statements judged (wide) and with all judged (zero)."""
     now = timezone.now()
     round = make_round(4, closes_when="narrow", closes_at_half_width=0.1, judgments_per_task=1)
     [annotator] = make_annotators(round, 1)
@@ -205,7 +205,7 @@ def test_a_round_closes_once_it_is_narrow_enough_at_a_look_that_is_taken_now_and
     for task in tasks[1:]:
         judge(annotator, task)
     close_due_rounds(now)
-    assert statuses(round) == ["open"]  # it has looked a moment ago
+    assert statuses(round) == ["open"]  # the last check was a moment ago
 
     close_due_rounds(now + timedelta(minutes=2))
     assert (statuses(round), last_look(round).content) == (["closed"], 0)
@@ -215,7 +215,7 @@ def test_a_round_closes_once_it_is_narrow_enough_at_a_look_that_is_taken_now_and
     assert statuses(round) == ["open"]
 
 
-def test_a_round_of_which_nothing_is_judged_is_looked_at_and_stays_open():
+def test_round_without_judgments_stays_open_after_width_check():
     round = make_round(4, closes_when="narrow", closes_at_half_width=0.1, judgments_per_task=1)
 
     close_due_rounds(timezone.now())
@@ -227,7 +227,7 @@ def statuses(*rounds) -> list[str]:
     return [Round.objects.get(pk=round.pk).status for round in rounds]
 
 
-def test_nobody_judges_after_the_closing_time():
+def test_no_statements_are_assigned_after_closing_time():
     round = make_round(closes_when="date", closes_at=(timezone.now() + timedelta(hours=1)).isoformat())
     [annotator] = make_annotators(round, 1)
     Round.objects.update(closes_at=timezone.now())
@@ -236,7 +236,7 @@ def test_nobody_judges_after_the_closing_time():
         next_batch(annotator, timezone.now())
 
 
-def test_a_round_that_was_reopened_is_closed_by_people():
+def test_reopened_round_is_not_closed_automatically():
     round = make_round(1, closes_when="complete", judgments_per_task=1)
     judge_all(round, ["true"])
     close_due_rounds(timezone.now())

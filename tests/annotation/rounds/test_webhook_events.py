@@ -1,4 +1,4 @@
-"""What rounds tell webhooks: once each, and no name of a person."""
+"""Webhook events of rounds: sent once each, without names of annotators."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def round(settings, researcher) -> Round:
     return round
 
 
-def told() -> list[tuple[str, dict]]:
+def delivered_events() -> list[tuple[str, dict]]:
     bodies = [json.loads(body) for body in Delivery.objects.order_by("pk").values_list("body", flat=True)]
     return [(body["event"], body["facts"]) for body in bodies]
 
 
-def test_a_round_is_complete_once_and_once_again_after_an_exclusion(round, settings):
+def test_round_complete_is_sent_once_and_again_after_exclusion(round, settings):
     note_complete_rounds(timezone.now())
     first, *_ = judge_all(round, [T, T], [T, T], [T, T])
-    assert told() == []
+    assert delivered_events() == []
 
     for _ in range(2):
         note_complete_rounds(timezone.now())
@@ -48,31 +48,33 @@ def test_a_round_is_complete_once_and_once_again_after_an_exclusion(round, setti
         "round.complete",
         {"round": "pilot", "n_statements": 2, "url": f"{settings.ORIGIN}{round.get_absolute_url()}"},
     )
-    assert told() == [complete]
+    assert delivered_events() == [complete]
 
     exclude_annotator(first, "guesses")
     note_complete_rounds(timezone.now())
-    assert told() == [complete]
+    assert delivered_events() == [complete]
     judge_all(round, [T, T])
     note_complete_rounds(timezone.now())
-    assert told() == [complete, complete]
+    assert delivered_events() == [complete, complete]
 
 
-def test_pauses_and_reports_are_told_by_code(round):
+def test_pause_and_report_events_contain_annotator_code_only(round):
     set_limits(round, longest_run=2)
     [annotator] = make_annotators(round, 1)
     pause_annotator(annotator)
     resume_annotator(annotator)
     report = create_report(round)
 
-    assert [(event, facts.get("annotator"), facts.get("why"), facts.get("report")) for event, facts in told()] == [
+    assert [
+        (event, facts.get("annotator"), facts.get("why"), facts.get("report")) for event, facts in delivered_events()
+    ] == [
         ("annotator.paused", annotator.code, "by hand", None),
         ("report.made", None, None, report.pk),
     ]
-    assert annotator.user.username not in str(told())
+    assert annotator.user.username not in str(delivered_events())
 
 
-def test_a_limit_that_pauses_is_told(settings, researcher):
+def test_pause_by_limit_sends_event_with_reason(settings, researcher):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
     round = make_round(10, by=researcher)
     create_webhook(round.project_id, "http://127.0.0.1:9/hook", ["annotator.paused"])
@@ -82,6 +84,6 @@ def test_a_limit_that_pauses_is_told(settings, researcher):
     for task in next_batch(annotator, timezone.now()):
         judge(annotator, task)
 
-    [(event, facts)] = told()
+    [(event, facts)] = delivered_events()
     assert (event, facts["annotator"], facts["round"]) == ("annotator.paused", annotator.code, round.name)
     assert "equal labels in a row" in facts["why"]
