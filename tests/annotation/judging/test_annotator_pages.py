@@ -1,4 +1,4 @@
-"""What annotators' pages and their JSON give away (nothing), and what they make of bad input (a sentence)."""
+"""Annotator pages and their JSON: no leaks of hidden data, and error messages for invalid input."""
 
 import re
 from urllib.parse import urlencode
@@ -60,20 +60,20 @@ def row_of(task: str, label="", comment="", uuid=None) -> dict:
 
 
 def tasks_assigned_to(annotator) -> list[str]:
-    """Return how the annotator knows their assigned tasks."""
+    """Return the tokens of the annotator's assigned tasks."""
     return [annotator.token_of(task.pk) for task in next_batch(annotator, timezone.now())]
 
 
-def judged(annotator) -> str:
-    """Return how the annotator knows the one task that was judged."""
+def judged_task_of(annotator) -> str:
+    """Return the annotator's token of the only judged task."""
     return annotator.token_of(Judgment.objects.get().task_id)
 
 
-# -- nothing leaks -----------------------------------------------------------------------------------------------------
+# Hidden data
 
 
-def secretive_round(**more):
-    """Open a round with gold whose every secret can be told in what is sent."""
+def round_with_hidden_values(**more):
+    """Open a round with gold and with hidden values that are recognizable in responses."""
     seeds = [[f"head {n}", f"tail {n}"] for n in range(8)]
     relation = make_relation("relation-xyzzy", statement="<ENT0> can <ENT1>", seed_tuples=seeds)
     decide_on_gold(relation, {candidate.code: True for candidate in gold_candidates(relation)[:6]})
@@ -90,53 +90,59 @@ def secretive_round(**more):
     return round
 
 
-def everything_sent_to(client, round) -> list:
-    """Go everywhere an annotator can go; return all responses."""
+def all_responses_to(client, round) -> list:
+    """Request every page an annotator can open and return all responses."""
     link = f"/join/{round.join_token}/"
-    sent = [client.get(link), client.post(link, {"name": "Ada"}), client.post(link, {"name": "Ada", "agrees": "on"})]
-    sent += [client.get(path) for path in (link, "/", "/return/", judging_page("pilot", "device/"))]
-    sent += [client.get(judging_page(), **JSON), client.get(judging_page())]
-    tasks = [statement["task"] for statement in sent[-2].json()["tasks"]]
-    sent.append(client.post(f"{judging_page()}layout/", {"layout": Layout.PAGE}, follow=True))
+    responses = [
+        client.get(link),
+        client.post(link, {"name": "Ada"}),
+        client.post(link, {"name": "Ada", "agrees": "on"}),
+    ]
+    responses += [client.get(path) for path in (link, "/", "/return/", judging_page("pilot", "device/"))]
+    responses += [client.get(judging_page(), **JSON), client.get(judging_page())]
+    tasks = [statement["task"] for statement in responses[-2].json()["tasks"]]
+    responses.append(client.post(f"{judging_page()}layout/", {"layout": Layout.PAGE}, follow=True))
     for task in tasks:
-        sent.append(client.get(f"{judging_page()}instructions/", {"task": task}))
-        sent.append(client.post(f"{judging_page()}report/", {"task": task}))
-        sent.append(client.post(f"{judging_page()}report/", {"task": task, "report-reason": "other"}, **JSON))
-    sent.append(client.post(f"{judging_page()}skip/", {"task": tasks[0]}, **JSON))
-    sent += [client.post(judging_page(), answer_to(task, more=1), **JSON) for task in tasks]
-    sent.append(client.post(f"{judging_page()}page/", {"row": tasks[:1], **row_of(tasks[0], "false")}, follow=True))
-    sent += [client.get(judging_page(), {"task": task}) for task in tasks]
-    sent += [client.post(judging_page(), answer_to(task, "maybe")) for task in tasks[:1]]
-    sent += [
+        responses.append(client.get(f"{judging_page()}instructions/", {"task": task}))
+        responses.append(client.post(f"{judging_page()}report/", {"task": task}))
+        responses.append(client.post(f"{judging_page()}report/", {"task": task, "report-reason": "other"}, **JSON))
+    responses.append(client.post(f"{judging_page()}skip/", {"task": tasks[0]}, **JSON))
+    responses += [client.post(judging_page(), answer_to(task, more=1), **JSON) for task in tasks]
+    responses.append(
+        client.post(f"{judging_page()}page/", {"row": tasks[:1], **row_of(tasks[0], "false")}, follow=True)
+    )
+    responses += [client.get(judging_page(), {"task": task}) for task in tasks]
+    responses += [client.post(judging_page(), answer_to(task, "maybe")) for task in tasks[:1]]
+    responses += [
         client.get(judging_page()),
         client.get(judging_page(), **JSON),
         client.post(f"{judging_page()}skipped/", follow=True),
     ]
     close_round(round)
-    return [*sent, client.get(judging_page()), client.get(judging_page(), **JSON), client.get(link)]
+    return [*responses, client.get(judging_page()), client.get(judging_page(), **JSON), client.get(link)]
 
 
-def test_nothing_an_annotator_receives_tells_where_a_statement_came_from(client):
-    round = secretive_round()
+def test_annotator_responses_reveal_no_hidden_data(client):
+    round = round_with_hidden_values()
     others = [join_round(round, make_user(), agrees=True) for _ in range(2)]
     for other in others:
         for task in next_batch(other, timezone.now()):
             judge(other, task, comment="comment-xyzzy")
 
-    sent = everything_sent_to(client, round)
+    responses = all_responses_to(client, round)
 
-    everything = b"".join(response.content + str(response.headers).encode() for response in sent)
-    assert b"swim" in everything
+    content = b"".join(response.content + str(response.headers).encode() for response in responses)
+    assert b"swim" in content
     for secret in (*SECRETS, *(other.code for other in others)):
-        assert secret.encode() not in everything, secret
+        assert secret.encode() not in content, secret
 
 
-def trained(client, round, label: str) -> tuple[list, list]:
-    """Go through the training, always with one answer; return what was sent before and with the feedback."""
+def complete_training(client, round, label: str) -> tuple[list, list]:
+    """Complete the training with the same label throughout; return the responses before and with feedback."""
     before, feedback = [], []
     for statement in round.training_statements.all():
         page = client.get(judging_page("pilot", "training/"))
-        begun = [
+        pages_with_selection = [
             client.get(judging_page("pilot", "training/"), {"position": statement.position, "label": choice})
             for choice in Label.values
         ]
@@ -145,7 +151,7 @@ def trained(client, round, label: str) -> tuple[list, list]:
                 statement.position,
                 [
                     page,
-                    *begun,
+                    *pages_with_selection,
                     client.get(judging_page("pilot", "training/"), **JSON),
                     client.get(judging_page(), **JSON),
                 ],
@@ -161,50 +167,50 @@ def sent_bytes(responses) -> bytes:
 
 
 @pytest.mark.parametrize("label", ["true", "false", "unjudgeable"])
-def test_the_training_tells_an_answer_only_once_it_is_given(client, label):
-    round = secretive_round(training_size=4)
+def test_training_reveals_correct_label_only_after_the_answer(client, label):
+    round = round_with_hidden_values(training_size=4)
     for other in [join_round(round, make_user(), agrees=True) for _ in range(2)]:
         answer_training(other, 0, "unjudgeable", timezone.now())
     joining = client.post(f"/join/{round.join_token}/", {"name": "Ada", "agrees": "on"}, follow=True)
 
-    before, feedback = trained(client, round, label)
+    before, feedback = complete_training(client, round, label)
 
-    told = list(round.training_statements.all())
-    assert [statement.reason.encode() in page.content for statement, page in zip(told, feedback, strict=True)] == [
-        True
-    ] * 4
+    statements = list(round.training_statements.all())
+    assert [
+        statement.reason.encode() in page.content for statement, page in zip(statements, feedback, strict=True)
+    ] == [True] * 4
     for position, pages in before:
-        for untold in told[position:]:
-            assert untold.reason.encode() not in sent_bytes(pages)
-        for later in told[position + 1 :]:
+        for unanswered in statements[position:]:
+            assert unanswered.reason.encode() not in sent_bytes(pages)
+        for later in statements[position + 1 :]:
             assert later.statement.encode() not in sent_bytes(pages)
     end = [client.get(judging_page("pilot", "training/")), client.post(judging_page("pilot", "training/"), follow=True)]
-    everything = sent_bytes([joining, *(page for _, pages in before for page in pages), *feedback, *end])
+    content = sent_bytes([joining, *(page for _, pages in before for page in pages), *feedback, *end])
     for secret in SECRETS:
-        assert secret.encode() not in everything, secret
+        assert secret.encode() not in content, secret
 
 
-def test_what_is_sent_before_the_feedback_is_the_same_whatever_is_right(client):
-    round = secretive_round(training_size=4)
+def test_training_page_before_feedback_is_independent_of_correct_label(client):
+    round = round_with_hidden_values(training_size=4)
     client.post(f"/join/{round.join_token}/", {"name": "Ada", "agrees": "on"})
 
-    before, _ = trained(client, round, "true")
+    before, _ = complete_training(client, round, "true")
 
     assert {statement.label for statement in round.training_statements.all()} == {"true", "false"}
     shapes = {re.sub(r"(?s)<b>[^<]*</b>|\d+|token[^>]*|<details.*</details>", "", pages[0].text) for _, pages in before}
     assert len({" ".join(shape.split()) for shape in shapes}) == 1
 
 
-def test_gold_cannot_be_told_from_other_statements_by_any_reply(client):
-    round = secretive_round()
+def test_replies_for_gold_and_other_statements_have_same_shape(client):
+    round = round_with_hidden_values()
     annotator = join_round(round, make_user(), agrees=True)
     client.force_login(annotator.user)
 
     statements = client.get(judging_page(), **JSON).json()["tasks"]
     replies = [client.post(judging_page(), answer_to(statement["task"]), **JSON) for statement in statements]
 
-    given = [annotator.task_of(statement["task"]) for statement in statements]
-    assert annotator.round.tasks.gold().filter(pk__in=given).count() == 2
+    task_ids = [annotator.task_of(statement["task"]) for statement in statements]
+    assert annotator.round.tasks.gold().filter(pk__in=task_ids).count() == 2
     assert {frozenset(statement) for statement in statements} == {frozenset({"task", "parts"})}
     assert {(reply.status_code, *reply.json().keys(), reply.json()["late"]) for reply in replies} == {
         (200, "stored", "late", False)
@@ -212,10 +218,10 @@ def test_gold_cannot_be_told_from_other_statements_by_any_reply(client):
     assert len({frozenset(reply.headers) for reply in replies}) == 1
 
 
-# -- pages of statements as plain forms --------------------------------------------------------------------------------
+# Pages of statements as plain forms
 
 
-def test_a_page_stores_what_is_answered_and_says_what_is_not(annotator_client, annotator):
+def test_page_stores_answers_and_reports_unanswered_statements(annotator_client, annotator):
     first, second, *_ = tasks_assigned_to(annotator)
 
     page = annotator_client.post(
@@ -223,20 +229,20 @@ def test_a_page_stores_what_is_answered_and_says_what_is_not(annotator_client, a
     ).text
 
     assert "1 statement is unanswered" in page
-    assert judged(annotator) == first
+    assert judged_task_of(annotator) == first
 
 
-def test_a_page_sent_twice_is_stored_once(annotator_client, annotator):
+def test_page_submitted_twice_is_stored_once(annotator_client, annotator):
     [first, *_] = tasks_assigned_to(annotator)
-    sent = {"row": [first], **row_of(first, "true", uuid=uuid4())}
+    data = {"row": [first], **row_of(first, "true", uuid=uuid4())}
 
     for _ in range(2):
-        annotator_client.post(f"{judging_page()}page/", sent)
+        annotator_client.post(f"{judging_page()}page/", data)
 
     assert Judgment.objects.count() == 1
 
 
-def test_a_bad_row_costs_no_other(annotator_client, annotator):
+def test_invalid_row_does_not_discard_other_rows(annotator_client, annotator):
     first, second, third, _ = tasks_assigned_to(annotator)
     rows = row_of(first, "true") | row_of(second, "false", "x" * 10_000) | row_of(third, "maybe")
 
@@ -245,24 +251,24 @@ def test_a_bad_row_costs_no_other(annotator_client, annotator):
     assert response.status_code == 409
     assert "The comment has 10000 characters. Use at most 1000." in response.text
     assert "x" * 10_000 in response.text
-    assert judged(annotator) == first
+    assert judged_task_of(annotator) == first
 
 
-def test_a_skip_in_a_page_keeps_the_other_answers(annotator_client, annotator):
+def test_skip_in_a_page_stores_the_other_answers(annotator_client, annotator):
     first, second, *_ = tasks_assigned_to(annotator)
 
     annotator_client.post(
         f"{judging_page()}skip/", {"task": second, "row": [first, second], **row_of(first, "true"), **row_of(second)}
     )
 
-    assert judged(annotator) == first
+    assert judged_task_of(annotator) == first
     assert annotator.assignments.skipped().get().task_id == annotator.task_of(second)
 
 
-# -- bad input ---------------------------------------------------------------------------------------------------------
+# Invalid input
 
 
-def test_a_comment_that_is_too_long_comes_back_with_a_sentence(annotator_client, annotator):
+def test_too_long_comment_is_rejected_and_shown_again(annotator_client, annotator):
     [task, *_] = tasks_assigned_to(annotator)
     answer = answer_to(task, comment="x" * 10_000)
 
@@ -277,7 +283,7 @@ def test_a_comment_that_is_too_long_comes_back_with_a_sentence(annotator_client,
     assert not Judgment.objects.exists()
 
 
-def test_a_comment_of_invalid_utf8_is_stored_readably(annotator_client, annotator):
+def test_invalid_utf8_in_comment_is_replaced(annotator_client, annotator):
     [task, *_] = tasks_assigned_to(annotator)
     body = urlencode(answer_to(task)).encode() + b"&comment=caf%E9%FF"
 
@@ -288,7 +294,7 @@ def test_a_comment_of_invalid_utf8_is_stored_readably(annotator_client, annotato
 
 
 @pytest.mark.parametrize("field", ["label", "client_uuid", "task", "comment"])
-def test_bytes_that_are_no_text_are_refused_in_a_sentence(annotator_client, annotator, field):
+def test_invalid_bytes_are_rejected_with_message(annotator_client, annotator, field):
     [task, *_] = tasks_assigned_to(annotator)
     answer = answer_to(task) | {field: "\x00\xff"}
 
@@ -302,7 +308,7 @@ def test_bytes_that_are_no_text_are_refused_in_a_sentence(annotator_client, anno
     assert not Judgment.objects.exists()
 
 
-def test_a_time_that_nobody_takes_is_cut(annotator_client, annotator):
+def test_implausible_judging_time_is_capped(annotator_client, annotator):
     [task, *_] = tasks_assigned_to(annotator)
 
     annotator_client.post(judging_page(), answer_to(task, seconds="86400"), **JSON)
@@ -312,17 +318,17 @@ def test_a_time_that_nobody_takes_is_cut(annotator_client, annotator):
 
 @pytest.mark.parametrize("path", ["skip/", "report/"])
 @pytest.mark.parametrize("task", ["", "x", "9" * 16, "9" * 30, "\x00"])
-def test_an_act_on_no_statement_of_ones_own_is_refused(annotator_client, path, task):
-    sent = {"task": task, "report-reason": "other"}
+def test_skip_and_report_reject_invalid_task(annotator_client, path, task):
+    data = {"task": task, "report-reason": "other"}
 
-    response = annotator_client.post(judging_page() + path, sent, **JSON)
+    response = annotator_client.post(judging_page() + path, data, **JSON)
 
     assert response.status_code in {400, 409}
     assert response.json()["error"]["message"]
     assert not StatementReport.objects.exists()
 
 
-def test_a_foreign_statement_cannot_be_looked_at_by_reporting_it(annotator_client, round):
+def test_report_page_of_unassigned_statement_returns_404(annotator_client, round):
     [other] = make_annotators(round, 1)
     task = tasks_assigned_to(other)[0]
 
@@ -330,21 +336,21 @@ def test_a_foreign_statement_cannot_be_looked_at_by_reporting_it(annotator_clien
 
 
 @pytest.mark.parametrize("path", ["", "page/", "skip/", "skipped/", "report/", "layout/"])
-def test_a_stranger_can_do_nothing(client, round, path):
+def test_non_annotator_cannot_act_on_round(client, round, path):
     assert client.post(judging_page() + path, **JSON).status_code == (403 if path in {"", "skip/", "report/"} else 302)
     assert client.post(judging_page() + path).url.startswith("/return/")
     client.force_login(make_user())
     assert client.post(judging_page() + path).status_code == 404
 
 
-def test_a_bad_answer_to_a_closed_round_still_gets_the_closed_page(annotator_client, annotator, round):
+def test_invalid_answer_to_closed_round_shows_closed_page(annotator_client, annotator, round):
     [task, *_] = tasks_assigned_to(annotator)
     close_round(round)
 
     assert "Round closed" in annotator_client.post(judging_page(), answer_to(task, comment="x" * 2000)).text
 
 
-def test_an_answer_that_came_too_late_is_named_late():
+def test_late_answer_is_reported_as_late():
     round = make_round(1, name="pilot", judgments_per_task=1)
     slow, quick = make_annotators(round, 2)
     [task] = tasks_assigned_to(slow)
@@ -356,10 +362,10 @@ def test_an_answer_that_came_too_late_is_named_late():
     assert client.post(judging_page(), answer_to(task), **JSON).json()["late"] is True
 
 
-# -- more with the reply -----------------------------------------------------------------------------------------------
+# Next statements in the reply
 
 
-def test_the_reply_to_an_answer_brings_the_next_statements_where_asked():
+def test_reply_contains_next_statements_on_request():
     round = make_round(4, name="pilot", batch_size=2)
     [annotator] = make_annotators(round, 1)
     client = Client()
@@ -374,7 +380,7 @@ def test_the_reply_to_an_answer_brings_the_next_statements_where_asked():
     assert not {first, second} & set(tasks_assigned_to(annotator))
 
 
-def test_an_answer_after_which_nothing_can_be_had_is_stored_all_the_same(annotator_client, annotator):
+def test_answer_of_paused_annotator_is_stored_without_new_statements(annotator_client, annotator):
     [task, *_] = tasks_assigned_to(annotator)
     Annotator.objects.update(status=Annotator.Status.PAUSED)
 
@@ -384,10 +390,10 @@ def test_an_answer_after_which_nothing_can_be_had_is_stored_all_the_same(annotat
     assert Judgment.objects.counted().filter(task=annotator.task_of(task)).exists()
 
 
-# -- layouts -----------------------------------------------------------------------------------------------------------
+# Layouts
 
 
-def test_the_round_chooses_the_layout_until_the_annotator_does(client):
+def test_annotator_layout_overrides_layout_of_round(client):
     round = make_round(2, name="pilot", layout=Layout.PAGE)
     client.force_login(join_round(round, make_user()).user)
 
@@ -397,7 +403,7 @@ def test_the_round_chooses_the_layout_until_the_annotator_does(client):
     assert client.post(f"{judging_page()}layout/", {"layout": "both"}).status_code == 302
 
 
-def test_a_page_takes_as_many_queries_for_many_statements_as_for_few(client, django_assert_max_num_queries):
+def test_page_layout_query_count_is_constant(client, django_assert_max_num_queries):
     round = make_round(40, name="pilot", layout=Layout.PAGE, batch_size=20)
     client.force_login(join_round(round, make_user()).user)
     judge_all(round, ["true"] * 40)
@@ -406,9 +412,9 @@ def test_a_page_takes_as_many_queries_for_many_statements_as_for_few(client, dja
         client.get(judging_page())
 
 
-def test_annotators_find_all_their_answers_and_only_theirs(annotator_client, annotator, round):
+def test_answers_page_lists_only_the_annotators_own_answers(annotator_client, annotator, round):
     other = join_round(round, make_user())
-    given = [
+    judgments = [
         judge(annotator, task, label)
         for task, label in zip(next_batch(annotator, timezone.now()), ["true", "false"], strict=False)
     ]
@@ -416,9 +422,9 @@ def test_annotators_find_all_their_answers_and_only_theirs(annotator_client, ann
 
     page = annotator_client.get(judging_page(page="answers/")).text
 
-    assert page.count("Change<span") == len(given) == 2
-    assert all(f"?task={annotator.token_of(judgment.task_id)}" in page for judgment in given)
+    assert page.count("Change<span") == len(judgments) == 2
+    assert all(f"?task={annotator.token_of(judgment.task_id)}" in page for judgment in judgments)
     assert "not ann" not in page
-    assert page.index("is-false") < page.index("is-true")  # the newest first
+    assert page.index("is-false") < page.index("is-true")  # newest first
     close_round(round, None)
     assert "Change<span" not in annotator_client.get(judging_page(page="answers/")).text

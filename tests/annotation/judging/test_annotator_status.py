@@ -1,4 +1,4 @@
-"""Annotators who are paused or excluded."""
+"""Paused and excluded annotators."""
 
 import pytest
 from django.utils import timezone
@@ -16,35 +16,35 @@ def annotator():
     return annotator
 
 
-def put(annotator: Annotator, status: str) -> None:
+def set_status(annotator: Annotator, status: str) -> None:
     Annotator.objects.filter(pk=annotator.pk).update(status=status)
 
 
 @pytest.mark.parametrize("status", ["paused", "excluded"])
-def test_who_is_paused_or_excluded_gets_no_statement(annotator, status):
-    put(annotator, status)
+def test_paused_or_excluded_annotator_gets_no_statements(annotator, status):
+    set_status(annotator, status)
 
     with pytest.raises(AnnotatorNotActive, match="You are paused in round"):
         next_batch(annotator, timezone.now())
 
 
-def test_what_was_in_hand_when_they_were_paused_is_still_taken(annotator):
+def test_paused_annotator_can_judge_assigned_tasks(annotator):
     [task, _] = next_batch(annotator, timezone.now())
-    put(annotator, "paused")
+    set_status(annotator, "paused")
 
     assert judge(annotator, task).is_counted
 
 
-def test_nothing_more_is_taken_from_the_excluded(annotator):
+def test_judgment_of_excluded_annotator_is_rejected(annotator):
     [task, _] = next_batch(annotator, timezone.now())
-    put(annotator, "excluded")
+    set_status(annotator, "excluded")
 
     with pytest.raises(AnnotatorNotActive):
         judge(annotator, task)
 
 
-def test_the_judging_page_says_it_calmly(client, annotator):
-    put(annotator, "paused")
+def test_judging_page_of_paused_annotator_reassures(client, annotator):
+    set_status(annotator, "paused")
     client.force_login(annotator.user)
 
     page = client.get(judging_page(annotator.round.name))

@@ -1,4 +1,4 @@
-"""The annotator's own client: joining, judging and training with a token of an account."""
+"""Judging API for annotator clients: joining, judging, and training with an account token."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def round(db) -> Round:
 
 
 def judge_of(round: Round) -> tuple[Client, str]:
-    """Return the client of somebody who has joined, and where they judge."""
+    """Return the client of a new annotator and the URL of the judging endpoint."""
     user = factories.make_user()
     join_round(round, user)
     return client_of(user, "judge"), f"{JUDGING}{round.pk}/"
@@ -42,7 +42,7 @@ def tasks_of(response) -> list[str]:
     return [statement["task"] for statement in response.json()["tasks"]]
 
 
-def test_a_client_judges_a_round_to_its_end(round):
+def test_client_can_judge_a_complete_round(round):
     client, address = judge_of(round)
 
     n = 0
@@ -55,7 +55,7 @@ def test_a_client_judges_a_round_to_its_end(round):
     assert set(round.tasks.values_list("verdict", flat=True)) == {"accepted"}
 
 
-def test_an_answer_sent_twice_counts_once_and_the_next_one_supersedes_it(round):
+def test_resent_answer_counts_once_and_new_answer_supersedes_it(round):
     client, address = judge_of(round)
     [task, *_] = tasks_of(client.get(address))
     uuid = str(uuid4())
@@ -70,7 +70,7 @@ def test_an_answer_sent_twice_counts_once_and_the_next_one_supersedes_it(round):
     assert (last["task"], last["label"], last["comment"]) == (task, "false", "Not so.")
 
 
-def test_statements_are_skipped_taken_again_reported_and_given_back(round):
+def test_statements_can_be_skipped_reassigned_reported_and_released(round):
     client, address = judge_of(round)
     first, second, _ = tasks_of(client.get(address))
 
@@ -85,7 +85,7 @@ def test_statements_are_skipped_taken_again_reported_and_given_back(round):
     assert len(tasks_of(client.get(address))) == 3
 
 
-def test_odd_answers_are_refused_and_nothing_is_stored(round):
+def test_invalid_answers_are_rejected_and_not_stored(round):
     client, address = judge_of(round)
     [task, *_] = tasks_of(client.get(address))
     refused = {
@@ -101,7 +101,7 @@ def test_odd_answers_are_refused_and_nothing_is_stored(round):
     assert not Judgment.objects.exists()
 
 
-def test_only_who_joined_judges_and_a_token_to_judge_opens_nothing_else(round):
+def test_judging_requires_joining_and_judge_token_opens_only_judging(round):
     client, address = judge_of(round)
     stranger = client_of(factories.make_user(), "judge")
     reader = client_of(Annotator.objects.get().user, "read")
@@ -114,7 +114,7 @@ def test_only_who_joined_judges_and_a_token_to_judge_opens_nothing_else(round):
     assert client.get(address).status_code == 200
 
 
-def test_a_closed_round_takes_nothing(round):
+def test_closed_round_rejects_all_requests(round):
     client, address = judge_of(round)
     [task, *_] = tasks_of(client.get(address))
     close_round(round)
@@ -123,10 +123,10 @@ def test_a_closed_round_takes_nothing(round):
         assert (refused.status_code, error_of(refused)["code"]) == (409, "RoundNotOpen")
 
 
-# -- joining -----------------------------------------------------------------------------------------------------------
+# Joining
 
 
-def test_a_link_is_joined_once_however_often_it_is_sent(round):
+def test_joining_twice_by_link_creates_one_annotator(round):
     client = client_of(factories.make_user(), "judge")
     link = {"link": f"https://example.org/join/{round.join_token}/"}
 
@@ -138,7 +138,7 @@ def test_a_link_is_joined_once_however_often_it_is_sent(round):
     assert client.get(f"{JUDGING}{round.pk}/").status_code == 200
 
 
-def test_an_invite_is_for_one_person_and_consent_is_asked_for(round):
+def test_invite_is_single_use_and_requires_consent(round):
     Round.objects.filter(pk=round.pk).update(consent="May we?")
     [invite] = make_invites(round, 1, timezone.now() + timedelta(days=1))
     first, second = (client_of(factories.make_user(), "judge") for _ in range(2))
@@ -149,7 +149,7 @@ def test_an_invite_is_for_one_person_and_consent_is_asked_for(round):
     assert error_of(second.post(JUDGING, link, JSON))["code"] == "InviteNotUsable"
 
 
-def test_links_are_not_to_be_guessed(round, settings):
+def test_wrong_join_links_are_rate_limited(round, settings):
     settings.LIMITS = settings.LIMITS | {"wrong_links": (2, 900)}
     client = client_of(factories.make_user(), "judge")
 
@@ -159,7 +159,7 @@ def test_links_are_not_to_be_guessed(round, settings):
     assert client.post(JUDGING, {"link": round.join_token}, JSON).status_code == 200
 
 
-# -- training ----------------------------------------------------------------------------------------------------------
+# Training
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def with_training(round) -> Round:
     return round
 
 
-def test_training_comes_first_and_says_what_is_right(with_training):
+def test_training_is_required_first_and_returns_feedback(with_training):
     client, address = judge_of(with_training)
     training = f"{address}training/"
 
@@ -191,17 +191,17 @@ def test_training_comes_first_and_says_what_is_right(with_training):
     assert len(tasks_of(client.get(address))) == 3
 
 
-def test_a_round_without_training_has_none(round):
+def test_training_of_round_without_training_returns_404(round):
     client, address = judge_of(round)
 
     assert client.get(f"{address}training/").status_code == 404
 
 
-# -- what is told ------------------------------------------------------------------------------------------------------
+# Hidden data
 
 
-def test_no_byte_tells_lm_setting_score_or_gold(with_training):
-    """Names and numbers of the harvest are such as occur in nothing else."""
+def test_responses_do_not_reveal_lm_setting_score_or_gold(with_training):
+    """Use harvest names and numbers that occur in no other data."""
     round = with_training
     job = round.strata.first().job
     job.language_model.name = "secret-model"
@@ -212,7 +212,7 @@ def test_no_byte_tells_lm_setting_score_or_gold(with_training):
     factories.make_gold(round, round.tasks.all()[:2], "false")
     Round.objects.filter(pk=round.pk).update(gold_share=0.3)
     client, address = judge_of(round)
-    Annotator.objects.update(code="a-1", next_position=0)  # which fixes where gold comes
+    Annotator.objects.update(code="a-1", next_position=0)  # fixes the positions of gold
     training = f"{address}training/"
     answers = [client.get(training)]
     answers += [client.post(training, {"position": n, "label": "true"}, JSON) for n in (0, 1)]
@@ -226,13 +226,15 @@ def test_no_byte_tells_lm_setting_score_or_gold(with_training):
 
     assert Judgment.objects.filter(task__is_gold=True).exists()
     for response in answers:
-        told = response.content.decode() + repr(response.headers)
-        assert not re.search(r"secret|73\.125|gold|score|harvest|rank|n_wanted|verdict|position\":[2-9]", told), told
+        content = response.content.decode() + repr(response.headers)
+        assert not re.search(r"secret|73\.125|gold|score|harvest|rank|n_wanted|verdict|position\":[2-9]", content), (
+            content
+        )
     shapes = {frozenset(statement) for response in answers for statement in response.json().get("tasks", [])}
     assert shapes == {frozenset({"task", "parts"})}
 
 
-def test_instructions_are_those_of_the_pages(round):
+def test_instructions_include_those_of_the_relation(round):
     client, address = judge_of(round)
     [task, *_] = tasks_of(client.get(address))
     Round.objects.filter(pk=round.pk).update(
@@ -246,10 +248,10 @@ def test_instructions_are_those_of_the_pages(round):
     assert client.get(f"{address}instructions/", {"task": "x"}).status_code == 400
 
 
-def test_a_token_bound_to_a_project_judges_in_its_rounds_only(round):
+def test_project_token_judges_only_in_rounds_of_its_project(round):
     user = factories.make_member("viewer", round.project)
     foreign = factories.make_round(2, name="foreign", project=factories.make_project())
-    ours, theirs = (join_round(joined, user) for joined in (round, foreign))
+    project_annotator, foreign_annotator = (join_round(joined, user) for joined in (round, foreign))
     new = factories.make_round(2, name="new", project=foreign.project)
     secret = create_token(user, "bound", "judge", 1, timezone.now(), project=round.project).secret
     client = DescribedClient(headers={"authorization": f"Bearer {secret}"})
@@ -267,14 +269,14 @@ def test_a_token_bound_to_a_project_judges_in_its_rounds_only(round):
     assert {response.status_code for response in refused} == {404}
     assert client.post(JUDGING, {"link": new.join_token}, JSON).status_code == 403
     assert not new.annotators.exists()
-    assert not theirs.judgments.exists()
+    assert not foreign_annotator.judgments.exists()
     assert [joined["round"] for joined in client.get(JUDGING).json()["results"]] == [round.pk]
     [task, *_] = tasks_of(client.get(f"{JUDGING}{round.pk}/"))
     assert answer(client, f"{JUDGING}{round.pk}/", task).status_code == 200
-    assert ours.judgments.count() == 1
+    assert project_annotator.judgments.count() == 1
 
 
-def test_the_token_of_who_left_the_project_that_it_is_bound_to_is_no_member(round):
+def test_project_token_of_former_member_is_rejected(round):
     user = factories.make_member("researcher", round.project)
     secret = create_token(user, "bound", "write", 1, timezone.now(), project=round.project).secret
     client = DescribedClient(headers={"authorization": f"Bearer {secret}"})

@@ -1,4 +1,4 @@
-"""Gold cannot be told from other statements: by what is sent, its order and size, or by what the server does."""
+"""Indistinguishability of gold statements: response content, order, size, and executed SQL."""
 
 import re
 from itertools import pairwise
@@ -26,7 +26,7 @@ CHANCE = pytest.approx(0.5, abs=0.05)
 
 
 def mixed_round(n_tasks: int, n_gold: int, **spec) -> Round:
-    """Open a round some of whose statements, drawn at random, are gold; nothing else sets these apart."""
+    """Open a round with n_gold randomly drawn gold statements that do not differ otherwise."""
     round = make_round(n_tasks, name="pilot", **spec)
     tasks = list(round.tasks.order_by("position"))
     make_gold(round, Random(1).sample(tasks, n_gold), "true")
@@ -36,7 +36,7 @@ def mixed_round(n_tasks: int, n_gold: int, **spec) -> Round:
 
 
 def fixed_annotators(round, n: int) -> list[Annotator]:
-    """Let annotators join whose places of gold and names of statements are the same in each run."""
+    """Create annotators with fixed token keys, so that gold positions and task tokens are reproducible."""
     return [
         Annotator.objects.create(
             round=round,
@@ -64,14 +64,14 @@ def gold_texts(round) -> set[str]:
 
 
 def area_under_curve(clues: list[float], is_gold: list[bool]) -> float:
-    """Return how often gold has the larger clue than another statement, ties by half."""
+    """Return the probability that a gold statement has a larger clue than another one (ties count half)."""
     gold = [clue for clue, gold in zip(clues, is_gold, strict=True) if gold]
     others = [clue for clue, gold in zip(clues, is_gold, strict=True) if not gold]
     return mannwhitneyu(gold, others).statistic / (len(gold) * len(others))
 
 
-def walk(annotator) -> list[list[dict]]:
-    """Return every reply with statements that the annotator gets on the way through the round."""
+def fetch_all_batches(annotator) -> list[list[dict]]:
+    """Fetch batches until the round is exhausted and return the statements of each reply."""
     client, replies = client_of(annotator), []
     while tasks := client.get(judging_page()).json()["tasks"]:
         replies.append(tasks)
@@ -80,7 +80,7 @@ def walk(annotator) -> list[list[dict]]:
 
 
 def clues_of(replies: list[list[dict]]) -> list[tuple[float, ...]]:
-    """Return what could be held against each statement, in the order in which they came."""
+    """Return the features of each statement that could disclose gold, in order of arrival."""
     ranks = {
         name: rank for rank, name in enumerate(sorted(statement["task"] for tasks in replies for statement in tasks))
     }
@@ -95,11 +95,11 @@ def clues_of(replies: list[list[dict]]) -> list[tuple[float, ...]]:
     return clues
 
 
-# -- tokens ------------------------------------------------------------------------------------------------------------
+# Tokens
 
 
 @given(task=st.integers(1, LARGEST_ID), key=st.text("0123456789abcdef", min_size=32, max_size=32))
-def test_a_token_leads_back_to_its_task(task, key):
+def test_token_decodes_to_its_task(task, key):
     annotator = Annotator(token_key=key)
     token = annotator.token_of(task)
 
@@ -108,54 +108,56 @@ def test_a_token_leads_back_to_its_task(task, key):
 
 
 @given(token=st.text("0123456789abcdef", min_size=16, max_size=16))
-def test_what_was_made_up_leads_to_no_task_or_to_one_that_has_this_token(token):
+def test_arbitrary_token_decodes_to_zero_or_to_its_task(token):
     annotator = Annotator(token_key="0" * 32)
     task = annotator.task_of(token)
 
     assert task == 0 or annotator.token_of(task) == token
 
 
-def test_the_tokens_of_neighbours_share_no_more_bits_than_chance_has_it():
+def test_tokens_of_consecutive_tasks_are_uncorrelated():
     annotator = Annotator(token_key="0" * 32)
     tokens = [int(annotator.token_of(task), 16) for task in range(1, 2001)]
 
     n_same = [64 - (token ^ following).bit_count() for token, following in pairwise(tokens)]
-    assert sum(n_same) / len(n_same) == pytest.approx(32, abs=4 * 4 / 1999**0.5)  # each of 64 bits by chance, sigma 4
+    assert sum(n_same) / len(n_same) == pytest.approx(
+        32, abs=4 * 4 / 1999**0.5
+    )  # 64 random bits: mean 32, standard deviation 4
 
 
-# -- what is sent ------------------------------------------------------------------------------------------------------
+# Responses
 
 
-def test_ids_order_and_size_tell_no_gold_among_two_thousand_statements():
+def test_ids_order_and_size_do_not_disclose_gold():
     round = mixed_round(2000, 200, batch_size=50)
     texts, clues, is_gold = gold_texts(round), [], []
     for annotator in fixed_annotators(round, 3):
-        replies = walk(annotator)
+        replies = fetch_all_batches(annotator)
         clues += clues_of(replies)
         is_gold += [text_of(statement) in texts for tasks in replies for statement in tasks]
 
     assert (len(is_gold), sum(is_gold)) == (6000, 600)
     for name, values in zip(
-        ("id", "far from the others", "far from the last", "order", "place", "size"),
+        ("id", "distance from batch", "distance from previous", "order", "position", "size"),
         zip(*clues, strict=True),
         strict=True,
     ):
         assert area_under_curve(values, is_gold) == CHANCE, name
 
 
-def test_gold_is_as_frequent_among_the_last_statements_as_among_the_first():
+def test_gold_is_evenly_distributed_over_batches():
     round = mixed_round(400, 20, batch_size=20, judgments_per_task=1)
-    Round.objects.update(gold_share=0.5)  # far more than there is
+    Round.objects.update(gold_share=0.5)  # far more than the available gold
     [annotator] = fixed_annotators(round, 1)
 
     texts = gold_texts(round)
-    n_gold = [sum(text_of(statement) in texts for statement in tasks) for tasks in walk(annotator)]
+    n_gold = [sum(text_of(statement) in texts for statement in tasks) for tasks in fetch_all_batches(annotator)]
 
     assert n_gold[:19] == [1] * 19
     assert sum(n_gold) == 20
 
 
-def test_gold_is_spread_over_as_much_as_one_may_judge():
+def test_gold_is_distributed_within_annotator_quota():
     round = mixed_round(400, 20, batch_size=20, max_per_annotator=100)
     Round.objects.update(gold_share=0.5)
     [annotator] = fixed_annotators(round, 1)
@@ -164,7 +166,7 @@ def test_gold_is_spread_over_as_much_as_one_may_judge():
     assert sum(text_of(statement) in gold_texts(round) for statement in first) == 4
 
 
-def test_two_annotators_know_a_statement_by_names_that_have_nothing_in_common():
+def test_tokens_of_a_statement_differ_between_annotators():
     names = [
         {
             text_of(statement): statement["task"]
@@ -178,7 +180,7 @@ def test_two_annotators_know_a_statement_by_names_that_have_nothing_in_common():
     assert {len(name) for by_text in names for name in by_text.values()} == {16}
 
 
-def test_a_statement_keeps_its_name_when_its_lease_ends_and_begins_anew():
+def test_statement_keeps_its_token_after_lease_expiry():
     [annotator] = fixed_annotators(mixed_round(4, 1, batch_size=4), 1)
     client = client_of(annotator)
 
@@ -194,7 +196,7 @@ def test_a_statement_keeps_its_name_when_its_lease_ends_and_begins_anew():
     assert all(after[text] == name for text, name in before.items() if text in after)
 
 
-def test_a_name_that_another_annotator_has_for_a_statement_means_nothing():
+def test_token_of_another_annotator_is_rejected():
     annotator, other = fixed_annotators(mixed_round(4, 1, batch_size=4), 2)
     foreign = client_of(other).get(judging_page()).json()["tasks"][0]["task"]
     client_of(annotator).get(judging_page())
@@ -205,10 +207,10 @@ def test_a_name_that_another_annotator_has_for_a_statement_means_nothing():
     assert not any(character.isdigit() for character in refusal.json()["error"]["message"])
 
 
-# -- leases that end, skips --------------------------------------------------------------------------------------------
+# Expired leases and skips
 
 
-def test_after_leases_have_ended_nothing_comes_back_before_the_end_of_the_round():
+def test_expired_statements_return_only_at_end_of_round():
     round = mixed_round(60, 20, batch_size=6)
     [annotator] = fixed_annotators(round, 1)
     now, batches = timezone.now(), []
@@ -216,12 +218,12 @@ def test_after_leases_have_ended_nothing_comes_back_before_the_end_of_the_round(
         batches.append(next_batch(annotator, now + 2 * number * LEASE))
         release_expired(now + 2 * number * LEASE + 1.5 * LEASE)
 
-    handed_out = [task.pk for batch in batches for task in batch]
-    assert len(handed_out) == len(set(handed_out)) == 54
+    task_ids = [task.pk for batch in batches for task in batch]
+    assert len(task_ids) == len(set(task_ids)) == 54
 
 
 @pytest.mark.parametrize("n_others", [0, 3])
-def test_skipped_gold_comes_back_where_other_statements_do(n_others):
+def test_skipped_gold_is_reassigned_like_other_statements(n_others):
     round = mixed_round(8, 4, batch_size=8, judgments_per_task=3)
     annotator, *others = fixed_annotators(round, 1 + n_others)
     client = client_of(annotator)
@@ -235,12 +237,12 @@ def test_skipped_gold_comes_back_where_other_statements_do(n_others):
 
     page = Client.get(client, judging_page(), headers={"accept": "text/html"})
     client.post(f"{judging_page()}skipped/")
-    back = client.get(judging_page()).json()["tasks"]
+    reassigned = client.get(judging_page()).json()["tasks"]
 
-    assert (page.context["n_skipped"], len(back)) == ((0, 0) if n_others else (n_skipped, n_skipped))
+    assert (page.context["n_skipped"], len(reassigned)) == ((0, 0) if n_others else (n_skipped, n_skipped))
 
 
-def test_a_late_answer_is_named_late_whatever_the_statement():
+def test_late_answer_is_reported_as_late_for_gold_and_others():
     round = mixed_round(4, 2, batch_size=4, judgments_per_task=1)
     slow, quick = fixed_annotators(round, 2)
     client = client_of(slow)
@@ -258,7 +260,7 @@ def test_a_late_answer_is_named_late_whatever_the_statement():
     assert not Judgment.objects.counted().filter(annotator=slow).exists()
 
 
-def test_whoever_is_excluded_is_told_the_same_of_every_answer():
+def test_excluded_annotator_gets_same_reply_for_every_answer():
     round = mixed_round(4, 2, batch_size=4)
     [annotator] = fixed_annotators(round, 1)
     client = client_of(annotator)
@@ -273,11 +275,11 @@ def test_whoever_is_excluded_is_told_the_same_of_every_answer():
     assert {client.post(judging_page(), answer).json()["late"] for answer in answers} == {False}
 
 
-# -- what the server does ----------------------------------------------------------------------------------------------
+# Executed SQL
 
 
 def statements_executed(act) -> list[str]:
-    """Return the SQL of what `act` does, without its values."""
+    """Return the SQL statements executed by `act`, without literal values."""
     with CaptureQueriesContext(connection) as captured:
         act()
     return without_values(captured)
@@ -289,7 +291,7 @@ def without_values(captured: CaptureQueriesContext) -> list[str]:
 
 
 def both_kinds(annotator) -> tuple[Client, str, str]:
-    """Return the names of a gold statement and of another one that are assigned to the annotator."""
+    """Return a client and the tokens of one gold and one other statement assigned to the annotator."""
     client = client_of(annotator)
     texts = gold_texts(annotator.round)
     by_kind = {
@@ -305,14 +307,14 @@ def answer_to(task: str, label: str = "true") -> dict:
 @pytest.mark.parametrize(
     "spec", [{}, {"third_only_if_split": True}, {"max_per_annotator": 12}, {"judgments_per_task": 1}]
 )
-def test_an_answer_costs_the_same_statements_for_gold(spec):
+def test_answering_gold_executes_same_sql(spec):
     [annotator] = fixed_annotators(mixed_round(20, 10, batch_size=10, **spec), 1)
     client, gold, other = both_kinds(annotator)
-    done = []
+    sql_by_task = []
 
     for task in (gold, other):
         first = answer_to(task)
-        done.append(
+        sql_by_task.append(
             [
                 statements_executed(lambda fields=fields, path=path: client.post(judging_page() + path, fields))
                 for path, fields in [
@@ -325,10 +327,10 @@ def test_an_answer_costs_the_same_statements_for_gold(spec):
             ]
         )
 
-    assert done[0] == done[1]
+    assert sql_by_task[0] == sql_by_task[1]
 
 
-def test_a_skip_and_what_comes_late_cost_the_same_statements_for_gold():
+def test_skipping_and_late_answer_of_gold_execute_same_sql():
     [annotator] = fixed_annotators(mixed_round(20, 10, batch_size=10, max_per_annotator=15), 1)
     client, gold, other = both_kinds(annotator)
 
@@ -339,17 +341,17 @@ def test_a_skip_and_what_comes_late_cost_the_same_statements_for_gold():
     assert statements_executed(lambda: skip_and_answer(gold)) == statements_executed(lambda: skip_and_answer(other))
 
 
-def test_handing_out_gold_costs_the_same_statements_as_any_other():
+def test_assigning_gold_executes_same_sql():
     round = mixed_round(60, 20, batch_size=1)
     [annotator] = fixed_annotators(round, 1)
-    client, texts, done = client_of(annotator), gold_texts(round), {True: set(), False: set()}
+    client, texts, sql_by_kind = client_of(annotator), gold_texts(round), {True: set(), False: set()}
     [ahead] = client.get(judging_page()).json()["tasks"]
     for _ in range(9):
         with CaptureQueriesContext(connection) as captured:
             reply = client.post(judging_page(), answer_to(ahead["task"]) | {"more": 1})
         sql = without_values(captured)
         [ahead] = reply.json()["tasks"]
-        done[text_of(ahead) in texts].add("\n".join(sql))
+        sql_by_kind[text_of(ahead) in texts].add("\n".join(sql))
 
-    assert done[True] == done[False]
-    assert len(done[True]) == 1
+    assert sql_by_kind[True] == sql_by_kind[False]
+    assert len(sql_by_kind[True]) == 1

@@ -1,4 +1,4 @@
-"""Assignment and judgments, one step at a time; tests/annotation/test_races.py has what happens at once."""
+"""Sequential assignment and judgments; tests/annotation/judging/test_races.py covers concurrency."""
 
 from datetime import timedelta
 from uuid import uuid4
@@ -28,16 +28,16 @@ def counts(task: JudgmentTask) -> tuple[int, int, int, int]:
     return task.n_true, task.n_false, task.n_unjudgeable, task.n_leased
 
 
-# -- joining -----------------------------------------------------------------------------------------------------------
+# Joining
 
 
-def test_one_person_is_one_annotator():
+def test_joining_twice_returns_same_annotator():
     round, user = make_round(), make_user()
 
     assert join_round(round, user) == join_round(round, user)
 
 
-def test_nobody_joins_a_closed_round():
+def test_joining_a_closed_round_is_rejected():
     round = make_round()
     close_round(round)
 
@@ -45,29 +45,29 @@ def test_nobody_joins_a_closed_round():
         join_round(round, make_user())
 
 
-def test_a_code_tells_nothing_about_the_person():
+def test_annotator_code_does_not_reveal_username():
     user = make_user("ada.lovelace")
 
     assert "ada" not in join_round(make_round(), user).code
 
 
-# -- assignment --------------------------------------------------------------------------------------------------------
+# Assignment
 
 
-def test_a_batch_has_the_rounds_size():
+def test_batch_has_size_set_in_round():
     round = make_round(7, batch_size=5)
     [annotator] = make_annotators(round, 1)
 
     assert len(next_batch(annotator, NOW)) == 5
 
 
-def test_assigned_tasks_come_back():
+def test_next_batch_returns_assigned_tasks_again():
     [annotator] = make_annotators(make_round(7, batch_size=5), 1)
 
     assert next_batch(annotator, NOW) == next_batch(annotator, NOW)
 
 
-def test_a_batch_is_topped_up():
+def test_next_batch_refills_after_a_judgment():
     [annotator] = make_annotators(make_round(7, batch_size=5), 1)
     first = next_batch(annotator, NOW)
 
@@ -76,7 +76,7 @@ def test_a_batch_is_topped_up():
     assert set(first[1:]) < set(next_batch(annotator, NOW))
 
 
-def test_one_annotator_gets_every_task_once():
+def test_annotator_gets_every_task_once():
     round = make_round(23, batch_size=4)
 
     judge_all(round, [T] * 23)
@@ -84,7 +84,7 @@ def test_one_annotator_gets_every_task_once():
     assert round.tasks.filter(n_judgments=1).count() == 23
 
 
-def test_annotators_begin_at_places_of_their_own():
+def test_annotators_start_at_different_positions():
     round = make_round(50, batch_size=5)
 
     firsts = {next_batch(annotator, NOW)[0].position for annotator in make_annotators(round, 5)}
@@ -101,7 +101,7 @@ def test_leases_and_judgments_never_exceed_k():
     assert [len(batch) for batch in batches] == [1, 1, 0]
 
 
-def test_an_expired_lease_goes_to_somebody_else():
+def test_expired_lease_is_reassigned_to_another_annotator():
     round = make_round(1, judgments_per_task=1)
     slow, quick = make_annotators(round, 2)
     next_batch(slow, NOW)
@@ -112,7 +112,7 @@ def test_an_expired_lease_goes_to_somebody_else():
     assert Assignment.objects.get(annotator=slow).status == Assignment.Status.EXPIRED
 
 
-def test_coming_back_renews_a_lease():
+def test_fetching_a_batch_renews_leases():
     round = make_round(1, judgments_per_task=1)
     slow, quick = make_annotators(round, 2)
     next_batch(slow, NOW)
@@ -122,7 +122,7 @@ def test_coming_back_renews_a_lease():
     assert next_batch(quick, NOW + LEASE + timedelta(seconds=1)) == []
 
 
-def test_an_expired_task_can_be_had_again_if_nobody_took_it():
+def test_expired_task_is_reassigned_to_same_annotator_if_free():
     round = make_round(1, judgments_per_task=1)
     slow, other = make_annotators(round, 2)
     [task] = next_batch(slow, NOW)
@@ -134,7 +134,7 @@ def test_an_expired_task_can_be_had_again_if_nobody_took_it():
 
 
 @pytest.mark.parametrize("end", [pause_round, close_round])
-def test_only_an_open_round_hands_out_work(end):
+def test_tasks_are_assigned_only_in_open_rounds(end):
     round = make_round()
     [annotator] = make_annotators(round, 1)
     end(round)
@@ -143,18 +143,18 @@ def test_only_an_open_round_hands_out_work(end):
         next_batch(annotator, NOW)
 
 
-def test_handing_out_work_takes_few_queries_after_many_judgments(django_assert_max_num_queries):
+def test_assignment_takes_few_queries_after_many_judgments(django_assert_max_num_queries):
     round = make_round(40, batch_size=5)
     [annotator] = make_annotators(round, 1)
     for task in next_batch(annotator, NOW):
         judge(annotator, task)
-    Annotator.objects.update(next_position=5)  # nowhere near the end of the cycle
+    Annotator.objects.update(next_position=5)  # far from the end of the cycle
 
-    with django_assert_max_num_queries(10):  # a savepoint and its release among them
+    with django_assert_max_num_queries(10):  # including a savepoint and its release
         next_batch(annotator, NOW)
 
 
-# -- judgments ---------------------------------------------------------------------------------------------------------
+# Judgments
 
 
 def test_k_judgments_complete_a_task():
@@ -166,7 +166,7 @@ def test_k_judgments_complete_a_task():
     assert (task.n_judgments, task.verdict) == (3, "accepted")
 
 
-def test_a_task_with_fewer_than_k_judgments_has_no_verdict():
+def test_task_with_fewer_than_k_judgments_has_no_verdict():
     round = make_round(1)
 
     judge_all(round, [T], [T])
@@ -174,7 +174,7 @@ def test_a_task_with_fewer_than_k_judgments_has_no_verdict():
     assert round.tasks.get().verdict == ""
 
 
-def test_a_tie_of_three_is_undecided():
+def test_three_different_labels_are_undecided():
     round = make_round(1)
 
     judge_all(round, [T], [F_], [U])
@@ -182,7 +182,7 @@ def test_a_tie_of_three_is_undecided():
     assert round.tasks.get().verdict == "undecided"
 
 
-def test_the_same_answer_again_is_one_judgment():
+def test_resent_answer_is_one_judgment():
     [annotator] = make_annotators(make_round(1), 1)
     [task] = next_batch(annotator, NOW)
     answer = Answer(task.pk, T, uuid4())
@@ -193,7 +193,7 @@ def test_the_same_answer_again_is_one_judgment():
     assert counts(task) == (1, 0, 0, 0)
 
 
-def test_a_second_answer_supersedes_the_first():
+def test_second_answer_supersedes_the_first():
     [annotator] = make_annotators(make_round(1), 1)
     [task] = next_batch(annotator, NOW)
     first = judge(annotator, task, T)
@@ -206,7 +206,7 @@ def test_a_second_answer_supersedes_the_first():
     assert counts(task) == (0, 1, 0, 0)
 
 
-def test_changing_ones_mind_changes_the_verdict():
+def test_changed_answer_changes_the_verdict():
     round = make_round(1)
     *_, last = judge_all(round, [T], [F_], [T])
 
@@ -215,7 +215,7 @@ def test_changing_ones_mind_changes_the_verdict():
     assert round.tasks.get().verdict == "rejected"
 
 
-def test_a_late_answer_counts_while_the_task_wants_it():
+def test_late_answer_counts_while_task_is_incomplete():
     round = make_round(1, judgments_per_task=2)
     slow, other = make_annotators(round, 2)
     [task] = next_batch(slow, NOW)
@@ -227,7 +227,7 @@ def test_a_late_answer_counts_while_the_task_wants_it():
     assert counts(task) == (1, 0, 0, 1)
 
 
-def test_an_answer_that_came_too_late_is_kept_but_not_counted():
+def test_late_answer_to_complete_task_is_stored_but_not_counted():
     round = make_round(1, judgments_per_task=1)
     slow, quick = make_annotators(round, 2)
     [task] = next_batch(slow, NOW)
@@ -240,7 +240,7 @@ def test_an_answer_that_came_too_late_is_kept_but_not_counted():
     assert counts(task) == (0, 1, 0, 0)
 
 
-def test_changing_an_uncounted_answer_counts_nothing():
+def test_changed_uncounted_answer_stays_uncounted():
     round = make_round(1, judgments_per_task=1)
     slow, quick = make_annotators(round, 2)
     [task] = next_batch(slow, NOW)
@@ -253,7 +253,7 @@ def test_changing_an_uncounted_answer_counts_nothing():
     assert counts(task) == (0, 1, 0, 0)
 
 
-def test_a_task_of_somebody_else_is_refused():
+def test_task_of_another_annotator_is_rejected():
     round = make_round(1)
     owner, stranger = make_annotators(round, 2)
     [task] = next_batch(owner, NOW)
@@ -263,7 +263,7 @@ def test_a_task_of_somebody_else_is_refused():
     assert not Judgment.objects.exists()
 
 
-def test_a_task_of_another_round_is_refused():
+def test_task_of_another_round_is_rejected():
     [annotator] = make_annotators(make_round(1), 1)
     foreign = make_round(1).tasks.get()
 
@@ -272,7 +272,7 @@ def test_a_task_of_another_round_is_refused():
 
 
 @pytest.mark.parametrize("end", [pause_round, close_round])
-def test_only_an_open_round_takes_judgments(end):
+def test_judgments_are_accepted_only_in_open_rounds(end):
     round = make_round(1)
     [annotator] = make_annotators(round, 1)
     [task] = next_batch(annotator, NOW)
@@ -295,7 +295,7 @@ def test_closing_releases_leases():
     assert [event.details for event in round.events.filter(kind="given_back")] == [{"n": 5}]
 
 
-def test_closing_leaves_the_leases_of_other_rounds():
+def test_closing_keeps_leases_of_other_rounds():
     rounds = [make_round(1), make_round(1)]
     for round in rounds:
         next_batch(make_annotators(round, 1)[0], NOW)
@@ -305,7 +305,7 @@ def test_closing_leaves_the_leases_of_other_rounds():
     assert [round.tasks.get().n_leased for round in rounds] == [0, 1]
 
 
-def test_a_closed_round_that_is_reopened_hands_out_what_came_back():
+def test_reopened_round_assigns_released_tasks():
     round = make_round(1)
     [annotator] = make_annotators(round, 1)
     [task] = next_batch(annotator, NOW)
@@ -317,7 +317,7 @@ def test_a_closed_round_that_is_reopened_hands_out_what_came_back():
     assert counts(task) == (1, 0, 0, 0)
 
 
-def test_an_answer_stored_before_the_round_closed_is_confirmed_after():
+def test_resent_answer_is_confirmed_after_closing():
     round = make_round(1)
     [annotator] = make_annotators(round, 1)
     [task] = next_batch(annotator, NOW)
@@ -338,7 +338,7 @@ def test_an_answer_stored_before_the_round_closed_is_confirmed_after():
         ({"label": T, "seconds": float("nan")}, "nan seconds"),
     ],
 )
-def test_an_answer_that_cannot_be_is_refused(fields, message):
+def test_invalid_answer_is_rejected(fields, message):
     [annotator] = make_annotators(make_round(1), 1)
     [task] = next_batch(annotator, NOW)
 
@@ -347,7 +347,7 @@ def test_an_answer_that_cannot_be_is_refused(fields, message):
     assert counts(task) == (0, 0, 0, 1)
 
 
-def test_a_uuid_belongs_to_one_answer():
+def test_uuid_of_another_answer_is_rejected():
     [annotator] = make_annotators(make_round(2), 1)
     first, second = next_batch(annotator, NOW)
     uuid = uuid4()
@@ -357,7 +357,7 @@ def test_a_uuid_belongs_to_one_answer():
         submit_judgment(annotator, Answer(second.pk, T, uuid), NOW)
 
 
-def test_an_answer_takes_few_queries(django_assert_num_queries):
+def test_answer_takes_few_queries(django_assert_num_queries):
     [annotator] = make_annotators(make_round(1), 1)
     [task] = next_batch(annotator, NOW)
     answer = Answer(task.pk, T, uuid4())
@@ -366,20 +366,20 @@ def test_an_answer_takes_few_queries(django_assert_num_queries):
         submit_judgment(annotator, answer, NOW)
 
 
-def test_an_answer_with_more_statements_takes_hardly_more_queries_than_a_batch(django_assert_num_queries):
+def test_answer_with_next_batch_takes_few_queries(django_assert_num_queries):
     [annotator] = make_annotators(make_round(8, batch_size=2), 1)
     Annotator.objects.update(next_position=0)
     [task, other] = next_batch(annotator, NOW)
     answer = Answer(task.pk, T, uuid4())
 
-    with django_assert_num_queries(15):  # 8 of an answer, and 7 of a batch, which needs no lock of its own
+    with django_assert_num_queries(15):  # 8 for an answer and 7 for a batch, which reuses the lock
         _, tasks = submit_and_fill_batch(annotator, answer, NOW)
 
     assert tasks[0] == other
     assert len(tasks) == 2
 
 
-def test_the_last_answer_of_a_share_brings_no_more_statements():
+def test_last_answer_of_quota_returns_no_statements():
     [annotator] = make_annotators(make_round(4, batch_size=2, max_per_annotator=2), 1)
     first, second = next_batch(annotator, NOW)
     judge(annotator, first)
@@ -390,17 +390,17 @@ def test_the_last_answer_of_a_share_brings_no_more_statements():
     assert tasks == []
 
 
-# -- what the database refuses, whoever asks ---------------------------------------------------------------------------
+# Database constraints
 
 
-def test_the_database_refuses_more_judgments_than_wanted():
+def test_database_rejects_more_judgments_than_required():
     make_round(1, judgments_per_task=1)
 
     with pytest.raises(IntegrityError, match="never_more_than_wanted"), transaction.atomic():
         JudgmentTask.objects.update(n_judgments=F("n_judgments") + 2, n_true=F("n_true") + 2)
 
 
-def test_the_database_refuses_two_current_judgments_of_one_annotator():
+def test_database_rejects_two_current_judgments_of_one_annotator():
     round = make_round(1)
     [annotator] = judge_all(round, [T])
 
@@ -410,7 +410,7 @@ def test_the_database_refuses_two_current_judgments_of_one_annotator():
         )
 
 
-def test_the_database_refuses_an_unknown_label():
+def test_database_rejects_unknown_label():
     round = make_round(1)
     [annotator] = make_annotators(round, 1)
 

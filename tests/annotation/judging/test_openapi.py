@@ -1,4 +1,4 @@
-"""What the API's description says about judging: examples fit, and nothing is told that is not described."""
+"""OpenAPI description of the judging endpoints: examples match their closed schemas."""
 
 from jsonschema import Draft202012Validator
 
@@ -7,8 +7,8 @@ from tests.api import closed_components, description
 JUDGE = "/api/v1/judging/{round_id}/"
 
 
-def answers_described():
-    """Yield (path, method, schema, examples) of every reply about judging."""
+def described_responses():
+    """Yield (path, method, schema, examples) of every response of the judging endpoints."""
     for path, acts in description()["paths"].items():
         for method in {"get", "post"} & acts.keys() if path.startswith(JUDGE) else ():
             for reply in acts[method]["responses"].values():
@@ -16,8 +16,8 @@ def answers_described():
                 yield path, method, content["schema"], content["examples"]
 
 
-def test_every_reply_has_an_example_that_fits_its_schema():
-    described = list(answers_described())
+def test_response_examples_match_their_schemas():
+    described = list(described_responses())
 
     assert len({(path, method) for path, method, *_ in described}) == 13
     for *_, schema, examples in described:

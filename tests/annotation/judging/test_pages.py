@@ -1,4 +1,4 @@
-"""Researchers' and annotators' pages: who sees what, and what the buttons do."""
+"""Pages of researchers and annotators: permissions, content, and actions."""
 
 import json
 from uuid import uuid4
@@ -32,13 +32,13 @@ JSON = {"headers": {"accept": "application/json"}}
 
 
 @pytest.fixture
-def own_round(researcher):
+def pilot_round(researcher):
     return make_round(4, name="pilot", by=researcher)
 
 
 @pytest.fixture
-def annotator(own_round):
-    return join_round(own_round, make_user("ann"))
+def annotator(pilot_round):
+    return join_round(pilot_round, make_user("ann"))
 
 
 @pytest.fixture
@@ -56,10 +56,10 @@ def answer_to(annotator, task, label="true", **fields) -> dict:
     return {"task": annotator.token_of(task.pk), "label": label, "client_uuid": uuid4(), **fields}
 
 
-# -- researchers -------------------------------------------------------------------------------------------------------
+# Researchers
 
 
-def test_the_list_shows_the_rounds_of_ones_projects(researcher_client, own_round):
+def test_list_shows_rounds_of_own_projects(researcher_client, pilot_round):
     make_round(name="secret", project=make_project("Project"))
 
     page = researcher_client.get("/rounds/").text
@@ -68,23 +68,21 @@ def test_the_list_shows_the_rounds_of_ones_projects(researcher_client, own_round
     assert "secret" not in page
 
 
-def test_the_list_can_be_searched(researcher_client, own_round):
+def test_list_search_without_matches_shows_message(researcher_client, pilot_round):
     assert "No matching rounds" in researcher_client.get("/rounds/", {"q": "nothing like it"}).text
 
 
-def test_a_round_of_imports_is_never_to_be_opened(researcher_client, own_round):
-    Round.objects.filter(pk=own_round.pk).update(source="imported", status="closed", opened_at=None)
+def test_list_shows_no_opening_hint_for_imported_rounds(researcher_client, pilot_round):
+    Round.objects.filter(pk=pilot_round.pk).update(source="imported", status="closed", opened_at=None)
 
     assert "not yet" not in researcher_client.get("/rounds/").text
 
 
-def test_the_empty_list_says_what_to_do_first(researcher_client):
+def test_empty_list_suggests_a_new_harvest(researcher_client):
     assert "New harvest" in researcher_client.get("/rounds/").text
 
 
-def test_the_list_takes_the_same_queries_for_more_rounds(
-    researcher_client, own_round, researcher, django_assert_max_num_queries
-):
+def test_list_query_count_is_constant(researcher_client, pilot_round, researcher, django_assert_max_num_queries):
     for _ in range(5):
         make_round(by=researcher)
 
@@ -92,16 +90,16 @@ def test_the_list_takes_the_same_queries_for_more_rounds(
         researcher_client.get("/rounds/")
 
 
-def test_a_round_shows_how_far_it_is(researcher_client, own_round):
-    judge_all(own_round, *[["true"] * 4] * 3)
+def test_round_page_shows_progress_and_join_link(researcher_client, pilot_round):
+    judge_all(pilot_round, *[["true"] * 4] * 3)
 
     response = researcher_client.get(PILOT)
 
     assert response.context["progress"]["accepted"] == 4
-    assert f"/join/{own_round.join_token}/" in response.text
+    assert f"/join/{pilot_round.join_token}/" in response.text
 
 
-def test_a_round_that_asks_a_third_only_if_two_differ_says_so(researcher_client, researcher):
+def test_round_page_states_third_judgments_only_for_splits(researcher_client, researcher):
     make_round(4, name="thrifty", by=researcher, third_only_if_split=True)
 
     assert (
@@ -118,14 +116,14 @@ def test_a_round_that_asks_a_third_only_if_two_differ_says_so(researcher_client,
         "/projects/project/rounds/secret/judgments.csv",
     ],
 )
-def test_a_round_of_another_project_is_not_there(researcher_client, path):
+def test_round_of_another_project_returns_404(researcher_client, path):
     make_round(name="secret", project=make_project("Project"))
 
     assert researcher_client.get(path).status_code == 404
 
 
 @pytest.mark.parametrize("change", ["pause", "reopen", "close"])
-def test_a_viewer_may_look_but_not_change(client, own_round, change):
+def test_viewer_can_open_but_not_change_round(client, pilot_round, change):
     client.force_login(make_member(Role.VIEWER))
 
     assert client.get(PILOT).status_code == 200
@@ -133,36 +131,36 @@ def test_a_viewer_may_look_but_not_change(client, own_round, change):
 
 
 @pytest.mark.parametrize("path", ["/rounds/", "/rounds/new/", PILOT, f"{PILOT}judgments.csv"])
-def test_researchers_pages_are_closed_to_annotators(annotator_client, path):
+def test_annotators_cannot_open_researcher_pages(annotator_client, path):
     assert annotator_client.get(path).status_code == 403
 
 
-def test_visitors_are_sent_to_the_login(client, own_round):
+def test_anonymous_visitor_is_redirected_to_login(client, pilot_round):
     assert client.get(PILOT).url == "/accounts/login/?next=/projects/default/rounds/pilot/"
 
 
-def test_closing_names_the_round_and_what_is_open(researcher_client, own_round):
+def test_closing_page_names_round_and_incomplete_statements(researcher_client, pilot_round):
     page = researcher_client.get(f"{PILOT}close/").text
 
     assert "Close round <em>pilot</em>" in page
     assert "4 of 4 statements are incomplete" in page
 
 
-def test_closing_closes(researcher_client, own_round):
+def test_closing_form_closes_the_round(researcher_client, pilot_round):
     researcher_client.post(f"{PILOT}close/")
 
-    own_round.refresh_from_db()
-    assert own_round.status == Round.Status.CLOSED
+    pilot_round.refresh_from_db()
+    assert pilot_round.status == Round.Status.CLOSED
 
 
-def test_what_cannot_be_done_is_said(researcher_client, own_round):
+def test_invalid_status_change_shows_error(researcher_client, pilot_round):
     page = researcher_client.post(f"{PILOT}reopen/", follow=True).text
 
     assert "Round pilot is open and cannot become open." in page
 
 
-def test_judgments_can_be_downloaded(researcher_client, own_round):
-    judge_all(own_round, ["true"] * 4)
+def test_judgments_can_be_downloaded_as_jsonl(researcher_client, pilot_round):
+    judge_all(pilot_round, ["true"] * 4)
 
     response = researcher_client.get(f"{PILOT}judgments.jsonl")
 
@@ -170,18 +168,18 @@ def test_judgments_can_be_downloaded(researcher_client, own_round):
     assert researcher_client.get(f"{PILOT}judgments.exe").status_code == 404
 
 
-def test_a_simulated_round_says_so_wherever_it_shows(researcher_client, researcher):
+def test_pages_label_simulated_rounds(researcher_client, researcher):
     make_round(1, name="made-up", by=researcher, source="simulated")
 
     for path in ("/rounds/", "/projects/default/rounds/made-up/"):
         assert "simulated, not people" in researcher_client.get(path).text
 
 
-# -- joining -----------------------------------------------------------------------------------------------------------
+# Joining
 
 
-def test_a_link_leads_over_the_login_to_the_round(client, own_round):
-    path = f"/join/{own_round.join_token}/"
+def test_join_link_redirects_via_login_to_judging_page(client, pilot_round):
+    path = f"/join/{pilot_round.join_token}/"
     assert client.get(path).url == f"/accounts/login/?next={path}"
 
     client.force_login(make_user("ann"))
@@ -191,14 +189,14 @@ def test_a_link_leads_over_the_login_to_the_round(client, own_round):
     assert Annotator.objects.get().user.username == "ann"
 
 
-def test_a_forged_link_leads_nowhere(client):
+def test_forged_join_link_returns_404(client):
     client.force_login(make_user())
 
     assert client.get("/join/forged/").status_code == 404
 
 
 @pytest.mark.parametrize("source", ["simulated", "imported"])
-def test_people_cannot_join_what_is_not_for_them(client, source):
+def test_joining_simulated_or_imported_round_is_rejected(client, source):
     round = make_round()
     Round.objects.update(source=source)
     client.force_login(make_user())
@@ -209,7 +207,7 @@ def test_people_cannot_join_what_is_not_for_them(client, source):
     assert not Annotator.objects.exists()
 
 
-def test_the_start_page_lists_the_rounds_one_has_joined(annotator_client):
+def test_start_page_lists_joined_rounds(annotator_client):
     make_round(name="other")
 
     page = annotator_client.get("/").text
@@ -218,86 +216,86 @@ def test_the_start_page_lists_the_rounds_one_has_joined(annotator_client):
     assert "other" not in page
 
 
-# -- judging -----------------------------------------------------------------------------------------------------------
+# Judging
 
 
-def test_without_scripts_the_form_stores_an_answer_and_comes_back(annotator_client, annotator, own_round):
-    page = annotator_client.get(judge_url(own_round))
+def test_plain_form_stores_answer_and_redirects_to_judging_page(annotator_client, annotator, pilot_round):
+    page = annotator_client.get(judge_url(pilot_round))
     row = page.context["rows"][0]
-    task = own_round.tasks.get(pk=annotator.task_of(row["task"]))
+    task = pilot_round.tasks.get(pk=annotator.task_of(row["task"]))
     fields = answer_to(annotator, task, client_uuid=row["client_uuid"], seconds="")
 
-    response = annotator_client.post(judge_url(own_round), fields)
+    response = annotator_client.post(judge_url(pilot_round), fields)
 
-    assert response.url == judge_url(own_round)
+    assert response.url == judge_url(pilot_round)
     assert Judgment.objects.get().task == task
 
 
-def test_the_script_stores_an_answer_twice_and_it_is_one(annotator_client, annotator, own_round):
+def test_answer_resent_by_script_is_stored_once(annotator_client, annotator, pilot_round):
     task = next_batch(annotator, timezone.now())[0]
     fields = answer_to(annotator, task, seconds="2.5")
 
-    replies = [annotator_client.post(judge_url(own_round), fields, **JSON).json() for _ in range(2)]
+    replies = [annotator_client.post(judge_url(pilot_round), fields, **JSON).json() for _ in range(2)]
 
     assert replies == [{"stored": str(fields["client_uuid"]), "late": False}] * 2
     assert Judgment.objects.get().seconds == 2.5
 
 
-def test_the_script_gets_the_next_statements(annotator_client, own_round):
-    tasks = annotator_client.get(judge_url(own_round), **JSON).json()["tasks"]
+def test_judging_json_returns_next_statements(annotator_client, pilot_round):
+    tasks = annotator_client.get(judge_url(pilot_round), **JSON).json()["tasks"]
 
     assert len(tasks) == 4
     assert tasks[0].keys() == {"task", "parts"}
 
 
-def test_an_earlier_answer_can_be_changed_without_scripts(annotator_client, annotator, own_round):
+def test_answer_can_be_changed_by_plain_form(annotator_client, annotator, pilot_round):
     task = next_batch(annotator, timezone.now())[0]
     judge(annotator, task, "true")
 
-    page = annotator_client.get(judge_url(own_round), {"task": annotator.token_of(task.pk)})
-    annotator_client.post(judge_url(own_round), answer_to(annotator, task, "false"))
+    page = annotator_client.get(judge_url(pilot_round), {"task": annotator.token_of(task.pk)})
+    annotator_client.post(judge_url(pilot_round), answer_to(annotator, task, "false"))
 
-    given = {"task": annotator.token_of(task.pk), "parts": task.parts, "label": "true", "comment": ""}
-    assert page.context["statements"][0] == given
+    stored = {"task": annotator.token_of(task.pk), "parts": task.parts, "label": "true", "comment": ""}
+    assert page.context["statements"][0] == stored
     assert Judgment.objects.current().get().label == "false"
 
 
 @pytest.mark.parametrize("task", ["9" * 16, "x", "-1", "9" * 30, ""])
-def test_an_earlier_answer_that_is_not_ones_own_is_not_there(annotator_client, own_round, task):
-    assert annotator_client.get(judge_url(own_round), {"task": task}).status_code == 404
+def test_page_of_unknown_task_returns_404(annotator_client, pilot_round, task):
+    assert annotator_client.get(judge_url(pilot_round), {"task": task}).status_code == 404
 
 
-def test_when_all_is_judged_the_page_says_thanks(annotator_client, annotator, own_round):
+def test_completed_annotator_sees_number_of_judgments(annotator_client, annotator, pilot_round):
     for task in next_batch(annotator, timezone.now()):
         judge(annotator, task)
 
-    assert "You judged 4 statements" in annotator_client.get(judge_url(own_round)).text
+    assert "You judged 4 statements" in annotator_client.get(judge_url(pilot_round)).text
 
 
-def test_a_round_one_has_not_joined_is_not_there(client, own_round):
+def test_judging_page_of_unjoined_round_returns_404(client, pilot_round):
     client.force_login(make_user())
 
-    assert client.get(judge_url(own_round)).status_code == 404
-    assert client.post(judge_url(own_round), {}).status_code == 404
+    assert client.get(judge_url(pilot_round)).status_code == 404
+    assert client.post(judge_url(pilot_round), {}).status_code == 404
 
 
 @pytest.mark.parametrize(("end", "words"), [(pause_round, "Round paused"), (close_round, "Round closed")])
-def test_a_round_that_is_not_open_says_so(annotator_client, annotator, own_round, end, words):
+def test_judging_page_states_round_is_paused_or_closed(annotator_client, annotator, pilot_round, end, words):
     task = next_batch(annotator, timezone.now())[0]
-    end(own_round)
+    end(pilot_round)
 
-    assert words in annotator_client.get(judge_url(own_round)).text
-    assert words in annotator_client.post(judge_url(own_round), answer_to(annotator, task)).text
-    refusal = annotator_client.post(judge_url(own_round), answer_to(annotator, task), **JSON)
+    assert words in annotator_client.get(judge_url(pilot_round)).text
+    assert words in annotator_client.post(judge_url(pilot_round), answer_to(annotator, task)).text
+    refusal = annotator_client.post(judge_url(pilot_round), answer_to(annotator, task), **JSON)
     assert (refusal.status_code, refusal.json()["error"]["code"]) == (409, "RoundNotOpen")
     assert not Judgment.objects.exists()
 
 
-def test_a_foreign_lease_is_refused(annotator_client, annotator, own_round):
-    [other] = make_annotators(own_round, 1)
+def test_answer_to_unassigned_task_is_rejected(annotator_client, annotator, pilot_round):
+    [other] = make_annotators(pilot_round, 1)
     task = next_batch(other, timezone.now())[0]
 
-    refusal = annotator_client.post(judge_url(own_round), answer_to(annotator, task), **JSON)
+    refusal = annotator_client.post(judge_url(pilot_round), answer_to(annotator, task), **JSON)
 
     assert (refusal.status_code, refusal.json()["error"]["code"]) == (409, "NotAssigned")
 
@@ -314,17 +312,17 @@ def test_a_foreign_lease_is_refused(annotator_client, annotator, own_round):
         ("seconds", "nan"),
     ],
 )
-def test_an_answer_that_cannot_be_names_the_field(annotator_client, annotator, own_round, field, value):
+def test_invalid_answer_error_names_the_field(annotator_client, annotator, pilot_round, field, value):
     task = next_batch(annotator, timezone.now())[0]
 
-    refusal = annotator_client.post(judge_url(own_round), answer_to(annotator, task) | {field: value}, **JSON)
+    refusal = annotator_client.post(judge_url(pilot_round), answer_to(annotator, task) | {field: value}, **JSON)
 
     assert refusal.status_code == 400
     assert list(refusal.json()["error"]["fields"]) == [field]
-    assert annotator_client.post(judge_url(own_round), answer_to(annotator, task) | {field: value}).status_code == 400
+    assert annotator_client.post(judge_url(pilot_round), answer_to(annotator, task) | {field: value}).status_code == 400
 
 
-def test_a_statement_is_escaped(client):
+def test_statement_is_html_escaped(client):
     round = make_round([("<script>alert(1)</script>", "</script>")], name="pilot")
     annotator = join_round(round, make_user())
     client.force_login(annotator.user)

@@ -1,4 +1,4 @@
-"""How much of a round one annotator may judge."""
+"""Quotas: the maximum number of statements per annotator."""
 
 import pytest
 from django.utils import timezone
@@ -13,8 +13,8 @@ pytestmark = pytest.mark.django_db
 NOW = timezone.now()
 
 
-def judge_what_comes(annotator) -> int:
-    """Return how many statements the annotator was handed until there were no more."""
+def judge_all_assigned(annotator) -> int:
+    """Judge every assigned statement until none are left and return their number."""
     n = 0
     while batch := next_batch(annotator, NOW):
         for task in batch:
@@ -23,11 +23,11 @@ def judge_what_comes(annotator) -> int:
     return n
 
 
-def test_a_quota_ends_an_annotators_work():
+def test_annotator_gets_no_statements_beyond_quota():
     round = make_round(9, batch_size=4, max_per_annotator=6)
     first, second = make_annotators(round, 2)
 
-    assert (judge_what_comes(first), judge_what_comes(second)) == (6, 6)
+    assert (judge_all_assigned(first), judge_all_assigned(second)) == (6, 6)
 
 
 def test_assigned_tasks_count_towards_the_quota():
@@ -39,7 +39,7 @@ def test_assigned_tasks_count_towards_the_quota():
     assert len(next_batch(annotator, NOW)) == 2
 
 
-def test_changing_ones_mind_takes_nothing_of_the_quota():
+def test_changed_answers_do_not_use_the_quota():
     [annotator] = make_annotators(make_round(9, batch_size=4, max_per_annotator=5), 1)
     [task, *_] = next_batch(annotator, NOW)
 
@@ -49,11 +49,11 @@ def test_changing_ones_mind_takes_nothing_of_the_quota():
     assert len(next_batch(annotator, NOW)) == 4
 
 
-def test_a_late_answer_beyond_the_quota_is_kept_but_not_counted():
+def test_late_answer_beyond_quota_is_stored_but_not_counted():
     round = make_round(9, batch_size=1, max_per_annotator=2)
     slow, other = make_annotators(round, 2)
     [late] = next_batch(slow, NOW)
-    next_batch(other, NOW + LEASE * 2)  # the lease of the slow one has run out
+    next_batch(other, NOW + LEASE * 2)  # the lease of the slow annotator has expired
     for moment in (3, 4):
         [task] = next_batch(slow, NOW + LEASE * moment)
         judge(slow, task)
@@ -62,7 +62,7 @@ def test_a_late_answer_beyond_the_quota_is_kept_but_not_counted():
     assert Judgment.objects.counted().filter(annotator=slow).count() == 2
 
 
-def test_assigned_tasks_keep_their_place_in_the_quota_before_a_late_answer():
+def test_assigned_tasks_take_precedence_over_late_answers_in_quota():
     round = make_round(9, batch_size=1, max_per_annotator=1)
     slow, other = make_annotators(round, 2)
     [late] = next_batch(slow, NOW)
@@ -72,15 +72,15 @@ def test_assigned_tasks_keep_their_place_in_the_quota_before_a_late_answer():
     assert [judge(slow, task).is_counted for task in (late, assigned)] == [False, True]
 
 
-def test_who_has_judged_their_share_is_thanked(client):
+def test_quota_reached_page_thanks_the_annotator(client):
     [annotator] = make_annotators(make_round(3, max_per_annotator=1, name="pilot"), 1)
-    judge_what_comes(annotator)
+    judge_all_assigned(annotator)
     client.force_login(annotator.user)
 
     assert "You have reached the limit for this round. Thank you!" in client.get(judging_page()).text
 
 
-def test_researchers_are_told_how_many_people_are_missing(researcher_client, researcher):
+def test_round_page_shows_number_of_missing_annotators(researcher_client, researcher):
     round = make_round(9, max_per_annotator=4, name="pilot", by=researcher)
     make_annotators(round, 3)
 
@@ -91,7 +91,7 @@ def test_researchers_are_told_how_many_people_are_missing(researcher_client, res
     assert "Invite at least 4 more people" in page
 
 
-def test_before_anybody_joined_the_sentence_speaks_of_nobody():
+def test_capacity_warning_without_annotators_mentions_none():
     warning = capacity_warning(make_round(9, max_per_annotator=9), 27)
 
     assert warning.endswith("each annotator can judge at most 9 statements. Invite at least 3 people.")
@@ -99,7 +99,7 @@ def test_before_anybody_joined_the_sentence_speaks_of_nobody():
 
 
 @pytest.mark.parametrize("layout", ["one", "page"])
-def test_what_is_left_is_no_more_than_ones_share(client, layout):
+def test_remaining_count_is_limited_by_quota(client, layout):
     [annotator] = make_annotators(make_round(9, max_per_annotator=4, batch_size=3, layout=layout, name="pilot"), 1)
     judge(annotator, next_batch(annotator, timezone.now())[0])
     client.force_login(annotator.user)
@@ -107,7 +107,7 @@ def test_what_is_left_is_no_more_than_ones_share(client, layout):
     assert "<span data-left>3</span> left" in client.get(judging_page()).text
 
 
-def test_nothing_blocks_a_round_that_enough_people_joined():
+def test_round_with_enough_annotators_has_no_capacity_warning():
     round = make_round(9, max_per_annotator=9)
     make_annotators(round, 3)
 
@@ -125,9 +125,9 @@ def test_nothing_blocks_a_round_that_enough_people_joined():
         ({}, None),
     ],
 )
-def test_the_quota_of_one_annotator(spec, share):
+def test_quota_is_minimum_of_cap_and_maximum(spec, share):
     assert make_round(50, judgments_per_task=2, **spec).quota == share
 
 
-def test_no_share_is_exceeded_when_no_third_is_asked():
+def test_dominance_cap_assumes_two_judgments_for_third_only_if_split():
     assert make_round(50, third_only_if_split=True, dominance_cap=0.1).quota == 10

@@ -1,4 +1,4 @@
-"""What happens at the same moment: real threads and processes against a real database file or server."""
+"""Concurrent joining, assignment, and judgments: threads and processes on a database file or server."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
 
 
 def in_processes(work: Callable, arguments: Sequence[tuple]) -> None:
-    """Call `work` once per tuple of arguments, each in a process of its own; fail if one of them fails."""
-    connections.close_all()  # a connection must not be shared across a fork
+    """Call `work` once per tuple of arguments in separate processes. Fail if any process fails."""
+    connections.close_all()  # connections must not be shared across a fork
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=work, args=args) for args in arguments]
     for process in processes:
@@ -39,10 +39,10 @@ def in_processes(work: Callable, arguments: Sequence[tuple]) -> None:
     assert [process.exitcode for process in processes] == [0] * len(processes)
 
 
-# -- threads -----------------------------------------------------------------------------------------------------------
+# Threads
 
 
-def test_two_annotators_cannot_both_get_the_last_slot():
+def test_concurrent_requests_assign_the_last_slot_once():
     round = make_round(1, judgments_per_task=1)
     annotators = make_annotators(round, 2)
 
@@ -51,12 +51,12 @@ def test_two_annotators_cannot_both_get_the_last_slot():
     assert sorted(len(batch) for batch in batches) == [0, 1]
 
 
-def test_two_late_answers_cannot_both_fill_the_last_slot():
+def test_concurrent_late_answers_fill_the_last_slot_once():
     round = make_round(1, judgments_per_task=1)
     task = round.tasks.get()
     annotators = make_annotators(round, 3)
     moment = timezone.now()
-    for annotator in annotators:  # each lets the only lease run out
+    for annotator in annotators:  # each annotator in turn lets the only lease expire
         next_batch(annotator, moment)
         moment += LEASE + timedelta(seconds=1)
     next_batch(annotators[0], moment)
@@ -67,7 +67,7 @@ def test_two_late_answers_cannot_both_fill_the_last_slot():
     assert round.tasks.get().n_judgments == 1
 
 
-def test_the_same_answer_twice_at_once_is_one_judgment():
+def test_concurrent_duplicate_answers_are_one_judgment():
     round = make_round(1)
     [annotator] = make_annotators(round, 1)
     [task] = next_batch(annotator, timezone.now())
@@ -79,7 +79,7 @@ def test_the_same_answer_twice_at_once_is_one_judgment():
     assert round.tasks.get().n_judgments == Judgment.objects.count() == 1
 
 
-def test_two_answers_to_one_task_at_once_leave_one_current():
+def test_concurrent_answers_of_one_annotator_leave_one_current():
     round = make_round(1)
     [annotator] = make_annotators(round, 1)
     [task] = next_batch(annotator, timezone.now())
@@ -89,7 +89,7 @@ def test_two_answers_to_one_task_at_once_leave_one_current():
     assert Judgment.objects.current().count() == round.tasks.get().n_judgments == 1
 
 
-def test_one_uuid_of_two_annotators_at_once_is_stored_once():
+def test_concurrent_use_of_one_uuid_is_stored_once():
     round = make_round(1)
     annotators = make_annotators(round, 2)
     [task] = [next_batch(annotator, timezone.now())[0] for annotator in annotators][:1]
@@ -103,7 +103,7 @@ def test_one_uuid_of_two_annotators_at_once_is_stored_once():
     assert sum(isinstance(outcome, Judgment) for outcome in outcomes) == 1
 
 
-def test_joining_twice_at_once_is_one_annotator():
+def test_concurrent_joins_of_one_user_create_one_annotator():
     round, user = make_round(), make_user()
 
     first, second = at_once(*[lambda: join_round(round, user)] * 2)
@@ -111,7 +111,7 @@ def test_joining_twice_at_once_is_one_annotator():
     assert first == second
 
 
-def test_an_invite_used_twice_at_once_lets_in_one():
+def test_concurrent_use_of_an_invite_admits_one():
     round = make_round()
     [invite] = make_invites(round, 1, timezone.now() + timedelta(days=1))
 
@@ -121,7 +121,7 @@ def test_an_invite_used_twice_at_once_lets_in_one():
     assert round.annotators.count() == 1
 
 
-def test_two_guests_of_one_name_at_once_are_one_annotator():
+def test_concurrent_guests_with_one_name_create_one_annotator():
     round = make_round(takes_guests=True)
 
     outcomes = at_once(*[lambda: join_round(round, name="Ada")] * 2)
@@ -130,7 +130,7 @@ def test_two_guests_of_one_name_at_once_are_one_annotator():
     assert round.annotators.count() == 1
 
 
-def test_skipping_and_answering_at_once_frees_a_slot_or_fills_it():
+def test_concurrent_skip_and_answer_release_the_lease():
     round = make_round(1, judgments_per_task=1)
     [annotator] = make_annotators(round, 1)
     [task] = next_batch(annotator, timezone.now())
@@ -141,7 +141,7 @@ def test_skipping_and_answering_at_once_frees_a_slot_or_fills_it():
     assert (task.n_judgments, task.n_leased) == (1, 0)
 
 
-def test_closing_twice_at_once_succeeds_once():
+def test_concurrent_closing_succeeds_once():
     round = make_round()
 
     outcomes = at_once(*[lambda: close_round(Round.objects.get(pk=round.pk))] * 2)
@@ -149,7 +149,7 @@ def test_closing_twice_at_once_succeeds_once():
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["WrongStatus", "int"]
 
 
-def test_no_answer_is_stored_once_the_round_is_closed():
+def test_no_answer_is_stored_after_closing():
     round = make_round(40, batch_size=40)
     annotators = make_annotators(round, 3)
     batches = [next_batch(annotator, timezone.now()) for annotator in annotators]
@@ -161,18 +161,18 @@ def test_no_answer_is_stored_once_the_round_is_closed():
     def close():
         while Judgment.objects.count() < 10:
             pass
-        n_given_back = close_round(Round.objects.get(pk=round.pk))
-        return Judgment.objects.count(), n_given_back
+        n_released = close_round(Round.objects.get(pk=round.pk))
+        return Judgment.objects.count(), n_released
 
     people = [partial(answer_all, *args) for args in zip(annotators, batches, strict=True)]
-    *_, (n_when_closed, n_given_back) = at_once(*people, close)
+    *_, (n_when_closed, n_released) = at_once(*people, close)
 
     assert Judgment.objects.count() == n_when_closed == sum(round.tasks.values_list("n_judgments", flat=True))
-    assert n_when_closed + n_given_back == 120
+    assert n_when_closed + n_released == 120
     assert set(round.tasks.values_list("n_leased", flat=True)) == {0}
 
 
-def test_nobody_holds_a_lease_once_the_round_is_closed():
+def test_no_lease_remains_after_closing():
     round = make_round(200, batch_size=2)
     annotators = make_annotators(round, 4)
 
@@ -192,7 +192,7 @@ def test_nobody_holds_a_lease_once_the_round_is_closed():
     assert set(round.tasks.values_list("n_leased", flat=True)) == {0}
 
 
-def test_nobody_joins_once_the_round_is_closed():
+def test_no_annotator_joins_after_closing():
     round = make_round()
     users = [make_user() for _ in range(30)]
 
@@ -211,7 +211,7 @@ def test_nobody_joins_once_the_round_is_closed():
     assert Annotator.objects.count() == n_when_closed
 
 
-def test_a_quota_holds_when_one_person_asks_from_two_devices():
+def test_quota_holds_for_concurrent_requests_of_one_annotator():
     round = make_round(20, batch_size=4, max_per_annotator=5)
     [annotator] = make_annotators(round, 1)
 
@@ -225,7 +225,7 @@ def test_a_quota_holds_when_one_person_asks_from_two_devices():
     assert Annotator.objects.get().n_judged == Assignment.objects.count() == 5
 
 
-def test_two_who_differ_at_once_want_one_third():
+def test_concurrent_split_requires_one_third_judgment():
     round = make_round(1, third_only_if_split=True)
     annotators = make_annotators(round, 4)
     [[task], *_] = [next_batch(annotator, timezone.now()) for annotator in annotators]
@@ -236,14 +236,14 @@ def test_two_who_differ_at_once_want_one_third():
     assert sorted(map(len, batches)) == [0, 1]
 
 
-# -- processes ---------------------------------------------------------------------------------------------------------
+# Processes
 
-SECONDS_PER_SECOND = 1800  # people in this test live fast: a lease lasts one real second
+SECONDS_PER_SECOND = 1800  # accelerated clock: a lease lasts one real second
 GIVE_UP_AFTER_S = 60
 
 
 def work_until_complete(round_id: int, annotator_ids: Sequence[int], seed: int) -> None:
-    """Judge in turn as several annotators who now and then walk away and send every answer twice, often at once."""
+    """Judge as randomly chosen annotators who skip some tasks and send each answer twice, often concurrently."""
     rng = random.Random(seed)
     begin = time.time()
     while Round.objects.get(pk=round_id).tasks.filter(verdict="").exists():
@@ -265,7 +265,7 @@ def send_twice(annotator: Annotator, answer: Answer, together: bool) -> None:
     assert first == second
 
 
-def test_every_task_ends_with_exactly_k_judgments_of_k_people():
+def test_every_task_gets_exactly_k_judgments_of_k_annotators():
     round = make_round(20, batch_size=3)
     annotators = [annotator.pk for annotator in make_annotators(round, 8)]
 
@@ -279,11 +279,11 @@ def test_every_task_ends_with_exactly_k_judgments_of_k_people():
         assert task.n_true == judgments.filter(label=Label.TRUE).count()
 
 
-# -- PostgreSQL --------------------------------------------------------------------------------------------------------
+# PostgreSQL
 
 
 @on_postgresql
-def test_all_of_this_holds_on_postgresql():
+def test_race_tests_pass_on_postgresql():
     run = run_on_postgresql(__file__)
 
     assert run.returncode == 0, run.stdout

@@ -10,7 +10,7 @@ from tests.refusals import refused
 pytestmark = pytest.mark.django_db
 
 
-def test_a_simulated_round_is_complete():
+def test_simulation_completes_the_round():
     round = make_round(15, source="simulated")
 
     fill_with_simulated_judgments(round, lambda knowledge_tuple: 0.5, Random(0), n_annotators=4)
@@ -19,7 +19,7 @@ def test_a_simulated_round_is_complete():
     assert Annotator.objects.filter(n_judged__gt=0).count() == 4
 
 
-def test_verdicts_follow_the_truth():
+def test_simulated_verdicts_follow_the_truth():
     round = make_round([("dog", "swim"), ("stone", "swim")], source="simulated", judgments_per_task=9)
 
     fill_with_simulated_judgments(
@@ -32,18 +32,18 @@ def test_verdicts_follow_the_truth():
     }
 
 
-def test_the_same_generator_gives_the_same_judgments():
+def test_same_seed_simulates_same_judgments():
     judgments = []
     for name in ("one", "two"):
         round = make_round(6, name=name, source="simulated", seed=1)
         fill_with_simulated_judgments(round, lambda knowledge_tuple: 0.5, Random(name == "never"))
         judgments.append(list(round.tasks.order_by("position").values_list("n_true", "n_false", "n_unjudgeable")))
-        Judgment.objects.all().delete()  # the same UUIDs come again
+        Judgment.objects.all().delete()  # the second round creates the same UUIDs
 
     assert judgments[0] == judgments[1]
 
 
-def test_a_round_for_people_is_not_filled():
+def test_simulation_rejects_rounds_for_people():
     round = make_round(2)
 
     with refused("NotSimulated", match="is for people"):

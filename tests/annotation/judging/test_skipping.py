@@ -1,4 +1,4 @@
-"""Skipping and reporting: neither is a judgment, and exactly k stays within reach."""
+"""Skipping and reporting: neither is a judgment, and tasks can still reach exactly k judgments."""
 
 from datetime import timedelta
 
@@ -22,7 +22,7 @@ def assigned_tasks(annotator):
     return next_batch(annotator, timezone.now())
 
 
-def test_a_skipped_task_goes_to_somebody_else_at_once():
+def test_skipped_task_is_assigned_to_another_annotator_immediately():
     annotator, other = make_annotators(make_round(1, judgments_per_task=1), 2)
     [task] = assigned_tasks(annotator)
 
@@ -32,7 +32,7 @@ def test_a_skipped_task_goes_to_somebody_else_at_once():
     assert assigned_tasks(other) == [task]
 
 
-def test_skipping_twice_gives_one_lease_back():
+def test_skipping_twice_releases_one_lease():
     [annotator] = make_annotators(make_round(1), 1)
     [task] = assigned_tasks(annotator)
 
@@ -43,7 +43,7 @@ def test_skipping_twice_gives_one_lease_back():
     assert (task.n_leased, n_skipped(annotator)) == (0, 1)
 
 
-def test_what_was_skipped_can_be_had_again_so_that_k_people_reach_k_judgments():
+def test_skipped_tasks_can_be_reassigned_to_reach_k_judgments():
     round = make_round(2, judgments_per_task=2)
     for annotator in make_annotators(round, 2):
         skip_task(annotator, assigned_tasks(annotator)[0].pk)
@@ -56,7 +56,7 @@ def test_what_was_skipped_can_be_had_again_so_that_k_people_reach_k_judgments():
     assert list(round.tasks.values_list("n_judgments", flat=True)) == [2, 2]
 
 
-def test_skipping_what_one_has_judged_keeps_the_judgment():
+def test_skipping_a_judged_task_keeps_the_judgment():
     [annotator] = make_annotators(make_round(1), 1)
     [task] = assigned_tasks(annotator)
     judge(annotator, task, Label.FALSE)
@@ -68,7 +68,7 @@ def test_skipping_what_one_has_judged_keeps_the_judgment():
     assert annotator.assignments.get().status == Assignment.Status.DONE
 
 
-def test_an_answer_to_what_was_skipped_counts_while_it_is_wanted():
+def test_answer_to_skipped_task_counts_while_task_is_incomplete():
     [annotator] = make_annotators(make_round(1), 1)
     [task] = assigned_tasks(annotator)
     skip_task(annotator, task.pk)
@@ -76,7 +76,7 @@ def test_an_answer_to_what_was_skipped_counts_while_it_is_wanted():
     assert judge(annotator, task).is_counted
 
 
-def test_skipping_after_the_lease_ended_takes_nothing_from_its_next_holder():
+def test_skipping_after_lease_expiry_keeps_lease_of_next_annotator():
     slow, quick = make_annotators(make_round(1, judgments_per_task=1), 2)
     [task] = next_batch(slow, NOW)
     next_batch(quick, NOW + LEASE + timedelta(seconds=1))
@@ -87,7 +87,7 @@ def test_skipping_after_the_lease_ended_takes_nothing_from_its_next_holder():
     assert task.n_leased == 1
 
 
-def test_what_one_was_not_given_can_neither_be_skipped_nor_reported():
+def test_unassigned_task_cannot_be_skipped_or_reported():
     owner, stranger = make_annotators(make_round(1), 2)
     [task] = assigned_tasks(owner)
 
@@ -96,7 +96,7 @@ def test_what_one_was_not_given_can_neither_be_skipped_nor_reported():
             act()
 
 
-def test_a_closed_round_takes_no_skip():
+def test_skip_in_closed_round_is_rejected():
     round = make_round(1)
     [annotator] = make_annotators(round, 1)
     [task] = assigned_tasks(annotator)
@@ -106,7 +106,7 @@ def test_a_closed_round_takes_no_skip():
         skip_task(annotator, task.pk)
 
 
-def test_a_second_report_replaces_the_first():
+def test_second_report_replaces_the_first():
     [annotator] = make_annotators(make_round(1), 1)
     [task] = assigned_tasks(annotator)
 
@@ -117,7 +117,7 @@ def test_a_second_report_replaces_the_first():
 
 
 @pytest.mark.parametrize(("reason", "comment"), [("bad", ""), ("other", "x" * 1001)])
-def test_a_report_that_cannot_be_is_refused(reason, comment):
+def test_invalid_report_is_rejected(reason, comment):
     [annotator] = make_annotators(make_round(1), 1)
     [task] = assigned_tasks(annotator)
 

@@ -1,4 +1,4 @@
-"""Two people are asked first and a third only when they differ: same verdicts, fewer judgments."""
+"""Third judgments only for splits: same verdicts as three judgments, with fewer judgments."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ T, F, U = Label.TRUE, Label.FALSE, Label.UNJUDGEABLE
 SPEC = {"third_only_if_split": True}
 
 
-def ask(task: JudgmentTask, *labels: Label) -> list[Annotator]:
-    """Let one annotator per label be handed the task and judge it."""
+def judge_task(task: JudgmentTask, *labels: Label) -> list[Annotator]:
+    """Assign the task to one new annotator per label and submit that label."""
     annotators = make_annotators(task.round, len(labels))
     for annotator, label in zip(annotators, labels, strict=True):
         assert next_batch(annotator, NOW) == [task]
@@ -43,46 +43,46 @@ def task():
 
 
 @pytest.mark.parametrize(("label", "verdict"), [(T, "accepted"), (F, "rejected"), (U, "undecided")])
-def test_two_that_agree_decide(task, label, verdict):
-    ask(task, label, label)
+def test_two_equal_judgments_decide(task, label, verdict):
+    judge_task(task, label, label)
 
     assert state(task) == (2, 2, verdict)
     assert next_batch(*make_annotators(task.round, 1), NOW) == []
 
 
 @pytest.mark.parametrize("labels", [(T, F), (T, U), (F, U)])
-def test_two_that_differ_want_a_third(task, labels):
-    ask(task, *labels)
+def test_two_different_judgments_require_a_third(task, labels):
+    judge_task(task, *labels)
 
     assert state(task) == (2, 3, "")
 
 
 @pytest.mark.parametrize("labels", list(product(Label, repeat=3)))
-def test_the_verdict_is_that_of_three(task, labels):
+def test_verdict_equals_that_of_three_judgments(task, labels):
     first, second, third = labels
-    ask(task, first, second, *([] if first == second else [third]))
+    judge_task(task, first, second, *([] if first == second else [third]))
 
     assert state(task)[2] == majority(labels.count(T), labels.count(F), 3)
 
 
-def test_agreement_undone_opens_the_task_again(task):
-    first, _ = ask(task, T, T)
+def test_changed_answer_that_splits_reopens_the_task(task):
+    first, _ = judge_task(task, T, T)
 
     judge(first, task, F)
 
     assert state(task) == (2, 3, "")
 
 
-def test_difference_undone_closes_the_task(task):
-    _, second = ask(task, T, F)
+def test_changed_answer_that_agrees_completes_the_task(task):
+    _, second = judge_task(task, T, F)
 
     judge(second, task, T)
 
     assert state(task) == (2, 2, "accepted")
 
 
-def test_two_that_agree_decide_once_closing_releases_the_lease_of_the_third(task):
-    _, second = ask(task, T, F)
+def test_agreed_task_is_decided_when_closing_releases_third_lease(task):
+    _, second = judge_task(task, T, F)
     next_batch(*make_annotators(task.round, 1), NOW)
     judge(second, task, T)
 
@@ -91,8 +91,8 @@ def test_two_that_agree_decide_once_closing_releases_the_lease_of_the_third(task
     assert state(task) == (2, 2, "accepted")
 
 
-def test_a_third_who_holds_a_lease_keeps_it(task):
-    _, second = ask(task, T, F)
+def test_third_annotator_keeps_lease_after_agreement(task):
+    _, second = judge_task(task, T, F)
     [third] = make_annotators(task.round, 1)
     next_batch(third, NOW)
     judge(second, task, T)
@@ -103,8 +103,8 @@ def test_a_third_who_holds_a_lease_keeps_it(task):
     assert state(task) == (3, 3, "accepted")
 
 
-def test_a_third_who_walks_away_is_not_missed_once_the_two_agree(task):
-    _, second = ask(task, T, F)
+def test_agreed_task_is_decided_when_third_lease_expires(task):
+    _, second = judge_task(task, T, F)
     [third] = make_annotators(task.round, 1)
     next_batch(third, NOW)
     judge(second, task, T)
@@ -114,16 +114,16 @@ def test_a_third_who_walks_away_is_not_missed_once_the_two_agree(task):
     assert state(task) == (2, 2, "accepted")
 
 
-def test_the_third_stays_when_the_first_two_come_to_agree(task):
-    _, second, _ = ask(task, T, F, F)
+def test_third_judgment_counts_after_first_two_agree(task):
+    _, second, _ = judge_task(task, T, F, F)
 
     judge(second, task, T)
 
     assert state(task) == (3, 3, "accepted")
 
 
-def test_of_three_that_one_is_excluded_from_two_decide_if_they_agree(task):
-    *_, third = ask(task, T, F, F)
+def test_two_equal_judgments_decide_after_exclusion_of_one_annotator(task):
+    *_, third = judge_task(task, T, F, F)
     first = Annotator.objects.get(judgments__label=T)
 
     exclude_annotator(first, "careless")
@@ -133,8 +133,8 @@ def test_of_three_that_one_is_excluded_from_two_decide_if_they_agree(task):
     assert state(task) == (1, 2, "")
 
 
-def check(task: JudgmentTask) -> None:
-    """Compare a task with what its judgments alone say."""
+def assert_task_matches_judgments(task: JudgmentTask) -> None:
+    """Check the counters and verdict of a task against its judgments."""
     labels = list(Judgment.objects.counted().filter(task=task).values_list("label", flat=True))
     splits = len(labels) == 2 and labels[0] != labels[1]
     assert task.n_judgments == len(labels)
@@ -148,7 +148,7 @@ def check(task: JudgmentTask) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_any_course_of_things_ends_with_the_verdicts_of_three(seed):
+def test_random_sequences_end_with_verdicts_of_three_judgments(seed):
     rng, now = Random(seed), NOW
     round = make_round(4, batch_size=2, **SPEC)
     annotators = make_annotators(round, 5)
@@ -156,16 +156,16 @@ def test_any_course_of_things_ends_with_the_verdicts_of_three(seed):
     for _ in range(60):
         annotator = rng.choice(annotators)
         now += rng.choice([timedelta(0), LEASE / 2, LEASE + timedelta(seconds=1)])
-        handed = next_batch(annotator, now)
+        assigned = next_batch(annotator, now)
         judged = list(JudgmentTask.objects.filter(judgments__annotator=annotator).distinct())
-        for task in rng.sample(known := handed + judged, min(len(known), 2)):
+        for task in rng.sample(candidates := assigned + judged, min(len(candidates), 2)):
             judge(annotator, task, rng.choice(Label.values))
             for any_task in round.tasks.all():
-                check(any_task)
+                assert_task_matches_judgments(any_task)
     for annotator in annotators:
         for task in next_batch(annotator, now + 2 * LEASE):
             judge(annotator, task, rng.choice(Label.values))
 
     for task in round.tasks.all():
         assert task.verdict
-        check(task)
+        assert_task_matches_judgments(task)

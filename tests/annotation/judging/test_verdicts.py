@@ -38,19 +38,19 @@ def task(db):
         (0, 0, 0, Verdict.UNDECIDED),
     ],
 )
-def test_more_than_half_of_all_judgments_decide(n_true, n_false, n_judgments, verdict):
+def test_verdict_requires_more_than_half_of_all_judgments(n_true, n_false, n_judgments, verdict):
     assert majority(n_true, n_false, n_judgments) == verdict
 
 
-def test_without_a_fixed_k_one_judgment_decides_nothing():
+def test_one_judgment_below_quorum_is_undecided():
     assert majority(1, 0, 1, quorum=2) == Verdict.UNDECIDED
 
 
-def test_without_a_fixed_k_two_that_agree_decide():
+def test_two_equal_judgments_decide_with_quorum_of_two():
     assert majority(0, 2, 3, quorum=2) == Verdict.REJECTED
 
 
-def test_a_task_that_wants_more_has_no_verdict():
+def test_incomplete_task_has_no_verdict():
     assert task_verdict(2, 0, 0, n_wanted=3) is None
     assert task_verdict(2, 0, 1, n_wanted=3) == Verdict.ACCEPTED
 
@@ -64,16 +64,16 @@ def test_a_task_that_wants_more_has_no_verdict():
         ((0, 0, 2), 0, 2),
         ((1, 1, 0), 0, 3),
         ((1, 0, 1), 1, 3),
-        ((2, 0, 0), 1, 3),  # a third holds a lease already
+        ((2, 0, 0), 1, 3),  # a third annotator already has a lease
         ((1, 1, 1), 0, 3),
     ],
 )
-def test_a_third_is_asked_only_when_two_differ(counts, n_leased, n_wanted):
+def test_third_judgment_is_required_only_for_splits(counts, n_leased, n_wanted):
     assert wanted_if_split(*counts, n_leased) == n_wanted
 
 
 @given(labels=st.lists(st.sampled_from(range(3)), min_size=3, max_size=3))
-def test_two_then_a_third_decide_like_three(labels):
+def test_third_only_if_split_has_same_verdict_as_three_judgments(labels):
     first_two = [labels[:2].count(label) for label in range(3)]
     labels_asked_for = labels[: wanted_if_split(*first_two)]
     counts = [labels_asked_for.count(label) for label in range(3)]
@@ -90,7 +90,7 @@ def test_two_then_a_third_decide_like_three(labels):
     source=st.sampled_from(Round.Source.values),
     third_only_if_split=st.booleans(),
 )
-def test_sql_and_python_give_one_verdict(task, counts, k, n_leased, source, third_only_if_split):
+def test_sql_and_python_verdicts_are_equal(task, counts, k, n_leased, source, third_only_if_split):
     round = Round(source=source, third_only_if_split=third_only_if_split)
     n_judgments = sum(counts)
     n_wanted = max(k, n_judgments + n_leased)
@@ -107,7 +107,7 @@ def test_sql_and_python_give_one_verdict(task, counts, k, n_leased, source, thir
 
 
 @given(counts=st.lists(st.tuples(*[st.integers(0, 6)] * 3), min_size=1, max_size=20), quorum=st.integers(1, 3))
-def test_arrays_and_single_tasks_have_one_majority_rule(counts, quorum):
+def test_array_and_single_task_majorities_are_equal(counts, quorum):
     by_rule = verdicts.majority(np.array(counts), quorum)
 
     one_by_one = [majority(n_true, n_false, n_true + n_false + n_other, quorum) for n_true, n_false, n_other in counts]
