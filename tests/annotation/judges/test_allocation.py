@@ -1,4 +1,4 @@
-"""Samples shared among strata of a judge's labels: against brute force, and in rounds and their reports."""
+"""Allocation to strata of judge labels: comparison with brute force, rounds, and reports."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def variance(shares, sizes, spreads) -> float:
         lambda strata: st.tuples(st.just(strata), st.integers(len(strata), sum(size for size, _ in strata)))
     )
 )
-def test_optimal_shares_have_the_smallest_variance_of_all_whole_ones(drawn):
-    strata, n = drawn
+def test_optimal_allocation_minimizes_variance(problem):
+    strata, n = problem
     sizes, spreads = zip(*strata, strict=True)
 
     shares = allocate(n, sizes, "optimal", spreads)
@@ -45,25 +45,25 @@ def test_optimal_shares_have_the_smallest_variance_of_all_whole_ones(drawn):
     assert variance(shares, sizes, spreads) == pytest.approx(min(variance(way, sizes, spreads) for way in ways))
 
 
-def test_neymans_shares_by_hand():
-    """N S = 30, 20, 10 shares 12 as 6, 4, 2."""
+def test_neyman_allocation_matches_hand_calculation():
+    """Allocate 12 in proportion to N S = 30, 20, 10."""
     assert allocate(12, [100, 50, 20], "optimal", [0.3, 0.4, 0.5]) == [6, 4, 2]
 
 
-def test_each_stratum_gets_the_least_that_shows_its_errors_where_there_is_enough():
+def test_strata_get_the_minimum_sample_if_possible():
     assert allocate(30, [900, 90, 10], "optimal", [0.3, 0.1, 0.1], least=5) == [20, 5, 5]
     assert allocate(30, [900, 90, 3], "proportional", least=5) == [22, 5, 3]
     assert allocate(4, [900, 90, 10], "equal", least=5) == [2, 1, 1]
 
 
-# -- rounds ------------------------------------------------------------------------------------------------------------
+# Rounds
 
 JUDGE_LABELS = ["true"] * 8 + ["false", "true"] * 10 + ["false"] * 8 + ["unjudgeable", ""] * 2  # by rank: 40
 TRUTH = [rank <= 24 for rank in range(1, 41)]
 
 
 def judged_draft(allocation="optimal", n=24, name="pilot", **fields):
-    """A draft on 40 tuples that the judge "lm" has labelled as in JUDGE_LABELS."""
+    """Create a draft on 40 tuples with JUDGE_LABELS assigned by the judge "lm"."""
     job = make_harvest([(f"head {rank}", f"tail {rank}") for rank in range(1, 41)])
     cell = {"job": job.pk, "n": n, "allocation": allocation}
     draft = create_draft({"name": name, "cells": [cell], "judge": "lm", "judgments_per_task": 1, **fields})
@@ -79,7 +79,7 @@ def judge_by_truth(round):
 
 
 @pytest.mark.django_db
-def test_the_strata_of_a_round_are_what_its_judge_labelled_alike():
+def test_strata_group_tuples_by_judge_label():
     round = open_draft(judged_draft())
 
     strata = {stratum.judge_label: stratum for stratum in round.strata.all()}
@@ -90,15 +90,15 @@ def test_the_strata_of_a_round_are_what_its_judge_labelled_alike():
         assert len(draws) == stratum.sample_size
         assert {draw.inclusion_probability for draw in draws} == {stratum.sample_size / stratum.population}
         assert {draw.harvested_tuple.rank for draw in draws} <= set(stratum.ranks), label
-    # N S of the assumed accuracies .9, .3, .5: 5.4, 8.2, 2; the rest of 24 after four of "other".
+    # N S for the assumed accuracies .9, .3, .5: 5.4, 8.2, 2. The 20 besides the four of "other" are split 8 to 12.
     assert [strata[label].sample_size for label in ("true", "false", "other")] == [8, 12, 4]
 
 
 @pytest.mark.django_db
-def test_the_report_weighs_strata_and_cuts_them_by_the_ranks_of_their_tuples():
+def test_report_weights_strata_and_cuts_by_tuple_ranks():
     round = open_draft(judged_draft(n=None))
     judge_by_truth(round)
-    # Open are two of the 18 labelled false: ranks 29 and 31.
+    # Two of the 18 tuples labelled false stay incomplete: ranks 29 and 31.
     Judgment.objects.filter(task__draws__harvested_tuple__rank__in=(29, 31)).update(is_counted=False)
     round.tasks.filter(draws__harvested_tuple__rank__in=(29, 31)).update(verdict="", n_judgments=0, n_false=0)
 
@@ -106,10 +106,10 @@ def test_the_report_weighs_strata_and_cuts_them_by_the_ranks_of_their_tuples():
 
     [cell] = document["cells"]
     assert {stratum["judge_label"] for stratum in cell["strata"]} == {"true", "false", "other"}
-    # By hand: ranks 1-8 and 10 to 28 in twos are labelled true, 16 of these 18 are; of those labelled false 8 of 16.
+    # By hand: 16 of the 18 tuples labelled true (ranks 1-8, 10, 12, ..., 28) and 8 of the 16 labelled false are true.
     assert cell["accuracy"] == pytest.approx((16 + 18 * 8 / 16) / 40)
     cuts = {entry["cut"]: entry for entry in document["cuts"]}
-    # The best 20 are all true. Spread evenly over ranks 9-36, the stratum labelled false would have 8 there, not 6.
+    # The best 20 are all true. An even spread over ranks 9-36 would put 8 tuples labelled false there instead of 6.
     assert (cuts["share:0.5"]["size"], cuts["share:0.5"]["accuracy"]) == (20, 1.0)
     evidence = gather_evidence(round)
     _, parts = ranked_strata(evidence, drawn_verdicts(evidence)).rate(np.arange(3), np.full(3, 20))
@@ -117,7 +117,7 @@ def test_the_report_weighs_strata_and_cuts_them_by_the_ranks_of_their_tuples():
 
 
 @pytest.mark.django_db
-def test_a_part_of_a_harvest_weighs_strata_by_their_tuples_in_it():
+def test_part_of_harvest_weights_strata_by_contained_tuples():
     round = open_draft(judged_draft(n=None))
     judge_by_truth(round)
     [job] = {stratum.job for stratum in round.strata.all()}
@@ -130,7 +130,7 @@ def test_a_part_of_a_harvest_weighs_strata_by_their_tuples_in_it():
 
 
 @pytest.mark.django_db
-def test_a_round_waits_for_its_judge():
+def test_opening_requires_a_finished_judge_run():
     draft = judged_draft()
     run = draft.judge_runs.get()
 
@@ -143,7 +143,7 @@ def test_a_round_waits_for_its_judge():
 
 
 @pytest.mark.django_db
-def test_a_clone_has_no_judge_run_until_it_gets_one():
+def test_clone_keeps_judge_name_without_judge_run():
     clone = clone_round(judged_draft())
 
     assert clone.judge == "lm"
@@ -152,7 +152,7 @@ def test_a_clone_has_no_judge_run_until_it_gets_one():
 
 
 @pytest.mark.django_db
-def test_a_run_of_two_judges_makes_no_strata():
+def test_answers_of_two_judges_cannot_define_strata():
     draft = judged_draft()
     answer = draft.judge_runs.get().answers.first()
     answer.model_reported = "another"
@@ -163,7 +163,7 @@ def test_a_run_of_two_judges_makes_no_strata():
 
 
 @pytest.mark.django_db
-def test_strata_are_of_ranks_or_of_labels_and_optimal_is_for_labels():
+def test_judge_excludes_rank_strata_and_optimal_requires_judge():
     with refused("BadRoundSpec", match=r"cells\[0\]\.allocation: 'optimal'"):
         open_round({"name": "a", "cells": [{"job": make_harvest([("a", "b")]).pk, "n": 1, "allocation": "optimal"}]})
 
@@ -174,23 +174,23 @@ def test_strata_are_of_ranks_or_of_labels_and_optimal_is_for_labels():
 
 
 @pytest.mark.django_db
-def test_what_the_same_judge_showed_in_earlier_rounds_says_how_accurate_its_labels_are():
+def test_label_accuracy_is_estimated_from_earlier_rounds_of_same_judge():
     first = open_draft(judged_draft(n=None))
     judge_by_truth(first)
     again = judged_draft(name="again").judge_runs.get()
 
     assert accuracy_by_label(first.judge_runs.get()) == ASSUMED_ACCURACY
-    # Beside one accepted and one rejected each: 16 of 18 true, 8 of 18 false, 0 of 4 others.
+    # 16 of 18 true, 8 of 18 false, 0 of 4 other, plus one accepted and one rejected each.
     assert accuracy_by_label(again) == {"true": 17 / 20, "false": 9 / 20, "other": 1 / 6}
     again.dtype = "nf4"
-    assert accuracy_by_label(again) == ASSUMED_ACCURACY  # no number format tells of another one
+    assert accuracy_by_label(again) == ASSUMED_ACCURACY  # results of another dtype do not apply
     again.dtype = "float32"
     Round.objects.filter(pk=first.pk).update(source=Round.Source.SIMULATED)
-    assert accuracy_by_label(again) == ASSUMED_ACCURACY  # simulated people tell nothing of a judge
+    assert accuracy_by_label(again) == ASSUMED_ACCURACY  # simulated judgments do not apply
 
 
 @pytest.mark.django_db
-def test_another_prompt_is_another_judge():
+def test_different_prompt_counts_as_different_judge():
     first = open_draft(judged_draft(n=None))
     judge_by_truth(first)
     again = judged_draft(name="again").judge_runs.get()

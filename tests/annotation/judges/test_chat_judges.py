@@ -1,4 +1,4 @@
-"""Judge runs against a real server on the loopback interface."""
+"""Chat judge runs against an HTTP server on the loopback interface."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ KEY = "sk-very-secret"
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """Wait a hundredth of the time between attempts."""
+def api_key_and_short_waits(monkeypatch):
+    """Set the API key and shorten the waiting time between attempts."""
     monkeypatch.setenv(API_KEY_VARIABLE, KEY)
     monkeypatch.setattr(chat_completions, "FIRST_WAIT_S", 0.01)
 
 
 def truth(body) -> Reply:
-    """Say True of even heads."""
+    """Return True for heads with even numbers and False for the others."""
     prompt = body["messages"][0]["content"]
     statement = prompt.rpartition("Statement: head ")[2]
     return completion("True" if int(statement.split()[0]) % 2 == 0 else "False")
@@ -48,25 +48,25 @@ def judging(answer=truth, n: int = 6, by=None, **spec):
         yield fake, create_run(round, document, by)
 
 
-def done(run):
+def finish(run):
     ledger.run_job(run.pk)
     run.refresh_from_db()
     return run
 
 
-def raws(run) -> set[str]:
+def raw_answers(run) -> set[str]:
     return set(run.answers.values_list("raw", flat=True))
 
 
-def test_every_tuple_is_asked_once_and_what_was_answered_is_kept():
+def test_every_tuple_is_asked_once_and_answers_are_stored():
     with judging(prompt_price=2, completion_price=10) as (fake, run):
-        done(run)
+        finish(run)
 
         assert (run.status, run.done, run.total) == (Job.Status.SUCCEEDED, 6, 6)
         assert sorted(judge_labels(run).values()) == ["false"] * 3 + ["true"] * 3
         answer = run.answers.first()
         assert (answer.model_reported, answer.n_prompt_tokens, answer.n_completion_tokens) == ("judge-1 fp_1", 50, 2)
-        assert answer.cost == Decimal("0.00012")  # 50 x 2 and 2 x 10, of a million
+        assert answer.cost == Decimal("0.00012")  # 50 x 2 and 2 x 10 per million tokens
         assert answer.prompt_sha256 == run.prompt_sha256
         assert len(fake.requests) == 6
         assert fake.requests[0]["temperature"] == 0
@@ -76,27 +76,27 @@ def test_every_tuple_is_asked_once_and_what_was_answered_is_kept():
         assert "gpt-x" in entry.sentence
 
 
-def test_repeats_are_asked_with_seeds_of_their_own():
+def test_repeats_use_different_seeds():
     with judging(n=2, repeats=3, seed=7, temperature=1.0) as (fake, run):
-        done(run)
+        finish(run)
 
         assert sorted(body["seed"] for body in fake.requests) == [7, 7, 8, 8, 9, 9]
         assert run.answers.count() == 6
 
 
-def test_only_so_many_requests_are_under_way_at_once():
+def test_concurrent_requests_are_limited_by_n_parallel():
     def slow(body):
         return truth(body)._replace(delay_s=0.05)
 
     with judging(slow, n=12, n_parallel=3) as (fake, run):
-        done(run)
+        finish(run)
 
         assert run.answers.count() == 12
         assert 2 <= fake.most_at_once <= 3
 
 
 def first_of(*replies: Reply):
-    """Give these replies first, to whatever is asked, then the truth."""
+    """Return an answer function that sends these replies first and then the truth."""
     left = list(replies)
 
     def answer(body):
@@ -106,7 +106,7 @@ def first_of(*replies: Reply):
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "reply",
     [
         Reply(429, headers=(("Retry-After", "0"),)),
         Reply(503),
@@ -115,20 +115,20 @@ def first_of(*replies: Reply):
         Reply(body=b"<html>Welcome</html>"),
         stream("Tr", "u", is_whole=False),
     ],
-    ids=["429", "503", "cut", "half of its JSON", "no JSON", "half a stream"],
+    ids=["429", "503", "truncated body", "truncated JSON", "no JSON", "truncated stream"],
 )
-def test_passing_trouble_is_asked_again(trouble):
-    with judging(first_of(trouble), n=3) as (fake, run):
-        done(run)
+def test_transient_errors_are_retried(reply):
+    with judging(first_of(reply), n=3) as (fake, run):
+        finish(run)
 
         assert run.status == Job.Status.SUCCEEDED
         assert set(judge_labels(run).values()) == {"true", "false"}
         assert len(fake.requests) == 4
 
 
-def test_a_timeout_is_asked_again():
+def test_timeout_is_retried():
     with judging(first_of(Reply(body=b"{}", delay_s=1.5)), n=2, timeout_s=1) as (fake, run):
-        done(run)
+        finish(run)
 
         assert run.status == Job.Status.SUCCEEDED
         assert len(fake.requests) == 3
@@ -152,22 +152,31 @@ def test_a_timeout_is_asked_again():
             '{"error": {"code": "content_filter", "message": "No."}}',
         ),
     ],
-    ids=["refusal", "refusal field", "empty", "no completion", "no choices", "filtered", "no text", "content filter"],
+    ids=[
+        "refusal",
+        "refusal field",
+        "empty",
+        "no completion",
+        "no choices",
+        "filtered",
+        "invalid text",
+        "content filter",
+    ],
 )
-def test_what_cannot_be_read_is_kept_as_it_came_and_has_no_label(reply, raw):
+def test_unparsable_answer_is_stored_without_label(reply, raw):
     with judging(lambda body: reply, n=2) as (_, run):
-        done(run)
+        finish(run)
 
         assert run.status == Job.Status.SUCCEEDED
-        assert raws(run) == {raw}
+        assert raw_answers(run) == {raw}
         assert set(judge_labels(run).values()) == {""}
 
 
-def test_a_stream_that_nobody_asked_for_is_put_together():
+def test_unrequested_stream_is_joined():
     with judging(lambda body: stream("Fal", "se"), n=2) as (_, run):
-        done(run)
+        finish(run)
 
-        assert raws(run) == {"False"}
+        assert raw_answers(run) == {"False"}
 
 
 @pytest.mark.parametrize(
@@ -181,10 +190,10 @@ def test_a_stream_that_nobody_asked_for_is_put_together():
     ],
     ids=["key", "model", "parameter", "always busy", "hours"],
 )
-def test_what_no_attempt_helps_against_ends_the_run_in_a_sentence_and_keeps_what_was_answered(reply, says):
+def test_permanent_error_fails_run_and_keeps_answers(reply, says):
     n_true = 3
     with judging(lambda body: truth(body) if len(fake.requests) <= n_true else reply, n=6, n_parallel=1) as (fake, run):
-        done(run)
+        finish(run)
 
         assert run.status == Job.Status.FAILED
         assert says in run.error
@@ -193,34 +202,36 @@ def test_what_no_attempt_helps_against_ends_the_run_in_a_sentence_and_keeps_what
 
         fake.answer = truth
         ledger.retry(run)
-        done(run)
+        finish(run)
 
         assert run.status == Job.Status.SUCCEEDED
         assert run.answers.count() == 6
         assert fake.n_answered == 6
 
 
-# -- budgets -----------------------------------------------------------------------------------------------------------
+# Budgets
 
 
 @pytest.mark.parametrize("limit", [{"max_tokens_total": 2200}, {"budget": 0.0022, "completion_price": 1}])
-def test_a_run_stops_before_its_budget_is_exceeded_and_goes_on_with_a_larger_one(limit):
+def test_run_stops_within_budget_and_continues_with_larger_one(limit):
     spec = {"prompt_price": 1, "n_parallel": 3, "max_completion_tokens": 10, **limit}
 
     with judging(n=80, **spec) as (fake, run):
-        done(run)
+        finish(run)
 
         used = usage_of(run)
         assert run.is_out_of_budget
         assert "Continue it with a larger budget" in run.error
         assert used.n_tokens <= 2200  # one token costs a millionth
-        assert used.n_tokens > 2200 - 52 - 10 - 50 - len(fake.prompts[0])  # it stops for the next one's worst case
+        assert used.n_tokens > 2200 - 52 - 10 - 50 - len(
+            fake.prompts[0]
+        )  # it stops before the worst case of the next question
         assert fake.n_answered == used.n_answers
 
         with refused("BudgetTooSmall", match=f"has used {used.n_tokens} tokens"):
             continue_run(run, {"max_tokens_total": used.n_tokens})
         continue_run(run, {"max_tokens_total": 1_000_000, "budget": Decimal(1)})
-        done(run)
+        finish(run)
 
         assert run.status == Job.Status.SUCCEEDED
         assert fake.n_answered == run.answers.count() == 80
@@ -233,56 +244,56 @@ def tokens_of(prompt: str) -> int:
     return -(-len(prompt) // 4) + -(-len(NO_COMPLETION.body) // 4)
 
 
-def test_each_reply_that_is_no_completion_is_counted():
+def test_replies_without_completion_count_as_usage():
     with judging(lambda _: NO_COMPLETION, n=1) as (fake, run):
-        done(run)
+        finish(run)
 
         assert len(fake.requests) == 3
         assert usage_of(run).n_tokens == 3 * tokens_of(fake.prompts[0])
 
     with judging(first_of(NO_COMPLETION), n=1) as (fake, run):
-        done(run)
+        finish(run)
 
         assert set(judge_labels(run).values()) <= {"true", "false"}
         assert usage_of(run).n_tokens == 52 + tokens_of(fake.prompts[0])
 
 
-def test_a_question_whose_reply_was_no_completion_stays_open_when_the_budget_ends():
+def test_question_without_completion_stays_open_at_budget_end():
     with judging(first_of(NO_COMPLETION), n=1) as (fake, run):
         run.max_tokens_total = len(fill(run.prompt, "1234567890", next(iter(run.relation_texts.values())))) + 200
         run.save()
-        done(run)
+        finish(run)
 
         assert (len(fake.requests), run.answers.count()) == (1, 0)
         assert run.is_out_of_budget
         assert "1 questions are open" in run.error
         assert usage_of(run).n_tokens == tokens_of(fake.prompts[0])
 
-        done(continue_run(run, {"max_tokens_total": 100_000}))
+        finish(continue_run(run, {"max_tokens_total": 100_000}))
 
         assert run.status == Job.Status.SUCCEEDED
         assert set(judge_labels(run).values()) <= {"true", "false"}
         assert usage_of(run).n_tokens == 52 + tokens_of(fake.prompts[0])
 
 
-def test_a_reply_that_is_no_completion_is_paid_for_if_the_endpoint_then_refuses():
+def test_reply_without_completion_counts_before_permanent_error():
     replies = [NO_COMPLETION, Reply(401)]
     with judging(lambda _: replies[min(len(fake.requests), 2) - 1], n=2, n_parallel=1, prompt_price=1) as (fake, run):
-        done(run)
+        finish(run)
 
         assert run.status == Job.Status.FAILED
         assert (run.answers.count(), usage_of(run).n_tokens) == (0, tokens_of(fake.prompts[0]))
         assert usage_of(run).cost == Decimal(-(-len(fake.prompts[0]) // 4)) / 1_000_000
 
 
-def test_an_estimate_is_near_what_is_used():
+def test_estimated_usage_is_close_to_actual_usage():
     def counted(body):
         return truth(body)._replace(body=completion("True", len(body["messages"][0]["content"]) // 4).body)
 
     with judging(counted, n=10, prompt_price=3) as (_, run):
         spec = {"name": "other", "kind": "chat", "model": "gpt-x", "base_url": run.base_url, "prompt_price": 3}
         expected = estimated_usage(run.round, spec)
-        done(run)
+        finish(run)
 
         used = usage_of(run)
         assert expected.n_answers == used.n_answers == 10
@@ -290,10 +301,10 @@ def test_an_estimate_is_near_what_is_used():
         assert expected.cost == pytest.approx(used.cost, rel=Decimal("0.1"))
 
 
-# -- where it is asked -------------------------------------------------------------------------------------------------
+# Endpoint addresses
 
 
-def test_an_address_inside_the_network_is_refused_unless_the_installation_names_it(settings):
+def test_private_address_is_rejected_unless_configured(settings):
     with serving(truth) as fake:
         round, researcher = make_round(2), make_researcher()
         spec = {"name": "judge", "kind": "chat", "model": "gpt-x", "base_url": fake.url}
@@ -301,26 +312,26 @@ def test_an_address_inside_the_network_is_refused_unless_the_installation_names_
         with pytest.raises(BadAddress, match=r"127\.0\.0\.1, which is not a public internet address"):
             create_run(round, spec, researcher)
         settings.JUDGE_BASE_URL = fake.url
-        run = done(create_run(round, spec, researcher))
+        run = finish(create_run(round, spec, researcher))
 
         assert run.status == Job.Status.SUCCEEDED
 
 
-def test_the_key_goes_to_no_address_that_a_researcher_names(settings):
-    """Else whoever may start a run could read the installation's key at a server of their own."""
+def test_api_key_is_not_sent_to_addresses_set_by_researchers(settings):
+    """Prevent researchers from reading the installation's key on a server of their own."""
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
     with serving(truth) as fake:
         spec = {"name": "judge", "kind": "chat", "model": "gpt-x", "base_url": fake.url}
-        run = done(create_run(make_round(2), spec, make_researcher()))
+        run = finish(create_run(make_round(2), spec, make_researcher()))
 
         assert run.status == Job.Status.SUCCEEDED
         assert all("Authorization" not in headers for headers in fake.headers)
 
 
-# -- cancelling --------------------------------------------------------------------------------------------------------
+# Cancelling
 
 
-def test_a_cancelled_run_stops_and_goes_on_when_it_is_retried(monkeypatch):
+def test_cancelled_run_stops_and_continues_after_retry(monkeypatch):
     monkeypatch.setattr(ledger, "REPORT_EVERY_S", 0.0)
 
     def cancel_after_four(progress):
@@ -335,8 +346,8 @@ def test_a_cancelled_run_stops_and_goes_on_when_it_is_retried(monkeypatch):
         assert run.answers.count() == 4
 
         ledger.retry(run)
-        done(run)
+        finish(run)
 
         assert run.status == Job.Status.SUCCEEDED
         assert run.answers.count() == 12
-        assert fake.n_answered <= 13  # one was under way
+        assert fake.n_answered <= 13  # one request was in progress

@@ -1,4 +1,4 @@
-"""Answers of judges in and out of files."""
+"""Import and export of judge answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def line(round, entities, **fields) -> str:
     return json.dumps({"relation": relation_of(round).path, "entities": entities, **fields})
 
 
-def imported(round, *lines: str, **spec) -> JudgeRun:
+def import_lines(round, *lines: str, **spec) -> JudgeRun:
     return import_answers(round, SPEC | spec, "\n".join(lines).encode(), "answers.jsonl")
 
 
@@ -46,8 +46,8 @@ def labels_by_entities(run) -> dict[tuple, str]:
     return {tuple(found[pk].entities): label for pk, label in judge_labels(run).items()}
 
 
-def test_labels_and_raw_answers_become_a_finished_run(round):
-    run = imported(
+def test_imported_labels_and_raw_answers_create_finished_run(round):
+    run = import_lines(
         round,
         line(round, ["dog", "bark"], label="true", model="llama-3"),
         line(round, ["CAT", "meow"], raw="**False**", model="llama-3"),
@@ -58,11 +58,11 @@ def test_labels_and_raw_answers_become_a_finished_run(round):
     assert labels_by_entities(run) == {("dog", "bark"): "true", ("cat", "meow"): "false", ("fish", "sing"): ""}
 
 
-def test_however_many_tuples_are_judged_a_statement_names_few_of_them():
+def test_import_uses_few_sql_parameters_for_many_tuples():
     round = make_round([(f"Dog {number}", "bark") for number in range(100)])
 
     with parameters_counted() as counts:
-        run = imported(round, line(round, ["dog 7", "bark"], label="true"))
+        run = import_lines(round, line(round, ["dog 7", "bark"], label="true"))
 
     assert run.done == 1
     assert max(counts) < 100
@@ -83,9 +83,9 @@ def test_however_many_tuples_are_judged_a_statement_names_few_of_them():
         ({"relation": "\ud800", "entities": ["Dog", "bark"], "label": "true"}, "has no relation"),
     ],
 )
-def test_a_line_that_cannot_be_used_is_named_and_nothing_is_stored(round, fields, says):
+def test_invalid_line_error_names_line_and_nothing_is_stored(round, fields, says):
     with pytest.raises(ImportRefused, match=f"line 2: .*{says}"):
-        imported(round, line(round, ["Cat", "meow"], label="true"), line(round, **{"entities": None, **fields}))
+        import_lines(round, line(round, ["Cat", "meow"], label="true"), line(round, **{"entities": None, **fields}))
 
     assert not JudgeRun.objects.exists()
 
@@ -99,37 +99,37 @@ def test_a_line_that_cannot_be_used_is_named_and_nothing_is_stored(round, fields
         ({"output": {"model": "m", "choices": [{"message": {"content": [{"text": 1}]}}]}}, "has text 1"),
     ],
 )
-def test_a_sample_of_inspect_that_cannot_be_used_is_named(round, fields, says):
+def test_invalid_inspect_sample_error_names_sample(round, fields, says):
     output = {"model": "m", "choices": [{"message": {"content": "True"}}]}
     about = {"relation": relation_of(round).path, "entities": ["Dog", "bark"]}
 
     with pytest.raises(ImportRefused, match=f"sample 1: .*{says}"):
-        imported(round, json.dumps({"samples": [{"metadata": about, "output": output, **fields}]}))
+        import_lines(round, json.dumps({"samples": [{"metadata": about, "output": output, **fields}]}))
 
 
 @pytest.mark.parametrize("resps", [["True"], [[[10**400, False]]], [3]])
-def test_a_line_of_lm_eval_without_answers_is_named(round, resps):
+def test_lm_eval_line_without_answers_error_names_line(round, resps):
     about = {"relation": relation_of(round).path, "entities": ["Dog", "bark"]}
 
     with pytest.raises(ImportRefused, match="line 1: has no resps"):
-        imported(round, json.dumps({"doc": about, "resps": resps}))
+        import_lines(round, json.dumps({"doc": about, "resps": resps}))
 
 
-def test_what_a_database_cannot_hold_of_a_file_is_stored_as_far_as_it_can(round):
-    run = imported(round, line(round, ["Dog", "bark"], raw="Tr\ud800ue\x00", model="m\x00" * 900))
+def test_unstorable_characters_are_replaced_and_long_names_truncated(round):
+    run = import_lines(round, line(round, ["Dog", "bark"], raw="Tr\ud800ue\x00", model="m\x00" * 900))
 
     assert run.answers.get().raw == "Tr?ue\N{REPLACEMENT CHARACTER}"
     assert len(JudgeRun.objects.get().model) == 500
 
 
-def test_a_judge_of_another_kind_reads_no_file(round):
+def test_import_requires_a_spec_of_kind_file(round):
     with refused("BadJudgeSpec", match="kind is chat"):
         import_answers(round, {"name": "a", "kind": "chat", "model": "m", "base_url": "http://x.org"}, b"", "a.jsonl")
 
 
 @pytest.fixture
-def asked(round) -> JudgeRun:
-    """A run with two repeats of odd answers."""
+def exported_run(round) -> JudgeRun:
+    """Return a run with two repeats of unusual answers."""
     relation = relation_of(round)
     texts = {str(relation.pk): {"instructions": "Judge.", "relation": relation.name, "examples": ""}}
     run = make_judge_run(round, "asked", prompt=DEFAULT_PROMPT, repeats=2, model="llama-3", relation_texts=texts)
@@ -142,7 +142,7 @@ def asked(round) -> JudgeRun:
     return run
 
 
-# lm-eval's samples have neither tokens nor time.
+# lm-eval samples contain neither token counts nor time.
 KEPT = {
     "jsonl": ("raw", "label", "model_reported", "n_prompt_tokens", "n_completion_tokens", "seconds", "prompt_sha256"),
     "inspect": ("raw", "label", "model_reported", "n_prompt_tokens", "n_completion_tokens", "seconds"),
@@ -151,17 +151,19 @@ KEPT = {
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_what_is_written_is_read_again_as_it_was(asked, file_format):
-    content = "".join(export_answers(asked, file_format)).encode()
-    again = import_answers(asked.round, SPEC, content, f"answers.{FORMATS[file_format].extension}")
+def test_exported_answers_round_trip(exported_run, file_format):
+    content = "".join(export_answers(exported_run, file_format)).encode()
+    again = import_answers(exported_run.round, SPEC, content, f"answers.{FORMATS[file_format].extension}")
 
     columns = ("knowledge_tuple", "repeat", *KEPT[file_format])
-    rows, copied = (list(run.answers.order_by("knowledge_tuple", "repeat").values(*columns)) for run in (asked, again))
+    rows, copied = (
+        list(run.answers.order_by("knowledge_tuple", "repeat").values(*columns)) for run in (exported_run, again)
+    )
     assert copied == rows
     assert again.repeats == 2
 
 
-def test_answers_about_what_a_draft_has_no_more_are_written_all_the_same():
+def test_answers_on_hidden_tuples_of_a_draft_are_exported():
     job = make_harvest([("a", "b"), ("c", "d")])
     run = make_judge_run(create_draft({"name": "draft", "cells": [{"job": job.pk, "n": 2}]}))
     for harvested in job.tuples.all():
@@ -171,9 +173,9 @@ def test_answers_about_what_a_draft_has_no_more_are_written_all_the_same():
     assert len(list(export_answers(run, "jsonl"))) == 2
 
 
-def test_an_inspect_log_has_the_fields_of_its_documentation(asked):
-    """EvalLog, EvalSpec and EvalSample of inspect_ai.log, version 2."""
-    log = json.loads("".join(export_answers(asked, "inspect")))
+def test_inspect_export_has_documented_fields(exported_run):
+    """Check the fields of EvalLog, EvalSpec, and EvalSample of inspect_ai.log, version 2."""
+    log = json.loads("".join(export_answers(exported_run, "inspect")))
 
     assert (log["version"], log["status"]) == (2, "success")
     assert {"run_id", "created", "task", "task_id", "dataset", "model", "config"} <= log["eval"].keys()
@@ -184,23 +186,23 @@ def test_an_inspect_log_has_the_fields_of_its_documentation(asked):
     assert sample["metadata"]["statement"] in sample["input"]
 
 
-def test_a_sample_of_lm_eval_holds_all_repeats_of_a_tuple(asked):
-    samples = [json.loads(text) for text in export_answers(asked, "lm-eval")]
+def test_lm_eval_sample_contains_all_repeats_of_a_tuple(exported_run):
+    samples = [json.loads(text) for text in export_answers(exported_run, "lm-eval")]
 
     assert len(samples) == 3
     assert all(len(sample["resps"][0]) == 2 for sample in samples)
     assert {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "doc_hash"} <= samples[0].keys()
 
 
-def test_of_the_lines_that_lm_eval_writes_for_each_filter_one_counts(round):
+def test_lm_eval_lines_of_several_filters_count_once(round):
     doc = {"relation": relation_of(round).path, "entities": ["dog", "bark"]}
     lines = [json.dumps({"doc": doc, "resps": [["True"]], "filter": name}) for name in ("strict-match", "flexible")]
 
-    assert labels_by_entities(imported(round, *lines)) == {("dog", "bark"): "true"}
+    assert labels_by_entities(import_lines(round, *lines)) == {("dog", "bark"): "true"}
 
 
-def test_of_answers_that_an_lm_weighed_the_likeliest_counts(round):
-    """lm-eval's multiple choice: a loglikelihood request for each answer, with (logprob, is greedy)."""
+def test_lm_eval_multiple_choice_uses_most_likely_answer(round):
+    """Import an lm-eval multiple-choice sample: one log-likelihood request per answer, (logprob, is greedy)."""
     arguments = {f"gen_args_{number}": {"arg_0": "?", "arg_1": word} for number, word in enumerate([" True", " False"])}
     sample = {
         "doc": {"relation": relation_of(round).name, "entities": ["Dog", "bark"]},
@@ -208,12 +210,12 @@ def test_of_answers_that_an_lm_weighed_the_likeliest_counts(round):
         "resps": [[["-3.5", "False"]], [["-0.1", "True"]]],
     }
 
-    run = imported(round, json.dumps(sample), model="llama-3")
+    run = import_lines(round, json.dumps(sample), model="llama-3")
 
     assert labels_by_entities(run) == {("dog", "bark"): "false"}
 
 
-def test_parts_of_an_inspect_message_are_joined(round):
+def test_text_parts_of_inspect_message_are_joined(round):
     content = [
         {"type": "reasoning", "reasoning": "Hm."},
         {"type": "text", "text": "Tr"},

@@ -1,4 +1,4 @@
-"""A worker that is killed in the middle of a judge run: what was stored is not asked for again."""
+"""Worker kills during a judge run: stored answers are not requested again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ N_TUPLES, REPEATS, N_PARALLEL = 60, 2, 3
 COUNT = "SELECT COUNT(*) FROM annotation_judgeanswer"
 
 
-def test_a_killed_run_is_taken_up_again_and_pays_at_most_twice_for_what_was_under_way(tmp_path, migrated_database):
+def test_killed_run_resumes_and_repeats_only_requests_in_progress(tmp_path, migrated_database):
     installation = Installation(tmp_path, migrated_database)
     tuples = [{"entities": [f"animal {number}", "run"], "score": -1} for number in range(N_TUPLES)]
     (tmp_path / "tuples.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in tuples))
@@ -42,4 +42,4 @@ def test_a_killed_run_is_taken_up_again_and_pays_at_most_twice_for_what_was_unde
     assert installation.job(run)["attempts"] == 3
     pairs = installation.values("SELECT knowledge_tuple_id || ' ' || repeat FROM annotation_judgeanswer")
     assert len(pairs) == len(set(pairs)) == N_TUPLES * REPEATS
-    assert 0 <= len(fake.requests) - len(pairs) <= 2 * N_PARALLEL  # for each kill what was under way, at most
+    assert 0 <= len(fake.requests) - len(pairs) <= 2 * N_PARALLEL  # at most the requests in progress at each kill

@@ -32,7 +32,7 @@ from tests.factories import make_judge_answer, make_judge_run, make_round
         ("yes", ""),
     ],
 )
-def test_the_label_is_what_the_text_names_alone(raw, label):
+def test_label_of_parses_unambiguous_answers(raw, label):
     assert label_of(raw) == label
 
 
@@ -47,7 +47,7 @@ def test_the_label_is_what_the_text_names_alone(raw, label):
         ({"true": 2, "false": 2, "unjudgeable": 1}, ""),
     ],
 )
-def test_a_tie_and_what_cannot_be_read_have_no_label(votes, label):
+def test_ties_and_unparsable_answers_have_no_label(votes, label):
     assert most_frequent(votes) == label
 
 
@@ -56,8 +56,8 @@ def round(db):
     return make_round(3)
 
 
-def answered(round, name, labels, **fields):
-    """Make a run with an answer for each label of each task, in the order of tasks and repeats."""
+def make_answered_run(round, name, labels, **fields):
+    """Create a run with labels[i][repeat] as the answers for the i-th task."""
     run = make_judge_run(round, name, repeats=max(map(len, labels)))
     for task, of_task in zip(round.tasks.all(), labels, strict=False):
         for repeat, label in enumerate(of_task):
@@ -65,16 +65,18 @@ def answered(round, name, labels, **fields):
     return run
 
 
-def test_a_tuple_has_the_label_of_most_repeats(round):
-    run = answered(round, "judge", [["true", "true", "false"], ["true", "false", ""]])
+def test_judge_label_is_majority_of_repeats(round):
+    run = make_answered_run(round, "judge", [["true", "true", "false"], ["true", "false", ""]])
 
     first, second, _ = (task.knowledge_tuple_id for task in round.tasks.all())
     assert judge_labels(run) == {first: "true", second: ""}
 
 
-def test_answers_of_several_lms_are_no_one_judge(round):
-    run = answered(round, "judge", [["true"]], model_reported="gpt-x fp_1")
-    make_judge_answer(run, round.tasks.last().knowledge_tuple, "", model_reported="")  # a broken answer names none
+def test_answers_of_several_lms_raise_several_judges(round):
+    run = make_answered_run(round, "judge", [["true"]], model_reported="gpt-x fp_1")
+    make_judge_answer(
+        run, round.tasks.last().knowledge_tuple, "", model_reported=""
+    )  # a malformed answer has no model name
     check_one_judge(run)
 
     make_judge_answer(run, round.tasks.all()[1].knowledge_tuple, "true", model_reported="gpt-x fp_2")
@@ -83,8 +85,8 @@ def test_answers_of_several_lms_are_no_one_judge(round):
         check_one_judge(run)
 
 
-def test_answers_to_several_prompts_are_no_one_judge(round):
-    run = answered(round, "judge", [["true"]])
+def test_answers_to_several_prompts_raise_several_judges(round):
+    run = make_answered_run(round, "judge", [["true"]])
     make_judge_answer(run, round.tasks.last().knowledge_tuple, "true", prompt_sha256="b" * 64)
 
     with pytest.raises(SeveralJudges, match="different prompts"):

@@ -1,4 +1,4 @@
-"""Judges that are LMs here: the embedded one by its score, a tiny causal one by the likelier answer."""
+"""Local LM judges: the embedded LM by score and a tiny causal LM by the most likely answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def round():
     return make_round_on(relation, PAIRS)
 
 
-def done(round, **spec):
+def finished_run(round, **spec):
     run = create_run(round, {"name": "judge", **spec})
     ledger.run_job(run.pk)
     run.refresh_from_db()
@@ -43,13 +43,13 @@ def by_entities(run, column: str) -> dict[tuple, object]:
     return {tuple(answer.knowledge_tuple.entities): getattr(answer, column) for answer in answers}
 
 
-def test_a_tuple_is_true_if_the_lms_score_reaches_the_threshold(round):
+def test_score_judge_labels_tuples_by_threshold(round):
     lm: LanguageModel = language_models.load(language_models.get_language_model("embedded"), "cpu", "float32")
     tuples = [tuple(lm.encode_entity(entity) for entity in pair) for pair in PAIRS]
     prompt = lm.encode_prompt(PromptTemplate.parse(PROMPT))
-    scores = compatibilities(lm, [prompt], tuples, 2 / 3, 8, lambda: None)[:, 0]  # Eq. 1: there is one prompt
+    scores = compatibilities(lm, [prompt], tuples, 2 / 3, 8, lambda: None)[:, 0]  # Eq. 1 with a single prompt
 
-    run = done(round, kind="score", model="embedded", threshold=float(np.median(scores)))
+    run = finished_run(round, kind="score", model="embedded", threshold=float(np.median(scores)))
 
     assert run.status == Job.Status.SUCCEEDED, run.error
     assert by_entities(run, "score") == pytest.approx(dict(zip(PAIRS, scores.tolist(), strict=True)), abs=1e-4)
@@ -60,10 +60,10 @@ def test_a_tuple_is_true_if_the_lms_score_reaches_the_threshold(round):
     assert run.answers.first().model_reported.startswith("embedded ")
 
 
-def test_an_lm_judges_in_the_number_format_that_is_asked_for(round):
-    exact = done(round, kind="score", model="embedded", threshold=-5)
+def test_lm_judge_uses_requested_dtype(round):
+    exact = finished_run(round, kind="score", model="embedded", threshold=-5)
 
-    run = done(round, kind="score", model="embedded", threshold=-5, dtype="bfloat16", name="coarse")
+    run = finished_run(round, kind="score", model="embedded", threshold=-5, dtype="bfloat16", name="coarse")
 
     assert run.lm == "embedded on cpu, bfloat16"
     assert by_entities(run, "score") != by_entities(exact, "score")
@@ -76,10 +76,10 @@ def gpt2_folder(tmp_path_factory):
     return tiny_gpt2(tmp_path_factory.mktemp("gpt2"), words=words)
 
 
-def test_the_likelier_of_the_three_answers_counts(round, gpt2_folder):
+def test_causal_judge_chooses_most_likely_label(round, gpt2_folder):
     prompt = "{statement}\nAnswer:"
 
-    run = done(round, kind="causal", model=str(gpt2_folder), prompt=prompt)
+    run = finished_run(round, kind="causal", model=str(gpt2_folder), prompt=prompt)
 
     assert run.status == Job.Status.SUCCEEDED, run.error
     tokenizer = AutoTokenizer.from_pretrained(gpt2_folder)
@@ -96,20 +96,20 @@ WORDS = ("True", "False", "Unjudgeable")
 
 @torch.inference_mode()
 def logprob_of(model, tokenizer, text: str, answer: str) -> float:
-    """Return log P(answer | text), the sum over its tokens; by transformers alone."""
+    """Return log P(answer | text), summed over tokens, computed with transformers only."""
     before, ids = tokenizer(text).input_ids, tokenizer(text + answer).input_ids
     logprobs = model(torch.tensor([ids])).logits[0].log_softmax(-1)
     return float(sum(logprobs[place - 1, ids[place]] for place in range(len(before), len(ids))))
 
 
-def test_a_masked_lm_is_no_causal_judge(round):
-    run = done(round, kind="causal", model="embedded")
+def test_masked_lm_is_rejected_as_causal_judge(round):
+    run = finished_run(round, kind="causal", model="embedded")
 
     assert run.status == Job.Status.FAILED
     assert "embedded is not a causal LM" in run.error
 
 
-def test_a_filled_prompt_is_not_read_again():
+def test_placeholders_in_prompt_values_are_not_expanded():
     texts = {"instructions": "{statement}", "relation": "r", "examples": ""}
 
     assert fill(DEFAULT_PROMPT, "a {relation} b", texts).count("{relation}") == 1

@@ -35,7 +35,7 @@ def form(settings):
     return {"name": "gpt", "judge_kind": "chat", "model": "gpt-x", "prompt_price": "2", "action": "start"}
 
 
-def test_the_list_says_what_judges_are_and_where_to_ask_one(round, researcher_client):
+def test_run_list_shows_empty_state_and_links_runs(round, researcher_client):
     assert "No judge runs yet" in researcher_client.get(PAGE).text
 
     make_judge_run(round, "gpt")
@@ -44,7 +44,7 @@ def test_the_list_says_what_judges_are_and_where_to_ask_one(round, researcher_cl
     assert f'href="{PAGE}"' in researcher_client.get("/projects/default/rounds/pilot/").text
 
 
-def test_the_form_says_what_a_run_costs_and_starts_it(round, researcher_client, form):
+def test_form_estimates_cost_and_starts_run(round, researcher_client, form):
     page = researcher_client.post(f"{PAGE}new/", form | {"action": "estimate"}).text
     assert "Estimate: 3 requests, about" in page
     assert not JudgeRun.objects.exists()
@@ -57,7 +57,7 @@ def test_the_form_says_what_a_run_costs_and_starts_it(round, researcher_client, 
     assert "waiting for a worker" in researcher_client.get(response.url).text
 
 
-def test_the_form_offers_the_devices_that_workers_have(round, researcher_client, form):
+def test_form_offers_devices_of_workers(round, researcher_client, form):
     make_worker(timezone.now(), devices=["cuda:0, NVIDIA H200, 141 GiB", "cpu, 16 cores"])
     [select] = re.findall(r'<select name="device".*?</select>', researcher_client.get(f"{PAGE}new/").text, re.DOTALL)
 
@@ -73,17 +73,17 @@ def test_the_form_offers_the_devices_that_workers_have(round, researcher_client,
     assert (run.queue, run.lm) == ("gpu", "some/lm on cuda:0, int8")
 
 
-@pytest.mark.parametrize("named", [{"model": "some/lm", "revision": "v1"}, {"model": "some/lm@v1"}])
-def test_the_form_may_name_a_revision(round, researcher_client, form, named):
-    researcher_client.post(f"{PAGE}new/", form | {"judge_kind": "score", "threshold": "-5", **named})
+@pytest.mark.parametrize("model_fields", [{"model": "some/lm", "revision": "v1"}, {"model": "some/lm@v1"}])
+def test_form_accepts_model_revision(round, researcher_client, form, model_fields):
+    researcher_client.post(f"{PAGE}new/", form | {"judge_kind": "score", "threshold": "-5", **model_fields})
 
     run = JudgeRun.objects.get()
     assert (run.model, run.revision, run.lm) == ("some/lm", "v1", "some/lm@v1 on cpu, float32")
-    assert LanguageModel.objects.filter(name=run.model, revision=run.revision).exists()  # which the worker loads
+    assert LanguageModel.objects.filter(name=run.model, revision=run.revision).exists()  # loaded by the worker
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({"name": ""}, "This field is required"),
         ({"name": "new"}, "name is 'new'"),
@@ -95,22 +95,22 @@ def test_the_form_may_name_a_revision(round, researcher_client, form, named):
         ({"judge_kind": "score", "threshold": "-5", "model": "/etc"}, "not found"),
     ],
 )
-def test_what_cannot_be_is_said_in_the_form(round, researcher_client, form, change, says):
+def test_form_shows_errors_for_invalid_values(round, researcher_client, form, change, message):
     page = researcher_client.post(f"{PAGE}new/", form | change)
 
     assert page.status_code == 200
-    assert says in page.text.replace("&#x27;", "'")
+    assert message in page.text.replace("&#x27;", "'")
 
 
-def test_a_file_is_imported_from_the_form(round, researcher_client, form):
+def test_form_imports_answer_file(round, researcher_client, form):
     relation = round.tasks.first().knowledge_tuple.relation
     line = {"relation": relation.path, "entities": ["head 1", "tail 1"], "raw": "Hm."}
-    sent = form | {"judge_kind": "file", "model": ""}
+    data = form | {"judge_kind": "file", "model": ""}
 
     good = SimpleUploadedFile("a.jsonl", json.dumps(line).encode())
-    response = researcher_client.post(f"{PAGE}new/", sent | {"answers": good})
+    response = researcher_client.post(f"{PAGE}new/", data | {"answers": good})
     bad = SimpleUploadedFile("a.jsonl", b"{}")
-    refused = researcher_client.post(f"{PAGE}new/", sent | {"name": "other", "answers": bad}).text
+    refused = researcher_client.post(f"{PAGE}new/", data | {"name": "other", "answers": bad}).text
 
     page = researcher_client.get(response.url).text
     assert "Unparsable answers" in page
@@ -118,7 +118,7 @@ def test_a_file_is_imported_from_the_form(round, researcher_client, form):
     assert "has no relation" in refused
 
 
-def test_the_page_of_a_run_shows_labels_flips_and_cost(round, researcher_client):
+def test_run_page_shows_labels_inconsistencies_and_cost(round, researcher_client):
     run = make_judge_run(round, "gpt", repeats=2, prompt_price=2)
     first, second, third = (task.knowledge_tuple for task in round.tasks.all())
     for repeat, labels in enumerate([["true", "true", ""], ["true", "false", ""]]):
@@ -133,7 +133,7 @@ def test_the_page_of_a_run_shows_labels_flips_and_cost(round, researcher_client)
     assert "&lt;b&gt;odd&lt;/b&gt;" in page
 
 
-def test_a_run_that_is_out_of_budget_goes_on_from_its_page(round, researcher_client, enqueued):
+def test_run_out_of_budget_can_be_continued_from_its_page(round, researcher_client, enqueued):
     run = make_judge_run(round, "gpt", status="failed", stage=OUT_OF_BUDGET, max_tokens_total=100, error="Stopped.")
     make_judge_answer(run, round.tasks.first().knowledge_tuple, "true", n_prompt_tokens=80)
 
@@ -147,7 +147,7 @@ def test_a_run_that_is_out_of_budget_goes_on_from_its_page(round, researcher_cli
 
 
 @pytest.mark.parametrize("file_format", ["jsonl", "inspect", "lm-eval"])
-def test_answers_are_downloaded(round, researcher_client, file_format):
+def test_answers_can_be_downloaded(round, researcher_client, file_format):
     run = make_judge_run(round, "gpt")
     make_judge_answer(run, round.tasks.first().knowledge_tuple, "true")
 
@@ -157,7 +157,7 @@ def test_answers_are_downloaded(round, researcher_client, file_format):
     assert researcher_client.get(f"{PAGE}gpt/answers/docx/").status_code == 404
 
 
-# -- the API -----------------------------------------------------------------------------------------------------------
+# API
 
 
 @pytest.fixture
@@ -165,31 +165,31 @@ def api():
     return client_of()
 
 
-def test_a_run_is_started_watched_cancelled_and_continued(round, api, enqueued):
+def test_api_starts_shows_cancels_and_continues_run(round, api, enqueued):
     runs = f"/api/v1/rounds/{round.pk}/judge-runs/"
     key = {"headers": {"idempotency-key": "k1"}}
     assert api.post(f"{runs}estimate/", SPEC, JSON).json()["n_answers"] == 3
 
-    made = api.post(runs, SPEC, JSON, **key)
+    created = api.post(runs, SPEC, JSON, **key)
     again = api.post(runs, SPEC, JSON, **key)
 
-    assert made.status_code == 202
-    assert again.json() == made.json()
-    assert made.json()["spec"] == SPEC
+    assert created.status_code == 202
+    assert again.json() == created.json()
+    assert created.json()["spec"] == SPEC
     [row] = api.get(runs, {"status": "queued"}).json()["results"]
     address = f"/api/v1/judge-runs/{row['id']}/"
     assert api.post(f"{address}cancel/", {}, JSON).json()["status"] == "cancelled"
     assert api.post(f"{address}continue/", {"max_tokens_total": None}, JSON).status_code == 202
     ledger.run_job(row["id"])
-    done = api.get(address).json()
-    assert done["status"] == "succeeded", done["error"]
-    assert sum(done["labels"].values()) == 3
+    finished = api.get(address).json()
+    assert finished["status"] == "succeeded", finished["error"]
+    assert sum(finished["labels"].values()) == 3
     answers = api.get(f"{address}answers/").json()["results"]
     assert all(answer["score"] is None or answer["score"] < 0 for answer in answers)
     assert len(api.get(f"{address}answers.jsonl").getvalue().splitlines()) == 3
 
 
-def test_what_cannot_be_is_refused_by_the_api(round, api):
+def test_api_rejects_invalid_specs(round, api):
     runs = f"/api/v1/rounds/{round.pk}/judge-runs/"
 
     for body, code in (
@@ -204,25 +204,25 @@ def test_what_cannot_be_is_refused_by_the_api(round, api):
         assert error_of(response)["code"] == code
 
 
-def test_answers_are_imported_once(round, api):
+def test_duplicate_answer_import_is_rejected(round, api):
     relation = round.tasks.first().knowledge_tuple.relation
     line = json.dumps({"relation": relation.path, "entities": ["head 1", "tail 1"], "label": "true"}).encode()
     address = f"/api/v1/rounds/{round.pk}/judge-runs/import/"
 
-    made = api.post(address, {"name": "a", "model": "gpt", "file": SimpleUploadedFile("a.jsonl", line)})
+    created = api.post(address, {"name": "a", "model": "gpt", "file": SimpleUploadedFile("a.jsonl", line)})
     refused = api.post(address, {"name": "a", "file": SimpleUploadedFile("a.jsonl", line)})
 
-    assert (made.status_code, made.json()["labels"]["true"]) == (201, 1)
+    assert (created.status_code, created.json()["labels"]["true"]) == (201, 1)
     assert error_of(refused)["code"] == "NameOfRunTaken"
 
 
-# -- annotators --------------------------------------------------------------------------------------------------------
+# Annotators
 
 NAME, MODEL, RAW = "hidden-judge-7", "oracle-lm-9", "TELLTALE-RAW-ANSWER"
 
 
-def test_annotators_get_no_byte_of_a_judge(round, client):
-    """Whatever an annotator asks for, before and after they judge, names neither run, LM nor answer."""
+def test_annotator_responses_reveal_nothing_about_judges(round, client):
+    """Request all pages and endpoints before and after a judgment. No response contains run, LM, or answer."""
     with serving(lambda body: completion(f"True, {RAW}")) as fake:
         spec = {"name": NAME, "kind": "chat", "model": MODEL, "base_url": fake.url, "panel": "panel-11"}
         run = create_run(round, spec)
@@ -233,21 +233,29 @@ def test_annotators_get_no_byte_of_a_judge(round, client):
     client.force_login(annotator.user)
     secrets = [NAME, MODEL, RAW, "panel-11", run.prompt_sha256, fake.url, "judge-1 fp_1"]
     judge, api = f"/judge/{round.pk}/", f"/api/v1/judging/{round.pk}/"
-    own = ["/", judge, f"{judge}instructions/", f"{judge}device/", f"{judge}?layout=page", "/api/v1/judging/", api]
-    own += [f"{api}{part}/" for part in ("recent", "instructions")]
-    researchers = [PAGE, f"{PAGE}{NAME}/", f"{PAGE}{NAME}/answers/jsonl/", f"/api/v1/judge-runs/{run.pk}/"]
-    researchers += [f"/api/v1/rounds/{round.pk}/judge-runs/", f"/api/v1/judge-runs/{run.pk}/answers/"]
-    researchers += [
+    annotator_urls = [
+        "/",
+        judge,
+        f"{judge}instructions/",
+        f"{judge}device/",
+        f"{judge}?layout=page",
+        "/api/v1/judging/",
+        api,
+    ]
+    annotator_urls += [f"{api}{part}/" for part in ("recent", "instructions")]
+    researcher_urls = [PAGE, f"{PAGE}{NAME}/", f"{PAGE}{NAME}/answers/jsonl/", f"/api/v1/judge-runs/{run.pk}/"]
+    researcher_urls += [f"/api/v1/rounds/{round.pk}/judge-runs/", f"/api/v1/judge-runs/{run.pk}/answers/"]
+    researcher_urls += [
         f"/projects/default/rounds/pilot/{page}" for page in ("", "statements/", "judgments.csv", "events/")
     ]
 
     for _ in range(2):
-        for address in own + researchers:
+        for address in annotator_urls + researcher_urls:
             response = client.get(address)
-            got = response.getvalue() if response.streaming else response.content
-            assert response.status_code == (200 if address in own else 403), address
-            assert [secret for secret in secrets if secret.encode() in got + str(response.headers).encode()] == []
+            content = response.getvalue() if response.streaming else response.content
+            assert response.status_code == (200 if address in annotator_urls else 403), address
+            assert [secret for secret in secrets if secret.encode() in content + str(response.headers).encode()] == []
         task = client.get(api).json()["tasks"][0]["task"]
-        sent = {"task": task, "label": "true", "client_uuid": "5b0e7ab4-7f6d-4c3c-9c60-6cb84d2a1f10"}
-        posted = client.post(api, sent, JSON)
+        answer = {"task": task, "label": "true", "client_uuid": "5b0e7ab4-7f6d-4c3c-9c60-6cb84d2a1f10"}
+        posted = client.post(api, answer, JSON)
         assert [secret for secret in secrets if secret.encode() in posted.content] == []

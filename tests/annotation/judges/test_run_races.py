@@ -1,4 +1,4 @@
-"""Judge runs that several take up, continue or delete at the same moment: each tuple is paid for once."""
+"""Concurrent starts, continuations, and deletions of judge runs: each tuple is requested once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
 SPEC = {"name": "judge", "kind": "chat", "model": "gpt-x", "n_parallel": 2}
 
 
-def test_two_workers_that_get_the_same_run_ask_each_tuple_once():
+def test_two_workers_with_the_same_run_ask_each_tuple_once():
     with serving(lambda _: completion("True")._replace(delay_s=0.01)) as fake:
         run = create_run(make_round(8), SPEC | {"base_url": fake.url})
 
@@ -38,27 +38,27 @@ def test_two_workers_that_get_the_same_run_ask_each_tuple_once():
         assert len(fake.requests) == 8
 
 
-def test_a_worker_whose_run_was_taken_over_stores_nothing_more():
-    """The first worker hangs at its first two tuples; the second one asks everything."""
-    asked, goes_on = threading.Semaphore(0), threading.Event()
+def test_worker_stores_nothing_after_its_run_is_taken_over():
+    """Let the first worker hang at its first two tuples while the second one requests all tuples."""
+    requests_started, resume = threading.Semaphore(0), threading.Event()
 
     def hang(_):
-        asked.release()
-        goes_on.wait(30)
+        requests_started.release()
+        resume.wait(30)
         return completion("True")
 
     with serving(hang) as fake:
         run = create_run(make_round(6), SPEC | {"base_url": fake.url})
 
         def take_over() -> None:
-            assert all(asked.acquire(timeout=30) for _ in range(2))
+            assert all(requests_started.acquire(timeout=30) for _ in range(2))
             fake.answer = lambda _: completion("False")
             for _ in range(100):  # the first worker may renew its lease before it is claimed
                 Job.objects.filter(pk=run.pk).update(lease_expires_at=timezone.now() - timedelta(hours=1))
                 ledger.run_job(run.pk)
                 if Job.objects.get(pk=run.pk).attempts == 2:
                     break
-            goes_on.set()
+            resume.set()
 
         at_once(partial(ledger.run_job, run.pk), take_over)
 
@@ -68,7 +68,7 @@ def test_a_worker_whose_run_was_taken_over_stores_nothing_more():
         assert len(fake.requests) == 6 + 2
 
 
-def test_a_run_is_continued_once(enqueued):
+def test_concurrent_continuations_queue_the_run_once(enqueued):
     with serving(lambda _: completion("True")) as fake:
         run = create_run(make_round(2), SPEC | {"base_url": fake.url, "max_tokens_total": 1})
         ledger.run_job(run.pk)
@@ -79,23 +79,23 @@ def test_a_run_is_continued_once(enqueued):
     assert len(enqueued) == 1
 
 
-def test_a_draft_is_deleted_or_gets_its_run():
+def test_concurrent_deletion_and_run_creation_exclude_each_other():
     job = make_harvest([("a", "b"), ("c", "d")])
     for number in range(3):
         draft = create_draft({"name": f"draft-{number}", "cells": [{"job": job.pk, "n": 1}]}, None, default_project())
 
-        deleted, made = at_once(
+        deleted, created = at_once(
             partial(delete_draft, draft), partial(create_run, draft, SPEC | {"base_url": "http://127.0.0.1:9/v1"})
         )
 
-        is_there = Round.objects.filter(pk=draft.pk).exists()
-        assert is_there == isinstance(made, JudgeRun) == isinstance(deleted, AnswersWouldBeLost)
-        assert is_there != isinstance(made, NotFound)
+        draft_exists = Round.objects.filter(pk=draft.pk).exists()
+        assert draft_exists == isinstance(created, JudgeRun) == isinstance(deleted, AnswersWouldBeLost)
+        assert draft_exists != isinstance(created, NotFound)
         assert not JudgeAnswer.objects.exists()
 
 
 @on_postgresql
-def test_the_same_holds_on_postgresql():
+def test_race_tests_pass_on_postgresql():
     outcome = run_on_postgresql(__file__)
 
     assert outcome.returncode == 0, outcome.stdout

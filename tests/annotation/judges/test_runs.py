@@ -1,4 +1,4 @@
-"""What judges are asked, of which tuples, and what a description may say."""
+"""Judge runs: specs, tuples to judge, prompts, and the judge_tuples command."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SPEC = {"name": "judge", "kind": "chat", "model": "gpt-x", "base_url": "http://1
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({"kind": "oracle"}, "kind is 'oracle'. Expected one of chat, causal, score, file"),
         ({"model": ""}, "model is empty"),
@@ -55,24 +55,24 @@ SPEC = {"name": "judge", "kind": "chat", "model": "gpt-x", "base_url": "http://1
         ({"n_examples": 2, "prompt": "{statement}"}, r"the prompt has no {examples}"),
     ],
 )
-def test_a_description_that_cannot_be_is_refused_with_what_to_give(change, says):
-    with refused("BadJudgeSpec", match=says):
+def test_invalid_spec_error_names_the_field(change, message):
+    with refused("BadJudgeSpec", match=message):
         run_from_spec(SPEC | change)
 
 
-@pytest.mark.parametrize(("prompt", "says"), [("Is it true?", "{statement}"), ("{statement} {entity}", "{entity}")])
-def test_a_prompt_asks_about_the_statement_and_names_what_there_is(prompt, says):
-    with refused("BadPromptTemplate", match=says):
+@pytest.mark.parametrize(("prompt", "message"), [("Is it true?", "{statement}"), ("{statement} {entity}", "{entity}")])
+def test_invalid_prompt_placeholder_is_rejected(prompt, message):
+    with refused("BadPromptTemplate", match=message):
         run_from_spec(SPEC | {"prompt": prompt})
 
 
-def test_a_description_says_what_a_run_is():
+def test_spec_round_trips():
     document = {**SPEC, "repeats": 3, "budget": 2.5, "prompt_price": 0.15, "prompt": "{statement}?"}
 
     assert spec_of(run_from_spec(document)[0]) == document
 
 
-def test_whole_populations_are_judged_each_tuple_once():
+def test_draft_run_judges_each_tuple_of_populations_once():
     relation = make_relation()
     one, two = (
         make_harvest(
@@ -90,7 +90,7 @@ def test_whole_populations_are_judged_each_tuple_once():
     assert judged[0].statement == f"{judged[0].entities[0]} goes with tail."
 
 
-def test_of_an_open_round_drawn_statements_come_first_and_hidden_tuples_not_at_all():
+def test_open_round_run_judges_drawn_tuples_first_and_omits_hidden():
     round = make_round(6)
     job = round.strata.get().job
     KnowledgeTuple.objects.filter(key=tuple_key(["head 5", "tail 5"])).update(curation="hidden")
@@ -117,7 +117,7 @@ def prompts_of(fake) -> str:
     return "\n====\n".join(fake.prompts)
 
 
-def test_examples_are_gold_and_never_what_is_judged():
+def test_prompt_examples_are_gold_and_not_judged_tuples():
     relation = make_relation(seed_tuples=[["a", "b"], ["head 0", "tail 0"], ["c", "d"]])
     job = make_harvest([(f"head {number}", f"tail {number}") for number in range(3)], relation=relation)
     false = ["a", "d"]
@@ -146,7 +146,7 @@ def test_examples_are_gold_and_never_what_is_judged():
         create_run(round, SPEC | {"name": "more", "n_examples": 4})
 
 
-def test_names_are_unique_in_a_round():
+def test_run_names_are_unique_in_a_round():
     round = make_round(2)
     create_run(round, SPEC)
 
@@ -154,12 +154,12 @@ def test_names_are_unique_in_a_round():
         create_run(round, SPEC)
 
 
-def test_only_who_works_in_the_project_starts_runs():
+def test_viewer_cannot_start_runs():
     with pytest.raises(NotAllowed):
         create_run(make_round(2), SPEC, make_member(Role.VIEWER))
 
 
-# -- the command -------------------------------------------------------------------------------------------------------
+# Command
 
 
 def judge_tuples(tmp_path, document, *options: str) -> str:
@@ -169,21 +169,21 @@ def judge_tuples(tmp_path, document, *options: str) -> str:
     return out.getvalue()
 
 
-def test_the_command_asks_and_says_what_came(tmp_path):
+def test_command_estimates_runs_and_prints_label_counts(tmp_path):
     make_round(4, name="pilot")
 
     with serving(lambda body: completion("True")) as fake:
         document = SPEC | {"base_url": fake.url, "prompt_price": 1}
         estimate = judge_tuples(tmp_path, document, "--round", "pilot", "--estimate")
-        said = judge_tuples(tmp_path, document, "--round", "pilot", "--limit", "3", "--wait")
+        output = judge_tuples(tmp_path, document, "--round", "pilot", "--limit", "3", "--wait")
 
     assert estimate.startswith("4 answers, about ")
-    assert "/judges/judge/" in said
-    assert "3 answers, 156 tokens, cost 0.0002: 3 true" in said
+    assert "/judges/judge/" in output
+    assert "3 answers, 156 tokens, cost 0.0002: 3 true" in output
     assert len(fake.requests) == 3
 
 
-def test_without_wait_a_worker_does_it(tmp_path):
+def test_command_without_wait_queues_the_run(tmp_path):
     make_round(2, name="pilot")
 
     judge_tuples(tmp_path, SPEC, "--round", "pilot")
@@ -191,19 +191,19 @@ def test_without_wait_a_worker_does_it(tmp_path):
     assert JudgeRun.objects.get().status == "queued"
 
 
-def test_the_command_reads_a_file_beside_the_description(tmp_path):
+def test_command_reads_answer_file_next_to_spec(tmp_path):
     round = make_round(1, name="pilot")
     relation = round.tasks.get().knowledge_tuple.relation
     line = {"relation": relation.path, "entities": ["head 0", "tail 0"], "label": "true"}
     (tmp_path / "answers.jsonl").write_text(json.dumps(line))
 
-    said = judge_tuples(tmp_path, {"name": "a", "kind": "file", "path": "answers.jsonl"}, "--round", "pilot")
+    output = judge_tuples(tmp_path, {"name": "a", "kind": "file", "path": "answers.jsonl"}, "--round", "pilot")
 
-    assert "1 answers, 0 tokens, cost 0.0000: 1 true" in said
+    assert "1 answers, 0 tokens, cost 0.0000: 1 true" in output
 
 
 @pytest.mark.parametrize(
-    ("document", "says"),
+    ("document", "message"),
     [
         ("{", r"judge\.json, line 1, column 2: the description is not JSON"),
         ("[]", "Expected a JSON object"),
@@ -213,34 +213,34 @@ def test_the_command_reads_a_file_beside_the_description(tmp_path):
         ({"name": "a", "kind": "score", "model": "./nowhere", "threshold": -3}, "Model folder"),
     ],
 )
-def test_the_command_refuses_in_a_sentence(tmp_path, document, says):
+def test_command_reports_invalid_spec(tmp_path, document, message):
     make_round(2, name="pilot")
 
-    with pytest.raises(Error, match=says):
+    with pytest.raises(Error, match=message):
         judge_tuples(tmp_path, document, "--round", "pilot", "--wait")
 
 
-def test_instructions_name_no_example_that_is_judged():
+def test_run_instructions_omit_examples_of_judged_tuples():
     seeds = [["head 0", "tail 0"], ["a", "b"]]
     relation = make_relation(seed_tuples=seeds, explanation="Always.")
     tuples = [(f"head {number}", f"tail {number}") for number in range(3)]
     opened = make_round_on(relation, tuples)
     spec = {"name": "draft", "cells": [{"job": opened.strata.get().job_id, "n": 2}]}
     draft = create_draft(spec | {"instructions": "Be strict."}, None, default_project())
-    known_to_people = opened.relation_instructions[str(relation.pk)]
+    annotator_instructions = opened.relation_instructions[str(relation.pk)]
 
     of_open, of_draft = (
         create_run(round, SPEC).relation_texts[str(relation.pk)]["instructions"] for round in (opened, draft)
     )
 
-    assert "head 0 goes with tail 0" in known_to_people
+    assert "head 0 goes with tail 0" in annotator_instructions
     assert "head 0" not in of_open
     assert "Always." in of_open
     assert of_draft.startswith("Be strict.\n\nAlways.")
     assert "- **True**: a goes with b" in of_draft
 
 
-def test_a_draft_that_names_the_run_as_its_strata_can_start_it():
+def test_draft_with_judge_strata_can_start_that_run():
     job = make_harvest([(f"head {number}", "tail") for number in range(6)])
     spec = {"name": "draft", "cells": [{"job": job.pk, "n": 4, "allocation": "optimal"}], "judge": "judge"}
 
@@ -249,8 +249,8 @@ def test_a_draft_that_names_the_run_as_its_strata_can_start_it():
     assert len(tuples_to_judge(run)) == 6
 
 
-def test_runs_of_a_draft_move_with_it_to_another_project():
-    """Else those of the first project could still read, cancel and continue them."""
+def test_moving_a_draft_moves_its_runs_to_the_project():
+    """Prevent members of the first project from reading, cancelling, or continuing the runs."""
     job, other = make_harvest([("a", "b"), ("c", "d")]), make_project()
     spec = {"name": "moved", "cells": [{"job": job.pk, "n": 2}]}
     draft = create_draft(spec, None, default_project())
