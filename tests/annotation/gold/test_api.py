@@ -1,4 +1,4 @@
-"""Known answers through the API."""
+"""Gold candidates and decisions in the API."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def relation(db):
     return factories.make_relation(seed_tuples=[["dog", "bone"], ["cat", "fish"], ["cow", "grass"]])
 
 
-def test_candidates_are_decided_on_listed_and_withdrawn(relation):
+def test_candidates_can_be_decided_listed_and_withdrawn(relation):
     api, address = client_of(factories.make_researcher("ada")), f"{GOLD}candidates/{relation.pk}/"
     candidates = api.get(address).json()["candidates"]
     first, second = (candidate["code"] for candidate in candidates[:2])
@@ -41,7 +41,7 @@ def test_candidates_are_decided_on_listed_and_withdrawn(relation):
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "data",
     [
         {},
         [],
@@ -50,11 +50,11 @@ def test_candidates_are_decided_on_listed_and_withdrawn(relation):
         {"decisions": dict.fromkeys(map(str, range(401)), True)},
     ],
 )
-def test_odd_decisions_are_refused(relation, sent):
-    assert client_of().post(f"{GOLD}candidates/{relation.pk}/", sent, JSON).status_code == 400
+def test_invalid_decisions_are_rejected(relation, data):
+    assert client_of().post(f"{GOLD}candidates/{relation.pk}/", data, JSON).status_code == 400
 
 
-def test_who_only_looks_decides_nothing(relation):
+def test_viewer_cannot_decide_on_candidates(relation):
     viewer = client_of(factories.make_member(Role.VIEWER))
     stranger = client_of(factories.make_researcher(project=factories.make_project()))
     address = f"{GOLD}candidates/{relation.pk}/"
@@ -67,7 +67,7 @@ def test_who_only_looks_decides_nothing(relation):
     assert not GoldDecision.objects.exists()
 
 
-def test_who_decided_on_what_all_see_is_told_to_those_who_work_with_them():
+def test_decision_author_is_visible_to_project_members_only():
     shipped = factories.make_relation(
         relation_set=factories.make_relation_set(is_shipped=True), seed_tuples=[["dog", "bone"], ["cat", "fish"]]
     )

@@ -1,4 +1,4 @@
-"""Gold is written as the statements around it are."""
+"""Casing of gold statements: matches the casing of the other statements."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.factories import make_harvest, make_relation
 
 
 @pytest.mark.parametrize(
-    ("others", "entity", "written"),
+    ("others", "entity", "expected"),
     [
         (["rome", "oslo"], "Paris", "paris"),
         (["rome", "oslo"], "USA", "usa"),
@@ -22,11 +22,11 @@ from tests.factories import make_harvest, make_relation
         ([], "Paris", "Paris"),
     ],
 )
-def test_an_entity_is_written_as_those_of_its_slot(others, entity, written):
-    assert Casing(others).write(entity) == written
+def test_entity_gets_the_casing_of_its_slot(others, entity, expected):
+    assert Casing(others).write(entity) == expected
 
 
-def test_each_slot_has_a_casing_of_its_own():
+def test_casing_is_determined_per_slot():
     heads, tails = casings([("Rome", "city"), ("Oslo", "town")])
 
     assert (heads.write("paris"), tails.write("Village")) == ("Paris", "village")
@@ -34,7 +34,7 @@ def test_each_slot_has_a_casing_of_its_own():
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("write", [str.lower, str.title])
-def test_gold_has_the_capitals_of_the_statements_around_it_and_training_those_of_the_seeds(write):
+def test_gold_has_casing_of_harvest_and_training_that_of_seeds(write):
     seeds = [[f"Town {letter}", f"land {letter}"] for letter in "ABCDEFGH"]
     relation = make_relation(seed_tuples=seeds)
     decide_on_gold(relation, {candidate.code: True for candidate in gold_candidates(relation)[:6]})

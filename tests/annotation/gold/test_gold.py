@@ -1,4 +1,4 @@
-"""Gold: mixed in unseen, counted nowhere."""
+"""Gold statements: hidden among other statements and excluded from all counts."""
 
 import pytest
 from django.db.models import ProtectedError
@@ -20,24 +20,24 @@ SEEDS = [[f"head {n}", f"tail {n}"] for n in range(8)]
 
 
 def confirm(relation, n: int, by=None) -> list[GoldDecision]:
-    """Let a person say of `n` corrupted seeds that they are false."""
+    """Confirm `n` corrupted seeds as false."""
     decide_on_gold(relation, {candidate.code: True for candidate in gold_candidates(relation)[:n]}, by)
     return list(relation.gold_decisions.order_by("pk"))
 
 
 def gold_round(n_tasks: int, n_gold: int, **spec):
-    """Open a round with `n_gold` gold statements if its gold_share asks for so many."""
+    """Open a round with up to `n_gold` gold statements, depending on its gold_share."""
     relation = make_relation(seed_tuples=SEEDS)
     confirm(relation, n_gold // 2 + 1)
     harvest = make_harvest([(f"found {n}", f"thing {n}") for n in range(n_tasks)], relation=relation)
     return open_round({"name": "pilot", "cells": [{"job": harvest.pk, "n": None}], **spec})
 
 
-# -- places ------------------------------------------------------------------------------------------------------------
+# Positions
 
 
 @pytest.mark.parametrize("gold_share", [0.05, 0.1, 1 / 3, 0.3, 0.5])
-def test_each_stretch_of_an_annotators_statements_has_one_gold_one(gold_share):
+def test_gold_positions_are_one_per_interval(gold_share):
     places = gold_positions(7, "a-1", gold_share, 0, 3000)
 
     stretches = [int(position * gold_share + 1e-9) for position in places]
@@ -45,7 +45,7 @@ def test_each_stretch_of_an_annotators_statements_has_one_gold_one(gold_share):
     assert len(places) == pytest.approx(3000 * gold_share, abs=1)
 
 
-def test_the_places_do_not_depend_on_how_the_statements_are_handed_out():
+def test_gold_positions_do_not_depend_on_batch_size():
     at_once = gold_positions(7, "a-1", 0.15, 0, 100)
 
     in_batches = [
@@ -55,15 +55,15 @@ def test_the_places_do_not_depend_on_how_the_statements_are_handed_out():
     assert at_once == in_batches
 
 
-def test_annotators_have_gold_at_places_of_their_own():
+def test_gold_positions_differ_between_annotators():
     assert gold_positions(7, "a-1", 0.1, 0, 100) != gold_positions(7, "a-2", 0.1, 0, 100)
 
 
-# -- judging -----------------------------------------------------------------------------------------------------------
+# Judging
 
 
 @pytest.mark.parametrize("batch_size", [1, 10])
-def test_everybody_sees_the_gold_once_and_every_task_is_still_judged_k_times(batch_size):
+def test_annotators_see_gold_once_and_tasks_get_k_judgments(batch_size):
     round = gold_round(40, 6, judgments_per_task=2, gold_share=0.2, batch_size=batch_size)
 
     annotators = make_annotators(round, 2)
@@ -72,7 +72,7 @@ def test_everybody_sees_the_gold_once_and_every_task_is_still_judged_k_times(bat
             judge(annotator, batch[0])
 
     seen = [Judgment.objects.filter(task__is_gold=True, annotator=annotator).count() for annotator in annotators]
-    assert set(seen) <= {5, 6}  # the last place of all may lie behind the last statement that is not gold
+    assert set(seen) <= {5, 6}  # the last gold position may follow the last other statement
     assert not Judgment.objects.counted().filter(task__is_gold=True).exists()
     assert round.tasks.without_gold().filter(verdict="accepted").count() == 40
     assert set(round.tasks.gold().values_list("n_judgments", "n_leased", "verdict")) == {(0, 0, "")}
@@ -81,7 +81,7 @@ def test_everybody_sees_the_gold_once_and_every_task_is_still_judged_k_times(bat
     assert list(Annotator.objects.order_by("pk").values_list("n_judged", "n_handed_out")) == n_met
 
 
-def test_gold_alone_is_never_handed_out():
+def test_gold_is_not_assigned_without_other_statements():
     round = gold_round(1, 4, judgments_per_task=1, gold_share=0.5)
     first, second = make_annotators(round, 2)
     while batch := next_batch(first, timezone.now()):
@@ -90,7 +90,7 @@ def test_gold_alone_is_never_handed_out():
     assert next_batch(second, timezone.now()) == []
 
 
-def test_a_lease_on_gold_expires_without_touching_the_task():
+def test_expired_gold_lease_does_not_change_task_counters():
     round = gold_round(4, 4, gold_share=0.5, batch_size=4)
     [annotator] = make_annotators(round, 1)
     next_batch(annotator, timezone.now())
@@ -101,7 +101,7 @@ def test_a_lease_on_gold_expires_without_touching_the_task():
     assert set(round.tasks.values_list("n_leased", flat=True)) == {0}
 
 
-def test_gold_can_be_skipped_like_any_other():
+def test_gold_can_be_skipped():
     round = gold_round(4, 4, gold_share=0.5, batch_size=8)
     [annotator] = make_annotators(round, 1)
 
@@ -111,10 +111,10 @@ def test_gold_can_be_skipped_like_any_other():
     assert set(round.tasks.values_list("n_leased", flat=True)) == {0}
 
 
-# -- choosing ----------------------------------------------------------------------------------------------------------
+# Selection
 
 
-def test_a_candidate_is_a_seed_with_one_entity_replaced_by_one_of_its_slot():
+def test_candidate_replaces_one_entity_of_a_seed():
     relation = make_relation(arity=3, seed_tuples=[["a", "b", "c"], ["d", "e", "f"]])
 
     for candidate in gold_candidates(relation):
@@ -123,7 +123,7 @@ def test_a_candidate_is_a_seed_with_one_entity_replaced_by_one_of_its_slot():
         assert candidate.entities[candidate.slot] in {seed[candidate.slot] for seed in relation.seed_tuples}
 
 
-def test_what_a_harvest_found_or_a_seed_says_is_no_candidate():
+def test_candidates_exclude_harvested_tuples_and_seeds():
     relation = make_relation(seed_tuples=[["Rome", "Italy"], ["Paris", "France"], ["Rome", "France"]])
     make_harvest([("paris", "italy"), ("Oslo", "Norway")], relation=relation)
 
@@ -135,7 +135,7 @@ def test_what_a_harvest_found_or_a_seed_says_is_no_candidate():
     }
 
 
-def test_gold_is_used_only_once_a_person_has_confirmed_it():
+def test_only_confirmed_candidates_become_gold():
     relation = make_relation(seed_tuples=SEEDS)
     confirmed = confirm(relation, 3)
     rejected = gold_candidates(relation)[0]
@@ -146,12 +146,12 @@ def test_gold_is_used_only_once_a_person_has_confirmed_it():
 
     false = set(round.tasks.filter(gold_label="false").values_list("knowledge_tuple__key", flat=True))
     true = set(round.tasks.filter(gold_label="true").values_list("knowledge_tuple__key", flat=True))
-    assert false == {decision.key for decision in confirmed[1:]}  # the first is the example in the instructions
+    assert false == {decision.key for decision in confirmed[1:]}  # the first one is the example in the instructions
     assert len(true) == len(false)
     assert true < {tuple_key(seed) for seed in SEEDS[1:]}
 
 
-def test_false_gold_is_never_a_seed_even_if_the_seeds_change():
+def test_false_gold_excludes_seeds_added_later():
     relation = make_relation(seed_tuples=SEEDS)
     decisions = confirm(relation, 4)
     relation.seed_tuples = [*SEEDS, decisions[2].entities]
@@ -164,7 +164,7 @@ def test_false_gold_is_never_a_seed_even_if_the_seeds_change():
     assert false == {decisions[1].key, decisions[3].key}
 
 
-def test_what_was_drawn_is_no_gold_and_gold_is_not_drawn():
+def test_gold_and_drawn_tuples_are_disjoint():
     relation = make_relation(seed_tuples=SEEDS)
     confirm(relation, 3)
     harvest = make_harvest([tuple(seed) for seed in SEEDS[:5]] + [("new", "thing")], relation=relation)
@@ -177,7 +177,7 @@ def test_what_was_drawn_is_no_gold_and_gold_is_not_drawn():
     assert not Draw.objects.filter(task__is_gold=True).exists()
 
 
-def test_gold_stands_among_the_others_with_ids_and_positions_that_tell_nothing():
+def test_gold_ids_and_positions_are_mixed_with_other_tasks():
     round = gold_round(30, 6, gold_share=0.2)
 
     tasks = list(round.tasks.order_by("pk"))
@@ -187,23 +187,23 @@ def test_gold_stands_among_the_others_with_ids_and_positions_that_tell_nothing()
     assert gold[-1] - gold[0] > 6
 
 
-def test_the_share_asked_for_limits_the_gold():
+def test_gold_share_limits_number_of_gold_statements():
     assert gold_round(36, 14, gold_share=0.1).tasks.gold().count() == 4
 
 
-def test_gold_stays_out_of_the_knowledge_base():
+def test_gold_tuples_are_excluded_from_harvested_tuples():
     gold_round(4, 4, gold_share=0.5)
 
     assert KnowledgeTuple.objects.count() == 4 + 4
     assert KnowledgeTuple.objects.harvested().count() == 4
 
 
-def test_a_round_that_wants_gold_where_there_is_none_is_refused():
+def test_round_with_gold_share_requires_enough_gold():
     with refused("NotEnoughGold", match=r"require 1 true and 1 false .* there are 0"):
         gold_round(4, 0, gold_share=0.5)
 
 
-def test_a_decision_is_made_once_and_can_be_withdrawn():
+def test_decision_is_stored_once_and_can_be_withdrawn():
     relation = make_relation(seed_tuples=SEEDS)
     code = gold_candidates(relation)[0].code
 
@@ -216,7 +216,7 @@ def test_a_decision_is_made_once_and_can_be_withdrawn():
     assert sorted(relation.gold_decisions.values_list("is_confirmed", "reason")) == [(False, ""), (True, "unsure")]
 
 
-def test_withdrawn_gold_serves_no_round_and_its_relation_stays():
+def test_withdrawn_gold_is_unused_and_protects_its_relation():
     round = gold_round(8, 4, gold_share=0.2)
     relation = GoldDecision.objects.first().relation
     for decision in GoldDecision.objects.all():
@@ -229,7 +229,7 @@ def test_withdrawn_gold_serves_no_round_and_its_relation_stays():
         relation.delete()
 
 
-def test_training_and_gold_and_examples_share_no_statement():
+def test_training_gold_and_examples_are_disjoint():
     round = gold_round(20, 10, gold_share=0.2, training_size=5)
 
     training = set(round.training_statements.values_list("statement", flat=True))

@@ -1,4 +1,4 @@
-"""Statements in people's hands: who holds them, and releasing them, also while their holders answer."""
+"""Assigned statements: list of holders and release, also during concurrent answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from annotation.models import Annotator, Assignment, Judgment, Round
 from annotation.monitoring.progress import holders, release_assigned
 from annotation.rounds.services import pause_round
 from kgharvest.errors import NotFound
-from tests.annotation.quality.test_exclusion import assert_counters_are_the_judgments
+from tests.annotation.quality.test_exclusion import assert_counters_match_judgments
 from tests.api import JSON, client_of, error_of
 from tests.factories import judge, make_annotators, make_gold, make_researcher, make_round
 from tests.postgres import at_once, on_postgresql, run_on_postgresql
@@ -25,7 +25,7 @@ NOW = timezone.now()
 
 @pytest.fixture
 def round(db) -> Round:
-    """Four statements for one person each: one holds three since an hour ago, another one since now."""
+    """Return a round of four statements: one annotator got three of them an hour ago, the other one now."""
     round = make_round(4, name="pilot", judgments_per_task=1, batch_size=3)
     absent, present = make_annotators(round, 2)
     next_batch(present, NOW)
@@ -43,14 +43,14 @@ def absent(round) -> Annotator:
     return round.annotators.order_by("pk").first()
 
 
-def test_holders_come_with_when_they_were_last_active_the_longest_silent_first(round):
+def test_holders_are_sorted_by_last_activity(round):
     assert [(holder["n"], holder["last_active_at"], holder["expires_at"]) for holder in holders(round)] == [
         (3, NOW - timedelta(hours=1), NOW - timedelta(minutes=30)),
         (1, NOW, NOW + LEASE),
     ]
 
 
-def test_what_is_released_goes_to_others_at_once_and_is_recorded(round, absent):
+def test_released_statements_are_reassigned_and_release_is_recorded(round, absent):
     assert release_assigned(round, [absent.code]) == 3
 
     assert [holder["n"] for holder in holders(round)] == [1]
@@ -60,7 +60,7 @@ def test_what_is_released_goes_to_others_at_once_and_is_recorded(round, absent):
     assert event.sentence == f"released 3 assigned statements of {absent.code} in the round pilot"
 
 
-def test_all_are_released_of_a_paused_round_gold_too_and_a_second_time_nothing(round):
+def test_release_in_paused_round_includes_gold_and_is_idempotent(round):
     gold = round.tasks.filter(assignments__annotator=round.annotators.last())
     make_gold(round, gold, "true")
     pause_round(round)
@@ -70,7 +70,7 @@ def test_all_are_released_of_a_paused_round_gold_too_and_a_second_time_nothing(r
     assert round.events.filter(kind="given_back").count() == 2
 
 
-def test_an_answer_that_comes_after_the_release_counts_where_its_place_is_free(round, absent):
+def test_answer_after_release_counts_while_task_is_incomplete(round, absent):
     first, second, _ = [lease.task for lease in absent.assignments.order_by("pk")]
     release_assigned(round, [absent.code])
     other = make_annotators(round, 1)[0]
@@ -79,10 +79,10 @@ def test_an_answer_that_comes_after_the_release_counts_where_its_place_is_free(r
     next_batch(other, NOW)
     assert judge(absent, second).is_counted is False
     assert judge(other, second).is_counted
-    assert_counters_are_the_judgments(round)
+    assert_counters_match_judgments(round)
 
 
-def test_nobody_else_s_annotator_can_be_named(round):
+def test_release_rejects_annotators_of_other_rounds(round):
     stranger = make_annotators(make_round(), 1)[0]
 
     for code in (stranger.code, "a-\x00"):
@@ -92,7 +92,7 @@ def test_nobody_else_s_annotator_can_be_named(round):
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.timeout(60)
-def test_releasing_while_the_holders_answer_keeps_every_count_right():
+def test_counters_stay_correct_during_concurrent_release_and_answers():
     round = make_round(12, judgments_per_task=1, batch_size=3)
     annotators = make_annotators(round, 4)
     batches = [next_batch(annotator, timezone.now()) for annotator in annotators]
@@ -109,23 +109,23 @@ def test_releasing_while_the_holders_answer_keeps_every_count_right():
     release_assigned(round)
 
     assert Judgment.objects.current().count() >= 12
-    assert_counters_are_the_judgments(round)
+    assert_counters_match_judgments(round)
     assert set(round.tasks.values_list("n_leased", flat=True)) == {0}
     assert not Assignment.objects.filter(status=Assignment.Status.LEASED).exists()
 
 
 @pytest.mark.django_db(transaction=True)
 @on_postgresql
-def test_all_of_this_holds_on_postgresql():
+def test_assignment_tests_pass_on_postgresql():
     run = run_on_postgresql(__file__)
 
     assert run.returncode == 0, run.stdout
 
 
-# -- doors -------------------------------------------------------------------------------------------------------------
+# Pages and API
 
 
-def test_the_page_of_a_round_names_holders_and_releases_one_or_all(researcher_client, round, absent):
+def test_round_page_lists_holders_and_releases_one_or_all(researcher_client, round, absent):
     page = researcher_client.get(PILOT).content.decode()
     assert "2 annotators with assigned statements" in page
     assert f'aria-label="Release the statements of {absent.code}"' in page
@@ -138,21 +138,21 @@ def test_the_page_of_a_round_names_holders_and_releases_one_or_all(researcher_cl
     assert "Assigned statements by annotator" not in rest
 
 
-def test_a_name_that_is_none_is_a_sentence_on_the_page(researcher_client, round):
+def test_release_of_unknown_annotator_shows_error(researcher_client, round):
     page = researcher_client.post(f"{PILOT}release/", {"annotator": "nobody"}, follow=True).content.decode()
 
     assert "has no annotator &#x27;nobody&#x27;" in page
     assert len(holders(round)) == 2
 
 
-def test_a_program_sees_who_holds_what_and_releases_it(round, absent):
+def test_api_lists_holders_and_releases_statements(round, absent):
     api = client_of(make_researcher("ada"))
     address = f"/api/v1/rounds/{round.pk}/"
 
     [first, _] = api.get(f"{address}assigned/").json()["holders"]
     assert (first["annotator"], first["n"]) == (absent.code, 3)
-    sent = {"annotators": [absent.code]}
-    assert api.post(f"{address}release/", sent, content_type=JSON).json() == {"n": 3}
+    data = {"annotators": [absent.code]}
+    assert api.post(f"{address}release/", data, content_type=JSON).json() == {"n": 3}
     assert api.post(f"{address}release/", {}, content_type=JSON).json() == {"n": 1}
     unknown = api.post(f"{address}release/", {"annotators": ["nobody"]}, content_type=JSON)
     assert error_of(unknown)["code"] == "NotFound"

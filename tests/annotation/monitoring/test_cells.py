@@ -1,4 +1,4 @@
-"""The cells of a round's page: the numbers of reports, as a pivot and as a list, filtered and sorted by the address."""
+"""Cells on the round page: numbers equal to reports, pivot and list, filters and sorting by query string."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from evaluation.evidence.evidence import cells_of, drawn_verdicts
 from evaluation.evidence.rows import gather_evidence
 from kgharvest.models import Project
 from kgharvest.statistics.arrays import ACCEPTED
-from tests.annotation.monitoring.test_progress import Aside
+from tests.annotation.monitoring.test_progress import DeferredThread
 from tests.factories import judge_all, make_harvest, make_language_model, make_relation
 
 pytestmark = pytest.mark.django_db
@@ -29,7 +29,7 @@ NUMBERS = ("drawn", "accepted", "rejected", "undecided", "accuracy", "low", "hig
 
 @pytest.fixture
 def round(db) -> Round:
-    """Two relations by two LMs, of which one cell is missing; all say True but of what holds an odd number."""
+    """Return a judged round of three cells (two relations, two LMs). Tuples with an odd number are false."""
     bert, gpt = make_language_model("bert"), make_language_model("gpt")
     river, capital = make_relation("river"), make_relation("capital")
     jobs = [
@@ -43,7 +43,7 @@ def round(db) -> Round:
     return round
 
 
-def test_a_cell_has_the_accuracy_and_the_interval_of_reports(round):
+def test_cell_accuracy_and_interval_equal_those_of_reports(round):
     evidence = gather_evidence(round)
     reported = {
         (cell.key.relation, cell.key.model): [cell.n, *cell.rate_of(ACCEPTED)[:3]]
@@ -59,18 +59,18 @@ def test_a_cell_has_the_accuracy_and_the_interval_of_reports(round):
     assert len(shown) == 3
 
 
-def test_a_round_of_many_cells_shows_counts_first_and_its_accuracies_at_the_next_look(round, monkeypatch):
+def test_round_with_many_cells_shows_accuracies_after_background_count(round, monkeypatch):
     monkeypatch.setattr(monitoring_cells, "MOST_AT_A_LOOK", 2)
-    monkeypatch.setattr(snapshots, "Thread", Aside)
+    monkeypatch.setattr(snapshots, "Thread", DeferredThread)
     monkeypatch.setattr(snapshots.connection, "close", lambda: None)
-    monkeypatch.setattr(Aside, "waiting", [])
+    monkeypatch.setattr(DeferredThread, "waiting", [])
 
     first = round_cells(round, timezone.now())
     assert {(cell["accuracy"], cell["reason"]) for cell in first.content} == {(None, LATER)}
     assert sum(cell["accepted"] for cell in first.content) > 0
     assert cell_tables(first.content, QueryDict())["notice"] == LATER
-    [count_aside] = Aside.waiting
-    count_aside()
+    [run_count] = DeferredThread.waiting
+    run_count()
 
     second = round_cells(round, first.counted_at)
     assert second.content == count_cells(round)
@@ -78,7 +78,7 @@ def test_a_round_of_many_cells_shows_counts_first_and_its_accuracies_at_the_next
     assert Snapshot.objects.count() == 1
 
 
-def test_the_pivot_has_relations_against_lms_and_a_cell_leads_to_its_statements(researcher_client, round):
+def test_pivot_lists_relations_by_lm_and_links_statements(researcher_client, round):
     context = researcher_client.get(PILOT).context["cells"]
 
     assert [side["setting"] for side in context["sides"]] == ["multi", "multi"]
@@ -92,31 +92,31 @@ def test_the_pivot_has_relations_against_lms_and_a_cell_leads_to_its_statements(
     assert "bert × multi" in statements.text
 
 
-def test_an_unknown_side_is_left_out_of_the_address(researcher_client, round):
+def test_unknown_side_in_query_is_ignored(researcher_client, round):
     pages = [researcher_client.get(f"{PILOT}statements/?show=all&side={side}") for side in ("9.multi", ".", "x", "")]
 
     assert [page.context["n"] for page in pages] == [round.n_tasks] * 4
 
 
-def test_the_address_filters_and_sorts_and_keeps_what_does_not_fit_on_the_page(researcher_client, round):
+def test_query_filters_and_sorts_cells_and_marks_hidden_rows(researcher_client, round):
     def cells(query):
         return researcher_client.get(PILOT + query).context["cells"]
 
     by_accuracy = cells("?sort=-s1")
-    assert [row["relation"] for row in by_accuracy["rows"]] == ["river", "capital"]  # which gpt was not asked about
+    assert [row["relation"] for row in by_accuracy["rows"]] == ["river", "capital"]  # capital has no gpt cell
     filtered = cells("?cells=list&q=RIV gpt&sort=-drawn")
     assert [(row["drawn"], row["is_hidden"]) for row in filtered["rows"]] == [(8, True), (6, False), (4, True)]
     assert (filtered["n_shown"], cells("?sort=made-up")["sort"]) == (1, "relation")
 
 
-def test_a_picture_spans_the_interval_and_there_is_none_without_one():
+def test_interval_picture_spans_the_interval_or_is_empty():
     path, circle = re.findall(r'd="([^"]+)"|cx="([^"]+)"', interval_picture(0.5, 0, 1))
 
     assert (path[0], circle[1]) == ("M3.0 5H61.0", "32.0")
     assert interval_picture(None, None, None) == ""
 
 
-def test_a_draft_has_no_cells_yet(researcher_client):
+def test_draft_has_no_cells(researcher_client):
     job = make_harvest([("a", "b")])
     draft = create_draft(
         {"name": "draft", "cells": [{"job": job.pk, "n": 1}]}, None, Project.objects.get(slug="default")

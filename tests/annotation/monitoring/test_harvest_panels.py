@@ -1,4 +1,4 @@
-"""What rounds add to the page of a harvest or launch: verdicts, accuracy by round, the way to a round of it."""
+"""Round panels on harvest and launch pages: verdicts, accuracy by round, and links to a new round."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def harvest(db) -> HarvestJob:
     return make_harvest([(animal, "swim") for animal in ("dog", "horse", "stone", "whale")], relation=relation)
 
 
-def test_tuples_are_statements_with_verdicts_beside_the_accuracy_of_each_round(researcher_client, harvest):
+def test_harvest_page_shows_statements_verdicts_and_accuracy_by_round(researcher_client, harvest):
     project = Project.objects.get(slug="default")
     round = open_round({"name": "pilot", "cells": [{"job": harvest.pk, "n": 3}]}, None, project)
     labels = ["false" if task.entities[0] == "stone" else "true" for task in round.tasks.order_by("position")]
@@ -47,7 +47,7 @@ def test_tuples_are_statements_with_verdicts_beside_the_accuracy_of_each_round(r
     assert researcher_client.get(round.tasks.first().get_absolute_url()).status_code == 200
 
 
-def test_from_a_harvest_to_an_open_round_without_typing_a_name(researcher_client, harvest):
+def test_round_form_of_a_harvest_suggests_a_free_name(researcher_client, harvest):
     address = f"{NEW}?job={harvest.pk}"
     assert f'href="{address}"' in researcher_client.get(harvest.get_absolute_url()).text
     form = researcher_client.get(address).context["form"]
@@ -60,7 +60,7 @@ def test_from_a_harvest_to_an_open_round_without_typing_a_name(researcher_client
     assert researcher_client.get(address).context["form"].initial["name"] == "capable-of-2"
 
 
-def test_a_launch_leads_to_a_round_of_all_that_it_has_harvested(researcher_client):
+def test_round_form_of_a_launch_selects_finished_harvests(researcher_client):
     launch = make_launch()
     jobs = [make_harvest([("a", "b")], launch=launch) for _ in range(2)]
     make_harvest_job("failed", launch=launch)
@@ -73,7 +73,7 @@ def test_a_launch_leads_to_a_round_of_all_that_it_has_harvested(researcher_clien
     assert initial["name"].endswith("-1")
 
 
-def test_nobody_is_led_to_what_they_may_not_do_or_see(client, harvest):
+def test_round_links_respect_permissions(client, harvest):
     client.force_login(make_member(Role.VIEWER))
     assert "Create round" not in client.get(harvest.get_absolute_url()).text
 

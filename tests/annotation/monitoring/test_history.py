@@ -1,4 +1,4 @@
-"""How a round went over time, and what its annotators did: counts by hand, pictures of them, and large rounds."""
+"""Round history and annotator charts: counts checked by hand, chart geometry, and large rounds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from annotation.models import Judgment, Round
 from annotation.monitoring import progress as snapshots
 from annotation.monitoring.progress import UNITS, _periods, count_history, history_picture, strips
 from annotation.rounds.services import pause_round
-from tests.annotation.monitoring.test_progress import Aside
+from tests.annotation.monitoring.test_progress import DeferredThread
 from tests.factories import judge, judge_all, make_gold, make_round
 
 pytestmark = pytest.mark.django_db
@@ -22,7 +22,7 @@ NINE = datetime(2026, 11, 20, 9, 5, tzinfo=UTC)
 
 @pytest.fixture
 def round(db) -> Round:
-    """Twelve statements judged by two: six at nine o'clock, all alike, six at eleven, half of them in dispute."""
+    """Return a round with 12 statements and two annotators: six agreed at 9:00, six half split at 11:00."""
     round = make_round(12, name="pilot", judgments_per_task=2, batch_size=20)
     first = ["true", "false"] * 6
     judge_all(round, first, first[:6] + ["true"] * 6)
@@ -32,7 +32,7 @@ def round(db) -> Round:
     return round
 
 
-def test_each_hour_has_its_judgments_and_the_agreement_on_what_was_completed_in_it(round):
+def test_history_has_judgments_and_agreement_per_hour(round):
     history = count_history(round)
 
     assert history["unit"] == "hour"
@@ -42,11 +42,11 @@ def test_each_hour_has_its_judgments_and_the_agreement_on_what_was_completed_in_
         ("11:00", 12, 6),
     ]
     shown = [(period["percent_agreement"], period["alpha"]) for period in history["periods"]]
-    # Later: 9 True, 3 False; 3 units differ, so D_o = 6 / 12; D_e = 2 * 9 * 3 / (12 * 11): alpha = 1 - 11 / 9.
+    # At 11:00: 9 True, 3 False; 3 units differ, so D_o = 6 / 12; D_e = 2 * 9 * 3 / (12 * 11): alpha = 1 - 11 / 9.
     assert shown == [(1, 1), (None, None), (0.5, pytest.approx(1 - 11 / 9))]
 
 
-def test_a_change_of_mind_is_counted_once_and_gold_completes_nothing(round):
+def test_history_counts_changed_answers_once_and_omits_gold_completions(round):
     gold, other = round.tasks.order_by("position")[:2]
     judge(round.annotators.first(), other, "true")
     make_gold(round, [gold], "true")
@@ -58,7 +58,7 @@ def test_a_change_of_mind_is_counted_once_and_gold_completes_nothing(round):
 
 
 @pytest.mark.parametrize(("span", "unit", "n"), [(47, "hour", 48), (72, "day", 4), (24 * 100, "week", 15)])
-def test_periods_are_hours_then_days_then_weeks_without_a_gap(span, unit, n):
+def test_periods_are_contiguous_hours_days_or_weeks(span, unit, n):
     end = NINE + timedelta(hours=span)
     chosen = next(chosen for chosen in UNITS if end - NINE <= chosen.longest)
 
@@ -70,7 +70,7 @@ def test_periods_are_hours_then_days_then_weeks_without_a_gap(span, unit, n):
     assert begins[-1] <= end < begins[-1] + 2.5 * chosen.step
 
 
-def test_bars_stand_for_judgments_and_lines_for_what_happened(round, researcher):
+def test_history_chart_has_bars_for_judgments_and_marks_for_events(round, researcher):
     pause_round(round, researcher)
 
     picture = history_picture(round, timezone.now())
@@ -81,7 +81,7 @@ def test_bars_stand_for_judgments_and_lines_for_what_happened(round, researcher)
     assert history_picture(make_round(), timezone.now())["rows"] == []
 
 
-def test_strips_show_who_judged_most_against_the_others(round):
+def test_strips_show_annotators_with_most_judgments(round):
     judge_all(make_round(2), ["true"] * 2)
     make_gold(round, round.tasks.filter(position__lt=2), "true")
 
@@ -93,18 +93,18 @@ def test_strips_show_who_judged_most_against_the_others(round):
     assert strips(make_round(), timezone.now(), 10) == []
 
 
-def test_the_page_shows_both_and_of_a_large_round_once_they_are_counted(researcher_client, round, monkeypatch):
+def test_round_page_shows_charts_after_background_count(researcher_client, round, monkeypatch):
     page = researcher_client.get(PILOT).text
     assert "Judgments by hour, maximum 12" in page
     assert 'aria-label="Annotators with the most judgments"' in page
 
     monkeypatch.setattr(snapshots, "LIVE_HISTORY", 0)
-    monkeypatch.setattr(snapshots, "Thread", Aside)
+    monkeypatch.setattr(snapshots, "Thread", DeferredThread)
     monkeypatch.setattr(snapshots.connection, "close", lambda: None)
-    monkeypatch.setattr(Aside, "waiting", [])
+    monkeypatch.setattr(DeferredThread, "waiting", [])
     assert "Counting. Reload the page" in researcher_client.get(PILOT).text
-    for count_aside in Aside.waiting:
-        count_aside()
+    for run_count in DeferredThread.waiting:
+        run_count()
 
     assert "Judgments by hour, maximum 12" in researcher_client.get(PILOT).text
     assert history_picture(round, timezone.now())["counted_at"] is not None

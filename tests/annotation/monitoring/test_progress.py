@@ -1,4 +1,4 @@
-"""Counts of large rounds, which are kept for a while."""
+"""Cached counts of large rounds."""
 
 from datetime import timedelta
 
@@ -18,8 +18,8 @@ NOW = timezone.now()
 LATER = timedelta(days=1)
 
 
-class Aside:
-    """Stands for a thread; what it is to do is done when a test says so."""
+class DeferredThread:
+    """Replacement for Thread that defers its work until a test runs it."""
 
     waiting: list = []
 
@@ -31,11 +31,11 @@ class Aside:
 
 
 @pytest.fixture(autouse=True)
-def aside(monkeypatch) -> list:
-    monkeypatch.setattr(snapshots, "Thread", Aside)
+def deferred_work(monkeypatch) -> list:
+    monkeypatch.setattr(snapshots, "Thread", DeferredThread)
     monkeypatch.setattr(snapshots.connection, "close", lambda: None)
-    monkeypatch.setattr(Aside, "waiting", [])
-    return Aside.waiting
+    monkeypatch.setattr(DeferredThread, "waiting", [])
+    return DeferredThread.waiting
 
 
 @pytest.fixture
@@ -45,18 +45,18 @@ def large(monkeypatch):
 
 
 def counter():
-    """Return a count that is one more each time, from 0."""
+    """Return a count function that returns 0, 1, 2, ... in successive calls."""
     numbers = iter(range(100))
     return lambda round: next(numbers)
 
 
-def test_a_small_round_is_counted_for_each_look():
+def test_small_round_is_counted_on_each_call():
     round, count = make_round(), counter()
 
     assert [cached_count(round, "things", count, NOW) for _ in range(2)] == [CachedCount(0, None), CachedCount(1, None)]
 
 
-def test_a_large_round_is_counted_once_and_told_when(large, aside):
+def test_large_round_is_counted_once_with_timestamp(large, deferred_work):
     count = counter()
 
     first, second = (cached_count(large, "things", count, NOW) for _ in range(2))
@@ -64,44 +64,44 @@ def test_a_large_round_is_counted_once_and_told_when(large, aside):
     assert first == second
     assert first.content == 0
     assert NOW <= first.counted_at <= timezone.now()
-    assert aside == []
+    assert deferred_work == []
 
 
-def test_an_old_count_shows_until_one_who_looks_has_counted_aside(large, aside):
+def test_stale_count_is_returned_until_background_count_finishes(large, deferred_work):
     count = counter()
     cached_count(large, "things", count, NOW)
 
     looks = [cached_count(large, "things", count, NOW + LATER).content for _ in range(3)]
-    [count_aside] = aside
-    count_aside()
+    [run_count] = deferred_work
+    run_count()
 
     assert looks == [0, 0, 0]
     assert cached_count(large, "things", count, NOW).content == 1
 
 
-def test_a_count_that_never_ended_is_begun_again(large, aside):
+def test_abandoned_background_count_is_restarted(large, deferred_work):
     count = counter()
     cached_count(large, "things", count, NOW)
 
     cached_count(large, "things", count, NOW + LATER)
     cached_count(large, "things", count, NOW + LATER + ABANDONED_AFTER + timedelta(seconds=1))
 
-    assert len(aside) == 2
+    assert len(deferred_work) == 2
 
 
-def test_what_was_counted_before_a_change_does_not_come_back(large, aside):
+def test_background_count_started_before_deletion_is_discarded(large, deferred_work):
     count = counter()
     cached_count(large, "things", count, NOW)
     cached_count(large, "things", count, NOW + LATER)
-    [count_aside] = aside
+    [run_count] = deferred_work
 
     delete_snapshots(large)
-    count_aside()
+    run_count()
 
     assert cached_count(large, "things", count, NOW).content == 2
 
 
-def test_excluding_and_reinstating_forget_what_was_counted(large):
+def test_exclusion_and_reinstatement_invalidate_counts(large):
     [annotator] = judge_all(large, ["true", "true", "true"])
     before = progress(large, NOW)["n_judgments"]
 
@@ -112,37 +112,37 @@ def test_excluding_and_reinstating_forget_what_was_counted(large):
     assert (before, between, progress(large, NOW)["n_judgments"]) == (3, 0, 3)
 
 
-def test_annotators_of_a_large_round_are_counted_aside(researcher_client, researcher, monkeypatch, aside):
+def test_annotators_of_large_round_are_counted_in_background(researcher_client, researcher, monkeypatch, deferred_work):
     monkeypatch.setattr(snapshots, "LIVE_JUDGMENTS", 0)
     round = make_round(name="pilot", by=researcher)
     address = "/projects/default/rounds/pilot/annotators/"
-    nobody = researcher_client.get(address).text
-    [count_nobody] = aside
-    count_nobody()
+    page_without_annotators = researcher_client.get(address).text
+    [run_empty_count] = deferred_work
+    run_empty_count()
     judge_all(round, ["true"] * round.n_tasks)
     delete_snapshots(round)
 
-    first = researcher_client.get(address).text
-    aside[-1]()
-    then = researcher_client.get(address).text
+    before = researcher_client.get(address).text
+    deferred_work[-1]()
+    after = researcher_client.get(address).text
 
-    assert "being computed" not in nobody
-    assert "being computed" in first
-    assert "being computed" not in then
+    assert "being computed" not in page_without_annotators
+    assert "being computed" in before
+    assert "being computed" not in after
     assert [row["n"] for row in annotator_statistics(round, NOW).content] == [round.n_tasks]
 
 
-def test_who_is_paused_shows_so_at_once(large, aside):
+def test_paused_status_appears_immediately(large, deferred_work):
     [annotator] = make_annotators(large, 1)
     annotator_statistics(large, NOW)
-    aside[-1]()
+    deferred_work[-1]()
 
     pause_annotator(annotator)
 
     assert [row["status"] for row in annotator_statistics(large, NOW).content] == ["paused"]
 
 
-def test_the_list_of_statements_says_when_it_was_counted(researcher_client, researcher, monkeypatch):
+def test_statement_list_shows_time_of_count(researcher_client, researcher, monkeypatch):
     monkeypatch.setattr(snapshots, "LIVE_JUDGMENTS", 0)
     make_round(name="pilot", by=researcher)
 

@@ -1,4 +1,4 @@
-"""Statistics of annotators."""
+"""Annotator statistics."""
 
 import pytest
 from django.utils import timezone
@@ -15,8 +15,8 @@ def by_code(round) -> dict:
     return {row["code"]: row for row in count_annotators(round)}
 
 
-def test_statistics_by_hand():
-    """Three annotators, four statements, the last one gold and True."""
+def test_statistics_match_hand_calculation():
+    """Check three annotators and four statements. The last statement is gold and True."""
     round = make_round(4)
     labels = ["true", "true", "false", "true"], ["true", "false", "false", "false"], ["true", "true", "true", "true"]
     annotators = judge_all(round, *labels)
@@ -24,7 +24,7 @@ def test_statistics_by_hand():
 
     first, second, third = (by_code(round)[annotator.code] for annotator in annotators)
 
-    # Statement 0: TTT, 1: TFT, 2: FFT. Each meets two others on each of three statements: six pairs.
+    # Statement 0: TTT, 1: TFT, 2: FFT. Each annotator has two pairs on each of three statements: six pairs.
     assert (first["agreement"], first["n_pairs"]) == (pytest.approx((2 + 1 + 1) / 6), 6)
     assert second["agreement"] == pytest.approx((2 + 0 + 1) / 6)
     assert third["agreement"] == pytest.approx((2 + 1 + 0) / 6)
@@ -36,7 +36,7 @@ def test_statistics_by_hand():
     assert third["longest_run"] == 4
 
 
-def test_an_uncounted_judgment_is_compared_with_all_counted_ones():
+def test_uncounted_judgment_is_compared_with_all_counted_ones():
     round = make_round(1)
     first, *_ = judge_all(round, ["true"], ["true"], ["false"])
     Judgment.objects.filter(annotator=first).update(is_counted=False)
@@ -62,7 +62,7 @@ def test_annotators_are_flagged_with_and_without_limits():
 
 
 @pytest.mark.parametrize("n_annotators", [2, 12])
-def test_statistics_take_the_same_queries_for_more_annotators(n_annotators, django_assert_num_queries):
+def test_statistics_query_count_is_constant(n_annotators, django_assert_num_queries):
     round = make_round(3, judgments_per_task=12)
     judge_all(round, *[["true"] * 3] * n_annotators)
 

@@ -1,4 +1,4 @@
-"""Annotators, statements, limits, adjudication and events through the API."""
+"""Annotators, statements, limits, adjudication, and events in the API."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def api(db):
     return client_of(factories.make_researcher("ada"))
 
 
-def test_a_statement_of_a_harvest_without_scores_has_none(api, round, client, researcher):
+def test_statement_of_harvest_without_scores_has_no_score(api, round, client, researcher):
     HarvestJob.objects.update(score_scale="order")
     task = round.tasks.first()
 
@@ -47,10 +47,10 @@ def test_a_statement_of_a_harvest_without_scores_has_none(api, round, client, re
     )
 
 
-# -- annotators --------------------------------------------------------------------------------------------------------
+# Annotators
 
 
-def test_annotators_have_the_numbers_of_their_page(api, round):
+def test_annotator_list_matches_annotator_statistics(api, round):
     rows = annotator_statistics(round, timezone.now()).content
     address = f"{round.address}annotators/"
 
@@ -63,7 +63,7 @@ def test_annotators_have_the_numbers_of_their_page(api, round):
     assert api.get(f"{address}nobody/").status_code == 404
 
 
-def test_an_annotator_is_paused_resumed_and_erased(api, round):
+def test_annotator_can_be_paused_resumed_and_erased(api, round):
     annotator = round.annotators.first()
     address = f"{round.address}annotators/{annotator.code}/"
 
@@ -80,31 +80,31 @@ def test_an_annotator_is_paused_resumed_and_erased(api, round):
     assert kinds == ["erased", "annotator_resumed", "annotator_paused", "joined"]
 
 
-def test_an_exclusion_is_shown_made_and_taken_back(api, round):
+def test_exclusion_can_be_previewed_created_and_reversed(api, round):
     annotator = round.annotators.first()
     address = f"{round.address}annotators/{annotator.code}/exclusion/"
     before = exclusion_effect(annotator)
 
     assert api.get(address).json() == before
     assert api.post(address, {"reason": "\n"}, JSON).status_code == 400
-    made = api.post(address, {"reason": "Too fast."}, JSON).json()
-    assert (made["reason"], made["excluded_by"], made["n_judgments"]) == ("Too fast.", "ada", 4)
+    created = api.post(address, {"reason": "Too fast."}, JSON).json()
+    assert (created["reason"], created["excluded_by"], created["n_judgments"]) == ("Too fast.", "ada", 4)
     assert Judgment.objects.counted().filter(annotator=annotator).count() == 0
-    taken_back = api.delete(address).json()
-    assert (taken_back["n_counted_again"], taken_back["reinstated_by"]) == (4, "ada")
+    reversed_exclusion = api.delete(address).json()
+    assert (reversed_exclusion["n_counted_again"], reversed_exclusion["reinstated_by"]) == (4, "ada")
     assert error_of(api.delete(address))["code"] == "NotExcluded"
     [listed] = api.get(f"{round.address}annotators/{annotator.code}/").json()["exclusions"]
-    assert listed == taken_back
+    assert listed == reversed_exclusion
 
 
-def test_limits_are_set_and_refused_as_a_description_has_them(api, round):
+def test_limits_can_be_set_and_invalid_limits_are_rejected(api, round):
     address = f"{round.address}limits/"
 
     assert api.get(address).json()["gold_accuracy"] is None
     limits = {"gold_accuracy": 0.7, "n_gold": 12, "median_seconds": 1.5, "longest_run": None}
     assert api.put(address, limits, JSON).json() == limits
     assert api.get(address).json() == limits
-    odd = [
+    invalid = [
         {"gold_accuracy": 2},
         {"n_gold": 0},
         {"longest_run": 1},
@@ -113,16 +113,16 @@ def test_limits_are_set_and_refused_as_a_description_has_them(api, round):
         [],
         {"n_gold": 10**30},
     ]
-    assert [api.put(address, sent, JSON).status_code for sent in odd] == [400] * len(odd)
+    assert [api.put(address, data, JSON).status_code for data in invalid] == [400] * len(invalid)
     [event, *_] = api.get(f"{round.address}events/", {"kind": "limits_set"}).json()["results"]
     assert (event["by"], event["annotator"], [*event["details"]]) == ("ada", None, ["limits"])
     assert event["sentence"].startswith("set limits: ")
 
 
-# -- statements --------------------------------------------------------------------------------------------------------
+# Statements
 
 
-def test_statements_have_all_that_was_said_of_them(api, round):
+def test_statements_have_outcome_labels_and_draws(api, round):
     tasks = api.get(f"{round.address}tasks/").json()["results"]
 
     assert [task["position"] for task in tasks] == [0, 1, 2, 3]
@@ -135,7 +135,7 @@ def test_statements_have_all_that_was_said_of_them(api, round):
     assert {key: one[key] for key in tasks[0]} == tasks[0]
 
 
-def test_statements_are_filtered(api, round):
+def test_statements_can_be_filtered(api, round):
     relation = round.tasks.first().knowledge_tuple.relation_id
     marked = round.tasks.get(position=1)
     marked.reports.create(annotator=round.annotators.first(), reason="other", reported_at=timezone.now())
@@ -155,46 +155,48 @@ def test_statements_are_filtered(api, round):
 
 
 @pytest.mark.parametrize(("rest", "n_queries"), [("tasks/", 7), ("judgments/", 6), ("events/", 4), ("annotators/", 15)])
-def test_a_page_of_a_list_takes_few_queries(api, round, rest, n_queries, django_assert_max_num_queries):
+def test_list_page_takes_few_queries(api, round, rest, n_queries, django_assert_max_num_queries):
     api.get(round.address + rest)
 
     with django_assert_max_num_queries(n_queries):
         assert len(api.get(round.address + rest).json()["results"]) >= 3
 
 
-def test_an_expert_answers_what_waits_without_seeing_labels(round):
-    expert = client_of(factories.make_member(Role.ADJUDICATOR, username="eve"))
-    [waiting] = expert.get(f"{round.address}adjudication/").json()["results"]
-    address = f"{round.address}tasks/{waiting['id']}/adjudications/"
-    sent = {"label": "false", "client_uuid": str(uuid4()), "comment": "Outdated."}
+def test_adjudicator_answers_queue_without_seeing_labels(round):
+    adjudicator = client_of(factories.make_member(Role.ADJUDICATOR, username="eve"))
+    [task] = adjudicator.get(f"{round.address}adjudication/").json()["results"]
+    address = f"{round.address}tasks/{task['id']}/adjudications/"
+    data = {"label": "false", "client_uuid": str(uuid4()), "comment": "Outdated."}
 
-    stored = [expert.post(address, sent, JSON) for _ in range(2)]
+    stored = [adjudicator.post(address, data, JSON) for _ in range(2)]
 
-    assert waiting.keys() == {"id", "position", "statement", "relation", "entities"}
+    assert task.keys() == {"id", "position", "statement", "relation", "entities"}
     assert [answer.status_code for answer in stored] == [201, 201]
     assert (stored[0].json()["by"], stored[0].json()["is_blind"], Adjudication.objects.count()) == ("eve", True, 1)
-    assert expert.get(f"{round.address}adjudication/").json()["results"] == []
-    assert len(expert.get(f"{round.address}adjudication/", {"queue": "disagreements"}).json()["results"]) == 2
+    assert adjudicator.get(f"{round.address}adjudication/").json()["results"] == []
+    assert len(adjudicator.get(f"{round.address}adjudication/", {"queue": "disagreements"}).json()["results"]) == 2
     other = f"{round.address}tasks/{round.tasks.first().pk}/adjudications/"
-    assert error_of(expert.post(other, sent, JSON))["code"] == "UuidReused"
-    assert expert.get(f"{round.address}adjudication/", {"queue": "x"}).status_code == 400
-    assert expert.post(f"{round.address}tasks/999999/adjudications/", sent, JSON).status_code == 404
+    assert error_of(adjudicator.post(other, data, JSON))["code"] == "UuidReused"
+    assert adjudicator.get(f"{round.address}adjudication/", {"queue": "x"}).status_code == 400
+    assert adjudicator.post(f"{round.address}tasks/999999/adjudications/", data, JSON).status_code == 404
 
 
-def test_viewers_cannot_change_and_strangers_find_nothing(round):
+def test_viewers_cannot_change_and_other_projects_get_404(round):
     viewer = client_of(factories.make_member(Role.VIEWER))
     stranger = client_of(factories.make_researcher(project=factories.make_project()))
     code, task = round.annotators.first().code, round.tasks.first().pk
-    looked_at = ["tasks/", f"tasks/{task}/", "annotators/", f"annotators/{code}/", "limits/", "events/"]
-    posted = [f"annotators/{code}/{act}/" for act in ("pause", "resume", "erase", "exclusion")]
-    posted += [f"tasks/{task}/adjudications/"]
+    read_paths = ["tasks/", f"tasks/{task}/", "annotators/", f"annotators/{code}/", "limits/", "events/"]
+    write_paths = [f"annotators/{code}/{act}/" for act in ("pause", "resume", "erase", "exclusion")]
+    write_paths += [f"tasks/{task}/adjudications/"]
 
-    assert [viewer.get(round.address + rest).status_code for rest in looked_at] == [200] * len(looked_at)
-    assert [viewer.post(round.address + rest, {"reason": "x"}, JSON).status_code for rest in posted] == [403] * len(
-        posted
-    )
+    assert [viewer.get(round.address + rest).status_code for rest in read_paths] == [200] * len(read_paths)
+    assert [viewer.post(round.address + rest, {"reason": "x"}, JSON).status_code for rest in write_paths] == [
+        403
+    ] * len(write_paths)
     assert viewer.put(f"{round.address}limits/", {}, JSON).status_code == 403
     assert viewer.delete(f"{round.address}annotators/{code}/exclusion/").status_code == 403
-    for rest in (*looked_at, "adjudication/", f"annotators/{code}/exclusion/"):
+    for rest in (*read_paths, "adjudication/", f"annotators/{code}/exclusion/"):
         assert stranger.get(round.address + rest).status_code == 404
-    assert [stranger.post(round.address + rest, {}, JSON).status_code for rest in posted] == [404] * len(posted)
+    assert [stranger.post(round.address + rest, {}, JSON).status_code for rest in write_paths] == [404] * len(
+        write_paths
+    )

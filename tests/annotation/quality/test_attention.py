@@ -1,4 +1,4 @@
-"""Signs that somebody may not have judged in earnest: computed by hand, and how often honest people are flagged."""
+"""Attention flags: hand calculations and false-alarm rates for attentive annotators."""
 
 from itertools import permutations
 from random import Random
@@ -29,16 +29,16 @@ def signs(label="true", seconds=4.0, n_characters=30, **others) -> JudgmentSigns
     return JudgmentSigns(label, seconds, n_characters, others)
 
 
-# -- speed -------------------------------------------------------------------------------------------------------------
+# Speed
 
 
-def test_speed_is_the_median_of_characters_a_second():
+def test_reading_speed_is_median_of_characters_per_second():
     timed = [signs(seconds=2.0)] * 10 + [signs(seconds=3.0)] * 9 + [signs(seconds=0.01)] * 2
 
-    assert reading_speed(timed) == 15  # 30 characters in 2 seconds; two clicks too much change little
+    assert reading_speed(timed) == 15  # 30 characters in 2 seconds; two accidental clicks hardly change the median
 
 
-def test_few_timed_judgments_have_no_speed():
+def test_fewer_than_20_timed_judgments_have_no_reading_speed():
     assert reading_speed([signs(seconds=0.1)] * 19 + [signs(seconds=None)] * 50) is None
 
 
@@ -49,15 +49,15 @@ def test_reading_above_sixty_characters_per_second_is_flagged():
     assert attention_flags(faster, 1) == ["half of the statements judged at more than 60 characters per second"]
 
 
-# -- straight-lining ---------------------------------------------------------------------------------------------------
+# Straight-lining
 
 
-def test_the_chance_of_a_run_by_hand():
-    """Of the ten orders of three T and two F, three have TTT; three places of T, each 3/5 * 2/4 * 1/3 = 1/10."""
+def test_run_probability_matches_hand_calculation():
+    """Count three of the ten orders of three T and two F with TTT: 3 starts, each 3/5 * 2/4 * 1/3 = 1/10."""
     assert chance_of_longest_run("TTTFF") == pytest.approx(0.3)
 
 
-def test_equal_labels_have_one_order():
+def test_run_probability_of_equal_labels_is_one():
     assert chance_of_longest_run(["true"] * 50) == 1
 
 
@@ -70,7 +70,7 @@ def test_run_probability_bound_covers_all_orders(labels):
     assert share <= chance_of_longest_run(labels) + 1e-12
 
 
-def test_a_straight_line_is_flagged_and_a_mixture_is_not():
+def test_long_runs_are_flagged_and_mixed_labels_are_not():
     line = [signs("true")] * 30 + [signs("false")] * 30
     mixture = [signs(label) for label in ["true", "false", "true", "true", "false", "false"] * 10]
 
@@ -79,13 +79,13 @@ def test_a_straight_line_is_flagged_and_a_mixture_is_not():
     assert attention_flags(mixture, 10) == []
 
 
-# -- agreement ---------------------------------------------------------------------------------------------------------
+# Agreement
 
 
-def test_agreement_against_chance_by_hand():
-    """Two tasks, labels T and F, others say F and T: the sum of agreeing shares is 0, in the other order 2.
+def test_agreement_against_chance_matches_hand_calculation():
+    """Check two tasks with labels T and F and other labels F and T: the sum of agreeing shares is 0 or 2 by order.
 
-    So 1 is expected, with variance 1. Normal: P(Z <= -1) = 0.1587.
+    The expected sum is 1, with variance 1. Normal: P(Z <= -1) = 0.1587.
     """
     agreement = agreement_against_chance([signs("true", false=1), signs("false", true=1)])
 
@@ -93,30 +93,30 @@ def test_agreement_against_chance_by_hand():
     assert agreement.chance == pytest.approx(0.1587, abs=5e-5)
 
 
-def test_the_variance_is_that_of_all_permutations():
+def test_agreement_mean_and_variance_match_all_permutations():
     others = [{"true": 2}, {"true": 1, "false": 1}, {"false": 2}, {"unjudgeable": 1, "false": 1}, {"true": 1}]
     labels = ["true", "false", "false", "true", "unjudgeable"]
 
     def agreeing(order) -> float:
-        return sum(said.get(label, 0) / sum(said.values()) for said, label in zip(others, order, strict=True))
+        return sum(counts.get(label, 0) / sum(counts.values()) for counts, label in zip(others, order, strict=True))
 
     sums = [agreeing(order) for order in permutations(labels)]
     mean = sum(sums) / len(sums)
     deviation = (sum((value - mean) ** 2 for value in sums) / len(sums)) ** 0.5
     agreement = agreement_against_chance(
-        [JudgmentSigns(label, None, 9, said) for label, said in zip(labels, others, strict=True)]
+        [JudgmentSigns(label, None, 9, counts) for label, counts in zip(labels, others, strict=True)]
     )
 
     assert agreement.expected == pytest.approx(mean)
     assert agreement.chance == pytest.approx(NormalDist(mean, deviation).cdf(agreeing(labels)))
 
 
-def test_swapped_keys_are_flagged_and_agreement_is_not():
-    said = ["true", "false", "false", "true", "true"] * 10
+def test_swapped_labels_are_flagged_and_agreement_is_not():
+    labels = ["true", "false", "false", "true", "true"] * 10
     swapped = {"true": "false", "false": "true"}
 
-    assert attention_flags([signs(label, **{label: 2}) for label in said], 20) == []
-    [flag] = attention_flags([signs(label, **{swapped[label]: 2}) for label in said], 20)
+    assert attention_flags([signs(label, **{label: 2}) for label in labels], 20) == []
+    [flag] = attention_flags([signs(label, **{swapped[label]: 2}) for label in labels], 20)
     assert flag == "far below chance: 0 % agreement with others; expected by chance: 48 %"
 
 
@@ -124,7 +124,7 @@ def test_equal_labels_have_no_agreement_test():
     assert agreement_against_chance([signs("true", false=2)] * 30).chance is None
 
 
-# -- pasted texts ------------------------------------------------------------------------------------------------------
+# Pasted texts
 
 
 def test_equal_long_texts_of_two_annotators_count():
@@ -137,19 +137,19 @@ def test_repeated_texts_of_one_annotator_do_not_count():
     assert pasted_texts([(1, LONG), (1, LONG)]) == {}
 
 
-# -- honest people -----------------------------------------------------------------------------------------------------
+# False-alarm rates
 
 
-def honest_round(rng: Random, n_annotators: int, n_tasks: int) -> list[list[JudgmentSigns]]:
-    """Return judgments of annotators with 90 % accuracy who read 12 to 30 characters per second, plus thinking time."""
+def attentive_round(rng: Random, n_annotators: int, n_tasks: int) -> list[list[JudgmentSigns]]:
+    """Return judgments with 90 % accuracy, reading at 12 to 30 characters per second plus thinking time."""
     truth = [rng.random() < 0.7 for _ in range(n_tasks)]
-    said = [[true == (rng.random() < 0.9) for true in truth] for _ in range(n_annotators)]
+    labels = [[true == (rng.random() < 0.9) for true in truth] for _ in range(n_annotators)]
     speeds = [rng.uniform(12, 30) for _ in range(n_annotators)]
     people = []
-    for own, speed in zip(said, speeds, strict=True):
+    for own_labels, speed in zip(labels, speeds, strict=True):
         judgments = []
-        for task, label in enumerate(own):
-            n_true = sum(of_person[task] for of_person in said) - label
+        for task, label in enumerate(own_labels):
+            n_true = sum(of_person[task] for of_person in labels) - label
             others = {"true": n_true, "false": n_annotators - 1 - n_true}
             length = rng.randint(20, 60)
             judgments.append(JudgmentSigns(str(label).lower(), length / speed + rng.expovariate(1), length, others))
@@ -157,17 +157,19 @@ def honest_round(rng: Random, n_annotators: int, n_tasks: int) -> list[list[Judg
     return people
 
 
-def test_honest_people_are_flagged_in_few_rounds():
-    """In at most FALSE_ALARMS of rounds by each of the two rules that have a chance, in none by the others."""
+def test_attentive_annotators_are_flagged_in_few_rounds():
+    """Check that both probabilistic rules flag at most FALSE_ALARMS of rounds each and the other rules none."""
     rng, n_rounds = Random(20), 200
 
-    flagged = sum(any(attention_flags(judgments, 6) for judgments in honest_round(rng, 6, 40)) for _ in range(n_rounds))
+    flagged = sum(
+        any(attention_flags(judgments, 6) for judgments in attentive_round(rng, 6, 40)) for _ in range(n_rounds)
+    )
 
     assert flagged <= n_rounds * 2 * FALSE_ALARMS
 
 
 def test_guessing_is_rarely_flagged_as_below_chance():
-    """Labels independent of the statements: the lowest agreement that is not below chance."""
+    """Use labels independent of the statements: the lowest agreement that is not below chance."""
     rng, n_rounds, n_annotators = Random(21), 400, 5
 
     def is_flagged() -> bool:
@@ -187,14 +189,14 @@ def test_guessing_is_rarely_flagged_as_below_chance():
     assert n_flagged <= n_rounds * FALSE_ALARMS + margin
 
 
-# -- in a round --------------------------------------------------------------------------------------------------------
+# Rounds
 
 
 @pytest.mark.django_db
-def test_flags_are_shown_and_change_nothing(researcher_client):
+def test_flags_are_shown_without_changing_status(researcher_client):
     round = make_round(24, judgments_per_task=2, batch_size=30)
-    honest, other = make_annotators(round, 2)
-    for annotator, wrong in ((honest, "true"), (other, "false")):
+    first, other = make_annotators(round, 2)
+    for annotator, wrong in ((first, "true"), (other, "false")):
         for number, task in enumerate(sorted(next_batch(annotator, timezone.now()), key=lambda task: task.pk)):
             label = "true" if (number % 3 == 0) == (wrong == "true") else "false"
             judge(
@@ -204,7 +206,7 @@ def test_flags_are_shown_and_change_nothing(researcher_client):
     by_code = {row["code"]: row["flags"] for row in count_annotators(round)}
     detail = researcher_client.get(f"{round.get_absolute_url()}annotators/{other.code}/").text
 
-    assert [flag.partition(":")[0] for flag in by_code[honest.code]] == [
+    assert [flag.partition(":")[0] for flag in by_code[first.code]] == [
         "far below chance", "2 texts identical to another annotator's"
     ]  # fmt: skip
     assert any("60 characters per second" in flag for flag in by_code[other.code])

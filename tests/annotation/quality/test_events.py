@@ -1,4 +1,4 @@
-"""A round's log: who did what, when."""
+"""Events of a round: order, actors, and wording."""
 
 import json
 
@@ -11,7 +11,7 @@ from tests.factories import make_annotators, make_researcher, make_round
 pytestmark = pytest.mark.django_db
 
 
-def test_a_rounds_life_is_logged_in_order():
+def test_status_changes_are_logged_in_order():
     researcher = make_researcher("ada")
     round = make_round(4, by=researcher)
 
@@ -29,7 +29,7 @@ def test_a_rounds_life_is_logged_in_order():
     assert lines[-1]["n_incomplete"] == 4
 
 
-def test_what_is_refused_is_not_logged():
+def test_rejected_status_change_is_not_logged():
     round = make_round()
 
     with pytest.raises(WrongStatus):
@@ -38,7 +38,7 @@ def test_what_is_refused_is_not_logged():
     assert [event.kind for event in round.events.all()] == ["opened"]
 
 
-def test_an_event_about_an_annotator_names_their_code_and_reads_as_a_sentence():
+def test_annotator_event_has_code_and_sentence():
     round = make_round()
     [annotator] = make_annotators(round, 1)
 
@@ -49,6 +49,6 @@ def test_an_event_about_an_annotator_names_their_code_and_reads_as_a_sentence():
     assert json.loads(list(round.events.json_lines())[-1])["annotator"] == annotator.code
 
 
-def test_an_event_that_lacks_a_detail_is_not_stored():
+def test_event_with_missing_detail_raises_key_error():
     with pytest.raises(KeyError):
         record("round.closed", round := make_round(), None, round=round)

@@ -1,4 +1,4 @@
-"""Excluding and reinstating annotators: exact counts, the effect told first, nothing lost."""
+"""Exclusion and reinstatement of annotators: exact counts, preview of the effect, and no lost data."""
 
 import random
 
@@ -26,18 +26,18 @@ def counters(round: Round) -> list[tuple]:
     return list(round.tasks.order_by("pk").values_list(*COUNTERS))
 
 
-def assert_counters_are_the_judgments(round: Round) -> None:
+def assert_counters_match_judgments(round: Round) -> None:
     for task in round.tasks.all():
         counted = Judgment.objects.counted().filter(task=task)
-        said = [counted.filter(label=label).count() for label in Label.values]
-        assert [task.n_true, task.n_false, task.n_unjudgeable] == said
+        label_counts = [counted.filter(label=label).count() for label in Label.values]
+        assert [task.n_true, task.n_false, task.n_unjudgeable] == label_counts
         assert (task.verdict == "") == (task.n_judgments < task.n_wanted)
         if task.verdict:
             assert task.verdict == majority(task.n_true, task.n_false, task.n_judgments)
 
 
-def judged_at_random(n_tasks: int, n_annotators: int, seed: int = 0) -> tuple[Round, list[Annotator]]:
-    """Make a round that is partly judged, with late answers that nobody counts, and with leases out."""
+def randomly_judged_round(n_tasks: int, n_annotators: int, seed: int = 0) -> tuple[Round, list[Annotator]]:
+    """Create a partly judged round with uncounted late answers and open leases."""
     rng = random.Random(seed)
     round = make_round(n_tasks, batch_size=5)
     annotators = make_annotators(round, n_annotators)
@@ -61,24 +61,24 @@ def test_exclusion_reopens_statements():
 
 def test_excluding_and_reinstating_restores_everything_when_nothing_was_refilled(monkeypatch):
     monkeypatch.setattr(exclusion, "JUDGMENTS_AT_ONCE", 3)
-    round, annotators = judged_at_random(12, 4)
+    round, annotators = randomly_judged_round(12, 4)
     Assignment.objects.filter(status="leased", annotator__in=annotators[:2]).delete()
     round.tasks.update(n_leased=0)
     before = counters(round)
 
     for annotator in annotators[:2]:
         exclude_annotator(annotator, "a reason")
-        assert_counters_are_the_judgments(round)
+        assert_counters_match_judgments(round)
     assert counters(round) != before
     for annotator in annotators[:2]:
         reinstate_annotator(annotator)
-        assert_counters_are_the_judgments(round)
+        assert_counters_match_judgments(round)
 
     assert counters(round) == before
     assert not Judgment.objects.filter(is_excluded=True).exists()
 
 
-def test_an_excluded_third_judgment_counts_again_after_two_agreed():
+def test_third_judgment_counts_again_after_reinstatement():
     round = make_round(1, third_only_if_split=True)
     judge_all(round, ["true"], ["false"])
     [third] = judge_all(round, ["true"])
@@ -111,17 +111,17 @@ def test_reinstated_judgment_stays_uncounted_if_its_slot_is_filled():
     exclude_annotator(first, "guesses")
     [second] = make_annotators(round, 1)
     [assigned, _] = next_batch(second, timezone.now())
-    judge(second, assigned, "false")  # and has the other in hand
+    judge(second, assigned, "false")  # the other statement stays assigned to the second annotator
 
-    done = reinstate_annotator(first)
+    reinstatement = reinstate_annotator(first)
 
-    done.refresh_from_db()
-    assert (done.n_counted_again, done.n_left_out) == (0, 2)
+    reinstatement.refresh_from_db()
+    assert (reinstatement.n_counted_again, reinstatement.n_left_out) == (0, 2)
     assert Judgment.objects.current().filter(annotator=first, is_counted=False).count() == 2
-    assert_counters_are_the_judgments(round)
+    assert_counters_match_judgments(round)
 
 
-def test_a_reinstated_annotator_can_judge_and_change_judgments():
+def test_reinstated_annotator_can_change_judgments():
     round = make_round(1, judgments_per_task=1)
     [annotator] = judge_all(round, ["true"])
     exclude_annotator(annotator, "a mistake")
@@ -132,7 +132,7 @@ def test_a_reinstated_annotator_can_judge_and_change_judgments():
     assert round.tasks.get().verdict == "rejected"
 
 
-def test_an_interrupted_exclusion_resumes_and_is_logged_once(monkeypatch):
+def test_interrupted_exclusion_resumes_and_is_logged_once(monkeypatch):
     monkeypatch.setattr(exclusion, "JUDGMENTS_AT_ONCE", 1)
     round = make_round(3)
     [annotator] = judge_all(round, ["true"] * 3)
@@ -157,10 +157,13 @@ def test_exclusion_requires_a_reason_and_a_valid_state():
         reinstate_annotator(annotator)
 
 
-def test_imported_judgments_of_the_excluded_are_missing(tmp_path):
-    """Without them two of three said True, which of four judgments decides nothing."""
+def test_excluding_annotator_of_imported_judgments_reopens_task(tmp_path):
+    """Keep the task incomplete: two of the three remaining judgments are True, but k stays 4."""
     rows = [("a", "True"), ("b", "True"), ("c", "False"), ("d", "False")]
-    lines = ["relation,entities,annotator,label", *(f'r,"[""x"", ""y""]",{who},{label}' for who, label in rows)]
+    lines = [
+        "relation,entities,annotator,label",
+        *(f'r,"[""x"", ""y""]",{annotator_name},{label}' for annotator_name, label in rows),
+    ]
     (tmp_path / "judgments.csv").write_text("\n".join(lines))
     round = import_judgments(tmp_path / "judgments.csv", "imported", create=True).round
     annotator = Judgment.objects.filter(label="false").first().annotator
@@ -192,7 +195,7 @@ def test_imported_judgments_of_an_excluded_annotator_stay_excluded(tmp_path):
 
 
 def test_exclusion_effect_matches_the_exclusion():
-    round, annotators = judged_at_random(15, 4, seed=1)
+    round, annotators = randomly_judged_round(15, 4, seed=1)
     incomplete = round.tasks.filter(verdict="").count()
 
     effect = exclusion_effect(annotators[0])
@@ -207,8 +210,8 @@ def test_exclusion_effect_matches_the_exclusion():
     ]
 
 
-def test_a_stratum_without_verdicts_leaves_the_cell_incomplete_as_in_reports():
-    """The best two of six tuples are a stratum, and only the first annotator judged them."""
+def test_stratum_without_verdicts_leaves_cell_without_accuracy():
+    """Exclude the only annotator who judged the stratum of the best two of six tuples."""
     job = make_harvest([(f"{number}", "x") for number in range(6)])
     cell = {"job": job.pk, "n": None, "strata": [1, 3]}
     round = open_round({"name": "pilot", "cells": [cell], "judgments_per_task": 1})
@@ -230,8 +233,8 @@ def test_a_stratum_without_verdicts_leaves_the_cell_incomplete_as_in_reports():
     assert effect["after"]["reason"] == after["reason"] == EMPTY_STRATUM
 
 
-def test_the_effect_by_hand():
-    """Two statements of k = 3: TTT and TFF. Without the first annotator both open again; what is left is TT and FF."""
+def test_exclusion_effect_matches_hand_calculation():
+    """Exclude the first annotator of two statements with k = 3, TTT and TFF. TT and FF remain, both incomplete."""
     round = make_round(2)
     first, *_ = judge_all(round, ["true", "true"], ["true", "false"], ["true", "false"])
 
@@ -244,7 +247,7 @@ def test_the_effect_by_hand():
     [cell] = effect["cells"]
     assert cell["before"] == {"n": 2, "n_incomplete": 0, "accuracy": 0.5, "reason": None}
     assert cell["after"] == {"n": 0, "n_incomplete": 2, "accuracy": 0.5, "reason": None}  # two of three decide
-    # Before: 4 True, 2 False; of 12 ordered pairs in tasks 4 disagree, each weighed by 1/2: D_o = 2;
-    # of 30 pairs in all 16 disagree: alpha = 1 - 5 * 2 / 16.
+    # Before: 4 True, 2 False. 4 of 12 ordered pairs within tasks disagree, each weighted by 1/2: D_o = 2.
+    # 16 of all 30 ordered pairs disagree: alpha = 1 - 5 * 2 / 16.
     assert effect["agreement"]["before"]["alpha"] == pytest.approx(1 - 5 * 2 / 16)
     assert effect["agreement"]["after"]["alpha"] == pytest.approx(1)

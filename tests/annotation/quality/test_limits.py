@@ -1,4 +1,4 @@
-"""Limits that pause annotators, and pausing by hand."""
+"""Limits that pause annotators, and manual pausing."""
 
 import pytest
 from django.db import connection
@@ -26,7 +26,7 @@ def annotator() -> Annotator:
 
 
 def judge_more(annotator: Annotator, n: int, label=None, **fields) -> None:
-    """Give so many answers, alternately True and False unless a label is named."""
+    """Submit `n` answers, alternating True and False unless a label is given."""
     batch: list[JudgmentTask] = []
     for number in range(n):
         batch = batch or next_batch(annotator, timezone.now())
@@ -37,7 +37,7 @@ def status_of(annotator: Annotator) -> str:
     return Annotator.objects.get(pk=annotator.pk).status
 
 
-def test_a_run_over_the_limit_pauses_and_notifies_both_sides(annotator):
+def test_run_over_the_limit_pauses_and_is_logged(annotator):
     set_limits(annotator.round, longest_run=9)
 
     judge_more(annotator, 10, "true")
@@ -49,7 +49,7 @@ def test_a_run_over_the_limit_pauses_and_notifies_both_sides(annotator):
     assert event.annotator == annotator.code
 
 
-def test_a_low_median_time_pauses_after_the_minimum_number_of_judgments(annotator):
+def test_low_median_time_pauses_after_minimum_number_of_judgments(annotator):
     set_limits(annotator.round, median_seconds=2)
 
     judge_more(annotator, 19, seconds=0.4)
@@ -60,14 +60,14 @@ def test_a_low_median_time_pauses_after_the_minimum_number_of_judgments(annotato
 
 
 def judge_gold(annotator: Annotator, n_right: int, n: int) -> None:
-    """Answer `n` gold statements whose truth is True, the last `n_right` of them right."""
+    """Answer `n` gold statements labeled True, the last `n_right` of them correctly."""
     make_gold(annotator.round, annotator.round.tasks.all(), "true")
     for number, task in enumerate(annotator.round.tasks.all()[:n]):
         annotator.assignments.create(task=task, expires_at=timezone.now())
         judge(annotator, task, "true" if number >= n - n_right else "false")
 
 
-def test_low_gold_accuracy_pauses(annotator):
+def test_low_gold_accuracy_pauses_the_annotator(annotator):
     set_limits(annotator.round, gold_accuracy=0.6, n_gold=5)
 
     judge_gold(annotator, n_right=1, n=10)
@@ -85,7 +85,7 @@ def test_chance_deviations_below_the_gold_limit_do_not_pause(annotator):
 
 
 def test_gold_limit_uses_all_answers(annotator, monkeypatch):
-    """A window of the last ones would be a new series of looks each time, and would forget what was wrong before."""
+    """Check all answers: a sliding window would restart the sequential test and drop earlier errors."""
     monkeypatch.setattr(limits, "LAST_JUDGMENTS", 5)
     set_limits(annotator.round, gold_accuracy=0.9, n_gold=5)
 
@@ -94,7 +94,7 @@ def test_gold_limit_uses_all_answers(annotator, monkeypatch):
     assert annotator.round.events.first().details["why"] == "5 of 10 gold statements correct"
 
 
-def test_no_limits_no_pause(annotator):
+def test_annotator_without_limits_is_not_paused(annotator):
     judge_more(annotator, 20, "true", seconds=0.1)
 
     assert status_of(annotator) == "active"
@@ -110,12 +110,12 @@ def test_judgments_before_a_resume_are_ignored(annotator):
     assert status_of(annotator) == "active"
 
 
-def test_limits_are_checked_at_every_tenth_judgment_only(annotator):
+def test_limits_are_checked_only_at_every_tenth_judgment(annotator):
     set_limits(annotator.round, longest_run=9)
     judge_more(annotator, 8)
 
     n_queries = []
-    for _ in range(3):  # the 9th, 10th and 11th
+    for _ in range(3):  # the 9th, 10th, and 11th judgments
         [task, *_] = next_batch(annotator, timezone.now())
         with CaptureQueriesContext(connection) as queries:
             judge(annotator, task)
@@ -135,7 +135,7 @@ def test_pause_requires_active_and_resume_requires_paused(annotator):
     assert [event.kind for event in annotator.round.events.all()] == ["annotator_paused", "joined", "opened"]
 
 
-def test_pausing_by_hand_and_resuming_are_in_the_audit_trail(annotator, researcher):
+def test_manual_pause_and_resume_are_in_audit_log(annotator, researcher):
     pause_annotator(annotator, researcher)
     resume_annotator(annotator)
 
@@ -148,7 +148,7 @@ def test_pausing_by_hand_and_resuming_are_in_the_audit_trail(annotator, research
     assert list(Verification()) == []
 
 
-def test_a_gold_limit_needs_its_number_of_answers():
+def test_gold_limit_requires_minimum_number_of_answers():
     wrong = [JudgmentRow("false", None, "true", 0, 0)] * 4
 
     assert exceeded_limits(profile_of(wrong), Limits(gold_accuracy=0.7, n_gold=5)) == []

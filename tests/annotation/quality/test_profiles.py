@@ -1,4 +1,4 @@
-"""What one annotator's judgments look like together, by hand and by recursion."""
+"""Annotator profiles, compared with hand calculations and an exact recursion."""
 
 import random
 
@@ -11,7 +11,7 @@ def judgment(label="true", seconds=None, gold_label="", n_same=0, n_others=0) ->
     return JudgmentRow(label, seconds, gold_label, n_same, n_others)
 
 
-def test_a_profile_by_hand():
+def test_profile_matches_hand_calculation():
     profile = profile_of(
         [
             judgment("true", 0.5, gold_label="true"),
@@ -36,15 +36,15 @@ def test_rates_are_none_without_judgments():
     assert profile.longest_run == 0
 
 
-def test_longest_run_of_200_fair_tosses():
+def test_expected_longest_run_of_200_fair_tosses_matches_schilling():
     # Schilling (1990), The longest run of heads: heads or tails, about log2(n) + 1/3 = 8.
     assert expected_longest_run(200, {"true": 0.5, "false": 0.5}) == pytest.approx(8, abs=0.15)
 
 
 def exact_chance_of_no_run(length: int, n: int, shares: list[float]) -> float:
-    """By recursion on the last label: so far no run of `length`, minus those that have just reached it."""
-    last = [[0.0] * len(shares)]  # [i][l]: the first i have no such run and the i-th label is l
-    other = [[1.0] * len(shares)]  # the same, where the i-th label is another than l
+    """Return the exact probability of no run of `length` labels among n, by recursion on the last label."""
+    last = [[0.0] * len(shares)]  # [i][l]: no such run among the first i labels, and the i-th label is l
+    other = [[1.0] * len(shares)]  # [i][l]: the same, but the i-th label is not l
     for i in range(1, n + 1):
         row = [p * (last[-1][k] + other[-1][k]) for k, p in enumerate(shares)]
         if i >= length:
@@ -55,11 +55,13 @@ def exact_chance_of_no_run(length: int, n: int, shares: list[float]) -> float:
 
 
 def test_recursion_matches_four_tosses():
-    assert exact_chance_of_no_run(3, 4, [0.5, 0.5]) == pytest.approx(10 / 16)  # of HHHx, THHH and their mirrors, 6
+    assert exact_chance_of_no_run(3, 4, [0.5, 0.5]) == pytest.approx(
+        10 / 16
+    )  # runs of three: HHHx, THHH and their mirror images, 6 of 16
 
 
 @pytest.mark.parametrize("shares", [{"a": 0.5, "b": 0.5}, {"a": 0.7, "b": 0.2, "c": 0.1}])
-def test_the_expected_run_is_the_exact_one_from_a_hundred_judgments_on(shares):
+def test_expected_longest_run_of_100_judgments_is_accurate(shares):
     chances = [1 - exact_chance_of_no_run(length, 100, list(shares.values())) for length in range(2, 100)]
 
     assert expected_longest_run(100, shares) == pytest.approx(1 + sum(chances), rel=0.04)
@@ -71,11 +73,11 @@ def test_runs_of_constant_labels_have_probability_one():
     assert expected_longest_run(0, {"true": 1.0}) == 0
 
 
-# -- a limit on gold, looked at after each answer ----------------------------------------------------------------------
+# Gold limit, checked after each answer
 
 
 def answers_until_found_below(accuracy: float, limit: float, n_people: int) -> list[int]:
-    """Return, for those found below the limit within 200 answers, after how many; looked at from the tenth on."""
+    """Return the number of answers after which each annotator was found below the limit, within 10 to 200."""
     rng, n_answers = random.Random(0), []
     for _ in range(n_people):
         n_right = 0
@@ -88,22 +90,22 @@ def answers_until_found_below(accuracy: float, limit: float, n_people: int) -> l
 
 
 @pytest.mark.parametrize("limit", [0.6, 0.85, 0.95])
-def test_at_most_one_in_twenty_at_the_limit_is_ever_found_below_it(limit):
+def test_false_alarm_rate_at_the_gold_limit_is_at_most_five_percent(limit):
     assert len(answers_until_found_below(limit, limit, 1000)) <= 0.05 * 1000
 
 
 @pytest.mark.parametrize("limit", [0.6, 0.7, 0.85])
-def test_20_points_below_the_limit_show_within_120_answers(limit):
+def test_accuracy_20_points_below_limit_is_detected_within_120_answers(limit):
     assert sum(n <= 120 for n in answers_until_found_below(limit - 0.2, limit, 300)) >= 0.9 * 300
 
 
-def test_the_evidence_is_the_mean_likelihood_ratio_of_all_accuracies_below():
-    """All wrong, limit .5: 2^n times the integral of (1 - p)^n over [0, 1/2], twice: 18.1 after 6, 31.9 after 7."""
+def test_gold_limit_evidence_is_mean_likelihood_ratio():
+    """Check n wrong answers, limit .5: 2 * 2^n * integral of (1 - p)^n over [0, 1/2] is 18.1 for 6, 31.9 for 7."""
     evidence = {n: 2 * 2**n * (1 - 0.5 ** (n + 1)) / (n + 1) for n in (6, 7)}
 
     assert evidence[6] < 20 < evidence[7]
     assert [is_below(0.5, 0, n) for n in (6, 7)] == [False, True]
 
 
-def test_a_limit_of_all_or_nothing():
+def test_gold_limits_of_zero_and_one():
     assert [is_below(1, 9, 10), is_below(1, 10, 10), is_below(0, 0, 10)] == [True, False, False]

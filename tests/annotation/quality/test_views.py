@@ -1,4 +1,4 @@
-"""Researchers' pages about a round's quality: who may see and change what, and how many queries they take."""
+"""Quality pages of a round: permissions, content, and query counts."""
 
 import json
 from uuid import uuid4
@@ -44,58 +44,58 @@ def as_member(client, round, role: str):
     return client
 
 
-def every_page(round) -> list[str]:
+def all_page_urls(round) -> list[str]:
     code, task = round.annotators.first().code, round.tasks.first()
     pages = ["", "progress.json", "events/", "events.jsonl", "statements/", f"statements/{task.pk}/", "adjudicate/"]
     pages += ["limits/", "annotators/", f"annotators/{code}/", f"annotators/{code}/exclude/"]
     return [f"/projects/default/rounds/{round.name}/{page}" for page in pages]
 
 
-# -- access ------------------------------------------------------------------------------------------------------------
+# Access
 
 
-def test_pages_open_for_the_owner(researcher_client, round):
-    for path in every_page(round):
+def test_owner_can_open_all_pages(researcher_client, round):
+    for path in all_page_urls(round):
         assert researcher_client.get(path).status_code == 200, path
 
 
 def test_pages_of_other_projects_are_not_found(client, round):
     client.force_login(make_researcher(project=make_project()))
 
-    for path in every_page(round):
+    for path in all_page_urls(round):
         assert client.get(path).status_code == 404, path
 
 
 def test_annotators_have_no_access(client, round, annotator):
     client.force_login(annotator.user)
 
-    for path in every_page(round):
+    for path in all_page_urls(round):
         assert client.get(path).status_code == 403, path
 
 
-def test_a_viewer_can_read_but_not_change(client, round, annotator):
+def test_viewer_can_read_but_not_change(client, round, annotator):
     as_member(client, round, Role.VIEWER)
-    theirs = f"{PILOT}annotators/{annotator.code}/"
+    annotator_url = f"{PILOT}annotators/{annotator.code}/"
 
-    page = client.get(theirs)
+    page = client.get(annotator_url)
 
     assert page.status_code == 200
     assert "Exclude" not in page.text
     for verb in ("exclude", "pause", "resume", "reinstate"):
-        assert client.post(f"{theirs}{verb}/", {"reason": "guesses"}).status_code == 403
+        assert client.post(f"{annotator_url}{verb}/", {"reason": "guesses"}).status_code == 403
     for path in (f"{PILOT}limits/", f"{PILOT}adjudicate/"):
         assert client.post(path).status_code == 403
     assert Annotator.objects.filter(status="active").count() == 3
 
 
-def test_an_adjudicator_can_only_adjudicate(client, round, annotator):
+def test_adjudicator_can_only_adjudicate(client, round, annotator):
     as_member(client, round, Role.ADJUDICATOR)
 
     assert client.get(f"{PILOT}adjudicate/").status_code == 200
     assert client.post(f"{PILOT}annotators/{annotator.code}/pause/").status_code == 403
 
 
-def test_a_statement_of_another_round_is_not_found(researcher_client, round):
+def test_statement_of_another_round_returns_404(researcher_client, round):
     other = make_round(1).tasks.get()
 
     assert researcher_client.get(f"{PILOT}statements/{other.pk}/").status_code == 404
@@ -103,7 +103,7 @@ def test_a_statement_of_another_round_is_not_found(researcher_client, round):
     assert researcher_client.post(f"{PILOT}adjudicate/", fields).status_code == 404
 
 
-# -- the round's page --------------------------------------------------------------------------------------------------
+# Round page
 
 
 def test_round_counts_match_manual_counts(researcher_client, round):
@@ -113,7 +113,7 @@ def test_round_counts_match_manual_counts(researcher_client, round):
     # TTT, TFF, F U T
     assert (progress["accepted"], progress["rejected"], progress["undecided"]) == (1, 1, 1)
     assert progress["percent_agreement"] == pytest.approx((6 + 2 + 0) / 18)
-    # Nine values, 5 True, 3 False, 1 Unjudgeable; D_o = (4 + 6) / 2 = 5, 81 - 35 = 46: alpha = 1 - 8 * 5 / 46.
+    # Nine values: 5 True, 3 False, 1 Unjudgeable. D_o = (4 + 6) / 2 = 5, 81 - 35 = 46: alpha = 1 - 8 * 5 / 46.
     assert progress["alpha"] == pytest.approx(1 - 40 / 46)
     [cell] = context["cells"]["rows"]
     assert (cell["drawn"], cell["accepted"], cell["rejected"], cell["undecided"]) == (3, 1, 1, 1)
@@ -129,7 +129,7 @@ def test_progress_json_matches_the_page(researcher_client, round):
         assert f'data-figure="{name}">{fetched["figures"][name]}<' in page.text
 
 
-def test_a_round_without_judgments_shows_no_estimates(researcher_client, researcher):
+def test_round_without_judgments_shows_no_estimates(researcher_client, researcher):
     make_round(2, name="fresh", by=researcher)
 
     figures = researcher_client.get("/projects/default/rounds/fresh/").context["figures"]
@@ -138,7 +138,7 @@ def test_a_round_without_judgments_shows_no_estimates(researcher_client, researc
     assert figures["open"] == "2"
 
 
-def test_200_annotators_take_no_more_queries_than_three(researcher_client, researcher, django_assert_max_num_queries):
+def test_query_count_is_constant_for_200_annotators(researcher_client, researcher, django_assert_max_num_queries):
     round = make_round(2, name="crowd", by=researcher)
     annotators = [Annotator(round=round, code=f"a-{number}") for number in range(200)]
     annotators = Annotator.objects.bulk_create(annotators)
@@ -156,17 +156,17 @@ def test_200_annotators_take_no_more_queries_than_three(researcher_client, resea
     assert page.text.count("/annotators/a-") == 50
 
 
-# -- annotators --------------------------------------------------------------------------------------------------------
+# Annotators
 
 
 @pytest.mark.parametrize("sort", ["code", "-judged", "gold", "agreement", "seconds", "fast", "true", "run", "flags"])
-def test_the_list_of_annotators_can_be_sorted_by_each_column(researcher_client, round, sort):
+def test_annotator_list_can_be_sorted_by_each_column(researcher_client, round, sort):
     rows = researcher_client.get(f"{PILOT}annotators/", {"sort": sort}).context["page_obj"].object_list
 
     assert len(rows) == 3
 
 
-def test_the_least_agreeing_annotator_comes_first(researcher_client, round, annotator):
+def test_annotator_with_lowest_agreement_is_listed_first(researcher_client, round, annotator):
     rows = researcher_client.get(f"{PILOT}annotators/", {"sort": "agreement"}).context["page_obj"].object_list
 
     assert rows[0]["agreement"] == pytest.approx(2 / 6)
@@ -184,13 +184,13 @@ def test_exclusion_preview_changes_nothing_and_requires_a_reason(researcher_clie
     assert Annotator.objects.filter(status="active").count() == 3
 
 
-def test_excluding_and_reinstating_with_the_buttons(researcher_client, round, annotator):
-    theirs = f"{PILOT}annotators/{annotator.code}/"
+def test_exclude_and_reinstate_forms_change_counts(researcher_client, round, annotator):
+    annotator_url = f"{PILOT}annotators/{annotator.code}/"
 
-    page = researcher_client.post(f"{theirs}exclude/", {"reason": "Guesses."}, follow=True)
+    page = researcher_client.post(f"{annotator_url}exclude/", {"reason": "Guesses."}, follow=True)
     assert "3 judgments no longer count" in page.text
     assert "excluded: Guesses." in page.text
-    page = researcher_client.post(f"{theirs}reinstate/", follow=True)
+    page = researcher_client.post(f"{annotator_url}reinstate/", follow=True)
 
     assert "3 judgments count again" in page.text
     decision = annotator.exclusions.get()
@@ -198,7 +198,7 @@ def test_excluding_and_reinstating_with_the_buttons(researcher_client, round, an
     assert decision.excluded_by == decision.reinstated_by is not None
 
 
-def test_a_paused_annotator_can_be_resumed(researcher_client, round, annotator):
+def test_paused_annotator_can_be_resumed(researcher_client, round, annotator):
     pause_annotator(annotator)
 
     researcher_client.post(f"{PILOT}annotators/{annotator.code}/resume/")
@@ -213,7 +213,7 @@ def test_invalid_changes_show_a_message(researcher_client, round, annotator):
     assert f"{annotator.code} is not excluded." in page.text
 
 
-def test_limits_are_set_and_removed(researcher_client, round):
+def test_limits_form_sets_and_removes_limits(researcher_client, round):
     researcher_client.post(f"{PILOT}limits/", {"gold_accuracy": "0.8", "n_gold": "5", "longest_run": "40"})
     assert "gold accuracy below 0.8 after 5 gold statements; more than 40" in (
         researcher_client.get(f"{PILOT}annotators/").text
@@ -228,24 +228,24 @@ def test_limits_are_set_and_removed(researcher_client, round):
 @pytest.mark.parametrize(
     "fields", [{"gold_accuracy": "80"}, {"n_gold": "0"}, {"longest_run": "1"}, {"median_seconds": "-1"}]
 )
-def test_invalid_limits_are_refused(researcher_client, round, fields):
+def test_invalid_limits_are_rejected(researcher_client, round, fields):
     page = researcher_client.post(f"{PILOT}limits/", {"n_gold": "5"} | fields)
 
     assert page.context["form"].errors
     assert not Limits.objects.exists()
 
 
-# -- statements --------------------------------------------------------------------------------------------------------
+# Statements
 
 
-def shown(client, **filters) -> list[int]:
+def listed_positions(client, **filters) -> list[int]:
     page = client.get(f"{PILOT}statements/", filters)
     return [task.position for task in page.context["tasks"]]
 
 
 def test_disagreements_are_sorted_and_agreements_excluded(researcher_client, round):
-    assert shown(researcher_client) == [2, 1]
-    assert shown(researcher_client, show="all") == [0, 1, 2]
+    assert listed_positions(researcher_client) == [2, 1]
+    assert listed_positions(researcher_client, show="all") == [0, 1, 2]
 
 
 def test_list_pages_contain_each_statement_once(researcher_client, researcher):
@@ -253,7 +253,7 @@ def test_list_pages_contain_each_statement_once(researcher_client, researcher):
     round = make_round(60, name="pilot", by=researcher, batch_size=60)
     judge_all(round, ["true"] * 60, labels, ["true"] * 30 + ["false"] * 30)
 
-    pages = [shown(researcher_client, page=page) for page in (1, 2)]
+    pages = [listed_positions(researcher_client, page=page) for page in (1, 2)]
 
     tasks = list(round.tasks.all())
     differing = [task for task in tasks if max(task.n_true, task.n_false) < 3]
@@ -268,40 +268,42 @@ def test_unanimous_unjudgeable_is_undecided_without_disagreement(researcher_clie
     round = make_round(1, name="pilot", by=researcher)
     judge_all(round, *[["unjudgeable"]] * 3)
 
-    assert shown(researcher_client) == []
+    assert listed_positions(researcher_client) == []
     assert researcher_client.get(f"{PILOT}adjudicate/").context["task"] == round.tasks.get()
 
 
 def test_statements_can_be_filtered(researcher_client, round):
     relation = round.strata.get().relation_id
 
-    assert shown(researcher_client, pattern="1-2-0") == [1]
-    assert shown(researcher_client, show="all", verdict="accepted") == [0]
-    assert shown(researcher_client, verdict="undecided") == [2]
-    assert shown(researcher_client, relation=relation) == [2, 1]
-    assert shown(researcher_client, relation=relation + 1) == []
-    assert shown(researcher_client, relation="x", pattern="1-2", verdict="good", page="99") == [2, 1]
+    assert listed_positions(researcher_client, pattern="1-2-0") == [1]
+    assert listed_positions(researcher_client, show="all", verdict="accepted") == [0]
+    assert listed_positions(researcher_client, verdict="undecided") == [2]
+    assert listed_positions(researcher_client, relation=relation) == [2, 1]
+    assert listed_positions(researcher_client, relation=relation + 1) == []
+    assert listed_positions(researcher_client, relation="x", pattern="1-2", verdict="good", page="99") == [2, 1]
 
 
-def test_all_statements_come_in_the_rounds_order_page_by_page(researcher_client, researcher):
+def test_statement_list_pages_follow_round_order(researcher_client, researcher):
     make_round(60, name="pilot", by=researcher)
     first = researcher_client.get(f"{PILOT}statements/", {"show": "all"}).context
 
     second = researcher_client.get(f"{PILOT}statements/", {"show": "all", "after": str(first["page"].after)}).context
-    back = researcher_client.get(f"{PILOT}statements/", {"show": "all", "before": str(second["page"].before)}).context
+    previous = researcher_client.get(
+        f"{PILOT}statements/", {"show": "all", "before": str(second["page"].before)}
+    ).context
 
-    positions = [[task.position for task in page["tasks"]] for page in (first, second, back)]
+    positions = [[task.position for task in page["tasks"]] for page in (first, second, previous)]
     assert positions == [list(range(25)), list(range(25, 50)), list(range(25))]
     assert first["n"] == 60
 
 
 @pytest.mark.parametrize("few", [0, 10])
-def test_marked_lists_are_equal_for_few_and_many_marks(researcher_client, round, annotator, monkeypatch, few):
+def test_commented_list_is_independent_of_id_limit(researcher_client, round, annotator, monkeypatch, few):
     monkeypatch.setattr(statement_list, "MAX_MARKED_IDS", few)
     Judgment.objects.filter(task__position__in=(0, 2)).update(comment="only in summer")
 
-    assert shown(researcher_client, show="commented") == [0, 2]
-    assert shown(researcher_client, show="commented", verdict="accepted") == [0]
+    assert listed_positions(researcher_client, show="commented") == [0, 2]
+    assert listed_positions(researcher_client, show="commented", verdict="accepted") == [0]
 
 
 def test_reported_and_commented_statements_are_found(researcher_client, round, annotator):
@@ -310,26 +312,24 @@ def test_reported_and_commented_statements_are_found(researcher_client, round, a
     StatementReport.objects.create(task=task, annotator=annotator, reason="other", comment="two dots", reported_at=now)
     Judgment.objects.filter(task__position=1, annotator=annotator).update(comment="only in summer")
 
-    assert shown(researcher_client, show="reported") == [0]
-    assert shown(researcher_client, show="commented") == [1]
+    assert listed_positions(researcher_client, show="reported") == [0]
+    assert listed_positions(researcher_client, show="commented") == [1]
     assert "1 reported</a>" in researcher_client.get(PILOT).text
     assert "two dots" in researcher_client.get(f"{PILOT}statements/{task.pk}/").text
 
 
-def test_the_list_takes_the_same_queries_for_more_statements(
-    researcher_client, researcher, django_assert_max_num_queries
-):
+def test_statement_list_query_count_is_constant(researcher_client, researcher, django_assert_max_num_queries):
     round = make_round(30, name="pilot", by=researcher)
     judge_all(round, ["true"] * 30, ["false"] * 30)
 
     with django_assert_max_num_queries(13):
-        assert len(shown(researcher_client)) == 25
+        assert len(listed_positions(researcher_client)) == 25
 
 
-# -- adjudication ------------------------------------------------------------------------------------------------------
+# Adjudication
 
 
-def test_adjudication_walks_the_queue_without_changing_verdicts(researcher_client, round):
+def test_adjudication_empties_queue_without_changing_verdicts(researcher_client, round):
     page = researcher_client.get(f"{PILOT}adjudicate/")
     task = page.context["task"]
     assert task.position == 2
@@ -337,18 +337,18 @@ def test_adjudication_walks_the_queue_without_changing_verdicts(researcher_clien
     assert not any(code in page.text for code in codes)
 
     fields = {"task": task.pk, "label": "true", "client_uuid": uuid4(), "comment": "seen it"}
-    for _ in range(2):  # a double click
+    for _ in range(2):  # simulate a double click
         page = researcher_client.post(f"{PILOT}adjudicate/", fields, follow=True)
 
     assert "Nothing to adjudicate" in page.text
-    done = Adjudication.objects.get()
-    assert (done.verdict, done.comment, done.is_blind) == ("accepted", "seen it", True)
+    adjudication = Adjudication.objects.get()
+    assert (adjudication.verdict, adjudication.comment, adjudication.is_blind) == ("accepted", "seen it", True)
     task.refresh_from_db()
     assert (task.verdict, task.n_true) == ("undecided", 1)
     assert round.events.filter(kind="adjudicated").count() == 1
 
 
-def test_a_second_adjudication_supersedes_the_first(researcher_client, round):
+def test_second_adjudication_supersedes_the_first(researcher_client, round):
     task = round.tasks.get(position=1)
 
     for label in ("true", "unjudgeable"):
@@ -368,13 +368,13 @@ def test_skipping_the_last_statement_returns_to_the_first(researcher_client, rou
 
 
 @pytest.mark.parametrize(("field", "value"), [("label", "maybe"), ("client_uuid", "1"), ("task", "x")])
-def test_an_invalid_adjudication_is_refused(researcher_client, round, field, value):
+def test_invalid_adjudication_is_rejected(researcher_client, round, field, value):
     fields = {"task": round.tasks.first().pk, "label": "true", "client_uuid": uuid4()} | {field: value}
 
     assert researcher_client.post(f"{PILOT}adjudicate/", fields).status_code == 400
 
 
-# -- events ------------------------------------------------------------------------------------------------------------
+# Events
 
 
 def test_events_are_shown_and_exported(researcher_client, round, annotator, researcher):
@@ -394,7 +394,7 @@ def test_events_are_shown_and_exported(researcher_client, round, annotator, rese
 def test_reading_pages_logs_no_events(researcher_client, round):
     n_before = round.events.count()
 
-    for path in every_page(round):
+    for path in all_page_urls(round):
         researcher_client.get(path)
 
     assert round.events.count() == n_before
@@ -409,6 +409,6 @@ def test_exports_contain_the_adjudication_next_to_the_judgments(researcher_clien
     lines = b"".join(researcher_client.get(f"{PILOT}judgments.jsonl").streaming_content).splitlines()
 
     rows = [json.loads(line) for line in lines]
-    given = {row["statement"]: row["adjudication"] for row in rows}
-    assert given.pop(task.statement) == "Unjudgeable"
-    assert set(given.values()) == {None}
+    adjudications = {row["statement"]: row["adjudication"] for row in rows}
+    assert adjudications.pop(task.statement) == "Unjudgeable"
+    assert set(adjudications.values()) == {None}

@@ -1,4 +1,4 @@
-"""The training before the first batch."""
+"""Training before the first batch."""
 
 import pytest
 from django.utils import timezone
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.django_db
 
 
 def train(annotator, label: str | None = None) -> None:
-    """Answer everything rightly, or always with `label`."""
+    """Complete the training with correct answers, or with `label` throughout."""
     now = timezone.now()
     while statement := next_statement(current_training(annotator, now)):
         answer_training(annotator, statement.position, label or statement.label, now)
@@ -26,7 +26,7 @@ def annotator():
     return annotator
 
 
-def test_judging_waits_for_the_training(annotator):
+def test_judging_requires_completed_training(annotator):
     with pytest.raises(TrainingFirst):
         next_batch(annotator, timezone.now())
 
@@ -35,7 +35,7 @@ def test_judging_waits_for_the_training(annotator):
     assert len(next_batch(annotator, timezone.now())) == 4
 
 
-def test_a_training_records_how_many_were_right(annotator):
+def test_training_records_number_of_correct_answers(annotator):
     train(annotator, "true")
 
     training = last_training(annotator)
@@ -43,7 +43,7 @@ def test_a_training_records_how_many_were_right(annotator):
     assert training.finished_at is not None
 
 
-def test_an_answer_sent_twice_counts_once(annotator):
+def test_resent_training_answer_counts_once(annotator):
     now = timezone.now()
     first = next_statement(current_training(annotator, now))
 
@@ -53,7 +53,7 @@ def test_an_answer_sent_twice_counts_once(annotator):
     assert current_training(annotator, now).n_answered == 1
 
 
-def test_training_again_leaves_the_first_time_on_record(annotator):
+def test_repeated_training_keeps_the_first_record(annotator):
     train(annotator)
     now = timezone.now()
 
@@ -63,13 +63,13 @@ def test_training_again_leaves_the_first_time_on_record(annotator):
     assert len(next_batch(annotator, now)) == 4
 
 
-def test_a_false_statement_is_explained_by_what_holds(annotator):
+def test_reason_of_false_statement_gives_correct_statement(annotator):
     false = annotator.round.training_statements.filter(label="false")
 
     assert all(statement.reason.startswith("The correct statement is: head ") for statement in false)
 
 
-# -- pages -------------------------------------------------------------------------------------------------------------
+# Pages
 
 
 @pytest.fixture
@@ -78,11 +78,11 @@ def trainee_client(client, annotator):
     return client
 
 
-def test_the_judging_page_leads_to_the_training(trainee_client):
+def test_judging_page_redirects_to_training(trainee_client):
     assert trainee_client.get(judging_page()).url == judging_page("pilot", "training/")
 
 
-def test_each_answer_is_followed_by_the_reason(trainee_client, annotator):
+def test_reason_is_shown_after_each_answer(trainee_client, annotator):
     false = annotator.round.training_statements.filter(label="false").first()
     for position in range(false.position):
         trainee_client.post(judging_page("pilot", "training/"), {"position": position, "label": "true"})
@@ -94,7 +94,7 @@ def test_each_answer_is_followed_by_the_reason(trainee_client, annotator):
     assert false.reason in page
 
 
-def test_the_training_ends_with_how_many_were_right_and_can_be_repeated(trainee_client, annotator):
+def test_training_end_shows_score_and_allows_repetition(trainee_client, annotator):
     for statement in annotator.round.training_statements.all():
         trainee_client.post(
             judging_page("pilot", "training/"), {"position": statement.position, "label": statement.label}
@@ -106,11 +106,11 @@ def test_the_training_ends_with_how_many_were_right_and_can_be_repeated(trainee_
 
 
 @pytest.mark.parametrize("query", ["position=0&label=true", "position=99&label=true", "position=0&label=maybe"])
-def test_the_reason_is_not_told_before_the_answer(trainee_client, query):
+def test_reason_is_not_shown_before_the_answer(trainee_client, query):
     assert trainee_client.get(judging_page("pilot", f"training/?{query}")).status_code == 404
 
 
-def test_the_training_tells_nothing_of_lm_setting_or_gold(trainee_client, annotator):
+def test_training_page_does_not_reveal_lm_setting_or_gold(trainee_client, annotator):
     stratum = annotator.round.strata.get()
 
     page = trainee_client.get(judging_page("pilot", "training/")).text
@@ -119,7 +119,7 @@ def test_the_training_tells_nothing_of_lm_setting_or_gold(trainee_client, annota
         assert secret not in page
 
 
-def test_the_end_shows_what_was_missed_with_the_reason(trainee_client, annotator):
+def test_training_end_lists_incorrect_answers_with_reasons(trainee_client, annotator):
     train(annotator, "true")
     missed = [statement for statement in annotator.round.training_statements.all() if statement.label == "false"]
 
