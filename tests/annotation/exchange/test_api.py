@@ -1,4 +1,4 @@
-"""Judgments through the API: pages, files out, files in."""
+"""Judgments in the API: pagination, export, and import."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def round(db) -> Round:
     return round
 
 
-def test_judgments_come_in_pages_each_once(round):
+def test_paginated_judgments_appear_once(round):
     factories.judge_all(factories.make_round(2), ["true"] * 2)
     api, address = client_of(), f"/api/v1/rounds/{round.pk}/judgments/"
 
@@ -51,7 +51,7 @@ def test_judgments_come_in_pages_each_once(round):
     )
 
 
-def test_judgments_are_filtered(round):
+def test_judgments_can_be_filtered(round):
     api, address = client_of(), f"/api/v1/rounds/{round.pk}/judgments/"
     code, task = round.annotators.first().code, round.tasks.first().pk
 
@@ -62,7 +62,7 @@ def test_judgments_are_filtered(round):
         assert api.get(address, odd).status_code == 400
 
 
-def test_files_hold_what_the_command_writes(round):
+def test_exported_files_equal_the_judgment_table(round):
     api, address = client_of(), f"/api/v1/rounds/{round.pk}/judgments"
     files = {name: b"".join(api.get(f"{address}.{name}").streaming_content) for name in ("csv", "jsonl", "parquet")}
 
@@ -76,27 +76,27 @@ def test_files_hold_what_the_command_writes(round):
     assert api.get(f"{address}.pdf").status_code == 404
 
 
-def imported(api, text: str, **fields):
+def import_file(api, text: str, **fields):
     return api.post(IMPORT, {"file": SimpleUploadedFile("judged.csv", text.encode()), **fields})
 
 
-def test_a_file_becomes_a_round(db):
+def test_import_creates_a_closed_round(db):
     text = HEAD + 'likes,"[""ann"", ""tea""]",a,True\nlikes,"[""ann"", ""tea""]",b,True\n'
     api = client_of()
 
-    made = imported(api, text, round="old", create="true")
+    created = import_file(api, text, round="old", create="true")
 
-    assert (made.status_code, made.json()["n_judgments"]) == (201, 2)
-    shown = api.get(made.headers["Location"]).json()
+    assert (created.status_code, created.json()["n_judgments"]) == (201, 2)
+    shown = api.get(created.headers["Location"]).json()
     assert (shown["name"], shown["source"], shown["status"]) == ("old", "imported", "closed")
-    assert error_of(imported(api, text, round="old"))["code"] == "ImportRefused"
-    assert imported(api, text, round="old", duplicates="last").json()["n_duplicates"] == 2
-    rows = csv.DictReader(io.StringIO(b"".join(api.get(f"{made.headers['Location']}judgments.csv")).decode()))
+    assert error_of(import_file(api, text, round="old"))["code"] == "ImportRefused"
+    assert import_file(api, text, round="old", duplicates="last").json()["n_duplicates"] == 2
+    rows = csv.DictReader(io.StringIO(b"".join(api.get(f"{created.headers['Location']}judgments.csv")).decode()))
     assert [row["label"] for row in rows] == ["True", "True"]
 
 
-def test_a_file_with_a_bad_line_stores_nothing(db):
-    refused = imported(client_of(), HEAD + 'likes,"[""ann""]",a,Perhaps\n', round="old", create="true")
+def test_file_with_invalid_line_stores_nothing(db):
+    refused = import_file(client_of(), HEAD + 'likes,"[""ann""]",a,Perhaps\n', round="old", create="true")
 
     assert (refused.status_code, "judged.csv" in error_of(refused)["message"]) == (400, True)
     assert "line 2" in error_of(refused)["message"]
@@ -104,23 +104,23 @@ def test_a_file_with_a_bad_line_stores_nothing(db):
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "a\x00b.csv", "", ".", "é" * 300, "a/b\\c:d*.csv"])
-def test_a_file_of_any_name_is_read(db, name):
+def test_unusual_file_names_are_handled(db, name):
     file = SimpleUploadedFile("x", (HEAD + 'likes,"[""ann"", ""tea""]",a,True\n').encode())
     file._name = name
 
     assert client_of().post(IMPORT, {"file": file, "round": "old", "create": "true"}).status_code in (201, 400)
 
 
-def test_only_who_works_in_a_project_imports_into_it(db):
+def test_import_requires_edit_permission_in_the_project(db):
     text = HEAD + 'likes,"[""ann"", ""tea""]",a,True\n'
-    imported(client_of(), text, round="old", create="true")
+    import_file(client_of(), text, round="old", create="true")
 
-    assert imported(client_of(factories.make_member(Role.VIEWER)), text, round="old").status_code == 403
+    assert import_file(client_of(factories.make_member(Role.VIEWER)), text, round="old").status_code == 403
     stranger = client_of(factories.make_member(Role.OWNER, factories.make_project()))
-    assert imported(stranger, text, round="default/old").status_code == 409
+    assert import_file(stranger, text, round="default/old").status_code == 409
 
 
-def test_judgments_are_not_imported_on_relations_of_other_projects(db):
+def test_import_rejects_relations_of_other_projects(db):
     foreign = factories.make_relation(
         "likes", relation_set=factories.make_relation_set("foreign", project=factories.make_project())
     )

@@ -1,4 +1,4 @@
-"""A round on tuples that RoBERTa-large really gave (BertNet's published results)."""
+"""A round on published tuples of RoBERTa-large (BertNet results)."""
 
 import pytest
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.django_db
 FOLDERS = {"human": "1000tuples_initprompts", "top1": "1000tuples_top1prompts", "multi": "1000tuples_top20prompts"}
 
 
-def test_a_round_opens_on_the_published_tuples(public_data):
+def test_round_can_be_opened_on_published_tuples(public_data):
     import_relations(public_data / "bertnet" / "relation_info" / "human.json")
     relation, language_model = Relation.objects.get(name="prevent"), make_language_model("roberta-large")
     jobs = [

@@ -1,4 +1,4 @@
-"""Who people are is erased; what they judged stays."""
+"""Erasure of personal data: identities are deleted and judgments are kept."""
 
 from datetime import timedelta
 from functools import partial
@@ -37,13 +37,13 @@ def round(researcher):
     return make_round(4, name="pilot", by=researcher, takes_guests=True, batch_size=4)
 
 
-def with_a_judgment(annotator: Annotator) -> Annotator:
+def judge_first_task(annotator: Annotator) -> Annotator:
     judge(annotator, next_batch(annotator, timezone.now())[0], comment="a comment")
     return annotator
 
 
 def test_erasure_deletes_cached_statistics_with_names(round):
-    guest = with_a_judgment(join_round(round, name=WHO))
+    guest = judge_first_task(join_round(round, name=WHO))
     round.snapshots.create(subject="strips", content=[{"name": WHO}], counted_at=timezone.now(), took_s=1)
 
     erase_annotator(guest)
@@ -51,15 +51,15 @@ def test_erasure_deletes_cached_statistics_with_names(round):
     assert not round.snapshots.exists()
 
 
-def everything_stored() -> str:
-    """Return all rows of the tables that could name somebody."""
+def stored_rows() -> str:
+    """Return all rows of the tables that could contain names."""
     models = (Annotator, Event, Judgment, get_user_model())
     return "\n".join(str(list(model.objects.values())) for model in models)
 
 
 def test_erasing_a_guest_keeps_the_judgments(round, researcher, researcher_client):
     set_role(round.project, researcher, Role.OWNER)
-    guest = with_a_judgment(join_round(round, name=WHO))
+    guest = judge_first_task(join_round(round, name=WHO))
     code, browser = return_code(guest), Client()
     browser.post(f"/return/{code}/", {"code": code})
     assert browser.get(judging_page()).status_code == 200
@@ -67,7 +67,7 @@ def test_erasing_a_guest_keeps_the_judgments(round, researcher, researcher_clien
     page = researcher_client.post(f"/projects/default/rounds/pilot/annotators/{guest.code}/erase/", follow=True).text
 
     assert WHO not in page
-    assert WHO not in everything_stored()
+    assert WHO not in stored_rows()
     assert Judgment.objects.counted().get().annotator == guest
     assert Round.objects.get().tasks.filter(n_leased__gt=0).count() == 0
     assert set(guest.assignments.values_list("status", flat=True)) == {"done", "expired"}
@@ -77,7 +77,7 @@ def test_erasing_a_guest_keeps_the_judgments(round, researcher, researcher_clien
     assert Event.objects.get(kind="erased").by == researcher
 
 
-def test_an_erased_annotator_cannot_return_by_invite(round):
+def test_erased_annotator_cannot_return_by_invite(round):
     [invite] = make_invites(round, 1, timezone.now() + timedelta(days=1))
     guest = join_round(round, invite=invite)
 
@@ -106,18 +106,18 @@ def test_erasure_requires_manage_permission(round):
 
 def test_account_erasure_deletes_all_identifying_data(round):
     user = make_user(WHO)
-    annotator = with_a_judgment(join_round(round, user))
+    annotator = judge_first_task(join_round(round, user))
 
     assert erase_account(user) == 1
 
-    assert WHO not in everything_stored()
+    assert WHO not in stored_rows()
     assert Judgment.objects.counted().get().annotator == annotator
     assert not Assignment.objects.filter(status=Assignment.Status.LEASED).exists()
     annotator.refresh_from_db()
     assert (annotator.user, annotator.who) == (None, "")
 
 
-def test_a_project_keeps_an_owner(round, researcher):
+def test_sole_owner_of_a_project_cannot_be_erased(round, researcher):
     round.project.members.update(role=Role.OWNER)
     with refused("SoleOwner", match="only owner of the project 'Default'"):
         erase_account(researcher)
@@ -127,7 +127,7 @@ def test_a_project_keeps_an_owner(round, researcher):
     assert Round.objects.get().created_by is None
 
 
-def test_the_command_erases_accounts_and_guests(round, capsys):
+def test_command_erases_accounts_and_guests(round, capsys):
     make_user(WHO)
     guest = join_round(round, name="Bea")
 
@@ -135,14 +135,14 @@ def test_the_command_erases_accounts_and_guests(round, capsys):
     call_command("erase_person", round="pilot", annotator=guest.code)
 
     assert f"Account {WHO} deleted" in capsys.readouterr().out
-    assert "Bea" not in everything_stored()
+    assert "Bea" not in stored_rows()
     with pytest.raises(CommandError, match="either an account, or a round"):
         call_command("erase_person")
     with pytest.raises(CommandError, match="has no annotator 'nobody'"):
         call_command("erase_person", round="pilot", annotator="nobody")
 
 
-# -- by owners ---------------------------------------------------------------------------------------------------------
+# Erasure by owners
 
 
 def test_owners_erase_only_members_of_their_own_projects(client):
@@ -162,7 +162,7 @@ def test_owners_erase_only_members_of_their_own_projects(client):
     page = client.post("/projects/animals/erase/", {"username": WHO}, follow=True).text
 
     assert "Account erased" in page
-    assert WHO not in everything_stored()
+    assert WHO not in stored_rows()
     assert list(Verification()) == []
     client.force_login(stranger)
     assert erase({"username": "owner"}).status_code == 403

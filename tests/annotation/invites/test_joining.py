@@ -1,4 +1,4 @@
-"""How people come in: accounts, guests, invites, consent, return codes; and who does not."""
+"""Joining a round: accounts, guests, invites, consent, return codes, and rejected attempts."""
 
 import csv
 import hashlib
@@ -45,10 +45,10 @@ def join_url(round: Round) -> str:
     return f"/join/{round.join_token}/"
 
 
-# -- guests ------------------------------------------------------------------------------------------------------------
+# Guests
 
 
-def test_a_guest_joins_with_a_name_and_judges(client):
+def test_guest_joins_with_a_name_and_judges(client):
     round = guest_round()
 
     response = client.post(join_url(round), {"name": "  Ada \t 7 "})
@@ -58,14 +58,14 @@ def test_a_guest_joins_with_a_name_and_judges(client):
     assert client.get(judging_page()).status_code == 200
 
 
-def test_a_guest_needs_a_name(client):
+def test_guest_name_is_required(client):
     page = client.post(join_url(guest_round()), {"name": "  "}).text
 
     assert "This field is required" in page
     assert not Annotator.objects.exists()
 
 
-def test_a_name_is_one_annotator():
+def test_guest_name_is_unique_in_a_round():
     round = guest_round()
     join_round(round, name="Ada")
 
@@ -73,13 +73,13 @@ def test_a_name_is_one_annotator():
         join_round(round, name="ADA")
 
 
-def test_the_same_name_in_another_round_is_a_different_annotator():
+def test_guest_name_can_be_reused_in_another_round():
     join_round(guest_round(), name="Ada")
 
     join_round(make_round(takes_guests=True), name="Ada")
 
 
-def test_a_round_without_guests_asks_for_an_account(client):
+def test_round_without_guests_requires_an_account(client):
     round = make_round()
 
     assert client.get(join_url(round)).url == f"/accounts/login/?next={join_url(round)}"
@@ -87,14 +87,14 @@ def test_a_round_without_guests_asks_for_an_account(client):
         join_round(round, name="Ada")
 
 
-def test_a_guest_who_reopens_the_link_continues(client):
+def test_guest_reopening_the_link_continues_judging(client):
     round = guest_round()
     client.post(join_url(round), {"name": "Ada"})
 
     assert client.get(join_url(round)).url == judging_page()
 
 
-def test_a_guest_of_one_round_has_no_access_to_another(client):
+def test_guest_has_no_access_to_other_rounds(client):
     client.post(join_url(guest_round()), {"name": "Ada"})
     make_round(name="other", takes_guests=True)
 
@@ -102,7 +102,7 @@ def test_a_guest_of_one_round_has_no_access_to_another(client):
     assert client.get(judging_page("other"), headers={"accept": "application/json"}).status_code == 403
 
 
-def test_an_account_takes_precedence_over_a_guest(client):
+def test_account_takes_precedence_over_guest(client):
     round, user = guest_round(), make_user()
     client.post(join_url(round), {"name": "Ada"})
     account = join_round(round, user)
@@ -111,14 +111,14 @@ def test_an_account_takes_precedence_over_a_guest(client):
     assert client.get(judging_page()).context["annotator"] == account
 
 
-def test_the_start_page_lists_the_rounds_of_a_guest(client):
+def test_start_page_lists_rounds_of_a_guest(client):
     client.post(join_url(guest_round()), {"name": "Ada"})
 
     assert judging_page() in client.get("/").text
 
 
 @pytest.mark.parametrize(("end", "status"), [(close_round, 409), (pause_round, 200)])
-def test_a_closed_round_refuses_new_annotators(client, end, status):
+def test_closed_round_rejects_new_annotators(client, end, status):
     round = guest_round()
     end(round)
 
@@ -128,10 +128,10 @@ def test_a_closed_round_refuses_new_annotators(client, end, status):
     assert ("The round pilot is closed. You can no longer join it." in response.text) == (status == 409)
 
 
-# -- consent -----------------------------------------------------------------------------------------------------------
+# Consent
 
 
-def test_consent_must_be_given_before_one_joins(client):
+def test_consent_is_required_for_joining(client):
     round = guest_round(consent="Your answers are **published**.")
 
     page = client.post(join_url(round), {"name": "Ada"}).text
@@ -151,17 +151,17 @@ def test_consent_is_recorded_with_time_and_text(client):
     assert annotator.consented_at is not None
 
 
-def test_accounts_must_agree_too():
+def test_consent_is_required_for_accounts():
     round = guest_round(consent="Yes?")
 
     with refused("ConsentMissing"):
         join_round(round, make_user())
 
 
-# -- return codes ------------------------------------------------------------------------------------------------------
+# Return codes
 
 
-def test_a_return_code_leads_to_the_same_annotator_elsewhere(client):
+def test_return_code_restores_the_annotator_on_another_device(client):
     guest = join_round(guest_round(), name="Ada")
     code = return_code(guest)
 
@@ -173,7 +173,7 @@ def test_a_return_code_leads_to_the_same_annotator_elsewhere(client):
     assert client.get(response.url).context["annotator"] == guest
 
 
-def test_opening_a_return_link_changes_nothing(client):
+def test_opening_a_return_link_does_not_log_in(client):
     guest = join_round(guest_round(), name="Ada")
 
     client.get(f"/return/{return_code(guest)}/")
@@ -182,7 +182,7 @@ def test_opening_a_return_link_changes_nothing(client):
 
 
 @pytest.mark.parametrize("change", [str.lower, lambda code: code.replace("-", " "), lambda code: f" {code}\n"])
-def test_a_return_code_ignores_case_and_spacing(change):
+def test_return_code_ignores_case_and_spacing(change):
     guest = join_round(guest_round(), name="Ada")
     number, _, signature = return_code(guest).partition("-")
 
@@ -190,7 +190,7 @@ def test_a_return_code_ignores_case_and_spacing(change):
 
 
 @pytest.mark.parametrize("code", ["", "1", "1-AAAA-AAAA-AAAA-AAAA", "x" * 1000, "٣-AAAAAAAAAAAAAAAA", "1-\x00"])
-def test_a_forged_return_code_is_refused(client, code):
+def test_forged_return_code_is_rejected(client, code):
     join_round(guest_round(), name="Ada")
 
     with pytest.raises(BadReturnCode, match="Invalid return code"):
@@ -198,24 +198,24 @@ def test_a_forged_return_code_is_refused(client, code):
     assert client.post("/return/", {"code": code}).status_code in {200, 404}
 
 
-def test_a_signature_is_valid_for_one_annotator_only():
+def test_return_code_signature_is_valid_for_one_annotator_only():
     annotator, other = (join_round(round, name="Ada") for round in (guest_round(), make_round(takes_guests=True)))
 
     with pytest.raises(BadReturnCode):
         find_by_return_code(return_code(annotator).replace(f"{annotator.pk}-", f"{other.pk}-", 1))
 
 
-def test_an_account_has_no_return_code(client):
+def test_return_code_of_an_account_is_rejected(client):
     account = join_round(guest_round(), make_user())
 
     with pytest.raises(BadReturnCode):
         find_by_return_code(return_code(account))
 
 
-# -- invites -----------------------------------------------------------------------------------------------------------
+# Invites
 
 
-def test_an_invite_lets_in_one_person_without_name_or_account(client):
+def test_invite_admits_one_person_without_name_or_account(client):
     invite = make_invite(make_round(name="pilot"))
 
     assert client.post(invite.get_absolute_url()).url == judging_page("pilot", "device/")
@@ -225,7 +225,7 @@ def test_an_invite_lets_in_one_person_without_name_or_account(client):
     assert client.get(invite.get_absolute_url()).url == judging_page()
 
 
-def test_a_used_invite_is_refused_for_other_people(client):
+def test_used_invite_is_rejected_for_other_people(client):
     invite = make_invite(make_round())
     client.post(invite.get_absolute_url())
 
@@ -236,17 +236,17 @@ def test_a_used_invite_is_refused_for_other_people(client):
     assert Annotator.objects.count() == 1
 
 
-def test_expired_and_revoked_invites_are_refused(client):
+def test_expired_and_revoked_invites_are_rejected(client):
     round = make_round()
-    ended, taken_back = make_invite(round, NOW - timedelta(seconds=1)), make_invite(round)
-    revoke_invites(round, [taken_back.token], NOW)
+    expired, revoked = make_invite(round, NOW - timedelta(seconds=1)), make_invite(round)
+    revoke_invites(round, [revoked.token], NOW)
 
-    assert "This invite has expired" in client.get(ended.get_absolute_url()).text
-    assert "This invite was revoked" in client.get(taken_back.get_absolute_url()).text
-    assert client.post(taken_back.get_absolute_url()).status_code == 410
+    assert "This invite has expired" in client.get(expired.get_absolute_url()).text
+    assert "This invite was revoked" in client.get(revoked.get_absolute_url()).text
+    assert client.post(revoked.get_absolute_url()).status_code == 410
 
 
-def test_an_invite_is_used_once_even_if_two_checked_it_before():
+def test_stale_invite_object_cannot_be_used_again():
     round = make_round()
     invite = make_invite(round)
     first, second = make_annotators(round, 2)
@@ -256,7 +256,7 @@ def test_an_invite_is_used_once_even_if_two_checked_it_before():
         use_invite(invite, second, NOW)
 
 
-def test_an_account_that_follows_an_invite_keeps_the_account(client):
+def test_invite_opened_with_account_joins_that_account(client):
     invite, user = make_invite(make_round(name="pilot")), make_user()
     client.force_login(user)
 
@@ -265,7 +265,7 @@ def test_an_account_that_follows_an_invite_keeps_the_account(client):
     assert Annotator.objects.get().user == user
 
 
-def test_an_unused_invite_on_a_shared_device_asks_for_the_person(client):
+def test_unused_invite_on_shared_device_offers_current_annotator(client):
     round = make_round(name="pilot")
     first, second = make_invites(round, 2, TOMORROW)
     client.post(first.get_absolute_url())
@@ -279,7 +279,7 @@ def test_an_unused_invite_on_a_shared_device_asks_for_the_person(client):
     assert client.get(judging_page()).context["annotator"] == second.annotator
 
 
-def test_a_guest_can_sign_out_of_a_browser(client):
+def test_guest_can_sign_out_of_a_browser(client):
     client.post(join_url(guest_round()), {"name": "Ada"})
 
     client.post(judging_page("pilot", "device/"))
@@ -287,7 +287,7 @@ def test_a_guest_can_sign_out_of_a_browser(client):
     assert client.get(judging_page()).status_code == 302
 
 
-def test_a_used_invite_cannot_be_revoked(client):
+def test_used_invite_cannot_be_revoked(client):
     round = make_round()
     invite = make_invite(round)
     client.post(invite.get_absolute_url())
@@ -299,7 +299,7 @@ def test_invites_of_another_round_cannot_be_revoked():
     assert revoke_invites(make_round(), [make_invite(make_round()).token], NOW) == 0
 
 
-def test_researchers_make_invites_and_download_them(researcher_client, researcher):
+def test_researchers_can_create_and_download_invites(researcher_client, researcher):
     round = make_round(name="pilot", by=researcher)
 
     researcher_client.post(f"{PILOT}invites/", {"n": 3, "days": 30})
@@ -318,16 +318,16 @@ def test_annotators_with_invites_are_listed_by_invite(researcher_client, researc
     invite = make_invite(make_round(name="pilot", by=researcher))
     Client().post(invite.get_absolute_url())
     code = Annotator.objects.get().code
-    shown = f"{invite.token[:6]}…"
+    token_start = f"{invite.token[:6]}…"
 
     for path in ("", "annotators/", f"annotators/{code}/"):
-        assert f"invite {shown}" in researcher_client.get(f"{PILOT}{path}").text
+        assert f"invite {token_start}" in researcher_client.get(f"{PILOT}{path}").text
     invites = researcher_client.get(f"{PILOT}invites/").text
-    assert shown in invites
+    assert token_start in invites
     assert f'href="{PILOT}annotators/{code}/"' in invites
 
 
-def test_an_invite_can_be_revoked_on_its_page(researcher_client, researcher):
+def test_invite_can_be_revoked_on_the_invites_page(researcher_client, researcher):
     invite = make_invite(make_round(name="pilot", by=researcher))
 
     page = researcher_client.post(f"{PILOT}invites/revoke/", {"token": invite.token}, follow=True).text
@@ -336,14 +336,14 @@ def test_an_invite_can_be_revoked_on_its_page(researcher_client, researcher):
     assert invite.token not in page
 
 
-def test_a_token_with_a_nul_does_not_reach_the_database(django_assert_num_queries):
+def test_invite_token_with_nul_does_not_reach_the_database(django_assert_num_queries):
     round = make_round()
 
     with django_assert_num_queries(0):
         assert revoke_invites(round, ["\x00"], NOW) == 0
 
 
-def test_only_who_manages_a_round_sees_its_invites(client):
+def test_viewers_cannot_see_invites(client):
     make_round(name="pilot")
     client.force_login(make_member(Role.VIEWER))
 
@@ -351,11 +351,11 @@ def test_only_who_manages_a_round_sees_its_invites(client):
     assert client.post(f"{PILOT}invites/revoke/").status_code == 403
 
 
-# -- wrong links -------------------------------------------------------------------------------------------------------
+# Wrong links
 
 
 @pytest.mark.parametrize("path", ["/join/forged/", "/invite/forged/", "/return/1-AAAA-AAAA-AAAA-AAAA/"])
-def test_a_forged_link_is_not_found(client, path):
+def test_forged_link_returns_404(client, path):
     response = client.get(path)
 
     assert response.status_code == 404
@@ -371,7 +371,7 @@ def test_repeated_wrong_links_are_throttled(client, settings):
     assert Client(REMOTE_ADDR="10.0.0.9").get("/join/forged/").status_code == 404
 
 
-def test_a_valid_link_works_despite_throttling(client, settings):
+def test_valid_link_works_despite_throttling(client, settings):
     settings.LIMITS = settings.LIMITS | {"wrong_links": (0, 900)}
     round = guest_round()
     assert client.get("/join/forged/").status_code == 429
@@ -382,25 +382,25 @@ def test_a_valid_link_works_despite_throttling(client, settings):
     assert client.get(f"/return/{return_code(guest)}/").status_code == 200
 
 
-# -- many guests from one address --------------------------------------------------------------------------------------
+# Guest limits and names
 
 
 def join_as(round, name: str, address: str = "192.0.2.7") -> int:
     return Client(REMOTE_ADDR=address).post(join_url(round), {"name": name}).status_code
 
 
-def test_of_sixty_guests_from_one_address_thirty_join():
+def test_guests_from_one_address_are_limited_to_thirty():
     round, other = guest_round(), make_round(2, takes_guests=True)
 
-    joined = [join_as(round, f"Ada {number}") for number in range(60)]
+    statuses = [join_as(round, f"Ada {number}") for number in range(60)]
 
-    assert joined == [302] * 30 + [429] * 30
+    assert statuses == [302] * 30 + [429] * 30
     assert round.annotators.count() == 30
     assert join_as(other, "Ada") == 302
     assert join_as(round, "Bea", "192.0.2.8") == 302
 
 
-def test_all_addresses_of_one_customer_count_as_one(settings):
+def test_ipv6_addresses_of_one_network_share_the_guest_limit(settings):
     settings.LIMITS = settings.LIMITS | {"guests": (1, 600)}
     round = guest_round()
 
@@ -418,7 +418,7 @@ def test_invites_are_exempt_from_the_network_limit(settings):
 
 
 @pytest.mark.parametrize("name", ["Ada", "ADA", " Ada ", "A\u200bda", "\uff21da", "\U0001d400da"])
-def test_names_that_look_equal_are_equal(name):
+def test_lookalike_guest_names_count_as_equal(name):
     round = guest_round()
     join_round(round, name="ada")
 
@@ -426,18 +426,18 @@ def test_names_that_look_equal_are_equal(name):
         join_round(round, name=name)
 
 
-@pytest.mark.parametrize("name", ["Ad\u0430", "\u0391da"])  # the Cyrillic and the Greek letter
-def test_a_name_of_mixed_alphabets_is_refused(name):
+@pytest.mark.parametrize("name", ["Ad\u0430", "\u0391da"])  # Cyrillic and Greek letters
+def test_name_with_mixed_alphabets_is_rejected(name):
     with refused("BadName", match="mixes alphabets"):
         join_round(guest_round(), name=name)
 
 
 @pytest.mark.parametrize("name", ["\u0410\u0434\u0430 12", "\u5f20\u4f1f Wei", "P01"])
-def test_names_of_all_alphabets_are_accepted(name):
+def test_names_in_any_single_alphabet_are_accepted(name):
     assert join_round(guest_round(), name=name).name == name
 
 
-def test_a_link_to_a_draft_is_not_found(client):
+def test_links_to_a_draft_return_404(client):
     round = guest_round()
     invite = make_invite(round)
     Round.objects.update(status=Round.Status.DRAFT)

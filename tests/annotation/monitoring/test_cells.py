@@ -43,7 +43,7 @@ def round(db) -> Round:
     return round
 
 
-def test_cell_accuracy_and_interval_equal_those_of_reports(round):
+def test_cell_accuracy_and_interval_match_reports(round):
     evidence = gather_evidence(round)
     reported = {
         (cell.key.relation, cell.key.model): [cell.n, *cell.rate_of(ACCEPTED)[:3]]

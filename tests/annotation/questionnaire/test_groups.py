@@ -1,4 +1,4 @@
-"""What people said about themselves is shown in groups of five or more, from which no smaller one follows."""
+"""Questionnaire groups: answers are shown in groups of at least five that do not reveal smaller groups."""
 
 from collections import defaultdict
 from itertools import product
@@ -26,22 +26,22 @@ def test_small_groups_are_merged():
     assert groups_of(answers_of(English=9, Welsh=4, Irish=1)) == [("English", 9), (REST, 5)]
 
 
-def test_missing_answers_are_in_the_rest():
+def test_missing_answers_are_counted_in_the_rest():
     assert groups_of(answers_of(English=9, unsaid=6)) == [("English", 9), (REST, 6)]
 
 
 def test_a_small_rest_absorbs_the_smallest_group():
-    """Of 16 people 9 and 6 are shown: 16 - 9 - 6 would be the one who said Irish."""
+    """Merge Welsh (6) into the rest: otherwise 16 - 9 - 6 = 1 would reveal the Irish answer."""
     assert groups_of(answers_of(English=9, Welsh=6, Irish=1)) == [("English", 9), (REST, 7)]
 
 
 def test_small_groups_of_required_answers_absorb_a_larger_group():
-    """4 + 4 of three answers would be told by the 8 that are left of 13, as each has at most 4."""
+    """Merge all of 4 + 4 + 5: a rest of 8 with at most 4 per answer would reveal two groups of 4."""
     assert groups_of(answers_of(a=4, b=4, c=5), all_answered=True) == [(REST, 13)]
     assert groups_of(answers_of(a=9, b=9, c=5)) == [("a", 9), ("b", 9), ("c", 5)]
 
 
-def test_one_person_among_many_hides_everything_of_two():
+def test_single_minority_answer_merges_all_groups():
     assert groups_of(answers_of(English=20, Welsh=1)) == [(REST, 21)]
 
 
@@ -54,7 +54,7 @@ def test_groups_ignore_case_and_spacing():
 
 
 @given(people, st.booleans())
-def test_no_group_is_smaller_than_five_and_none_is_lost(answers, all_answered):
+def test_groups_have_at_least_five_people_and_include_everyone(answers, all_answered):
     groups = groups_of(answers, all_answered=all_answered)
 
     assert all(n >= LEAST_PEOPLE for _, n in groups)
@@ -69,28 +69,30 @@ def test_groups_are_correct_and_independent_of_order(answers):
     assert groups == groups_of(sorted(answers, reverse=True))
 
 
-@pytest.mark.parametrize(("n_answers", "may_not_say"), [(3, True), (3, False), (4, False)])
-def test_no_small_group_can_be_computed_from_what_is_shown(n_answers, may_not_say):
-    """Whoever knows the rule, the total and what could be answered cannot tell how many are in a group of one to four:
-    among all numbers of up to 18 people that are shown in one way, there are different ones of it."""
-    alike = defaultdict(list)
-    for counts in product(range(19), repeat=n_answers + may_not_say):
-        if LEAST_PEOPLE <= sum(counts) <= 18:
-            names = [*"abcd"[:n_answers], *([""] if may_not_say else [])]
-            given = [name for name, n in zip(names, counts, strict=True) for _ in range(n)]
-            alike[tuple(groups_of(given, all_answered=not may_not_say)), sum(counts)].append(counts)
+@pytest.mark.parametrize(("n_answers", "is_optional"), [(3, True), (3, False), (4, False)])
+def test_displayed_groups_do_not_reveal_small_groups(n_answers, is_optional):
+    """Enumerate all counts of up to 18 people: no displayed result determines the size of a group of one to four.
 
-    told = [
-        (shown, sizes)
-        for shown, possible in alike.items()
+    The rule, the total, and the possible answers are assumed to be public.
+    """
+    counts_by_display = defaultdict(list)
+    for counts in product(range(19), repeat=n_answers + is_optional):
+        if LEAST_PEOPLE <= sum(counts) <= 18:
+            names = [*"abcd"[:n_answers], *([""] if is_optional else [])]
+            answers = [name for name, n in zip(names, counts, strict=True) for _ in range(n)]
+            counts_by_display[tuple(groups_of(answers, all_answered=not is_optional)), sum(counts)].append(counts)
+
+    revealed = [
+        (display, sizes)
+        for display, possible in counts_by_display.items()
         for sizes in [{counts[position] for counts in possible} for position in range(n_answers)]
         if len(sizes) == 1 and 0 < min(sizes) < LEAST_PEOPLE
     ]
 
-    assert told == []
+    assert revealed == []
 
 
-# -- in a round --------------------------------------------------------------------------------------------------------
+# Rounds
 
 
 def answer(round, *languages: str) -> None:
@@ -136,14 +138,14 @@ def test_pages_and_exports_show_groups_but_no_individual_answers(researcher_clie
 
 
 @pytest.mark.django_db
-def test_documents_about_a_study_have_groups_until_somebody_says_it_otherwise():
+def test_study_documents_contain_groups_unless_overridden():
     round = make_round(2, judgments_per_task=1)
     judge_all(round, ["true", "false"])
     type(round).objects.filter(pk=round.pk).update(ask_language="optional")
     round.refresh_from_db()
     answer(round, *["Welsh"] * 7, *["Irish"] * 6, "Maltese", "")
     report = create_report(round)
-    answer(round, *["Basque"] * 5)  # after the report
+    answer(round, *["Basque"] * 5)  # answers given after the report
 
     words = proposed_on(report)["demographics"]
     assert words == in_words(questionnaire_groups(round, report.created_at))

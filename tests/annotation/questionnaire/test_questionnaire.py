@@ -1,4 +1,4 @@
-"""What a round asks before the first statement: who people are, and whether they understood the instructions."""
+"""Questionnaire before the first statement: participant questions and comprehension check."""
 
 import re
 
@@ -36,10 +36,10 @@ def now():
     return timezone.now()
 
 
-# -- questions as researchers write them -------------------------------------------------------------------------------
+# Question syntax
 
 
-def test_questions_are_read_from_lines():
+def test_questions_are_parsed_from_lines():
     dog, name = parse_questions(OWN, "own")
 
     assert (dog.text, dog.choices, dog.is_required) == ("Do you have a dog?", ("yes", "no"), True)
@@ -71,12 +71,12 @@ def test_check_questions_have_correct_choices():
         ("Dog?", True, "needs at least two choices"),
     ],
 )
-def test_invalid_questions_are_refused_with_their_line(text, is_check, reason):
+def test_invalid_question_error_names_the_line(text, is_check, reason):
     with pytest.raises(BadQuestions, match=re.escape(reason)):
         parse_questions(text, "own", is_check=is_check)
 
 
-def test_an_answer_is_one_of_the_choices_or_nothing():
+def test_answer_must_be_a_choice_or_empty_if_optional():
     required, optional = parse_questions(OWN, "own")
 
     assert answer_error(required, "yes") == answer_error(optional, "") == answer_error(optional, "Rex") == ""
@@ -85,7 +85,7 @@ def test_an_answer_is_one_of_the_choices_or_nothing():
     assert "201 characters" in answer_error(optional, "x" * 201)
 
 
-# -- options of a round ------------------------------------------------------------------------------------------------
+# Round options
 
 pytestmark = pytest.mark.django_db
 
@@ -101,7 +101,7 @@ def test_built_in_questions_come_first(asking_round):
     assert keys == [("language", False), ("age_group", True), ("own-1", True), ("own-2", False)]
 
 
-def test_a_clone_asks_the_same(asking_round):
+def test_clone_has_the_same_questions(asking_round):
     clone = clone_round(asking_round)
 
     assert who_questions(clone) == who_questions(asking_round)
@@ -113,12 +113,12 @@ def test_questions_are_frozen_when_the_round_opens(asking_round):
         edit_draft(asking_round, asking_round.spec | {"own_questions": ""})
 
 
-def test_invalid_questions_of_a_spec_are_refused_with_key_and_line():
+def test_invalid_questions_in_spec_error_names_key_and_line():
     with refused("BadRoundSpec", match="check_questions: Line 1: 'Dog' needs at least two choices"):
         make_round(1, check_questions="Dog")
 
 
-# -- before the first statement ----------------------------------------------------------------------------------------
+# Participant questions
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def answer_all(annotator) -> None:
     answer_who_questions(annotator, {"age_group": "25 to 34", "own-1": "yes"}, now())
 
 
-def test_judging_waits_for_the_questions(annotator):
+def test_judging_requires_answered_questions(annotator):
     with pytest.raises(QuestionsFirst):
         next_batch(annotator, now())
 
@@ -160,7 +160,7 @@ def test_training_comes_after_the_questions():
     assert current_training(annotator, now()).n_answered == 0
 
 
-def test_a_round_without_questions_asks_none():
+def test_round_without_questions_starts_at_stage_done():
     [annotator] = make_annotators(make_round(2), 1)
 
     assert stage(annotator) == Stage.DONE
@@ -181,7 +181,7 @@ def test_later_answers_are_ignored(annotator):
     assert WhoAnswers.objects.get().answers["age_group"] == "25 to 34"
 
 
-def test_answers_are_refused_by_question(annotator):
+def test_invalid_answers_are_reported_by_question(annotator):
     with pytest.raises(BadAnswers) as refused:
         answer_who_questions(annotator, {"age_group": "7", "shoe": "44"}, now())
 
@@ -189,46 +189,46 @@ def test_answers_are_refused_by_question(annotator):
     assert not WhoAnswers.objects.exists()
 
 
-# -- the comprehension check -------------------------------------------------------------------------------------------
+# Comprehension check
 
 
 @pytest.fixture
-def checked(annotator):
+def annotator_at_check(annotator):
     answer_all(annotator)
     return annotator
 
 
-def test_a_check_can_be_passed_on_the_second_attempt(checked):
-    first, second = take_check(checked, WRONG, now()), take_check(checked, RIGHT, now())
+def test_check_can_be_passed_on_the_second_attempt(annotator_at_check):
+    first, second = take_check(annotator_at_check, WRONG, now()), take_check(annotator_at_check, RIGHT, now())
 
     assert (first.number, first.n_right, first.is_passed) == (1, 1, False)
     assert (second.number, second.n_right, second.is_passed) == (2, 2, True)
-    assert stage(checked) == Stage.DONE
+    assert stage(annotator_at_check) == Stage.DONE
 
 
-def test_two_failed_attempts_end_judging(checked):
+def test_two_failed_attempts_end_judging(annotator_at_check):
     for _ in range(2):
-        take_check(checked, WRONG, now())
+        take_check(annotator_at_check, WRONG, now())
 
-    assert stage(checked) == Stage.FAILED
+    assert stage(annotator_at_check) == Stage.FAILED
     with pytest.raises(QuestionsFirst):
-        next_batch(checked, now())
+        next_batch(annotator_at_check, now())
     with refused("NotAskedNow"):
-        take_check(checked, RIGHT, now())
+        take_check(annotator_at_check, RIGHT, now())
     assert CheckTry.objects.count() == 2
-    assert checked.round.events.filter(kind="check_failed", annotator=checked.code).count() == 1
+    assert annotator_at_check.round.events.filter(kind="check_failed", annotator=annotator_at_check.code).count() == 1
 
 
-def test_invalid_answers_are_not_an_attempt(checked):
+def test_invalid_answers_are_not_an_attempt(annotator_at_check):
     for answers in ({"check-1": "no"}, {**RIGHT, "check-1": "maybe"}, {**RIGHT, "other": "x"}):
         with pytest.raises(BadAnswers):
-            take_check(checked, answers, now())
+            take_check(annotator_at_check, answers, now())
 
     assert not CheckTry.objects.exists()
 
 
-def test_an_answer_takes_as_many_statements_of_sql_as_in_rounds_without_questions(checked):
-    take_check(checked, RIGHT, now())
+def test_questionnaire_adds_no_sql_to_answers(annotator_at_check):
+    take_check(annotator_at_check, RIGHT, now())
     [other] = make_annotators(make_round(4), 1)
 
     def statements_of_sql(annotator) -> list[str]:
@@ -237,11 +237,11 @@ def test_an_answer_takes_as_many_statements_of_sql_as_in_rounds_without_question
             judge(annotator, task)
         return [re.sub(r"'[^']*'|\d+", "?", query["sql"])[:60] for query in captured]
 
-    statements_of_sql(checked), statements_of_sql(other)  # prepares them
-    assert statements_of_sql(checked) == statements_of_sql(other)
+    statements_of_sql(annotator_at_check), statements_of_sql(other)  # warm up
+    assert statements_of_sql(annotator_at_check) == statements_of_sql(other)
 
 
-# -- pages -------------------------------------------------------------------------------------------------------------
+# Pages
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ def questions_client(client, annotator):
     return client
 
 
-def test_the_judging_page_leads_to_the_questions_and_back(questions_client, annotator):
+def test_judging_page_redirects_to_questions_until_answered(questions_client, annotator):
     assert questions_client.get(f"/judge/{annotator.round_id}/").url == questions_client.url
     page = questions_client.get(questions_client.url).text
     assert "What is your first language?" in page
@@ -284,7 +284,7 @@ def test_repeated_answers_are_not_an_attempt_at_the_check(questions_client):
     assert not CheckTry.objects.exists()
 
 
-def test_a_failed_attempt_shows_the_instructions_and_the_last_one_ends(questions_client, checked):
+def test_failed_attempt_shows_instructions_and_last_one_ends_judging(questions_client, annotator_at_check):
     post = {"stage": "check", **WRONG}
     again = questions_client.post(questions_client.url, post, follow=True).text
     over = questions_client.post(questions_client.url, post, follow=True).text
@@ -295,50 +295,54 @@ def test_a_failed_attempt_shows_the_instructions_and_the_last_one_ends(questions
 
 
 def test_responses_do_not_reveal_correct_choices():
-    """Two rounds that differ in the right answers alone send the same."""
+    """Compare the responses of two rounds that differ only in the correct answers."""
 
     def bytes_sent(check: str) -> list[str]:
         round = make_round(
-            [("dog", "swim")], check_questions=check, takes_guests=True, name=f"same{len(sent)}", instructions="Judge."
+            [("dog", "swim")],
+            check_questions=check,
+            takes_guests=True,
+            name=f"same{len(responses)}",
+            instructions="Judge.",
         )
         user = make_user()
         annotator = join_round(round, user)
         program, browser = client_of(user, "judge"), Client()
         browser.force_login(user)
         pages, api = f"/judge/{round.pk}/", f"/api/v1/judging/{round.pk}/"
-        said = []
+        texts = []
         for answers in (None, {"check-1": "yes"}, {"check-1": "yes"}):
             if answers:
                 take_check(annotator, answers, now())
-            said += [program.get(f"{api}questions/").text, program.get(api).text]
-            said += [browser.get(f"{pages}{page}").text for page in ("questions/", "instructions/")]
-        own = rf'csrf\w+" value="\w+|same\d|{user.username}|/{round.pk}/'
-        return [re.sub(own, "", text) for text in said]
+            texts += [program.get(f"{api}questions/").text, program.get(api).text]
+            texts += [browser.get(f"{pages}{page}").text for page in ("questions/", "instructions/")]
+        round_specific = rf'csrf\w+" value="\w+|same\d|{user.username}|/{round.pk}/'
+        return [re.sub(round_specific, "", text) for text in texts]
 
-    sent: list[list[str]] = []
+    responses: list[list[str]] = []
     for check in ("Dog?\n- yes\n+ no\n- both", "Dog?\n- yes\n- no\n+ both"):
-        sent.append(bytes_sent(check))
+        responses.append(bytes_sent(check))
 
-    assert sent[0] == sent[1]
-    assert any("Dog?" in text for text in sent[0])
-
-
-# -- in JSON -----------------------------------------------------------------------------------------------------------
+    assert responses[0] == responses[1]
+    assert any("Dog?" in text for text in responses[0])
 
 
-def test_the_questions_can_be_answered_with_a_token(annotator):
+# API
+
+
+def test_questions_can_be_answered_with_an_api_token(annotator):
     client = client_of(annotator.user, "judge")
     address = f"/api/v1/judging/{annotator.round_id}/"
     assert error_of(client.get(address))["code"] == "QuestionsFirst"
     assert client.get(f"{address}questions/").json()["stage"] == "who"
 
     def answer(stage: str, answers: dict):
-        sent = {"stage": stage, "answers": answers}
-        return client.post(f"{address}questions/", sent, content_type="application/json")
+        data = {"stage": stage, "answers": answers}
+        return client.post(f"{address}questions/", data, content_type="application/json")
 
     assert answer("who", {"age_group": "7"}).status_code == 400
-    asked = answer("who", {"age_group": "25 to 34", "own-1": "no"}).json()
-    assert (asked["stage"], asked["n_tries_left"]) == ("check", 2)
+    reply = answer("who", {"age_group": "25 to 34", "own-1": "no"}).json()
+    assert (reply["stage"], reply["n_tries_left"]) == ("check", 2)
     assert answer("check", WRONG).json()["n_tries_left"] == 1
     assert answer("check", RIGHT).json() == {"stage": "done", "questions": [], "n_tries_left": 0}
 

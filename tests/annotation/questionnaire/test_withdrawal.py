@@ -1,4 +1,4 @@
-"""Withdrawing: by people themselves, as the consent said."""
+"""Withdrawal of annotators, by themselves or on request, according to the round's on_withdrawal option."""
 
 import pytest
 from django.utils import timezone
@@ -42,13 +42,13 @@ def test_deleted_judgments_no_longer_count():
 
     withdraw_annotator(third)
 
-    assert verdicts(round) == ["", ""]  # a third judgment is wanted again
+    assert verdicts(round) == ["", ""]  # a third judgment is required again
     assert [(task.n_judgments, task.n_true) for task in round.tasks.order_by("position")] == [(2, 2), (2, 1)]
     assert {row["annotator"] for row in judgment_table(round).records()} == {first.code, second.code}
     assert Exclusion.objects.get().annotator == third
 
 
-def test_kept_judgments_have_no_name():
+def test_kept_judgments_are_anonymous():
     round, [first, *_] = judged_round(on_withdrawal="keep")
     comment_on(first, "I know this dog.")
 
@@ -99,7 +99,7 @@ def test_withdrawal_is_idempotent_and_cannot_be_reinstated():
         reinstate_annotator(first)
 
 
-def test_interrupted_withdrawals_resume_after_the_user_left(monkeypatch, researcher):
+def test_interrupted_withdrawal_resumes_after_user_left_the_project(monkeypatch, researcher):
     _, [first, *_] = judged_round(on_withdrawal="delete")
     comment_on(first, "a secret")
 
@@ -115,7 +115,7 @@ def test_interrupted_withdrawals_resume_after_the_user_left(monkeypatch, researc
             withdraw_annotator(first, researcher)
     ProjectMember.objects.filter(user=researcher).delete()
     finish_withdrawals(timezone.now())
-    assert Judgment.objects.exclude(comment="").exists()  # somebody may still be at it
+    assert Judgment.objects.exclude(comment="").exists()  # the withdrawal may still be in progress
 
     finish_withdrawals(timezone.now() + withdrawal.INTERRUPTED_AFTER)
 
@@ -135,18 +135,18 @@ def test_withdrawal_erases_questionnaire_answers():
     assert not WhoAnswers.objects.exists()
 
 
-# -- pages -------------------------------------------------------------------------------------------------------------
+# Pages
 
 
-def test_annotators_withdraw_on_their_page(client):
+def test_annotators_can_withdraw_on_their_page(client):
     round, [first, *_] = judged_round(on_withdrawal="delete")
     client.force_login(first.user)
     address = f"/judge/{round.pk}/withdraw/"
 
-    asked = client.get(address).text
+    confirmation = client.get(address).text
     done = client.post(address).text
 
-    assert "your judgments no longer count, and everything you wrote is deleted" in asked
+    assert "your judgments no longer count, and everything you wrote is deleted" in confirmation
     assert "You have withdrawn" in done
     assert client.get(f"/judge/{round.pk}/").status_code == 404
     assert Withdrawal.objects.get().by is None
@@ -161,7 +161,7 @@ def test_the_join_page_explains_withdrawal(client):
         assert words in page
 
 
-def test_withdrawal_with_an_api_token():
+def test_annotators_can_withdraw_with_an_api_token():
     round, [first, *_] = judged_round()
     client = client_of(first.user, "judge")
 
@@ -170,7 +170,7 @@ def test_withdrawal_with_an_api_token():
     assert client.get(f"/api/v1/judging/{round.pk}/").status_code == 404
 
 
-def test_researchers_withdraw_annotators_on_request(researcher, researcher_client):
+def test_researchers_can_withdraw_annotators(researcher, researcher_client):
     round, [first, *_] = judged_round()
     address = f"{round.get_absolute_url()}annotators/{first.code}/"
 
