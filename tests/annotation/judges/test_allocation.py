@@ -58,7 +58,9 @@ def test_strata_get_the_minimum_sample_if_possible():
 
 # Rounds
 
-JUDGE_LABELS = ["true"] * 8 + ["false", "true"] * 10 + ["false"] * 8 + ["unjudgeable", ""] * 2  # by rank: 40
+JUDGE_LABELS = (
+    ["true"] * 8 + ["false", "true"] * 10 + ["false"] * 8 + ["unjudgeable", ""] * 2
+)  # 40 labels in rank order
 TRUTH = [rank <= 24 for rank in range(1, 41)]
 
 
@@ -98,7 +100,7 @@ def test_strata_group_tuples_by_judge_label():
 def test_report_weights_strata_and_cuts_by_tuple_ranks():
     round = open_draft(judged_draft(n=None))
     judge_by_truth(round)
-    # Two of the 18 tuples labelled false stay incomplete: ranks 29 and 31.
+    # Two of the 18 tuples labeled false stay incomplete: ranks 29 and 31.
     Judgment.objects.filter(task__draws__harvested_tuple__rank__in=(29, 31)).update(is_counted=False)
     round.tasks.filter(draws__harvested_tuple__rank__in=(29, 31)).update(verdict="", n_judgments=0, n_false=0)
 
@@ -106,10 +108,10 @@ def test_report_weights_strata_and_cuts_by_tuple_ranks():
 
     [cell] = document["cells"]
     assert {stratum["judge_label"] for stratum in cell["strata"]} == {"true", "false", "other"}
-    # By hand: 16 of the 18 tuples labelled true (ranks 1-8, 10, 12, ..., 28) and 8 of the 16 labelled false are true.
+    # By hand: 16 of the 18 tuples labeled true (ranks 1-8, 10, 12, ..., 28) and 8 of the 16 labeled false are true.
     assert cell["accuracy"] == pytest.approx((16 + 18 * 8 / 16) / 40)
     cuts = {entry["cut"]: entry for entry in document["cuts"]}
-    # The best 20 are all true. An even spread over ranks 9-36 would put 8 tuples labelled false there instead of 6.
+    # The best 20 are all true. An even spread over ranks 9-36 would put 8 tuples labeled false there instead of 6.
     assert (cuts["share:0.5"]["size"], cuts["share:0.5"]["accuracy"]) == (20, 1.0)
     evidence = gather_evidence(round)
     _, parts = ranked_strata(evidence, drawn_verdicts(evidence)).rate(np.arange(3), np.full(3, 20))

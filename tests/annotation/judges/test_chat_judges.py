@@ -222,7 +222,7 @@ def test_run_stops_within_budget_and_continues_with_larger_one(limit):
         used = usage_of(run)
         assert run.is_out_of_budget
         assert "Continue it with a larger budget" in run.error
-        assert used.n_tokens <= 2200  # one token costs a millionth
+        assert used.n_tokens <= 2200  # one token costs a millionth of a unit
         assert used.n_tokens > 2200 - 52 - 10 - 50 - len(
             fake.prompts[0]
         )  # it stops before the worst case of the next question
@@ -328,7 +328,7 @@ def test_api_key_is_not_sent_to_addresses_set_by_researchers(settings):
         assert all("Authorization" not in headers for headers in fake.headers)
 
 
-# Cancelling
+# Cancellation
 
 
 def test_cancelled_run_stops_and_continues_after_retry(monkeypatch):

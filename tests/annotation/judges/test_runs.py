@@ -250,7 +250,7 @@ def test_draft_with_judge_strata_can_start_that_run():
 
 
 def test_moving_a_draft_moves_its_runs_to_the_project():
-    """Prevent members of the first project from reading, cancelling, or continuing the runs."""
+    """Prevent members of the first project from reading, canceling, or continuing the runs."""
     job, other = make_harvest([("a", "b"), ("c", "d")]), make_project()
     spec = {"name": "moved", "cells": [{"job": job.pk, "n": 2}]}
     draft = create_draft(spec, None, default_project())

@@ -76,7 +76,7 @@ def test_history_chart_has_bars_for_judgments_and_marks_for_events(round, resear
     picture = history_picture(round, timezone.now())
 
     assert [bar["height"] for bar in picture["bars"]] == ["96.0", "0.0", "96.0"]
-    assert [point["y"] for point in picture["points"]] == ["0.0", "96.0"]  # an alpha below 0 is drawn at 0
+    assert [point["y"] for point in picture["points"]] == ["0.0", "96.0"]  # alpha below 0 is drawn at 0
     assert [(mark["x"], mark["event"].kind) for mark in picture["marks"]] == [("600.0", "paused")]
     assert history_picture(make_round(), timezone.now())["rows"] == []
 

@@ -120,7 +120,7 @@ def test_swapped_labels_are_flagged_and_agreement_is_not():
     assert flag == "far below chance: 0 % agreement with others; expected by chance: 48 %"
 
 
-def test_equal_labels_have_no_agreement_test():
+def test_agreement_of_equal_labels_has_no_probability():
     assert agreement_against_chance([signs("true", false=2)] * 30).chance is None
 
 

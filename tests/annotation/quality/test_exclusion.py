@@ -59,7 +59,7 @@ def test_exclusion_reopens_statements():
     assert len(next_batch(newcomer, timezone.now())) == 2
 
 
-def test_excluding_and_reinstating_restores_everything_when_nothing_was_refilled(monkeypatch):
+def test_reinstatement_restores_all_counters_if_nothing_was_refilled(monkeypatch):
     monkeypatch.setattr(exclusion, "JUDGMENTS_AT_ONCE", 3)
     round, annotators = randomly_judged_round(12, 4)
     Assignment.objects.filter(status="leased", annotator__in=annotators[:2]).delete()
@@ -246,7 +246,12 @@ def test_exclusion_effect_matches_hand_calculation():
     ]
     [cell] = effect["cells"]
     assert cell["before"] == {"n": 2, "n_incomplete": 0, "accuracy": 0.5, "reason": None}
-    assert cell["after"] == {"n": 0, "n_incomplete": 2, "accuracy": 0.5, "reason": None}  # two of three decide
+    assert cell["after"] == {
+        "n": 0,
+        "n_incomplete": 2,
+        "accuracy": 0.5,
+        "reason": None,
+    }  # two equal labels decide with k = 3
     # Before: 4 True, 2 False. 4 of 12 ordered pairs within tasks disagree, each weighted by 1/2: D_o = 2.
     # 16 of all 30 ordered pairs disagree: alpha = 1 - 5 * 2 / 16.
     assert effect["agreement"]["before"]["alpha"] == pytest.approx(1 - 5 * 2 / 16)

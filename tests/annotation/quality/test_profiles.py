@@ -90,7 +90,7 @@ def answers_until_found_below(accuracy: float, limit: float, n_people: int) -> l
 
 
 @pytest.mark.parametrize("limit", [0.6, 0.85, 0.95])
-def test_false_alarm_rate_at_the_gold_limit_is_at_most_five_percent(limit):
+def test_gold_limit_false_alarm_rate_is_at_most_five_percent(limit):
     assert len(answers_until_found_below(limit, limit, 1000)) <= 0.05 * 1000
 
 

@@ -30,7 +30,7 @@ def test_missing_answers_are_counted_in_the_rest():
     assert groups_of(answers_of(English=9, unsaid=6)) == [("English", 9), (REST, 6)]
 
 
-def test_a_small_rest_absorbs_the_smallest_group():
+def test_small_rest_absorbs_the_smallest_group():
     """Merge Welsh (6) into the rest: otherwise 16 - 9 - 6 = 1 would reveal the Irish answer."""
     assert groups_of(answers_of(English=9, Welsh=6, Irish=1)) == [("English", 9), (REST, 7)]
 

@@ -77,7 +77,7 @@ def test_withdrawal_erases_text_and_the_audit_log_verifies():
     assert list(Verification()) == []
 
 
-def test_the_audit_log_detects_a_judgment_changed_after_withdrawal():
+def test_audit_log_detects_judgment_changed_after_withdrawal():
     _, [first, *_] = judged_round(on_withdrawal="delete")
     comment_on(first, "a secret")
     withdraw_annotator(first)
@@ -152,7 +152,7 @@ def test_annotators_can_withdraw_on_their_page(client):
     assert Withdrawal.objects.get().by is None
 
 
-def test_the_join_page_explains_withdrawal(client):
+def test_join_page_explains_withdrawal(client):
     for option, words in (("keep", "kept without your name"), ("delete", "no longer count")):
         round = make_round(2, consent="Do you agree?", takes_guests=True, on_withdrawal=option)
 

@@ -131,7 +131,7 @@ def test_plan_and_preview_require_a_draft(api, spec, action):
         assert f"{round.name} is open" in error_of(answer)["message"]
 
 
-def test_a_preview_shows_the_first_batch(api, spec):
+def test_preview_shows_the_first_batch(api, spec):
     draft = api.post(ROUNDS, spec | {"batch_size": 2, "consent": "May we?"}, JSON).headers["Location"]
 
     preview = api.get(f"{draft}preview/").json()
@@ -154,7 +154,7 @@ def test_instructions_are_editable_in_draft_and_frozen_on_opening(api, spec):
     assert api.put(f"{draft}instructions/{default['relation'] + 1}/", {"instructions": ""}, JSON).status_code == 404
 
 
-def test_a_clone_is_a_draft_with_the_next_seed(api, spec):
+def test_clone_is_a_draft_with_the_next_seed(api, spec):
     opened = open_round(spec)
 
     clone = api.post(address_of(opened, "clone/"))

@@ -126,7 +126,7 @@ def strata_of(cell: dict) -> list[tuple]:
     return list(round.strata.order_by("rank_from").values_list("rank_from", "rank_to", "population", "sample_size"))
 
 
-def test_strata_begin_at_the_ranks_that_are_named():
+def test_strata_begin_at_given_ranks():
     cell = {"job": make_harvest(HUNDRED).pk, "n": 30, "strata": [1, 11, 51]}
 
     assert strata_of(cell) == [(1, 10, 10, 10), (11, 50, 40, 10), (51, 100, 50, 10)]

@@ -169,7 +169,7 @@ def test_round_can_be_paused_reopened_and_closed():
     assert (round.status, round.closed_at is not None) == (Round.Status.CLOSED, True)
 
 
-def test_a_closed_round_cannot_be_paused():
+def test_closed_round_cannot_be_paused():
     round = make_round()
     close_round(round)
 

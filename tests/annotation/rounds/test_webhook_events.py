@@ -58,7 +58,7 @@ def test_round_complete_is_sent_once_and_again_after_exclusion(round, settings):
     assert delivered_events() == [complete, complete]
 
 
-def test_pause_and_report_events_contain_annotator_code_only(round):
+def test_pause_and_report_events_identify_annotators_by_code(round):
     set_limits(round, longest_run=2)
     [annotator] = make_annotators(round, 1)
     pause_annotator(annotator)
