@@ -20,12 +20,12 @@ def address(db) -> str:
 def test_invites_are_created_listed_and_revoked(address):
     api = client_of()
     headers = {"idempotency-key": "one"}
-    made = [api.post(address, {"n": 3, "days": 2}, JSON, headers=headers) for _ in range(2)]
+    created = [api.post(address, {"n": 3, "days": 2}, JSON, headers=headers) for _ in range(2)]
 
-    invites = made[0].json()["invites"]
-    assert made[1].json() == made[0].json()
+    invites = created[0].json()["invites"]
+    assert created[1].json() == created[0].json()
     assert (len(invites), Invite.objects.count()) == (3, 3)
-    assert [invite["id"] for invite in api.get(address).json()["results"]] == [made["id"] for made in invites][::-1]
+    assert [invite["id"] for invite in api.get(address).json()["results"]] == [row["id"] for row in invites][::-1]
     assert invites[0]["url"].endswith(Invite.objects.get(pk=invites[0]["id"]).get_absolute_url())
     assert api.delete(f"{address}{invites[0]['id']}/").status_code == 204
     statuses = {invite["id"]: invite["status"] for invite in api.get(address).json()["results"]}

@@ -58,9 +58,7 @@ def test_strata_get_the_minimum_sample_if_possible():
 
 # Rounds
 
-JUDGE_LABELS = (
-    ["true"] * 8 + ["false", "true"] * 10 + ["false"] * 8 + ["unjudgeable", ""] * 2
-)  # 40 labels in rank order
+JUDGE_LABELS = ["true"] * 8 + ["false", "true"] * 10 + ["false"] * 8 + ["unjudgeable", ""] * 2  # in rank order
 TRUTH = [rank <= 24 for rank in range(1, 41)]
 
 

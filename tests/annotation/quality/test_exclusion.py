@@ -246,12 +246,8 @@ def test_exclusion_effect_matches_hand_calculation():
     ]
     [cell] = effect["cells"]
     assert cell["before"] == {"n": 2, "n_incomplete": 0, "accuracy": 0.5, "reason": None}
-    assert cell["after"] == {
-        "n": 0,
-        "n_incomplete": 2,
-        "accuracy": 0.5,
-        "reason": None,
-    }  # two equal labels decide with k = 3
+    # Two equal labels of k = 3 decide.
+    assert cell["after"] == {"n": 0, "n_incomplete": 2, "accuracy": 0.5, "reason": None}
     # Before: 4 True, 2 False. 4 of 12 ordered pairs within tasks disagree, each weighted by 1/2: D_o = 2.
     # 16 of all 30 ordered pairs disagree: alpha = 1 - 5 * 2 / 16.
     assert effect["agreement"]["before"]["alpha"] == pytest.approx(1 - 5 * 2 / 16)
