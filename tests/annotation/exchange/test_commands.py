@@ -147,11 +147,8 @@ def test_export_writes_parquet(tmp_path):
     output_of("export_judgments", "--round", "pilot", "--format", "parquet", "--output", path)
 
     [row] = pq.read_table(path).to_pylist()
-    assert (row["entities"], row["comment"], row["seconds"]) == (
-        ["=1+1", "@x"],
-        "-1?",
-        2.5,
-    )  # no formula escaping in Parquet
+    # No formula escaping in Parquet.
+    assert (row["entities"], row["comment"], row["seconds"]) == (["=1+1", "@x"], "-1?", 2.5)
     assert (row["label"], row["annotator"], row["is_gold"]) == ("Unjudgeable", annotator.code, False)
     assert row["judged_at"].tzinfo is not None
 

@@ -127,10 +127,8 @@ def test_number_of_imported_judgments_is_k_for_verdicts(round, tmp_path):
 
     import_judgments(csv_file(tmp_path, *lines, f"can,{CAT},a,True"), "paper")
 
-    assert verdicts(round) == {
-        "dog\x1fswim": "accepted",
-        "cat\x1fclimb": "undecided",
-    }  # a single judgment is below the quorum
+    # A single judgment is below the quorum.
+    assert verdicts(round) == {"dog\x1fswim": "accepted", "cat\x1fclimb": "undecided"}
     assert sorted(round.tasks.values_list("n_judgments", "n_wanted")) == [(1, 1), (3, 3)]
 
 

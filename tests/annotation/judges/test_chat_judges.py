@@ -223,9 +223,8 @@ def test_run_stops_within_budget_and_continues_with_larger_one(limit):
         assert run.is_out_of_budget
         assert "Continue it with a larger budget" in run.error
         assert used.n_tokens <= 2200  # one token costs a millionth of a unit
-        assert used.n_tokens > 2200 - 52 - 10 - 50 - len(
-            fake.prompts[0]
-        )  # it stops before the worst case of the next question
+        # It stops before the worst case of the next question.
+        assert used.n_tokens > 2200 - 52 - 10 - 50 - len(fake.prompts[0])
         assert fake.n_answered == used.n_answers
 
         with refused("BudgetTooSmall", match=f"has used {used.n_tokens} tokens"):

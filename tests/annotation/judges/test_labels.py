@@ -74,9 +74,8 @@ def test_judge_label_is_majority_of_repeats(round):
 
 def test_answers_of_several_lms_raise_several_judges(round):
     run = make_answered_run(round, "judge", [["true"]], model_reported="gpt-x fp_1")
-    make_judge_answer(
-        run, round.tasks.last().knowledge_tuple, "", model_reported=""
-    )  # a malformed answer has no model name
+    # A malformed answer has no model name.
+    make_judge_answer(run, round.tasks.last().knowledge_tuple, "", model_reported="")
     check_one_judge(run)
 
     make_judge_answer(run, round.tasks.all()[1].knowledge_tuple, "true", model_reported="gpt-x fp_2")

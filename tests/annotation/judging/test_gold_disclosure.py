@@ -120,9 +120,8 @@ def test_tokens_of_consecutive_tasks_are_uncorrelated():
     tokens = [int(annotator.token_of(task), 16) for task in range(1, 2001)]
 
     n_same = [64 - (token ^ following).bit_count() for token, following in pairwise(tokens)]
-    assert sum(n_same) / len(n_same) == pytest.approx(
-        32, abs=4 * 4 / 1999**0.5
-    )  # 64 random bits: mean 32, standard deviation 4
+    # 64 random bits: mean 32, standard deviation 4.
+    assert sum(n_same) / len(n_same) == pytest.approx(32, abs=4 * 4 / 1999**0.5)
 
 
 # Responses

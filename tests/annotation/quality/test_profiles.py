@@ -55,9 +55,8 @@ def exact_chance_of_no_run(length: int, n: int, shares: list[float]) -> float:
 
 
 def test_recursion_matches_four_tosses():
-    assert exact_chance_of_no_run(3, 4, [0.5, 0.5]) == pytest.approx(
-        10 / 16
-    )  # runs of three: HHHx, THHH and their mirror images, 6 of 16
+    # Runs of three: HHHx, THHH and their mirror images, 6 of 16.
+    assert exact_chance_of_no_run(3, 4, [0.5, 0.5]) == pytest.approx(10 / 16)
 
 
 @pytest.mark.parametrize("shares", [{"a": 0.5, "b": 0.5}, {"a": 0.7, "b": 0.2, "c": 0.1}])
