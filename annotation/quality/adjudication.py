@@ -1,4 +1,4 @@
-"""Adjudication: experts' labels for disputed statements, stored next to the crowd's verdict without changing it."""
+"""Adjudication: experts' labels for disputed statements, stored next to the majority verdict without changing it."""
 
 from uuid import UUID
 

@@ -110,7 +110,7 @@ class AdjudicationQuerySet(models.QuerySet):
 
 
 class Adjudication(models.Model):
-    """Expert's label for a task. Append-only like judgments; never changes the crowd's verdict.
+    """Expert's label for a task. Append-only like judgments; never changes the majority verdict.
 
     client_uuid: generated with the page. is_blind: True if annotators' labels were hidden from the expert.
     """
