@@ -1,7 +1,7 @@
-"""The Helm chart: its values agree with their schema, and what it makes of them with the schemas of Kubernetes.
+"""Helm chart: values match their schema, and rendered objects match the Kubernetes schemas.
 
-Helm itself is not needed: gotpl renders Go templates with Helm's functions in Python. Where `helm` is installed, both
-are compared. That a cluster accepts and runs the objects is not shown here.
+Helm is not required: gotpl renders Go templates with Helm's functions in Python. If `helm` is installed, a test
+compares the output of both. These tests do not check that a cluster accepts and runs the objects.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ VALUES: dict[str, dict[str, Any]] = {
 }
 
 
-def merged(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return `values` with `changes`, as Helm merges them: below each key, and null takes a key away."""
+def merge(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Merge `changes` into `values` as Helm does: recursively, and null deletes a key."""
     result = deepcopy(values)
     for key, change in changes.items():
         if change is None:
             result.pop(key, None)
         elif isinstance(change, dict) and isinstance(result.get(key), dict):
-            result[key] = merged(result[key], change)
+            result[key] = merge(result[key], change)
         else:
             result[key] = change
     return result
 
 
-def values_of(changes: dict[str, Any]) -> dict[str, Any]:
-    return merged(yaml.safe_load((CHART / "values.yaml").read_text()), changes)
+def chart_values(changes: dict[str, Any]) -> dict[str, Any]:
+    return merge(yaml.safe_load((CHART / "values.yaml").read_text()), changes)
 
 
 @cache
@@ -72,11 +72,11 @@ def engine() -> HelmTemplateEngine:
     return HelmTemplateEngine({path.name: path.read_text() for path in sorted((CHART / "templates").iterdir())})
 
 
-def rendered(changes: dict[str, Any], release: str = "lab") -> dict[str, str]:
-    """Return the text that each template of the chart makes of its values with `changes`."""
+def render(changes: dict[str, Any], release: str = "lab") -> dict[str, str]:
+    """Render each template of the chart with `changes` merged into the default values."""
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     context = {
-        "Values": values_of(changes),
+        "Values": chart_values(changes),
         "Chart": {key[0].upper() + key[1:]: value for key, value in chart.items()},
         "Release": {"Name": release, "Namespace": "study", "Service": "Helm"},
     }
@@ -84,8 +84,8 @@ def rendered(changes: dict[str, Any], release: str = "lab") -> dict[str, str]:
 
 
 def objects(changes: dict[str, Any], release: str = "lab") -> dict[tuple[str, str], dict[str, Any]]:
-    """Return the objects by kind and name."""
-    texts = [text for name, text in rendered(changes, release).items() if name.endswith(".yaml")]
+    """Return the rendered objects by kind and name."""
+    texts = [text for name, text in render(changes, release).items() if name.endswith(".yaml")]
     found = [item for text in texts for item in yaml.safe_load_all(text) if item]
     by_name = {(item["kind"], item["metadata"]["name"]): item for item in found}
     assert len(by_name) == len(found)
@@ -97,7 +97,7 @@ def schemas() -> dict[str, Any]:
     return json.loads((Path(__file__).parent / "schemas" / "kubernetes-1.37.json").read_text())
 
 
-def faults_of(item: dict[str, Any]) -> list[str]:
+def schema_errors(item: dict[str, Any]) -> list[str]:
     schema = schemas() | {"$ref": f"#/$defs/{item['kind']}"}
     return [
         f"{error.json_path}: {error.message}" for error in jsonschema.Draft202012Validator(schema).iter_errors(item)
@@ -105,23 +105,23 @@ def faults_of(item: dict[str, Any]) -> list[str]:
 
 
 def check_values(changes: dict[str, Any]) -> None:
-    jsonschema.Draft7Validator(json.loads((CHART / "values.schema.json").read_text())).validate(values_of(changes))
+    jsonschema.Draft7Validator(json.loads((CHART / "values.schema.json").read_text())).validate(chart_values(changes))
 
 
 @pytest.mark.parametrize("changes", VALUES.values(), ids=VALUES)
-def test_the_chart_makes_what_kubernetes_knows(changes):
+def test_rendered_objects_match_kubernetes_schemas(changes):
     check_values(changes)
 
-    made = objects(changes)
+    items = objects(changes)
 
-    assert [(name, fault) for name, item in made.items() for fault in faults_of(item)] == []
+    assert [(name, fault) for name, item in items.items() for fault in schema_errors(item)] == []
 
 
-def test_what_kubernetes_does_not_know_is_noticed():
+def test_unknown_kubernetes_field_is_reported():
     [service] = [item for (kind, _), item in objects(VALUES["everything"]).items() if kind == "Service"]
     service["spec"]["port"] = 80
 
-    assert "'port' was unexpected" in faults_of(service)[0]
+    assert "'port' was unexpected" in schema_errors(service)[0]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_what_kubernetes_does_not_know_is_noticed():
         {"secret": SECRET | {"SECRET_KEY": "short"}},
         {"existingSecret": "a", "baseUrl": "http://harvest.example.org"},
         {"existingSecret": "a", "settings": {"DATABASE_URL": "postgres://a:b@c/d"}},
-        {"existingSecret": "a", "settings": {"PROXY_COUNT": 2}},  # a number is no variable
+        {"existingSecret": "a", "settings": {"PROXY_COUNT": 2}},  # variables must be strings
         {"existingSecret": "a", "workers": {"gpu": {"queues": "gpus"}}},
         {"existingSecret": "a", "workers": {"web": GPU}},
         {"existingSecret": "a", "replicas": 3},
@@ -140,28 +140,28 @@ def test_what_kubernetes_does_not_know_is_noticed():
     ],
     ids=str,
 )
-def test_values_that_would_not_do_are_refused(changes):
+def test_invalid_values_are_rejected(changes):
     with pytest.raises(jsonschema.ValidationError):
         check_values(changes)
 
 
 @pytest.mark.parametrize("changes", VALUES.values(), ids=VALUES)
-def test_selectors_match_one_deployment_each(changes):
-    made = objects(changes)
+def test_each_selector_matches_one_deployment(changes):
+    items = objects(changes)
     labels = {
         name: item["spec"]["template"]["metadata"]["labels"]
-        for (kind, name), item in made.items()
+        for (kind, name), item in items.items()
         if kind == "Deployment"
     }
-    for (kind, name), item in made.items():
+    for (kind, name), item in items.items():
         if kind in {"Deployment", "PodDisruptionBudget", "Service"}:
             selector = item["spec"]["selector"]
-            wanted = selector.get("matchLabels", selector).items()
-            assert [other for other, has in labels.items() if wanted <= has.items()] == [name]
+            required = selector.get("matchLabels", selector).items()
+            assert [other for other, has in labels.items() if required <= has.items()] == [name]
 
 
 @pytest.mark.parametrize("changes", VALUES.values(), ids=VALUES)
-def test_every_container_has_its_secrets_and_may_do_nothing_else(changes):
+def test_containers_have_their_secret_and_minimal_privileges(changes):
     for name, item in objects(changes).items():
         if "template" not in item.get("spec", {}):
             continue
@@ -180,40 +180,40 @@ def test_every_container_has_its_secrets_and_may_do_nothing_else(changes):
         assert not SECRET.keys() & set(variables)
 
 
-def test_migrations_come_first_and_their_secret_before_them():
-    made = objects(VALUES["a secret of the chart"])
+def test_migration_hook_runs_after_its_secret_exists():
+    items = objects(VALUES["a secret of the chart"])
 
     def hook(kind: str, name: str) -> tuple[str, int]:
-        annotations = made[kind, name]["metadata"]["annotations"]
+        annotations = items[kind, name]["metadata"]["annotations"]
         return annotations["helm.sh/hook"], int(annotations["helm.sh/hook-weight"])
 
     assert hook("Job", "lab-kgharvest-migrate") == ("pre-install,pre-upgrade", 0)
     assert hook("Secret", "lab-kgharvest") == ("pre-install,pre-upgrade,pre-rollback", -10)
-    assert made["Secret", "lab-kgharvest"]["stringData"] == SECRET
+    assert items["Secret", "lab-kgharvest"]["stringData"] == SECRET
 
 
-def test_a_gpu_worker_asks_for_its_gpu_and_for_the_image_with_cuda():
-    made = objects({"existingSecret": "a", "workers": {"gpu": {"replicas": 3}}})
-    pod = made["Deployment", "lab-kgharvest-gpu"]["spec"]["template"]["spec"]
+def test_gpu_worker_requests_gpu_and_cuda_image():
+    items = objects({"existingSecret": "a", "workers": {"gpu": {"replicas": 3}}})
+    pod = items["Deployment", "lab-kgharvest-gpu"]["spec"]["template"]["spec"]
     [container] = pod["containers"]
 
     assert container["resources"]["limits"] == {"memory": "32Gi", "nvidia.com/gpu": 1}
     assert container["image"] == f"kgharvest:{VERSION}-cuda"
     assert pod["terminationGracePeriodSeconds"] == 3600
-    other = made["Deployment", "lab-kgharvest-harvest"]["spec"]["template"]["spec"]["containers"][0]
+    other = items["Deployment", "lab-kgharvest-harvest"]["spec"]["template"]["spec"]["containers"][0]
     assert other["image"] == f"kgharvest:{VERSION}"
     assert "nvidia.com/gpu" not in other["resources"]["limits"]
 
 
-def test_workers_take_each_queue_there_is():
-    queues = {queue for worker in values_of({})["workers"].values() for queue in worker["queues"].split(",")}
+def test_workers_consume_every_queue():
+    queues = {queue for worker in chart_values({})["workers"].values() for queue in worker["queues"].split(",")}
 
     assert queues == set(QUEUES)
     for queue in QUEUES:
         check_values({"existingSecret": "a", "workers": {"gpu": {"queues": queue}}})
 
 
-def test_the_ingress_answers_for_the_host_and_path_of_the_base_url():
+def test_ingress_uses_host_and_path_of_base_url():
     address = urlsplit(VALUES["everything"]["baseUrl"])
     [rule] = objects(VALUES["everything"])["Ingress", "lab-kgharvest"]["spec"]["rules"]
 
@@ -228,7 +228,7 @@ def test_the_ingress_answers_for_the_host_and_path_of_the_base_url():
 @pytest.mark.parametrize(
     ("prometheus", "namespaces"), [("", ["ingress-nginx"]), ("monitoring", ["ingress-nginx", "monitoring"])]
 )
-def test_the_ingress_and_prometheus_alone_reach_the_web_servers(prometheus, namespaces):
+def test_network_policy_admits_only_ingress_and_prometheus(prometheus, namespaces):
     changes = {"existingSecret": "a", "networkPolicy": {"enabled": True, "prometheusNamespace": prometheus}}
 
     policy = objects(changes)["NetworkPolicy", "lab-kgharvest"]
@@ -238,21 +238,21 @@ def test_the_ingress_and_prometheus_alone_reach_the_web_servers(prometheus, name
     assert rule["from"] == [
         {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}} for name in namespaces
     ]
-    assert faults_of(policy) == []
+    assert schema_errors(policy) == []
 
 
-def test_the_notes_name_deployments_that_are_there():
+def test_notes_name_existing_deployments():
     assert (
         "exec deployment/lab-kgharvest-web -- python manage.py members --first-owner"
-        in rendered(VALUES["a secret of the cluster"])["NOTES.txt"]
+        in render(VALUES["a secret of the cluster"])["NOTES.txt"]
     )
 
 
-def test_names_stay_short_enough_for_kubernetes():
+def test_object_names_fit_the_kubernetes_limit():
     assert all(len(name) <= 63 for _, name in objects(VALUES["everything"], release="a" * 53))
 
 
-def test_the_chart_is_of_the_version_of_the_code():
+def test_chart_version_equals_code_version():
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
 
     assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
@@ -260,12 +260,12 @@ def test_the_chart_is_of_the_version_of_the_code():
 
 @pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not installed")
 @pytest.mark.parametrize("changes", VALUES.values(), ids=VALUES)
-def test_helm_makes_the_same(changes, tmp_path):
+def test_helm_renders_the_same_objects(changes, tmp_path):
     (tmp_path / "values.yaml").write_text(yaml.safe_dump(changes))
     command = ["helm", "template", "lab", CHART, "--namespace", "study", "--values", tmp_path / "values.yaml"]
 
     done = subprocess.run(command, capture_output=True, text=True)
 
     assert done.returncode == 0, done.stderr
-    made = [item for item in yaml.safe_load_all(done.stdout) if item]
-    assert {(item["kind"], item["metadata"]["name"]): item for item in made} == objects(changes)
+    items = [item for item in yaml.safe_load_all(done.stdout) if item]
+    assert {(item["kind"], item["metadata"]["name"]): item for item in items} == objects(changes)

@@ -1,4 +1,4 @@
-"""The Compose file: it agrees with the Compose Specification and with itself. No container is started here."""
+"""Compose file: it follows the Compose Specification and is self-consistent. No container is started."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.deploy.commands import ROOT, command_of_run
 
 COMPOSE = ROOT / "deploy" / "compose.yaml"
 EXAMPLE = ROOT / "deploy" / "compose.env.example"
-OURS = {"web-1", "web-2", "worker", "urgent-worker", "gpu-worker", "migrate", "backup"}
+KGHARVEST_SERVICES = {"web-1", "web-2", "worker", "urgent-worker", "gpu-worker", "migrate", "backup"}
 WORKERS = {"worker", "urgent-worker", "gpu-worker"}
 VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(:-[^}]*)?")
 
@@ -34,56 +34,57 @@ def services() -> dict[str, dict[str, Any]]:
     return document()["services"]
 
 
-def test_it_agrees_with_the_specification():
+def test_compose_file_matches_specification():
     schema = json.loads((Path(__file__).parent / "schemas" / "compose-2021.json").read_text())
 
     assert [error.message for error in jsonschema.Draft201909Validator(schema).iter_errors(document())] == []
 
 
-def test_what_services_name_is_there():
+def test_referenced_volumes_services_and_profiles_exist():
     for name, service in services().items():
         volumes = {volume.partition(":")[0] for volume in service.get("volumes", [])}
 
         assert {volume for volume in volumes if volume[0] not in "./$"} <= document()["volumes"].keys(), name
         assert set(service.get("depends_on", {})) <= services().keys(), name
         for other in service.get("depends_on", {}):
-            # What is waited for is started with whatever waits.
+            # A dependency must be enabled in every profile of the service that waits for it.
             assert set(services()[other].get("profiles", [])) <= set(service.get("profiles", [])), name
 
 
-def test_the_example_names_each_variable_and_no_secret():
-    named = dict(re.findall(r"^(?:# )?([A-Z][A-Z_]+)=(.*)$", EXAMPLE.read_text(), re.MULTILINE))
+def test_example_lists_required_variables_and_leaves_secrets_empty():
+    listed = dict(re.findall(r"^(?:# )?([A-Z][A-Z_]+)=(.*)$", EXAMPLE.read_text(), re.MULTILINE))
     used = VARIABLE.findall(COMPOSE.read_text())
 
-    assert {name for name, default in used if not default} <= named.keys()
-    assert {value for name, value in named.items() if re.search("PASSWORD$|SECRET_KEY$", name)} == {""}
+    assert {name for name, default in used if not default} <= listed.keys()
+    assert {value for name, value in listed.items() if re.search("PASSWORD$|SECRET_KEY$", name)} == {""}
 
 
-def test_containers_of_kgharvest_may_do_nothing_else_and_stay_up():
-    for name in OURS:
+def test_kgharvest_containers_are_restricted_and_restart():
+    for name in KGHARVEST_SERVICES:
         service = services()[name]
         assert service["read_only"]
         assert service["cap_drop"] == ["ALL"]
         assert service["restart"] == {"migrate": "on-failure", "backup": "no"}.get(name, "unless-stopped")
 
 
-def test_images_are_told_the_commit_that_results_are_stored_with():
-    for name in OURS:
+def test_image_builds_receive_commit():
+    for name in KGHARVEST_SERVICES:
         assert services()[name]["build"]["args"]["COMMIT"] == "${COMMIT:-}", name
 
 
-def test_tables_are_made_before_anything_runs():
-    for name in OURS - {"migrate"}:
+def test_services_wait_for_migrations():
+    for name in KGHARVEST_SERVICES - {"migrate"}:
         assert services()[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
 
 
-def test_workers_are_those_of_run():
-    wanted = ["python", *command_of_run("celery")]
+def test_workers_run_the_celery_command_of_run():
+    command = ["python", *command_of_run("celery")]
 
-    assert {name for name in OURS if services()[name].get("command", [])[: len(wanted)] == wanted} == WORKERS
+    names = {name for name in KGHARVEST_SERVICES if services()[name].get("command", [])[: len(command)] == command}
+    assert names == WORKERS
 
 
-def test_workers_take_each_queue_there_is():
+def test_workers_consume_every_queue():
     commands = [services()[name]["command"] for name in WORKERS]
     queues = {queue for command in commands for queue in command[command.index("--queues") + 1].split(",")}
 
@@ -91,18 +92,20 @@ def test_workers_take_each_queue_there_is():
 
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
-def test_the_proxy_makes_its_configuration_of_the_one_that_is_shipped(tmp_path):
+def test_proxy_derives_its_configuration_from_shipped_file(tmp_path):
     make_certificate(tmp_path)
     _, _, command = services()["proxy"]["command"]
-    made = command.partition(" && ")[0].replace("$$", "$").replace("/etc/nginx/conf.d/default.conf", f"{tmp_path}/site")
-    made = made.replace(" /nginx.conf ", f" {ROOT}/deploy/nginx.conf ")
+    script = (
+        command.partition(" && ")[0].replace("$$", "$").replace("/etc/nginx/conf.d/default.conf", f"{tmp_path}/site")
+    )
+    script = script.replace(" /nginx.conf ", f" {ROOT}/deploy/nginx.conf ")
 
-    subprocess.run(["sh", "-c", made], env={"KGHARVEST_HOST": "lab.example.org", "PATH": "/usr/bin:/bin"}, check=True)
+    subprocess.run(["sh", "-c", script], env={"KGHARVEST_HOST": "lab.example.org", "PATH": "/usr/bin:/bin"}, check=True)
 
     site = (tmp_path / "site").read_text()
     assert "server_name lab.example.org;" in site
     assert "    server web-1:8000; server web-2:8000;\n" in site
-    # Names of containers that are known here, and the certificate of this test.
+    # nginx -t resolves host names and reads the certificate, so use a local address and the test certificate.
     site = re.sub(r"web-[12]:8000", "127.0.0.1:8000", site).replace(
         "/etc/letsencrypt/live/lab.example.org", str(tmp_path)
     )

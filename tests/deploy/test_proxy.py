@@ -1,4 +1,4 @@
-"""The sample configuration of the proxy agrees with the server behind it."""
+"""Sample proxy configuration: it matches the web server behind the proxy."""
 
 from __future__ import annotations
 
@@ -28,38 +28,38 @@ def value_of(directive: str) -> str:
     return value
 
 
-def test_the_proxy_refuses_what_the_server_would():
+def test_proxy_and_server_have_the_same_upload_limit():
     assert value_of("client_max_body_size") == f"{LARGEST_UPLOAD >> 20}m"
 
 
-def test_the_proxy_closes_connections_before_the_server_does():
+def test_proxy_keepalive_is_shorter_than_server_keepalive():
     [keepalive] = re.findall(r"^keepalive = (\d+)", (ROOT / "gunicorn.conf.py").read_text(), re.MULTILINE)
 
     assert int(value_of("keepalive_timeout").partition("s")[0]) < int(keepalive)
 
 
 def configuration(folder: Path, **changes: str) -> Path:
-    """Return a file with the site that is shipped, its certificate in `folder` and `changes` made to it."""
+    """Write the shipped site with `changes` and a certificate to `folder`; return the configuration path."""
     make_certificate(folder)
     site = NGINX.read_text().replace("/etc/letsencrypt/live/harvest.example.org", str(folder))
     site = site if has_ipv6() else over_ipv4(site)
-    for shipped, own in changes.items():
+    for shipped, replacement in changes.items():
         assert shipped in site
-        site = site.replace(shipped, own)
+        site = site.replace(shipped, replacement)
     (folder / "nginx.conf").write_text(FRAME.format(folder=folder, site=site))
     return folder / "nginx.conf"
 
 
 def with_several_servers(text: str) -> str:
-    """Return the configuration with the web servers that are commented out in the place of the one."""
+    """Replace the single web server by the commented-out list of servers."""
     return text.replace("    server 127.0.0.1:8000;\n", "").replace("    # server ", "    server ")
 
 
 @needs_nginx
-@pytest.mark.parametrize("several", [False, True])
-def test_nginx_takes_the_configuration(tmp_path, several):
+@pytest.mark.parametrize("is_multi_server", [False, True])
+def test_nginx_accepts_configuration(tmp_path, is_multi_server):
     path = configuration(tmp_path)
-    if several:
+    if is_multi_server:
         path.write_text(with_several_servers(path.read_text()))
         assert "127.0.0.1:8000" not in path.read_text()
         assert "    server 10.0.0.12:8000" in path.read_text()
@@ -70,7 +70,7 @@ def test_nginx_takes_the_configuration(tmp_path, several):
 
 
 class Release(BaseHTTPRequestHandler):
-    """A web server that has the static files of its release alone, and takes forms."""
+    """Web server that serves the static files of one release and accepts forms."""
 
     release: str
 
@@ -100,7 +100,7 @@ def serving(release: str):
 
 @needs_nginx
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
-def test_the_proxy_answers_over_ipv6(tmp_path):
+def test_proxy_answers_over_ipv6(tmp_path):
     tls, plain = free_port(), free_port()
     with serving("new") as server, ExitStack() as stack:
         addresses = {
@@ -122,8 +122,8 @@ def test_the_proxy_answers_over_ipv6(tmp_path):
 
 
 @needs_nginx
-def test_while_a_release_is_rolled_out_no_page_form_or_style_is_missed(tmp_path):
-    """Three web servers: one is being replaced and does not answer, one is of the old release, one of the new."""
+def test_rolling_release_serves_all_pages_forms_and_styles(tmp_path):
+    """Three web servers: one is down for replacement, one runs the old release, and one the new release."""
     tls, plain, gone = free_port(), free_port(), free_port()
     with serving("old") as old, serving("new") as new, ExitStack() as stack:
         servers = " ".join(f"server 127.0.0.1:{port} max_fails=1 fail_timeout=10s;" for port in (gone, old, new))
@@ -152,12 +152,12 @@ def test_while_a_release_is_rolled_out_no_page_form_or_style_is_missed(tmp_path)
     [
         ("/kg/rounds/", "200 OK", "/rounds/"),
         ("/kg/", "200 OK", "/"),
-        ("/healthz", "200 OK", "/healthz"),  # asked for by a machine beside the server
+        ("/healthz", "200 OK", "/healthz"),  # health checks bypass the proxy
         ("/kgb/", "200 OK", "/kgb/"),
         ("/kg", "308 Permanent Redirect", None),
     ],
 )
-def test_the_path_of_the_installation_is_taken_off(path, status, seen):
+def test_installation_path_is_stripped(path, status, seen):
     answers, paths = [], []
 
     def served(environ, start_response):

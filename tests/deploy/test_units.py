@@ -1,4 +1,4 @@
-"""The units of systemd: systemd takes them, and they start what ./run starts."""
+"""systemd units: they pass `systemd-analyze verify` and run the same commands as ./run."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ WORKERS = ["kgharvest-worker@.service", "kgharvest-gpu@.service", "kgharvest-urg
 
 
 def service(name: str) -> dict[str, str]:
-    """Return the section [Service]; of what is said several times, the last."""
+    """Parse the [Service] section. For repeated keys, the last value is returned."""
     section = (UNITS / name).read_text().partition("[Service]\n")[2].partition("\n[Install]")[0]
     return dict(re.findall(r"^(\w+)=(.*)$", section, re.MULTILINE))
 
 
-def started(name: str) -> list[str]:
+def exec_start(name: str) -> list[str]:
     return service(name)["ExecStart"].removeprefix("/usr/bin/env .venv/bin/python ").split()
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-def test_systemd_takes_the_units(tmp_path):
+def test_systemd_analyze_accepts_units(tmp_path):
     for path in UNITS.glob("*.[st]*"):
         (tmp_path / path.name.replace("@.", "@0.")).write_text(path.read_text())
 
@@ -43,44 +43,44 @@ def test_systemd_takes_the_units(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_web_server_is_that_of_run():
-    assert started("kgharvest-web.service") == command_of_run("gunicorn")
+def test_web_service_runs_the_gunicorn_command_of_run():
+    assert exec_start("kgharvest-web.service") == command_of_run("gunicorn")
 
 
 @pytest.mark.parametrize("name", WORKERS)
-def test_workers_are_those_of_run_each_under_a_name_of_its_own(name):
-    command, names = command_of_run("celery"), [started(worker)[-1] for worker in WORKERS]
+def test_worker_services_run_the_celery_command_with_unique_hostnames(name):
+    command, names = command_of_run("celery"), [exec_start(worker)[-1] for worker in WORKERS]
 
-    assert started(name)[: len(command)] == command
+    assert exec_start(name)[: len(command)] == command
     assert len({name.replace("%i", "1") for name in names}) == len(names)
-    assert started(name)[-2] == "--hostname"
+    assert exec_start(name)[-2] == "--hostname"
 
 
 @pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.name)
-def test_services_are_not_root_and_write_where_they_may(path):
+def test_services_run_unprivileged_with_strict_protection(path):
     unit = service(path.name)
 
     assert (unit["User"], unit["ProtectSystem"], unit["NoNewPrivileges"]) == ("kgharvest", "strict", "yes")
     assert unit["EnvironmentFile"] == "/etc/kgharvest/kgharvest.env"
 
 
-def test_settings_of_the_example_are_documented_ones():
+def test_settings_in_example_env_file_are_documented():
     names = re.findall(r"^([A-Z][A-Z_]+)=", (UNITS / "kgharvest.env.example").read_text(), re.MULTILINE)
     documented = (ROOT / "docs" / "operations.md").read_text() + (ROOT / "docs" / "deployment.md").read_text()
 
     assert [name for name in names if f"`{name}`" not in documented] == []
 
 
-def test_the_port_can_be_held_before_the_network_has_its_address():
-    """An address of the network between hosts comes up later than sockets do when a host starts."""
+def test_socket_can_bind_before_network_address_exists():
+    """At boot, systemd opens sockets before the private network address is configured."""
     assert "FreeBind=yes\n" in (UNITS / "kgharvest-web.socket").read_text()
 
 
-# -- the port that is kept while the web server is replaced ------------------------------------------------------------
+# Web server replacement
 
 
 def start(listener: socket.socket) -> subprocess.Popen:
-    """Start gunicorn as systemd does, which hands it the listening socket as file 3."""
+    """Start gunicorn as systemd does: the listening socket is passed as file descriptor 3."""
     program = (
         "import os, sys; os.dup2(int(sys.argv[1]), 3); os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid()));"
         " os.execv(sys.executable, [sys.executable, '-m', 'gunicorn', 'tests.deploy.tiny_site:application'])"
@@ -97,20 +97,20 @@ def start(listener: socket.socket) -> subprocess.Popen:
     )
 
 
-def test_who_comes_while_the_web_server_is_replaced_waits_and_is_not_refused():
+def test_requests_wait_while_web_server_is_replaced():
     answers: list[str] = []
 
-    def ask(url: str) -> None:
+    def fetch(url: str) -> None:
         answers.append(httpx.get(url, timeout=60).raise_for_status().text)
 
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
         listener.set_inheritable(True)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
         old = start(listener)
-        ask(url)
+        fetch(url)
         old.send_signal(signal.SIGTERM)
         assert old.wait(60) == 0
-        waiting = [Thread(target=ask, args=[url]) for _ in range(3)]
+        waiting = [Thread(target=fetch, args=[url]) for _ in range(3)]
         for thread in waiting:
             thread.start()
         new = start(listener)

@@ -1,4 +1,4 @@
-"""A site for tests/deploy/test_units.py: it says which process answers."""
+"""Minimal WSGI site for tests/deploy/test_units.py that returns the ID of the gunicorn master process."""
 
 import os
 

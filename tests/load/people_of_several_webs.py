@@ -1,11 +1,11 @@
-"""People who judge through several web servers, any of which may be gone: a program for a network of its own.
+"""Simulated annotators who judge through several unreliable web servers. Runs in its own network namespace.
 
     python tests/load/people_of_several_webs.py FOLDER
 
-FOLDER/people.json says who they are and where the servers. Each pauses before an answer, sends it until a server has
-acknowledged or refused it for good, and changes to the next server after each failure. What was acknowledged is in
-FOLDER/acknowledged.jsonl. Nobody gives more than a share before FOLDER/faults_are_over is there; all leave when
-FOLDER/is_over is. Knows HTTP only.
+FOLDER/people.json lists the annotators and the servers. Each annotator pauses before an answer and retries until a
+server acknowledges or permanently rejects it. After each failure the annotator switches to the next server.
+Acknowledged answers are logged in FOLDER/acknowledged.jsonl. Until FOLDER/faults_are_over exists, each annotator gives
+at most a share of the answers. All annotators stop when FOLDER/is_over exists. This program uses only HTTP.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Person:
     def _is(self, state: str) -> bool:
         return (self._folder / state).exists()
 
-    def _until_it_answers(self, method: str, path: str, **fields: Any) -> tuple[int, Any]:
-        """Return status and body of what a server says that is able to; nothing when all is over."""
+    def _request_with_retries(self, method: str, path: str, **fields: Any) -> tuple[int, Any]:
+        """Retry until a server responds; return status and body. Returns (0, b"{}") when the run is over."""
         while not self._is("is_over"):
             try:
                 status, body = self._web.request(method, self._course["path"] + path, **fields)
@@ -62,7 +62,7 @@ class Person:
 
     def judge(self) -> None:
         while not self._is("is_over"):
-            status, body = self._until_it_answers("GET", "")
+            status, body = self._request_with_retries("GET", "")
             tasks = json.loads(body).get("tasks", []) if status == 200 and body.startswith(b"{") else []
             for task in tasks:
                 while self._n_answers >= self._course["share"] and not (
@@ -71,17 +71,17 @@ class Person:
                     time.sleep(WAIT_S)
                 time.sleep(self._rng.uniform(0, self._course["longest_pause_s"]))
                 if self._rng.random() < SKIPPED:
-                    self._until_it_answers("POST", "skip/", task=task["task"])
+                    self._request_with_retries("POST", "skip/", task=task["task"])
                 else:
                     self._answer(task["task"])
             if not tasks:
-                self._until_it_answers("POST", "skipped/")
+                self._request_with_retries("POST", "skipped/")
                 time.sleep(2 * WAIT_S)
 
     def _answer(self, task: int) -> None:
         fields = {"task": task, "label": self._rng.choice(LABELS), "client_uuid": uuid4(), "seconds": 1}
         for _ in range(1 + (self._rng.random() < TWICE)):
-            status, body = self._until_it_answers("POST", "", **fields)
+            status, body = self._request_with_retries("POST", "", **fields)
             if status == 200:
                 self._n_answers += 1
                 self._note(uuid=str(fields["client_uuid"]), label=fields["label"])

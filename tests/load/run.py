@@ -1,10 +1,11 @@
-"""40 annotators in 8 processes judge 500 statements, three times each, while the web server is killed three times.
+"""Load test: 40 annotators in 8 processes judge 500 statements three times; the web server is killed three times.
 
-    python tests/load/run.py                                    on a SQLite file in a temporary folder
+    python tests/load/run.py                                                      on a temporary SQLite file
     python tests/load/run.py --database postgres://user:password@host/name        on an empty PostgreSQL database
 
-They pause, skip, let leases run out and send every answer twice, half of them at the same moment. Prints what
-happened; exit status 1 if a task has not exactly 3 judgments of 3 people, or an acknowledged one is lost or doubled.
+Annotators pause, skip, and let leases expire. They send every answer twice, half of the time simultaneously. Prints a
+summary. Fails if a task does not have exactly 3 judgments by 3 people, or if an acknowledged judgment is lost or
+duplicated.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def main() -> None:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--database", metavar="URL", help="of PostgreSQL (default: a SQLite file)")
+    parser.add_argument("--database", metavar="URL", help="PostgreSQL database URL (default: a SQLite file)")
     for name, default in (("tasks", 500), ("annotators", 40), ("processes", 8), ("kills", 3), ("workers", 2)):
         parser.add_argument(f"--{name}", type=int, default=default, metavar="N")
     return parser.parse_args()
@@ -56,11 +57,11 @@ def run(arguments: argparse.Namespace) -> None:
     print(
         f"{connection.vendor}: {round.n_tasks} statements complete after {course.seconds:.0f} s; {stored.count()} "
         f"judgments stored, {stored.counted().count()} counted, {len(course.acknowledged)} acknowledged; "
-        f"server killed {course.n_killed} times, {course.n_run_out} leases run out, "
-        f"{Assignment.objects.skipped().count()} statements left skipped"
+        f"server killed {course.n_killed} times, {course.n_expired} leases expired, "
+        f"{Assignment.objects.skipped().count()} statements still skipped"
     )
     check_course(round, course)
-    print("Every statement has exactly its judgments; none acknowledged is lost, none is doubled.")
+    print("Every statement has the expected number of judgments. No acknowledged judgment is lost or duplicated.")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Clients that send or take slowly, or not at all, and requests that two servers could read in two ways."""
+"""Slow and stalled clients, and ambiguous requests that a proxy and a server could parse differently."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ HEAD = "Host: 127.0.0.1\r\nX-Forwarded-Proto: https\r\n"
 PAGE = "/accounts/login/"
 MULTIPART = "Content-Type: multipart/form-data; boundary=x\r\n"
 
-# What is sent, and the status of each answer that may come to it; the connection is closed after the last.
+# Request text, and the statuses of its responses. The server closes the connection after the last one.
 ODD_FRAMES = {
     "20 digits of length": (f"POST {PAGE} HTTP/1.1\r\n{HEAD}{MULTIPART}Content-Length: {'9' * 20}\r\n\r\n", [413]),
     "a length with a sign": (f"POST {PAGE} HTTP/1.1\r\n{HEAD}Content-Length: +5\r\n\r\nhello", [400]),
     "two lengths": (f"POST {PAGE} HTTP/1.1\r\n{HEAD}Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!", [400]),
-    "a length beside chunks": (
+    "a length with chunks": (
         f"POST {PAGE} HTTP/1.1\r\n{HEAD}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
         f"GET {PAGE} HTTP/1.1\r\n{HEAD}\r\n",
         [400],
@@ -29,11 +29,11 @@ ODD_FRAMES = {
         f"GET {PAGE} HTTP/1.1\r\n{HEAD}\r\n",
         [400],
     ),
-    "another coding than chunked": (
+    "an unknown transfer coding": (
         f"POST {PAGE} HTTP/1.1\r\n{HEAD}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
         [501],
     ),
-    "a chunk of no size": (f"POST {PAGE} HTTP/1.1\r\n{HEAD}Transfer-Encoding: chunked\r\n\r\nx\r\n\r\n", [400]),
+    "a chunk without a size": (f"POST {PAGE} HTTP/1.1\r\n{HEAD}Transfer-Encoding: chunked\r\n\r\nx\r\n\r\n", [400]),
     "a head without end": (f"GET {PAGE} HTTP/1.1\r\n{HEAD}X-Long: {'a' * 100_000}", [431]),
     "a space before a colon": (f"GET {PAGE} HTTP/1.1\r\n{HEAD}Content-Length : 5\r\n\r\nhello", [400]),
     "lines that end in LF": (f"GET {PAGE} HTTP/1.1\nHost: 127.0.0.1\n\nGET {PAGE} HTTP/1.1\r\n{HEAD}\r\n", [400]),
@@ -49,7 +49,7 @@ def connect(port: int) -> socket.socket:
 
 
 def send(port: int, text: str) -> socket.socket:
-    """Open a connection, send `text` and leave it at that."""
+    """Open a connection and send `text` without reading the response."""
     connection = connect(port)
     connection.sendall(text.encode())
     return connection
@@ -64,7 +64,7 @@ def half_a_body(port: int) -> socket.socket:
 
 
 def reading_nothing(port: int) -> socket.socket:
-    """Ask for far more than buffers of sockets hold, and take nothing of it."""
+    """Request more data than the socket buffers hold and read nothing."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.settimeout(WAIT_S)
@@ -77,14 +77,14 @@ def reading_nothing(port: int) -> socket.socket:
 
 
 def idle(port: int) -> socket.socket:
-    """Get an answer and stay."""
+    """Receive a response and keep the connection open."""
     connection = send(port, f"GET /nowhere HTTP/1.1\r\n{HEAD}\r\n")
     connection.recv(65536)
     return connection
 
 
 def statuses(connection: socket.socket) -> list[int]:
-    """Return the statuses of all that comes until the server closes; what is cut off counts as well."""
+    """Return the response statuses until the server closes the connection, including truncated responses."""
     received = b""
     with connection, contextlib.suppress(ConnectionResetError):
         while some := connection.recv(65536):
@@ -93,7 +93,7 @@ def statuses(connection: socket.socket) -> list[int]:
 
 
 def wait_for_page(port: int) -> float:
-    """Return the seconds until somebody with a new connection has a page."""
+    """Return the seconds that a new client needs to receive a page."""
     begin = time.monotonic()
     with send(port, f"GET {PAGE} HTTP/1.1\r\n{HEAD}Connection: close\r\n\r\n") as connection:
         received = b"".join(iter(lambda: connection.recv(65536), b""))
@@ -109,12 +109,12 @@ def many(kind: Callable[[int], socket.socket], n: int, port: int) -> Iterator[li
 
 
 def upload_while_it_stops(server: WebServer) -> int:
-    """Tell the server to stop in the middle of an upload, send the rest, and return the status of its answer."""
+    """Stop the server during an upload, send the rest, and return the response status."""
     form = b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n' + b"b" * 100_000 + b"\r\n--x--\r\n"
     head = f"POST {PAGE} HTTP/1.1\r\n{HEAD}{MULTIPART}Content-Length: {len(form)}\r\n\r\n"
     connection = connect(server.port)
     connection.sendall(head.encode() + form[:50_000])
-    wait_for_page(server.port)  # so what was sent before has been received
+    wait_for_page(server.port)  # ensures that the server has received the first part
     server.stop()
     time.sleep(1.5)
     connection.sendall(form[50_000:])

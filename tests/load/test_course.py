@@ -1,4 +1,4 @@
-"""A small course: tests/load/run.py runs the full one."""
+"""Small load test. tests/load/run.py runs the full one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.postgres import on_postgresql, run_on_postgresql
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True), pytest.mark.timeout(280)]
 
 
-def test_exactly_k_judgments_through_a_server_that_is_killed():
+def test_tasks_get_exactly_k_judgments_despite_server_kill():
     round = make_round(16, batch_size=3)
 
     with WebServer(url_of(connection), settings.SECRET_KEY, "--threads", "4") as server:
@@ -25,7 +25,7 @@ def test_exactly_k_judgments_through_a_server_that_is_killed():
 
 
 @on_postgresql
-def test_the_same_on_postgresql():
+def test_load_test_passes_on_postgresql():
     run = run_on_postgresql(__file__)
 
     assert run.returncode == 0, run.stdout

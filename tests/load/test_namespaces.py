@@ -1,4 +1,4 @@
-"""A small form of benches/namespaces.py: three hosts in network namespaces, all of whose processes are killed once."""
+"""Small run of benches/namespaces.py: three hosts in network namespaces, each killed once with all its processes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from benches.namespaces import missing
 from tests.load.web_server import ROOT
 
-LACK = missing("redis")
+MISSING = missing("redis")
 pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.timeout(500)]
 
 
-@pytest.mark.skipif(bool(LACK), reason=LACK)
-def test_a_round_and_harvests_survive_cut_links_and_killed_hosts():
+@pytest.mark.skipif(bool(MISSING), reason=MISSING)
+def test_round_and_harvests_survive_cut_links_and_killed_hosts():
     size = ["--annotators", "4", "--tasks", "8", "--harvests", "4", "--longest-pause", "1"]
 
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Clients that are slow, idle or odd, in small: benches/slow_clients.py has them by the hundred."""
+"""Slow, idle, and malformed clients on a small scale. benches/slow_clients.py runs hundreds."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def server(transactional_db):
         yield server
 
 
-def test_slow_clients_keep_nobody_waiting_and_odd_requests_are_refused(server):
-    """Each kind by more clients than there are threads, with which each would stop the server for good."""
+def test_slow_clients_block_no_page_and_malformed_requests_are_rejected(server):
+    """Each kind uses more clients than server threads, so blocking clients would stall the server."""
     for kind in (slow_clients.half_sent, slow_clients.half_a_body, slow_clients.reading_nothing, slow_clients.idle):
         with slow_clients.many(kind, 6, server.port):
             slow_clients.wait_for_page(server.port)
@@ -33,5 +33,5 @@ def test_slow_clients_keep_nobody_waiting_and_odd_requests_are_refused(server):
     assert answers == {name: statuses for name, (_, statuses) in slow_clients.ODD_FRAMES.items()}
 
 
-def test_an_upload_is_answered_by_a_server_that_stops(server):
+def test_stopping_server_answers_pending_upload(server):
     assert slow_clients.upload_while_it_stops(server) == 403  # it has no CSRF token

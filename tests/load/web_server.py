@@ -1,4 +1,4 @@
-"""A web server in processes of its own, and browsers that talk to it without rendering anything."""
+"""Web server in separate processes, and HTTP clients that act as browsers without rendering."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def collect_static_files() -> None:
-    """As `./run web` does in production; once for the processes of a run of tests, as servers read what is written."""
+    """Collect static files as `./run web` does in production, once per test run because running servers read them."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", os.getpid())
     with (Path(settings.DATA_DIR) / "static_files_collected").open("a+") as stamp:
         fcntl.flock(stamp, fcntl.LOCK_EX)
@@ -39,9 +39,9 @@ def collect_static_files() -> None:
 
 
 class WebServer:
-    """gunicorn as `./run web` starts it, on a port of its own, which it keeps when it is started again.
+    """gunicorn as started by `./run web`, on a free port that stays the same after a restart.
 
-    variables: of its environment, besides those of production.
+    variables: environment variables in addition to the production defaults.
     """
 
     def __init__(self, database_url: str, secret_key: str, *arguments: str, **variables: str):
@@ -55,33 +55,33 @@ class WebServer:
         self._process: subprocess.Popen | None = None
 
     def start(self) -> None:
-        """Start it and return when it answers."""
+        """Start the server and wait until it answers. Raises RuntimeError after STARTS_WITHIN_S seconds."""
         self._process = subprocess.Popen(self._command, env=self._environment, cwd=ROOT, start_new_session=True)
         deadline = time.monotonic() + STARTS_WITHIN_S
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
-                Browser(self.port, {}).request("GET", "/api/schema/")  # answers in words of its own, without a page
+                Browser(self.port, {}).request("GET", "/api/schema/")  # does not render a page
                 return
             except OSError:
                 time.sleep(0.05)
         raise RuntimeError("the web server did not start")
 
     def stop(self) -> None:
-        """Ask it to stop, as a service manager does, and do not wait for it."""
+        """Send SIGTERM, as a service manager does, without waiting for the exit."""
         self._process.terminate()
 
     def ended_with(self) -> int | None:
-        """Return its exit status, None while it runs."""
+        """Return the exit status, or None while the server runs."""
         return self._process.poll()
 
     def kill(self) -> None:
-        """Kill all its processes at once, as the system does when memory runs out."""
+        """Send SIGKILL to all server processes, as the out-of-memory killer does."""
         if self._process is not None and self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
     def cpu_seconds(self) -> float:
-        """Return what its processes have used so far."""
+        """Return the CPU time of the server processes so far."""
         return cpu_seconds(_processes_of_group(self._process.pid))
 
     def __enter__(self) -> WebServer:
@@ -98,7 +98,7 @@ def _processes_of_group(group: int) -> list[int]:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the state on; none if the process has gone."""
+    """Return the fields of /proc/PID/stat from the state on, or an empty list if the process has exited."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -106,12 +106,12 @@ def _stat(pid: int) -> list[str]:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """Return the user and system time that these processes have used so far; those that are not here count nothing."""
+    """Return the total user and system time of the processes in seconds. Exited processes count as zero."""
     return sum(int(ticks) for pid in pids for ticks in _stat(pid)[11:13]) / TICKS_PER_SECOND
 
 
 class Browser:
-    """One connection that stays open, with cookies."""
+    """HTTP client with cookies and one persistent connection."""
 
     def __init__(self, port: int, cookies: dict[str, str], host: str = "127.0.0.1", timeout_s: float = 60):
         self._connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
@@ -120,12 +120,12 @@ class Browser:
             "Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items()),
             "X-CSRFToken": cookies.get("csrftoken", ""),
             "Content-Type": "application/x-www-form-urlencoded",
-            "X-Forwarded-Proto": "https",  # as the proxy says in production
+            "X-Forwarded-Proto": "https",  # set by the proxy in production
             "Origin": f"https://{host}:{port}",
         }
 
     def request(self, method: str, path: str, **fields: Any) -> tuple[int, bytes]:
-        """Return status and body. Raises OSError or HTTPException when the server dies, and then connects anew."""
+        """Return status and body. Raises OSError or HTTPException if the server dies; the next call reconnects."""
         try:
             self._connection.request(method, path, urlencode(fields) if fields else None, self._headers)
             response = self._connection.getresponse()
@@ -140,7 +140,7 @@ class Browser:
 
 
 def url_of(connection) -> str:
-    """Return the DATABASE_URL of an open connection, which in tests is that of the test database."""
+    """Return the DATABASE_URL of an open connection. In tests it names the test database."""
     database = connection.settings_dict
     if connection.vendor == "sqlite":
         return f"sqlite:///{database['NAME']}"
@@ -148,7 +148,7 @@ def url_of(connection) -> str:
 
 
 def logged_in(user) -> dict[str, str]:
-    """Return the cookies of a session of `user`."""
+    """Create a session for `user` and return its cookies."""
     from django.conf import settings
     from django.test import Client
 
