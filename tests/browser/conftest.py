@@ -1,4 +1,4 @@
-"""A real Chromium for the tests marked `browser`; they are skipped where there is none."""
+"""Chromium fixtures for tests marked `browser`. The tests are skipped if Chromium is not installed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHROMIUM_ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PATIENCE_MS = 20_000  # with a slow machine
+TIMEOUT_MS = 20_000  # long enough for a slow machine
 
 
 def chromium_path() -> str | None:
@@ -36,11 +36,11 @@ def chromium() -> Iterator:
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = chromium_path()
     if path is None:
-        pytest.skip("no Chromium found; install one or name it in KGHARVEST_CHROMIUM")
+        pytest.skip("Chromium not found. Install Chromium or set KGHARVEST_CHROMIUM to its path.")
     with pytest.MonkeyPatch.context() as environment, sync_api.sync_playwright() as playwright:
-        # Playwright's sync interface keeps an event loop in this thread, beside which the ORM would refuse to work.
+        # Playwright's sync API keeps an event loop in this thread, and Django blocks ORM calls in such threads.
         environment.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
-        sync_api.expect.set_options(timeout=PATIENCE_MS)
+        sync_api.expect.set_options(timeout=TIMEOUT_MS)
         browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_ARGUMENTS)
         yield browser
         browser.close()
@@ -54,25 +54,25 @@ def proxied_server(django_db_setup, django_db_blocker, tmp_path_factory) -> Iter
 
 @pytest.fixture
 def site(request) -> str:
-    """The address of the pages, without a slash at its end."""
+    """Base URL of the pages without a trailing slash."""
     is_proxied = os.environ.get("KGHARVEST_TEST_PROXY")
     return request.getfixturevalue("proxied_server" if is_proxied else "live_server").url
 
 
 @pytest.fixture
 def visit(chromium, site) -> Iterator[Callable[..., Visitor]]:
-    """Return `visit(user=None, width=1280, **context options)`, which opens a browser of its own for one person."""
+    """Return `visit(user=None, width=1280, **context options)`, which opens a separate browser context for a user."""
     contexts = []
 
     def open_browser(user=None, width=1280, **options) -> Visitor:
         defaults = {
             "base_url": site,
-            "ignore_https_errors": True,  # certificates of tests are signed by nobody
+            "ignore_https_errors": True,  # test certificates are self-signed
             "reduced_motion": "reduce",
             "viewport": {"width": width, "height": 800},
         }
         context = chromium.new_context(**defaults, **options)
-        context.set_default_timeout(PATIENCE_MS)
+        context.set_default_timeout(TIMEOUT_MS)
         contexts.append(context)
         if user is not None:
             context.add_cookies([session_cookie(user, site)])

@@ -1,4 +1,4 @@
-"""The web server behind nginx with TLS, on a port that is not the usual one and below a path, as labs run it."""
+"""Web server behind nginx with TLS, on a nonstandard port and under a path, as labs deploy it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ http {{
 
 
 class ProxiedServer:
-    """Context in which the test database is served at `url`, through deploy/nginx.conf with an address of its own."""
+    """Context manager that serves the test database at `url` through an adapted deploy/nginx.conf."""
 
     def __init__(self, folder: Path):
         self._folder = folder
@@ -59,7 +59,7 @@ class ProxiedServer:
         self._stack.close()
 
     def _configuration(self) -> Path:
-        """Return a file with the configuration that is shipped, changed where its first lines say so."""
+        """Write the shipped configuration with the changes that its first lines describe; return its path."""
         site = over_ipv4((ROOT / "deploy" / "nginx.conf").read_text())
         changes = {
             "listen 80;": f"listen 127.0.0.1:{self._plain_port};",
@@ -72,9 +72,9 @@ class ProxiedServer:
             "location /accounts/": f"location {PREFIX}/accounts/",
             "location /static/": f"location {PREFIX}/static/",
         }
-        for shipped, own in changes.items():
+        for shipped, replacement in changes.items():
             assert shipped in site, f"deploy/nginx.conf has no {shipped!r}"
-            site = site.replace(shipped, own)
+            site = site.replace(shipped, replacement)
         path = self._folder / "nginx.conf"
         path.write_text(FRAME.format(folder=self._folder, site=site))
         return path
@@ -98,7 +98,7 @@ def wait_for_port(port: int) -> None:
 
 
 def has_ipv6() -> bool:
-    """Return whether this machine has addresses of IPv6."""
+    """Return whether IPv6 is available on this machine."""
     try:
         with socket.socket(socket.AF_INET6) as one:
             one.bind(("::1", 0))
@@ -108,12 +108,12 @@ def has_ipv6() -> bool:
 
 
 def over_ipv4(site: str) -> str:
-    """Return the configuration without what listens to IPv6."""
+    """Remove the IPv6 listeners from the configuration."""
     return re.sub(r"^ *listen \[::\].*\n", "", site, flags=re.MULTILINE)
 
 
 def make_certificate(folder: Path) -> None:
-    """Write the key and the certificate that deploy/nginx.conf names, signed by nobody, into `folder`."""
+    """Write a self-signed certificate and its key, named as in deploy/nginx.conf, to `folder`."""
     files = f"-keyout {folder}/privkey.pem -out {folder}/fullchain.pem"
     command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=127.0.0.1 {files}"
     subprocess.run(command.split(), check=True, capture_output=True)

@@ -1,4 +1,4 @@
-"""Every page that annotators and those who invite them see: accessible in both themes, and no wider than a phone."""
+"""Annotator and invitation pages: accessible in both themes and no wider than a phone screen."""
 
 from datetime import timedelta
 
@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 TUPLES = [("كلب", "السباحة"), ("vaccine against a long-forgotten disease", "measles"), ("lock", "theft")]
 
 
-def joined(page, **spec):
-    """Join a new round as a guest; return the round."""
+def join_as_guest(page, **spec):
+    """Join a new round as a guest and return the round."""
     round = factories.make_round(TUPLES, name="pilot", takes_guests=True, **spec)
     page.goto(f"/join/{round.join_token}/")
     page.get_by_label("name or code").fill("Ada")
@@ -29,8 +29,8 @@ def joined(page, **spec):
     return round
 
 
-def opened(page, **spec):
-    round = joined(page, **spec)
+def open_judging_page(page, **spec):
+    round = join_as_guest(page, **spec)
     page.goto(judging_page())
     expect(page.get_by_text("Saved", exact=True)).to_be_visible()
     return round
@@ -54,29 +54,29 @@ def return_page(page):
     page.goto(f"/return/{return_code(guest)}/")
 
 
-def one_at_a_time(page):
-    opened(page)
+def single_statement(page):
+    open_judging_page(page)
     page.keyboard.press("t")
     expect(page.get_by_text("1 judged")).to_be_visible()
 
 
 def comment_open(page):
-    opened(page)
+    open_judging_page(page)
     page.keyboard.press("c")
 
 
 def instructions_open(page):
-    opened(page)
+    open_judging_page(page)
     page.keyboard.press("?")
 
 
 def report_open(page):
-    opened(page)
+    open_judging_page(page)
     page.keyboard.press("r")
 
 
-def a_page(page):
-    opened(page, layout=Layout.PAGE)
+def statement_page(page):
+    open_judging_page(page, layout=Layout.PAGE)
     page.keyboard.press("f")
     page.keyboard.press("s")
     page.locator("[data-submit]").click()
@@ -84,60 +84,60 @@ def a_page(page):
 
 
 def offline(page):
-    opened(page)
+    open_judging_page(page)
     page.context.set_offline(True)
     page.keyboard.press("t")
     expect(page.get_by_text("1 unsent, offline")).to_be_visible()
 
 
 def paused(page):
-    round = opened(page)
+    round = open_judging_page(page)
     round.__class__.objects.update(status="paused")
     page.keyboard.press("t")
     expect(page.get_by_text("Round pilot is paused").last).to_be_visible()
 
 
 def only_skipped(page):
-    round = joined(page)
+    round = join_as_guest(page)
     for task in factories.next_batch(round.annotators.get(), timezone.now()):
         skip_task(round.annotators.get(), task.pk)
     page.goto(judging_page())
 
 
 def done(page):
-    round = joined(page)
+    round = join_as_guest(page)
     for task in factories.next_batch(round.annotators.get(), timezone.now()):
         factories.judge(round.annotators.get(), task, Label.UNJUDGEABLE)
     page.goto(judging_page())
 
 
 def closed(page):
-    close_round(joined(page))
+    close_round(join_as_guest(page))
     page.goto(judging_page())
 
 
-PLACES = {
-    "joining": join_page,
-    "a refusal": refused_join,
-    "device": joined,
-    "coming back": return_page,
+PAGES = {
+    "join": join_page,
+    "join without consent": refused_join,
+    "device": join_as_guest,
+    "return": return_page,
     "done": done,
-    "one at a time": one_at_a_time,
-    "a page": a_page,
-    "a comment": comment_open,
-    "a report": report_open,
+    "single statement": single_statement,
+    "page of statements": statement_page,
+    "comment": comment_open,
+    "report": report_open,
     "instructions": instructions_open,
     "paused": paused,
-    "only what was skipped": only_skipped,
+    "only skipped": only_skipped,
     "closed": closed,
-    "a wrong link": lambda page: page.goto("/join/forged/"),
-    "no code": lambda page: page.goto("/return/"),
-    "a wrong code": lambda page: page.goto("/return/1-AAAA-AAAA-AAAA-AAAA/"),
-    "instructions as a page": lambda page: opened(page) and page.goto(f"{judging_page()}instructions/"),
+    "invalid link": lambda page: page.goto("/join/forged/"),
+    "return without code": lambda page: page.goto("/return/"),
+    "invalid code": lambda page: page.goto("/return/1-AAAA-AAAA-AAAA-AAAA/"),
+    "instructions page": lambda page: open_judging_page(page) and page.goto(f"{judging_page()}instructions/"),
 }
 
 
-ASKED = {
+QUESTIONS = {
     "ask_language": "optional",
     "ask_age_group": "required",
     "own_questions": "Which dialect do you speak?",
@@ -145,15 +145,15 @@ ASKED = {
 }
 
 
-def who_they_are(page):
-    joined(page, **ASKED)
+def questionnaire(page):
+    join_as_guest(page, **QUESTIONS)
     page.goto(judging_page())
     expect(page.get_by_role("heading", name="About you")).to_be_visible()
 
 
-def a_check(page):
-    """With the keyboard alone: tab to the questions, choose by arrows, send by Enter."""
-    who_they_are(page)
+def comprehension_check(page):
+    """Fill in the questionnaire by keyboard: Tab to the questions, select with arrows, submit with Enter."""
+    questionnaire(page)
     page.get_by_label("What is your first language?").focus()
     page.keyboard.type("Wel")
     page.keyboard.press("Tab")
@@ -164,22 +164,22 @@ def a_check(page):
     expect(page.get_by_text("You have two attempts.")).to_be_visible()
 
 
-def a_second_try(page):
-    a_check(page)
+def second_attempt(page):
+    comprehension_check(page)
     page.get_by_label("Yes, any case will do").check()
     page.keyboard.press("Enter")
     expect(page.get_by_text("This is your last attempt.")).to_be_visible()
 
 
-def a_failed_check(page):
-    a_second_try(page)
+def failed_check(page):
+    second_attempt(page)
     page.get_by_label("Yes, any case will do").check()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Thank you for your time")).to_be_visible()
 
 
 def withdrawing(page):
-    opened(page, on_withdrawal="delete")
+    open_judging_page(page, on_withdrawal="delete")
     page.get_by_role("link", name="Withdraw").click()
     expect(page.get_by_role("button", name="Withdraw")).to_be_visible()
 
@@ -190,38 +190,39 @@ def withdrawn(page):
     expect(page.get_by_role("heading", name="You have withdrawn")).to_be_visible()
 
 
-PLACES |= {
-    "who they are": who_they_are,
-    "a comprehension check": a_check,
-    "a second try": a_second_try,
-    "a failed check": a_failed_check,
+PAGES |= {
+    "questionnaire": questionnaire,
+    "comprehension check": comprehension_check,
+    "second attempt": second_attempt,
+    "failed check": failed_check,
     "withdrawing": withdrawing,
     "withdrawn": withdrawn,
 }
 
 
 # Variants of other pages, with the same components
-VARIANTS = {"a refusal", "a second try", "a wrong code", "closed", "coming back", "no code"}
-VARIANTS |= {"only what was skipped", "withdrawn"}
+VARIANTS = {"join without consent", "second attempt", "invalid code", "closed", "return", "return without code"}
+VARIANTS |= {"only skipped", "withdrawn"}
+assert PAGES.keys() >= VARIANTS
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=[pytest.mark.exhaustive] if page in VARIANTS else []) for page in PLACES]
+    "page", [pytest.param(page, marks=[pytest.mark.exhaustive] if page in VARIANTS else []) for page in PAGES]
 )
-def test_a_page_is_accessible_and_fits_a_phone(visit, page):
+def test_annotator_page_is_accessible_and_fits_phone(visit, page):
     visitor = visit(width=360, color_scheme="light")
 
-    PLACES[page](visitor.page)
+    PAGES[page](visitor.page)
 
     violations = visitor.axe_violations()
     visitor.page.emulate_media(color_scheme="dark")
     violations += visitor.axe_violations("color-contrast")
     width = visitor.page.evaluate("document.documentElement.scrollWidth")
-    own = [complaint for complaint in visitor.complaints if "status of 4" not in complaint]  # refusals are meant here
-    assert (violations, width, own) == ([], 360, [])
+    errors = [complaint for complaint in visitor.complaints if "status of 4" not in complaint]  # expected
+    assert (violations, width, errors) == ([], 360, [])
 
 
-def test_an_offline_page_is_accessible(visit):
+def test_offline_page_is_accessible(visit):
     visitor = visit(width=360)
 
     offline(visitor.page)
@@ -229,7 +230,7 @@ def test_an_offline_page_is_accessible(visit):
     assert visitor.axe_violations() == []
 
 
-def test_the_page_of_invites_is_accessible(visit):
+def test_invites_page_is_accessible(visit):
     researcher = factories.make_researcher()
     round = factories.make_round(TUPLES, name="pilot", by=researcher)
     make_invites(round, 3, timezone.now() + timedelta(days=1))
@@ -241,21 +242,21 @@ def test_the_page_of_invites_is_accessible(visit):
     assert visitor.page.evaluate("document.documentElement.scrollWidth") == 360
 
 
-def test_a_guest_goes_on_in_another_browser(visit):
+def test_guest_continues_in_another_browser(visit):
     page = visit().page
-    joined(page)
+    join_as_guest(page)
     link = page.get_by_label("Return link").input_value()
-    elsewhere = visit().page
+    other_page = visit().page
 
-    elsewhere.goto(link)
-    elsewhere.get_by_role("button", name="Continue as").click()
+    other_page.goto(link)
+    other_page.get_by_role("button", name="Continue as").click()
 
-    expect(elsewhere.locator("#statement")).to_be_visible()
+    expect(other_page.locator("#statement")).to_be_visible()
 
 
-def test_what_people_said_is_on_the_page_of_the_round_in_both_themes(visit):
+def test_round_page_shows_questionnaire_answers_accessibly(visit):
     researcher = factories.make_researcher()
-    round = factories.make_round(TUPLES, name="pilot", by=researcher, **ASKED)
+    round = factories.make_round(TUPLES, name="pilot", by=researcher, **QUESTIONS)
     for annotator in factories.make_annotators(round, 5):
         answer_who_questions(annotator, {"language": "Welsh", "age_group": "25 to 34"}, timezone.now())
     visitor = visit(researcher, width=360, color_scheme="light")

@@ -1,6 +1,6 @@
-"""Forms and pages behind nginx with TLS, on a port of its own and below a path.
+"""Pages and forms behind nginx with TLS, on a nonstandard port and under a path.
 
-The other tests of browsers hold there, too: KGHARVEST_TEST_PROXY=1 python -m pytest tests/browser
+The other browser tests also pass behind the proxy: KGHARVEST_TEST_PROXY=1 python -m pytest tests/browser
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from kgharvest.models import Relation
 from tests import factories
 from tests.browser.proxied_server import PREFIX
 
-# Collected here once more, for the `site` of this file.
-from tests.browser.test_annotator_pages import test_a_guest_goes_on_in_another_browser
+# Imported to run these tests again with the `site` fixture of this module.
+from tests.browser.test_annotator_pages import test_guest_continues_in_another_browser
 from tests.browser.test_judging import (
-    test_three_annotators_with_one_key_per_statement_reach_the_report,
-    test_without_scripts_every_answer_is_a_plain_form,
+    test_answers_work_as_plain_forms_without_javascript,
+    test_three_annotators_judge_by_keyboard_up_to_the_report,
 )
-from tests.browser.test_launching import test_without_scripts_a_whole_set_is_launched_and_cancelled
+from tests.browser.test_launching import test_relation_set_is_launched_and_cancelled_without_javascript
 
 __all__ = [
-    "test_a_guest_goes_on_in_another_browser",
-    "test_three_annotators_with_one_key_per_statement_reach_the_report",
-    "test_without_scripts_a_whole_set_is_launched_and_cancelled",
-    "test_without_scripts_every_answer_is_a_plain_form",
+    "test_answers_work_as_plain_forms_without_javascript",
+    "test_guest_continues_in_another_browser",
+    "test_relation_set_is_launched_and_cancelled_without_javascript",
+    "test_three_annotators_judge_by_keyboard_up_to_the_report",
 ]
 pytestmark = [
     pytest.mark.browser,
@@ -51,12 +51,12 @@ def site(proxied_server) -> str:
     return proxied_server.url
 
 
-def outside(site: str, addresses: list[str]) -> set[str]:
-    own = f"{site}/"
-    return {address for address in addresses if address.startswith("http") and not address.startswith(own)}
+def other_urls(site: str, addresses: list[str]) -> set[str]:
+    prefix = f"{site}/"
+    return {address for address in addresses if address.startswith("http") and not address.startswith(prefix)}
 
 
-def test_every_page_links_and_asks_below_the_path(visit, site):
+def test_page_links_and_requests_stay_under_base_path(visit, site):
     user = factories.make_researcher()
     factories.make_harvest([("a", "b")], created_by=user)
     judged = factories.make_round(3, name="pilot", by=user)
@@ -66,14 +66,16 @@ def test_every_page_links_and_asks_below_the_path(visit, site):
     pages, strays = [], set()
     for path in visitor.walk():
         pages.append(path)
-        strays |= outside(site, visitor.page.locator("[href], [src], [action], [formaction]").evaluate_all(ADDRESSES))
+        strays |= other_urls(
+            site, visitor.page.locator("[href], [src], [action], [formaction]").evaluate_all(ADDRESSES)
+        )
 
     assert len(pages) > 30
-    assert strays | outside(site, visitor.requests) == set()
+    assert strays | other_urls(site, visitor.requests) == set()
     assert visitor.complaints == []
 
 
-def test_people_log_in_send_files_and_log_out(visit, site):
+def test_login_file_upload_and_logout_work(visit, site):
     ada = factories.make_researcher("ada")
     ada.set_password(PASSWORD)
     ada.save()
@@ -95,7 +97,7 @@ def test_people_log_in_send_files_and_log_out(visit, site):
     assert page.url == f"{site}/accounts/login/"
 
 
-def test_a_form_from_another_site_is_refused(site):
+def test_cross_site_form_is_rejected(site):
     host = urlsplit(site)
     with httpx.Client(verify=False) as browser:
         page = browser.get(f"{site}/accounts/login/")
@@ -108,5 +110,5 @@ def test_a_form_from_another_site_is_refused(site):
         assert list(sent.values()) == [200, 403, 403]
 
 
-def test_the_bare_path_leads_to_the_start_page(site):
+def test_base_path_without_slash_redirects_to_start_page(site):
     assert urlsplit(httpx.get(site, verify=False).headers["location"]).path == f"{PREFIX}/"

@@ -1,4 +1,4 @@
-"""The evidence page of a report, opened from a disk: every number leads to its rows and asks nobody for anything."""
+"""Evidence page of a report, opened from disk: numbers link to their rows, and the page sends no requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def open_page(chromium):
     contexts = []
 
     def opened(address: str, width: int = 1280, **options) -> Visitor:
-        # axe is put into the page by its tests, which the page's own policy would refuse.
+        # Tests that run axe pass bypass_csp=True, because the page's CSP blocks injected scripts.
         context = chromium.new_context(viewport={"width": width, "height": 800}, **options)
         contexts.append(context)
         visitor = Visitor(context)
@@ -47,7 +47,7 @@ def rows_of(page):
     return page.locator("table.rows tbody tr")
 
 
-def test_a_number_leads_by_keyboard_to_the_rows_that_give_it_and_back(open_page, address, report):
+def test_number_links_to_its_rows_and_back_by_keyboard(open_page, address, report):
     visitor = open_page(address)
     page = visitor.page
     [cell] = [c for c in report.document["cells"] if (c["relation"], c["model"]) == ("capital_of", "lm-b")]
@@ -68,7 +68,7 @@ def test_a_number_leads_by_keyboard_to_the_rows_that_give_it_and_back(open_page,
     assert visitor.requests == [address]
 
 
-def test_rows_give_the_share_of_a_cell_in_strata(open_page, address, report):
+def test_rows_reproduce_accuracy_of_stratified_cell(open_page, address, report):
     [cell] = [cell for cell in report.document["cells"] if cell["weighting"] == "stratified"]
     page = open_page(f"{address}#relation=capital_of&model=lm-a&setting=multi").page
 
@@ -77,7 +77,7 @@ def test_rows_give_the_share_of_a_cell_in_strata(open_page, address, report):
     expect(page.locator("#recount")).to_contain_text(f"from these rows: {accuracy}, weighted by the size of strata")
 
 
-def test_filters_are_in_the_address_which_restores_the_view(open_page, address):
+def test_url_restores_filters(open_page, address):
     visitor = open_page(address)
     page = visitor.page
 
@@ -97,7 +97,7 @@ def test_filters_are_in_the_address_which_restores_the_view(open_page, address):
     expect(page.locator("#rows")).to_have_text("All statements")
 
 
-def test_a_comparison_opens_both_sides_and_comments_and_markup_are_text(open_page, address):
+def test_comparison_shows_both_lms_with_escaped_text(open_page, address):
     visitor = open_page(address)
     page = visitor.page
 
@@ -121,7 +121,7 @@ def test_a_comparison_opens_both_sides_and_comments_and_markup_are_text(open_pag
         pytest.param(1920, "light", marks=pytest.mark.exhaustive),
     ],
 )
-def test_the_page_is_accessible_and_fits(open_page, address, width, scheme):
+def test_evidence_page_is_accessible_and_fits_screen(open_page, address, width, scheme):
     visitor = open_page(f"{address}#relation=near", width, color_scheme=scheme, bypass_csp=True)
     page = visitor.page
     expect(page.locator("#rows")).to_have_text("near")
@@ -130,7 +130,7 @@ def test_the_page_is_accessible_and_fits(open_page, address, width, scheme):
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
-def test_the_page_can_ask_nobody_even_if_a_script_would(open_page, address):
+def test_evidence_page_csp_blocks_script_requests(open_page, address):
     visitor = open_page(address)
 
     refused = visitor.page.evaluate(

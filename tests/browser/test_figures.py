@@ -1,4 +1,4 @@
-"""Figures of a report in a browser: from a dot to the statements, by mouse and by keyboard."""
+"""Report figures in a browser: links from marks to statements, with mouse and keyboard."""
 
 import pytest
 from playwright.sync_api import expect
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 @pytest.fixture
 def report():
-    """Two LMs on two relations; of what one of them found, every second tuple is false."""
+    """Report on two LMs and two relations. Every second tuple of lm-b is false."""
     owner = factories.make_researcher()
     jobs = []
     for name in ("capital_of", "part_of"):
@@ -30,7 +30,7 @@ def report():
     return create_report(round, owner)
 
 
-def test_from_a_closed_round_to_the_false_tuples_of_a_dot_in_three_clicks(visit, report):
+def test_three_clicks_lead_from_closed_round_to_false_tuples(visit, report):
     visitor = visit(report.created_by)
     page = visitor.page
     page.goto(report.round.get_absolute_url())
@@ -40,11 +40,11 @@ def test_from_a_closed_round_to_the_false_tuples_of_a_dot_in_three_clicks(visit,
     page.get_by_role("link", name="Rejected 4").click()
 
     expect(page.locator("tbody tr")).to_have_count(4)
-    expect(page.locator("tbody tr").first.get_by_role("listitem")).to_have_count(3)  # who said what
+    expect(page.locator("tbody tr").first.get_by_role("listitem")).to_have_count(3)  # the individual judgments
     assert visitor.complaints == []
 
 
-def test_arrows_lead_through_a_figure_and_a_legend_puts_lms_off(visit, report):
+def test_arrow_keys_navigate_figure_and_legend_hides_lms(visit, report):
     visitor = visit(report.created_by)
     page = visitor.page
     page.goto(report.get_absolute_url())
@@ -73,7 +73,7 @@ def test_arrows_lead_through_a_figure_and_a_legend_puts_lms_off(visit, report):
     assert visitor.complaints == []
 
 
-def test_columns_of_wide_tables_are_chosen_and_kept_in_the_address(visit, report):
+def test_selected_table_columns_persist_across_reload(visit, report):
     visitor = visit(report.created_by, width=1920)
     page = visitor.page
     page.goto(report.get_absolute_url())

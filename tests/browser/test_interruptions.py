@@ -1,4 +1,4 @@
-"""What people see whose judging is cut short: by time, by limits, by their share. And who decides where they differ."""
+"""Interrupted judging: expired leases, lost connections, quality limits, and quotas. Also adjudication."""
 
 import re
 from datetime import timedelta
@@ -20,16 +20,16 @@ from tests.factories import judging_page
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 TUPLES = [("vaccine", "measles"), ("seat belt", "injury"), ("umbrella", "sunrise"), ("lock", "theft")]
-SHARE = "You have reached the limit for this round. Thank you!"
+QUOTA_REACHED = "You have reached the limit for this round. Thank you!"
 
 
-def judging(visit, round, user=None, **options):
-    """Join a round in a browser of one's own, which shows the first statement."""
+def start_judging(visit, round, user=None, **options):
+    """Join a round in a new browser and open the first statement."""
     visitor = visit(user or factories.make_user(), **options)
     visitor.page.goto(f"/join/{round.join_token}/")
     visitor.page.get_by_role("button", name="Start judging").click()
     expect(visitor.page.get_by_text("Saved", exact=True)).to_be_visible()
-    visitor.page.wait_for_load_state("networkidle")  # a request of the page renews the leases that tests let run out
+    visitor.page.wait_for_load_state("networkidle")  # a page request renews the leases that tests expire
     return visitor
 
 
@@ -40,10 +40,10 @@ def answer_with(page, keys: str) -> None:
         page.wait_for_function("was => document.querySelector('#statement')?.innerText !== was", arg=statement)
 
 
-def test_who_kept_a_statement_too_long_is_told_and_goes_on(visit):
+def test_annotator_continues_after_late_answer_notice(visit):
     round = factories.make_round(TUPLES[:2], name="pilot", judgments_per_task=1, batch_size=1)
     user = factories.make_user()
-    visitor = judging(visit, round, user, width=360)
+    visitor = start_judging(visit, round, user, width=360)
     Assignment.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
     other = join_round(round, factories.make_user())
     for _ in range(2):
@@ -59,12 +59,12 @@ def test_who_kept_a_statement_too_long_is_told_and_goes_on(visit):
     assert Judgment.objects.counted().count() == 2
 
 
-def test_answers_wait_in_the_browser_while_the_database_is_away_even_over_a_reload(visit, monkeypatch):
+def test_answers_stay_queued_across_reload_while_database_is_down(visit, monkeypatch):
     def fail(*args, **kwargs):
         raise OperationalError("connection refused") from psycopg.OperationalError("connection refused")
 
     round = factories.make_round(8, name="pilot", judgments_per_task=1)
-    visitor = judging(visit, round)
+    visitor = start_judging(visit, round)
     page = visitor.page
     page.wait_for_function("caches.match(location.pathname)")
     with monkeypatch.context() as away:
@@ -82,9 +82,9 @@ def test_answers_wait_in_the_browser_while_the_database_is_away_even_over_a_relo
 
 
 @pytest.mark.parametrize("layout", ["one", "page"])
-def test_a_reload_without_a_connection_goes_on_where_one_was(visit, layout):
+def test_offline_reload_restores_judging_position(visit, layout):
     round = factories.make_round(8, name="pilot", judgments_per_task=1, layout=layout)
-    visitor = judging(visit, round)
+    visitor = start_judging(visit, round)
     page = visitor.page
     page.wait_for_function("caches.match(location.pathname)")
     answered = page.locator(".recent li" if layout == "one" else ".choice :checked")
@@ -108,9 +108,9 @@ def test_a_reload_without_a_connection_goes_on_where_one_was(visit, layout):
     assert list(labels) == ["true", "false", "unjudgeable", "true"]
 
 
-def test_buttons_stay_where_they_are_and_cannot_be_pressed_in_vain(visit):
+def test_answer_buttons_keep_position_and_disable_without_statements(visit):
     round = factories.make_round(9, name="pilot", judgments_per_task=1, batch_size=9)
-    visitor = judging(visit, round)
+    visitor = start_judging(visit, round)
     page = visitor.page
     button = page.get_by_role("button", name="True")
     tops = set()
@@ -125,9 +125,9 @@ def test_buttons_stay_where_they_are_and_cannot_be_pressed_in_vain(visit):
     expect(button).to_be_disabled()
 
 
-def test_a_lease_that_ran_out_and_that_nobody_took_changes_nothing(visit):
+def test_answer_counts_after_unclaimed_lease_expires(visit):
     round = factories.make_round(TUPLES[:2], name="pilot", judgments_per_task=1, batch_size=1)
-    page = judging(visit, round).page
+    page = start_judging(visit, round).page
     Assignment.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
 
     answer_with(page, "t")
@@ -136,7 +136,7 @@ def test_a_lease_that_ran_out_and_that_nobody_took_changes_nothing(visit):
     assert Judgment.objects.counted().count() == 1
 
 
-def test_a_limit_pauses_without_a_word_of_the_reason_until_somebody_lets_them_go_on(visit):
+def test_limit_pauses_annotator_without_reason_until_resumed(visit):
     round = factories.make_round(24, name="pilot", batch_size=1)
     set_limits(round, longest_run=9)
     annotator = join_round(round, factories.make_user())
@@ -151,9 +151,9 @@ def test_a_limit_pauses_without_a_word_of_the_reason_until_somebody_lets_them_go
     page.keyboard.press("t")
     expect(page.get_by_role("heading", name="You are paused")).to_be_visible()
 
-    said = page.get_by_role("main").inner_text()
-    assert "You are paused in round pilot. Your answers are stored." in said
-    assert not re.search("row|equal|gold|second", said)
+    text = page.get_by_role("main").inner_text()
+    assert "You are paused in round pilot. Your answers are stored." in text
+    assert not re.search("row|equal|gold|second", text)
     assert visitor.axe_violations() == []
     resume_annotator(annotator)
     page.goto(judging_page())
@@ -161,26 +161,26 @@ def test_a_limit_pauses_without_a_word_of_the_reason_until_somebody_lets_them_go
 
 
 @pytest.mark.parametrize("limit", [{"max_per_annotator": 3}, {"dominance_cap": 0.25}])
-def test_who_has_judged_their_share_is_thanked_and_may_still_change_an_answer(visit, limit):
+def test_quota_reached_page_allows_changing_answers(visit, limit):
     round = factories.make_round(TUPLES, name="pilot", **limit)
-    visitor = judging(visit, round, width=360)
+    visitor = start_judging(visit, round, width=360)
     page = visitor.page
 
     expect(page.get_by_text("3 left")).to_be_visible()
     answer_with(page, "tf")
     page.keyboard.press("u")
-    expect(page.get_by_role("heading", name=SHARE)).to_be_visible()
+    expect(page.get_by_role("heading", name=QUOTA_REACHED)).to_be_visible()
 
     assert visitor.axe_violations() == []
     page.get_by_role("link", name="Change").first.click()
     expect(page.get_by_text("Your answer:")).to_be_visible()
     expect(page.get_by_text("Saved", exact=True)).to_be_visible()
     page.keyboard.press("t")
-    expect(page.get_by_role("heading", name=SHARE)).to_be_visible()
+    expect(page.get_by_role("heading", name=QUOTA_REACHED)).to_be_visible()
     assert sorted(Judgment.objects.current().values_list("label", flat=True)) == ["false", "true", "true"]
 
 
-def test_an_expert_decides_by_keys_what_the_crowd_left_undecided(visit):
+def test_expert_adjudicates_undecided_statements_by_keyboard(visit):
     researcher = factories.make_researcher()
     round = factories.make_round(TUPLES[:2], name="pilot", by=researcher)
     factories.judge_all(round, ["true"] * 2, ["false"] * 2, ["unjudgeable"] * 2)
@@ -196,7 +196,7 @@ def test_an_expert_decides_by_keys_what_the_crowd_left_undecided(visit):
     page.wait_for_load_state("load")
     page.keyboard.press("c")
     page.keyboard.type("Not true since 1970.")
-    page.keyboard.press("Enter")  # decides nothing
+    page.keyboard.press("Enter")  # must not submit a decision
     page.keyboard.press("Escape")
     page.keyboard.press("f")
     expect(page.get_by_role("heading", name="Nothing to adjudicate")).to_be_visible()

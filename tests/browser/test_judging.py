@@ -1,4 +1,4 @@
-"""Judging in a real browser, in both layouts: one key per statement, nothing lost, and at its end a report."""
+"""Judging in a browser in both layouts: keyboard answers, offline queue, and the final report."""
 
 import re
 
@@ -20,19 +20,19 @@ def join(page, round, has_scripts=True) -> None:
     page.goto(f"/join/{round.join_token}/")
     page.get_by_role("main").get_by_role("button").click()
     page.wait_for_url("**/judge/**")
-    if has_scripts:  # keys pressed before are lost
+    if has_scripts:  # the page ignores keys until its script has loaded
         expect_saved(page)
 
 
 def answer_with(page, keys: str) -> None:
-    """Give one answer per key, each to a statement of its own."""
+    """Press one key per statement to answer it."""
     for key in keys:
         statement = page.locator("#statement").inner_text()
         page.keyboard.press(key)
         page.wait_for_function("was => document.querySelector('#statement')?.innerText !== was", arg=statement)
 
 
-def expect_the_end(page) -> None:
+def expect_no_statements_left(page) -> None:
     expect(page.get_by_role("heading", name="No statements left")).to_be_visible()
 
 
@@ -45,16 +45,16 @@ def labels_of(user) -> list[str]:
 
 
 def focused_row(page) -> int:
-    """Return which row of the page has the focus, from 1; 0 for none."""
+    """Return the one-based index of the focused row, or 0 if no row has the focus."""
     return page.evaluate(
         "[...document.querySelectorAll('[data-row]')].indexOf(document.activeElement.closest('[data-row]')) + 1"
     )
 
 
-# -- one at a time -----------------------------------------------------------------------------------------------------
+# Single-statement layout
 
 
-def test_three_annotators_with_one_key_per_statement_reach_the_report(visit):
+def test_three_annotators_judge_by_keyboard_up_to_the_report(visit):
     researcher = factories.make_researcher()
     round = factories.make_round(TUPLES, name="pilot", by=researcher)
 
@@ -62,7 +62,7 @@ def test_three_annotators_with_one_key_per_statement_reach_the_report(visit):
         page = visit(factories.make_user()).page
         join(page, round)
         answer_with(page, "tttf")
-        expect_the_end(page)
+        expect_no_statements_left(page)
 
     page = visit(researcher).page
     page.goto(round.get_absolute_url())
@@ -71,7 +71,7 @@ def test_three_annotators_with_one_key_per_statement_reach_the_report(visit):
     assert Judgment.objects.counted().filter(task__round=round).count() == 3 * len(TUPLES)
 
 
-def test_the_keyboard_alone_is_enough_on_a_narrow_screen(visit):
+def test_judging_works_by_keyboard_on_narrow_screen(visit):
     user = factories.make_user()
     round = factories.make_round(TUPLES, name="pilot")
     page = visit(user, width=360).page
@@ -83,17 +83,17 @@ def test_the_keyboard_alone_is_enough_on_a_narrow_screen(visit):
     answer_with(page, "1")
     page.keyboard.press("ArrowLeft")
     answer_with(page, "fu2t")
-    expect_the_end(page)
+    expect_no_statements_left(page)
 
     assert labels_of(user) == [F, F, T, U]
 
 
-def test_a_comment_goes_with_its_answer(visit):
+def test_comment_is_stored_with_its_answer(visit):
     page = visit(factories.make_user()).page
     join(page, factories.make_round(TUPLES, name="pilot"))
 
     page.keyboard.press("c")
-    page.keyboard.type("true of tuft")  # keys that would answer
+    page.keyboard.type("true of tuft")  # contains shortcut keys of answers
     page.keyboard.press("Escape")
     answer_with(page, "tf")
     expect_saved(page)
@@ -101,21 +101,21 @@ def test_a_comment_goes_with_its_answer(visit):
     assert sorted(Judgment.objects.values_list("label", "comment")) == [(F, ""), (T, "true of tuft")]
 
 
-def test_a_skipped_statement_comes_back_when_one_asks_for_it(visit):
+def test_skipped_statements_return_on_request(visit):
     user = factories.make_user()
     page = visit(user).page
     join(page, factories.make_round(TUPLES, name="pilot"))
 
     answer_with(page, "sttt")
     page.get_by_role("button", name="Judge skipped").click()
-    expect_saved(page)  # and with it the script
+    expect_saved(page)  # the script has loaded as well
     page.keyboard.press("f")
-    expect_the_end(page)
+    expect_no_statements_left(page)
 
     assert labels_of(user) == [F, T, T, T]
 
 
-def test_a_broken_statement_is_reported_by_keyboard(visit):
+def test_broken_statement_can_be_reported_by_keyboard(visit):
     page = visit(factories.make_user()).page
     join(page, factories.make_round(TUPLES, name="pilot"))
 
@@ -129,7 +129,7 @@ def test_a_broken_statement_is_reported_by_keyboard(visit):
     assert StatementReport.objects.values_list("reason", "comment").get() == ("unreadable", "What is it?")
 
 
-def test_the_answer_buttons_lie_under_the_thumb_on_a_phone(visit):
+def test_answer_buttons_are_within_thumb_reach_on_phone(visit):
     page = visit(factories.make_user(), width=360).page
     join(page, factories.make_round(TUPLES, name="pilot"))
 
@@ -138,11 +138,11 @@ def test_the_answer_buttons_lie_under_the_thumb_on_a_phone(visit):
     assert [box for box in boxes if box["height"] < 44 or box["y"] + box["height"] > 800 or box["y"] < 600] == []
 
 
-# -- a page of statements ----------------------------------------------------------------------------------------------
+# Page layout
 
 
 @pytest.mark.parametrize("width", [360, pytest.param(1280, marks=pytest.mark.exhaustive)])
-def test_a_page_is_judged_with_the_keyboard_alone(visit, width):
+def test_page_layout_works_by_keyboard(visit, width):
     user = factories.make_user()
     page = visit(user, width=width).page
     join(page, factories.make_round(TUPLES, name="pilot", layout=Layout.PAGE))
@@ -165,12 +165,12 @@ def test_a_page_is_judged_with_the_keyboard_alone(visit, width):
     page.keyboard.press("f")
     expect(page.get_by_text("4 of 4 on this page, 0 left")).to_be_visible()
     page.keyboard.press("Enter")
-    expect_the_end(page)
+    expect_no_statements_left(page)
 
     assert labels_of(user) == [F, F, T, T]
 
 
-def test_an_answer_is_saved_before_the_page_is_submitted(visit):
+def test_answer_is_saved_before_page_submission(visit):
     user = factories.make_user()
     page = visit(user).page
     join(page, factories.make_round(TUPLES, name="pilot", layout=Layout.PAGE))
@@ -182,7 +182,7 @@ def test_an_answer_is_saved_before_the_page_is_submitted(visit):
     assert labels_of(user) == [F]
 
 
-def test_the_layout_is_the_annotators_choice(visit):
+def test_annotator_layout_choice_persists(visit):
     page = visit(factories.make_user()).page
     round = factories.make_round(TUPLES, name="pilot")
     join(page, round)
@@ -194,10 +194,10 @@ def test_the_layout_is_the_annotators_choice(visit):
     expect(page.locator("[data-row]")).to_have_count(4)
 
 
-# -- without scripts ---------------------------------------------------------------------------------------------------
+# Judging without JavaScript
 
 
-def test_without_scripts_every_answer_is_a_plain_form(visit):
+def test_answers_work_as_plain_forms_without_javascript(visit):
     user = factories.make_user()
     page = visit(user, java_script_enabled=False).page
     join(page, factories.make_round(TUPLES[:3], name="pilot"), has_scripts=False)
@@ -212,20 +212,20 @@ def test_without_scripts_every_answer_is_a_plain_form(visit):
     page.get_by_label("Other", exact=True).check()
     page.get_by_role("button", name="Send report").click()
     page.get_by_role("button", name="False").click()
-    expect_the_end(page)
+    expect_no_statements_left(page)
 
     assert labels_of(user) == [F, T, U]
     assert Judgment.objects.filter(comment="Who knows?").count() == StatementReport.objects.count() == 1
 
 
-def test_without_scripts_a_page_is_one_form_that_says_what_is_unanswered(visit):
+def test_page_form_without_javascript_counts_unanswered_statements(visit):
     user = factories.make_user()
     page = visit(user, java_script_enabled=False).page
     join(page, factories.make_round(TUPLES, name="pilot", layout=Layout.PAGE), has_scripts=False)
 
     page.get_by_role("radio", name="True").first.check()
     page.get_by_role("radio", name="False").nth(1).check()
-    page.get_by_role("button", name="Skip").nth(2).click()  # keeps what was answered above
+    page.get_by_role("button", name="Skip").nth(2).click()  # keeps the answers above
     expect(page.locator("[data-row]")).to_have_count(1)
     page.get_by_role("button", name="Submit page").click()
     expect(page.get_by_text("1 statement is unanswered")).to_be_visible()
@@ -236,13 +236,13 @@ def test_without_scripts_a_page_is_one_form_that_says_what_is_unanswered(visit):
     assert labels_of(user) == [F, T, U]
 
 
-def test_statements_come_with_the_replies_to_answers(visit):
+def test_answer_responses_deliver_new_statements(visit):
     user = factories.make_user()
     round = factories.make_round(12, name="pilot", batch_size=6)
     page = visit(user).page
     join(page, round)
     methods = []
-    # Fetched as JSON: the page is also kept for a reload without a connection, whenever that comes.
+    # Count only JSON requests: the page is also fetched at some point for the offline cache.
     page.on("request", lambda sent: methods.append(sent.method) if "json" in sent.headers.get("accept", "") else None)
 
     for n_done in range(1, 12):
@@ -255,11 +255,11 @@ def test_statements_come_with_the_replies_to_answers(visit):
     assert len(labels_of(user)) == 11
 
 
-# -- offline -----------------------------------------------------------------------------------------------------------
+# Offline judging
 
 
 @pytest.mark.parametrize("layout", Layout.values)
-def test_answers_given_offline_survive_a_reload_and_are_saved_once(visit, layout):
+def test_offline_answers_survive_reload_and_are_saved_once(visit, layout):
     user = factories.make_user()
     round = factories.make_round(TUPLES, name="pilot", layout=layout)
     page = visit(user).page
@@ -282,45 +282,45 @@ def test_answers_given_offline_survive_a_reload_and_are_saved_once(visit, layout
 
 
 @pytest.mark.parametrize("layout", Layout.values)
-def test_what_needs_a_connection_is_dead_without_one_and_comes_back(visit, layout):
+def test_online_only_controls_are_disabled_while_offline(visit, layout):
     round = factories.make_round(TUPLES, name="pilot", layout=layout)
     page = visit(factories.make_user()).page
     join(page, round)
-    own, withdraw = (page.get_by_role("link", name=name) for name in ("Your answers", "Withdraw"))
+    answers, withdraw = (page.get_by_role("link", name=name) for name in ("Your answers", "Withdraw"))
     other_layout = page.locator(".judge-foot button")
 
     page.context.set_offline(True)
 
     expect(page.get_by_text("Saved, offline")).to_be_visible()
-    for dead in (own, withdraw, other_layout):
-        expect(dead).to_be_disabled()
+    for control in (answers, withdraw, other_layout):
+        expect(control).to_be_disabled()
     page.get_by_role("link", name="Instructions").click()
     expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.press("Escape")
     page.context.set_offline(False)
     expect_saved(page)
     expect(other_layout).to_be_enabled()
-    own.click()
+    answers.click()
     expect(page.get_by_role("heading", name="Your answers")).to_be_visible()
 
 
-def test_a_refusal_is_no_longer_told_once_the_answer_is_taken(visit):
+def test_error_disappears_after_answer_is_accepted(visit):
     round = factories.make_round(TUPLES, name="pilot")
     page = visit(factories.make_user()).page
     join(page, round)
     round.__class__.objects.update(status="paused")
     answer_with(page, "t")
-    told = page.locator("[data-trouble]")
-    expect(told).to_contain_text("Round pilot is paused")
+    error = page.locator("[data-trouble]")
+    expect(error).to_contain_text("Round pilot is paused")
     round.__class__.objects.update(status="open")
 
     page.evaluate("dispatchEvent(new Event('online'))")
 
     expect_saved(page)
-    expect(told).to_be_hidden()
+    expect(error).to_be_hidden()
 
 
-def test_a_closed_tab_loses_nothing(visit):
+def test_closed_tab_loses_no_answers(visit):
     user = factories.make_user()
     round = factories.make_round(TUPLES, name="pilot")
     page = visit(user).page
@@ -338,7 +338,7 @@ def test_a_closed_tab_loses_nothing(visit):
     assert labels_of(user) == [T, U]
 
 
-def test_answers_to_a_round_that_was_paused_wait_for_it(visit):
+def test_answers_to_paused_round_are_sent_after_resume(visit):
     user = factories.make_user()
     round = factories.make_round(TUPLES, name="pilot")
     page = visit(user).page
@@ -356,7 +356,7 @@ def test_answers_to_a_round_that_was_paused_wait_for_it(visit):
     assert labels_of(user) == [T]
 
 
-def test_an_answer_to_a_round_that_was_closed_can_be_copied_and_discarded(visit):
+def test_unsent_answer_to_closed_round_can_be_copied_and_discarded(visit):
     user = factories.make_user()
     round = factories.make_round(TUPLES, name="pilot")
     page = visit(user).page
@@ -382,7 +382,7 @@ def test_an_answer_to_a_round_that_was_closed_can_be_copied_and_discarded(visit)
     expect(page.get_by_text("before the round closed")).to_be_hidden()
 
 
-def test_an_answer_to_a_round_that_was_closed_is_sent_once_it_is_reopened(visit):
+def test_unsent_answer_is_sent_after_round_reopens(visit):
     user = factories.make_user()
     round = factories.make_round(TUPLES, name="pilot")
     page = visit(user).page
@@ -399,7 +399,7 @@ def test_an_answer_to_a_round_that_was_closed_is_sent_once_it_is_reopened(visit)
     assert labels_of(user) == [T]
 
 
-def test_an_answer_that_comes_too_late_is_kept_and_the_page_says_so(visit):
+def test_late_answer_is_stored_and_page_reports_it(visit):
     user, other = factories.make_user(), factories.make_user()
     round = factories.make_round(TUPLES[:1], name="pilot", judgments_per_task=1)
     page = visit(user).page
@@ -415,5 +415,5 @@ def test_an_answer_that_comes_too_late_is_kept_and_the_page_says_so(visit):
 
     expect(page.get_by_text("One answer was late").last).to_be_visible()
     page.get_by_role("link", name="Continue", exact=True).click()
-    expect_the_end(page)
+    expect_no_statements_left(page)
     assert Judgment.objects.filter(annotator__user=user, is_counted=False).count() == 1

@@ -1,4 +1,4 @@
-"""Writing a relation and launching harvests in a real browser, with scripts and without."""
+"""Creating relations and launching harvests in a browser, with and without JavaScript."""
 
 import pytest
 from playwright.sync_api import expect
@@ -11,10 +11,10 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 @pytest.fixture(autouse=True)
 def no_broker(enqueued):
-    """Harvests are queued; nobody is told."""
+    """Queue harvests without a broker."""
 
 
-def test_a_relation_is_previewed_while_it_is_written(visit):
+def test_relation_preview_updates_while_typing(visit):
     page = visit(factories.make_researcher()).page
     page.goto("/relations/new/")
 
@@ -31,8 +31,8 @@ def test_a_relation_is_previewed_while_it_is_written(visit):
     assert Relation.objects.get().path == "mine/prevent"
 
 
-def test_relations_are_searched_chosen_and_launched_by_keyboard(visit):
-    wanted = factories.make_relation("prevents", relation_set=factories.make_relation_set("one"))
+def test_relations_can_be_searched_selected_and_launched_by_keyboard(visit):
+    match = factories.make_relation("prevents", relation_set=factories.make_relation_set("one"))
     other = factories.make_relation_set("other")
     for _ in range(2):
         factories.make_relation(relation_set=other)
@@ -54,12 +54,12 @@ def test_relations_are_searched_chosen_and_launched_by_keyboard(visit):
 
     expect(page.get_by_role("heading", level=1)).to_contain_text("3 harvests")
     assert {job.relation_id for job in Launch.objects.get().jobs.all()} == {
-        wanted.pk,
+        match.pk,
         *other.relations.values_list("pk", flat=True),
     }
 
 
-def test_without_scripts_a_whole_set_is_launched_and_cancelled(visit):
+def test_relation_set_is_launched_and_cancelled_without_javascript(visit):
     relation_set = factories.make_relation_set("mine")
     for _ in range(3):
         factories.make_relation(relation_set=relation_set)
@@ -74,7 +74,7 @@ def test_without_scripts_a_whole_set_is_launched_and_cancelled(visit):
     expect(page.get_by_text("3 harvests cancelled.")).to_be_visible()
 
 
-def test_a_launch_page_follows_its_harvests(visit):
+def test_launch_page_updates_harvest_statuses(visit):
     launch = factories.make_launch()
     first, _ = (factories.make_harvest_job(launch=launch) for _ in range(2))
     page = visit(factories.make_researcher()).page
@@ -85,6 +85,6 @@ def test_a_launch_page_follows_its_harvests(visit):
     row = page.locator(f"tr[data-job='{first.pk}']")
     expect(row.get_by_text("Failed")).to_be_visible()
     expect(row.get_by_role("button", name="Retry")).to_be_visible()
-    expect(page.get_by_text("0 of 2")).to_be_visible()  # what failed is no progress
+    expect(page.get_by_text("0 of 2")).to_be_visible()  # failed harvests do not count as progress
     expect(page.locator(".state-bar .is-failed")).to_have_attribute("width", "500")
     expect(page.get_by_role("img", name="1 queued 1 failed")).to_be_visible()

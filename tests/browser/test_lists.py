@@ -1,4 +1,4 @@
-"""Lists in a browser: filtered as one types, under heads that stay in sight, at addresses that restore them."""
+"""Lists in a browser: filtering while typing, sticky table headers, and URLs that restore the view."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests import factories
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
-def test_a_list_is_filtered_as_one_types_and_its_address_restores_it(visit):
+def test_list_filters_while_typing_and_url_restores_view(visit):
     for number in range(60):
         factories.make_harvest_job(relation=factories.make_relation(f"relation_{number:02}"))
     page = visit(factories.make_researcher(), width=1280).page
@@ -35,7 +35,7 @@ def test_a_list_is_filtered_as_one_types_and_its_address_restores_it(visit):
     assert page.locator("thead").evaluate("head => head.querySelector('th').getBoundingClientRect().top") == 0
 
 
-def test_what_is_unfolded_is_in_the_address(visit):
+def test_url_stores_expanded_sections(visit):
     job = factories.make_harvest([("a", "b"), ("c", "d")])
     page = visit(factories.make_researcher()).page
     page.goto(job.get_absolute_url())

@@ -1,4 +1,4 @@
-"""The pages on which rounds are made, and the training, in a browser."""
+"""Round creation pages and annotator training in a browser."""
 
 import pytest
 from playwright.sync_api import expect
@@ -43,7 +43,7 @@ def researcher(harvest):
     return user
 
 
-def test_axe_finds_nothing_where_rounds_are_made(visit, researcher, harvest):
+def test_round_creation_pages_are_accessible(visit, researcher, harvest):
     visitor = visit(researcher, width=360, color_scheme="dark")
     paths = [
         f"/rounds/new/?job={harvest.pk}", f"{ROUNDS}draft/", f"{ROUNDS}broken/", f"{ROUNDS}draft/preview/",
@@ -64,7 +64,7 @@ def test_axe_finds_nothing_where_rounds_are_made(visit, researcher, harvest):
     assert visitor.complaints == []
 
 
-def test_the_plan_follows_what_is_chosen_and_filtered(visit, researcher, harvest):
+def test_plan_updates_with_selected_harvests(visit, researcher, harvest):
     factories.make_harvest([("a", "b")], relation=factories.make_relation("part_of"))
     page = visit(researcher).page
     page.goto("/rounds/new/")
@@ -78,14 +78,14 @@ def test_the_plan_follows_what_is_chosen_and_filtered(visit, researcher, harvest
     assert page.locator(".pick-list li:visible").count() == 1
 
 
-def test_a_fold_opens_where_something_in_it_keeps_the_form_from_being_sent(visit, researcher, harvest):
+def test_collapsed_section_opens_for_invalid_field(visit, researcher, harvest):
     page = visit(researcher).page
     page.goto(f"/rounds/new/?job={harvest.pk}")
     page.get_by_label("Name").fill("pilot")
-    fold = page.get_by_text("Gold statements", exact=True)
-    fold.click()
+    section = page.get_by_text("Gold statements", exact=True)
+    section.click()
     page.get_by_label("Gold (%)").fill("90")
-    fold.click()
+    section.click()
 
     page.get_by_role("button", name="Save as draft").last.click()
 
@@ -93,7 +93,7 @@ def test_a_fold_opens_where_something_in_it_keeps_the_form_from_being_sent(visit
 
 
 @pytest.mark.parametrize("has_scripts", [True, False])
-def test_a_training_is_done_with_the_keyboard_and_without_scripts(visit, harvest, has_scripts):
+def test_training_works_by_keyboard_and_without_javascript(visit, harvest, has_scripts):
     round = open_round(spec(harvest, "pilot"))
     user = factories.make_user()
     join_round(round, user)
@@ -118,9 +118,9 @@ def test_a_training_is_done_with_the_keyboard_and_without_scripts(visit, harvest
     assert page.get_by_role("heading", level=1).inner_text() == "Judge statements of pilot"
 
 
-def test_of_many_harvests_the_server_filters_before_all_shown_can_be_chosen(visit, monkeypatch):
+def test_server_filters_long_harvest_list_before_select_all(visit, monkeypatch):
     monkeypatch.setattr(forms, "SHOWN_JOBS", 3)
-    wanted = factories.make_harvest([("a", "b")], relation=factories.make_relation("zebra"))
+    match = factories.make_harvest([("a", "b")], relation=factories.make_relation("zebra"))
     for number in range(4):
         factories.make_harvest([("a", "b")], relation=factories.make_relation(f"other_{number}"))
     page = visit(factories.make_researcher()).page
@@ -132,4 +132,4 @@ def test_of_many_harvests_the_server_filters_before_all_shown_can_be_chosen(visi
 
     expect(page.get_by_text("1 of 1 listed")).to_be_visible()
     chosen = page.locator("input[name=jobs]:checked")
-    assert [box.get_attribute("value") for box in chosen.all()] == [str(wanted.pk)]
+    assert [box.get_attribute("value") for box in chosen.all()] == [str(match.pk)]

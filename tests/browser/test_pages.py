@@ -1,4 +1,4 @@
-"""What holds of every page that a person can reach by links, in an installation with and without content."""
+"""Checks of every page reachable by links, in installations with and without content."""
 
 import pytest
 from django.utils import timezone
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 @pytest.fixture(params=["anonymous", "annotator", "researcher"])
 def person(request):
-    """The role and the user who has it; None is anonymous."""
+    """Role name and its user. The user is None for the anonymous role."""
     makers = {"anonymous": lambda: None, "annotator": factories.make_user, "researcher": factories.make_researcher}
     return request.param, makers[request.param]()
 
@@ -29,7 +29,7 @@ def installation(request, person) -> None:
 
 
 def fill(person) -> None:
-    """Make one of everything that has a page, within reach of `person`."""
+    """Create one object of each kind that has a page, accessible to `person`."""
     role, user = person
     owner = user if role == "researcher" else factories.make_researcher()
     launch = factories.make_launch(created_by=owner)
@@ -68,8 +68,8 @@ def start_page(role: str) -> str:
 WIDTH = "document.documentElement.scrollWidth"
 
 
-def test_every_page_is_accessible_fits_a_phone_and_stays_within_its_policy(visit, person, installation):
-    """In either theme; no page calls another host or breaks the content security policy."""
+def test_pages_are_accessible_fit_phone_and_obey_csp(visit, person, installation):
+    """Check both themes. No page may request another host or violate the content security policy."""
     role, user = person
     visitor = visit(user, color_scheme="light")
 
@@ -84,25 +84,25 @@ def test_every_page_is_accessible_fits_a_phone_and_stays_within_its_policy(visit
         visitor.page.set_viewport_size({"width": 1280, "height": 800})
 
     assert faults
-    assert {place: faults for place, faults in faults.items() if faults} == {}
+    assert {page: violations for page, violations in faults.items() if violations} == {}
     assert visitor.foreign_requests() == []
     assert visitor.complaints == []
 
 
-def test_the_longest_entities_are_broken_on_a_phone(visit):
+def test_long_entities_wrap_on_phone(visit):
     seeds = [["x" * 200, "y" * 200], ["a", "b"]]
     relation = factories.make_relation(seed_tuples=seeds)
-    known = factories.make_harvest(seeds, relation=relation).tuples.get(rank=1).knowledge_tuple
+    knowledge_tuple = factories.make_harvest(seeds, relation=relation).tuples.get(rank=1).knowledge_tuple
     page = visit(factories.make_researcher(), width=360).page
 
-    for shown in (relation, known):
-        page.goto(shown.get_absolute_url())
+    for item in (relation, knowledge_tuple):
+        page.goto(item.get_absolute_url())
 
         assert page.evaluate(WIDTH) == 360
 
 
 @pytest.mark.parametrize(("path", "heading"), [("/no/such/page/", "Page not found"), ("/harvests/", "Access denied")])
-def test_axe_finds_nothing_on_error_pages(visit, path, heading):
+def test_error_pages_are_accessible(visit, path, heading):
     visitor = visit(factories.make_user())
 
     visitor.page.goto(path)
@@ -111,7 +111,7 @@ def test_axe_finds_nothing_on_error_pages(visit, path, heading):
     assert visitor.axe_violations() == []
 
 
-def test_the_first_page_weighs_at_most_150_kb(visit):
+def test_login_page_transfers_at_most_150_kb(visit):
     visitor = visit()
     sizes = []
     visitor.page.on("response", lambda response: sizes.append(len(response.body())))

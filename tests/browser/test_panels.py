@@ -1,4 +1,4 @@
-"""A person from a panel, from the entry link to the code; and the pages of panels in both themes and on a phone."""
+"""Panel participants from the entry link to the completion code, and accessibility of panel pages."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ def make_pilot(**fields):
     return researcher, make_panel(round, **{**values, **fields})
 
 
-def test_from_the_entry_link_to_the_code(visit):
+def test_participant_gets_code_after_entry_and_judging(visit):
     _, panel = make_pilot(completion_url="https://example.org/back?code={code}")
     visitor = visit()
     page = visitor.page
@@ -42,7 +42,7 @@ def test_from_the_entry_link_to_the_code(visit):
     phone = visit(width=360).page
     phone.goto(f"/return/{return_code(panel.submissions.get().annotator)}/")
     phone.get_by_role("button", name="Continue as").click()
-    phone.wait_for_url(f"**/judge/{panel.round_id}/", wait_until="load")  # keys work once the script has run
+    phone.wait_for_url(f"**/judge/{panel.round_id}/", wait_until="load")  # keys work after the script has run
     expect(phone.get_by_text("1 judged")).to_be_visible()
     assert "C0DE-4711" not in phone.content() + page.content()
     phone.keyboard.press("f")
@@ -55,7 +55,7 @@ def test_from_the_entry_link_to_the_code(visit):
     assert visitor.complaints == []
 
 
-def people_come(panel) -> None:
+def add_submissions(panel) -> None:
     for number in range(3):
         submission = enter(panel, f"5f3a9c1e7b{number}", "", timezone.now())
         annotator = join(submission, agrees=True)
@@ -77,19 +77,19 @@ PAGES = {
 
 
 @pytest.mark.parametrize("width", [360, pytest.param(1280, marks=pytest.mark.exhaustive)])
-def test_researchers_pages_are_accessible_and_fit(visit, width):
+def test_researcher_pages_are_accessible_and_fit_screen(visit, width):
     researcher, panel = make_pilot()
     make_panel(panel.round, "draft", name="draft", platform="connect")
-    people_come(panel)
+    add_submissions(panel)
     visitor = visit(researcher, width=width, color_scheme="light")
 
-    wrong = {name: _wrong(visitor, address, f"{name}-{width}") for name, address in PAGES.items()}
+    problems_by_page = {name: page_problems(visitor, address, f"{name}-{width}") for name, address in PAGES.items()}
 
-    assert {name: what for name, what in wrong.items() if what} == {}
+    assert {name: problems for name, problems in problems_by_page.items() if problems} == {}
 
 
 @pytest.mark.parametrize("page", ["joining", "done", "full", "given back"])
-def test_participants_pages_are_accessible_and_fit_a_phone(visit, page):
+def test_participant_pages_are_accessible_and_fit_phone(visit, page):
     _, panel = make_pilot(places=0 if page == "full" else 5, quota_full_code="LATE")
     visitor = visit(width=360, color_scheme="light")
     link = f"/enter/{panel.token}/?participant=p1"
@@ -106,11 +106,11 @@ def test_participants_pages_are_accessible_and_fit_a_phone(visit, page):
 
     address = None if page == "given back" else link
 
-    assert _wrong(visitor, address, f"{page}-360") == []
+    assert page_problems(visitor, address, f"{page}-360") == []
 
 
-def _wrong(visitor, address: str | None, name: str) -> list[str]:
-    """Return what axe finds on a page in both themes, and whether it is wider than the window."""
+def page_problems(visitor, address: str | None, name: str) -> list[str]:
+    """Return the axe violations of a page in both themes, and its width if wider than the window."""
     if address:
         visitor.page.goto(address)
     visitor.page.emulate_media(color_scheme="light")

@@ -1,4 +1,4 @@
-"""The page of a round in a browser: its cells are filtered and sorted as one types, and the address keeps it."""
+"""Round page in a browser: cells are filtered and sorted without a reload, and the URL stores the view."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PILOT = "/projects/default/rounds/pilot/"
 
 @pytest.fixture
 def page(visit):
-    """A round of three relations by two LMs, all judged: true of river, false of the others but for one of lake."""
+    """Page of a judged round, three relations by two LMs. True: all of river and one tuple of lake. False: the rest."""
     researcher = factories.make_researcher()
     lms = [factories.make_language_model(name) for name in ("bert", "gpt")]
     jobs = [
@@ -35,29 +35,29 @@ def page(visit):
     return visitor.page
 
 
-def shown(page) -> list[str]:
+def visible_relations(page) -> list[str]:
     return [row.get_by_role("rowheader").inner_text() for row in page.locator("[data-table] tbody tr:visible").all()]
 
 
-def test_cells_are_filtered_and_sorted_at_once_and_the_address_restores_it(page):
+def test_url_restores_cell_filter_and_sorting(page):
     assert page.axe_violations() == []
-    assert shown(page) == ["lake", "river", "sea"]
+    assert visible_relations(page) == ["lake", "river", "sea"]
 
     page.locator("[data-key=s1]").click()
-    assert shown(page) == ["river", "lake", "sea"]
+    assert visible_relations(page) == ["river", "lake", "sea"]
     page.get_by_label("Relation", exact=True).fill("e")
-    assert shown(page) == ["river", "lake", "sea"]
+    assert visible_relations(page) == ["river", "lake", "sea"]
     page.get_by_label("Relation", exact=True).fill("A")
-    assert shown(page) == ["lake", "sea"]
+    assert visible_relations(page) == ["lake", "sea"]
 
     page.reload()
-    assert shown(page) == ["lake", "sea"]
+    assert visible_relations(page) == ["lake", "sea"]
     page.get_by_label("Relation", exact=True).fill("")
-    assert shown(page) == ["river", "lake", "sea"]
+    assert visible_relations(page) == ["river", "lake", "sea"]
     expect(page.get_by_text("3 of 3 relations, 6 cells")).to_be_visible()
 
 
-def test_a_cell_leads_to_its_statements_and_its_harvest_and_the_list_has_all_counts(page):
+def test_cell_links_to_statements_and_list_shows_counts(page):
     page.get_by_role("row", name="lake").get_by_role("link", name=".50").click()
     expect(page.get_by_text("2 statements")).to_be_visible()
     page.go_back()
@@ -67,7 +67,7 @@ def test_a_cell_leads_to_its_statements_and_its_harvest_and_the_list_has_all_cou
     assert page.axe_violations() == []
 
 
-def test_cells_follow_the_judgments_while_the_page_is_open(visit):
+def test_open_round_page_updates_cells(visit):
     researcher = factories.make_researcher()
     relation = factories.make_relation("river")
     jobs = [factories.make_harvest([("a", "b")], relation=relation) for _ in range(2)]

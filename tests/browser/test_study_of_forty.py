@@ -1,6 +1,7 @@
-"""Forty people through a Prolific of our own, one of them in a real browser: from the entry link to the last cent.
+"""Prolific study with 40 participants on a simulated Prolific, from the entry link to the final payment.
 
-Three give their place back, two run out of time, one fails the check; an event gets lost, and the answer to a payment.
+One participant uses a browser. Three others return their place, two time out, and one fails the comprehension check.
+One event and one payment response are lost.
 """
 
 from __future__ import annotations
@@ -48,28 +49,28 @@ N_RETURNED, N_TIMED_OUT, N_WITH_BONUS = 3, 2, 5
 
 
 class Study:
-    """The panel, the platform, and what a worker would do beside them."""
+    """A panel on the simulated platform, with event delivery and job processing."""
 
     def __init__(self, panel: Panel, fake: FakeProlific):
         self.panel, self.fake = panel, fake
-        self._n_told = 0
+        self._n_delivered = 0
 
-    def tell(self, *, is_lost: bool = False) -> None:
-        """Deliver what Prolific has to tell, each event twice, the newest first; and let a worker work."""
-        events = self.fake.events[self._n_told :]
-        self._n_told += len(events)
+    def deliver_events(self, *, is_lost: bool = False) -> None:
+        """Deliver new Prolific events, first in reverse order and then in order, and run the queued jobs."""
+        events = self.fake.events[self._n_delivered :]
+        self._n_delivered += len(events)
         for event in [] if is_lost else [*reversed(events), *events]:
             headers = {name: value for name, value in self.fake.headers(event).items() if name != "Content-Type"}
             response = Client().post(EVENTS, event.body, content_type="application/json", headers=headers)
             assert response.status_code == 204
-        work()
+        run_jobs()
 
     def codes(self) -> set[str]:
         return {self.panel.completion_code, self.panel.screen_out_code}
 
 
-def work() -> None:
-    """Run the jobs that wait, as a worker does."""
+def run_jobs() -> None:
+    """Run all queued jobs, as a worker does."""
     while job := Job.objects.filter(status=Job.Status.QUEUED).order_by("pk").first():
         ledger.run_job(job.pk)
 
@@ -85,7 +86,7 @@ def fake(settings, live_server) -> Iterator[FakeProlific]:
 
 @pytest.fixture
 def study(fake, enqueued) -> Study:
-    """A round, and a panel that a researcher publishes on its page, where it says what that costs."""
+    """A round with a panel that a researcher publishes on the Prolific page, which shows the cost."""
     owner = factories.make_researcher("ada")
     options = {"consent": "We keep **what you judge**.", "check_questions": CHECK, "judgments_per_task": 3}
     round = factories.make_round(46, name="pilot", by=owner, batch_size=3, **options)
@@ -115,48 +116,48 @@ def study(fake, enqueued) -> Study:
     return Study(panel, fake)
 
 
-# -- people ------------------------------------------------------------------------------------------------------------
+# Participants
 
 
 class Person:
-    """Somebody at Prolific, without a browser that draws."""
+    """Prolific participant who uses the Django test client instead of a browser."""
 
     def __init__(self, study: Study):
         self.study, self._client = study, Client()
         self.submission, self.entry = study.fake.arrive(study.panel.external_id)
         self.judging = f"/judge/{study.panel.round_id}/"
-        study.tell()
+        study.deliver_events()
 
     def begin(self, answer: str = RIGHT, n_tries: int = 1) -> None:
-        """Follow the link, agree, and take the check."""
+        """Open the entry link, give consent, and answer the comprehension check."""
         link = self.entry.partition(urlsplit(self.entry).netloc)[2]
-        self._see(self._client.get(link))
-        self._see(self._client.post(link, {"agrees": "on"}, follow=True))
+        self._check_response(self._client.get(link))
+        self._check_response(self._client.post(link, {"agrees": "on"}, follow=True))
         for _ in range(n_tries):
             sent = {"stage": "check", "check-1": answer}
             self.page = self._client.post(f"{self.judging}questions/", sent, follow=True)
 
     def judge(self, n: int) -> None:
         for _ in range(n):
-            [statement, *_] = self._see(self._json("get"))["tasks"]
+            [statement, *_] = self._check_response(self._json("get"))["tasks"]
             answer = {"task": statement["task"], "label": "true", "client_uuid": uuid4(), "seconds": 20}
-            self._see(self._json("post", **answer))
+            self._check_response(self._json("post", **answer))
 
     def _json(self, method: str, **sent: Any):
         return getattr(self._client, method)(self.judging, sent, headers={"accept": "application/json"})
 
-    def _see(self, response) -> Any:
-        """Nobody sees a code before the last judgment is stored."""
+    def _check_response(self, response) -> Any:
+        """Fail if the response reveals a completion code before the last judgment; return its JSON content."""
         assert response.status_code == 200
         assert not any(code in response.text for code in self.study.codes())
         return response.json() if response["Content-Type"] == "application/json" else None
 
     def end(self) -> None:
-        """Take the code from the last page to Prolific."""
+        """Submit the completion code from the last page to Prolific."""
         page = self._client.get(self.judging, follow=True).text
         [code] = re.findall(r'id="panel-code"[^>]*value="([^"]+)"', page)
         self.study.fake.submit(self.submission, code)
-        self.study.tell()
+        self.study.deliver_events()
 
 
 def take_part(study: Study) -> Submission:
@@ -168,25 +169,25 @@ def take_part(study: Study) -> Submission:
 
 
 def leave(study: Study, how: Callable[[Submission], None], n_judged: int, *, is_lost: bool = False) -> OwnSubmission:
-    """Begin, judge a little, and leave at Prolific."""
+    """Start, judge `n_judged` statements, and leave through Prolific."""
     person = Person(study)
     person.begin()
     person.judge(n_judged)
     how(person.submission)
-    study.tell(is_lost=is_lost)
+    study.deliver_events(is_lost=is_lost)
     return study.panel.submissions.latest("pk")
 
 
-def take_part_in_a_browser(study: Study, visitor) -> Submission:
+def take_part_in_browser(study: Study, visitor) -> Submission:
     submission, entry = study.fake.arrive(study.panel.external_id)
-    study.tell()
+    study.deliver_events()
     page = visitor.page
     page.goto(entry)
     page.get_by_label("I have read this and agree").check()
     page.get_by_role("button", name="Start judging").click()
     page.get_by_label(RIGHT).check()
     page.get_by_role("button", name="Submit answers").click()
-    expect(page.get_by_text("Saved", exact=True)).to_be_visible()  # the keys are listened to
+    expect(page.get_by_text("Saved", exact=True)).to_be_visible()  # the page accepts keys
     expect(page.get_by_text(f"0 judged, {N_STATEMENTS} left")).to_be_visible()
     for _ in range(N_STATEMENTS):
         statement = page.locator("#statement").inner_text()
@@ -196,21 +197,21 @@ def take_part_in_a_browser(study: Study, visitor) -> Submission:
     code = page.get_by_label("Your code")
     expect(code).to_have_value(study.panel.completion_code)
     study.fake.submit(submission, code.input_value())
-    study.tell()
+    study.deliver_events()
     assert visitor.complaints == []
     assert visitor.foreign_requests() == []
     return submission
 
 
-# -- the study ---------------------------------------------------------------------------------------------------------
+# Study
 
 
-def test_forty_people_are_paid_to_the_cent(study, fake, visit):
+def test_forty_participants_are_paid_exactly(study, fake, visit):
     panel = study.panel
     wallet = fake.wallet
     holding = panel.submissions.holding_places()
 
-    # Who leaves: their places are free again, those of whom nobody told as soon as reconciliation has looked.
+    # Leaving releases a place. If the event is lost, reconciliation releases the place.
     for number in range(N_RETURNED - 1):
         assert leave(study, fake.give_back, number).status == "returned"
     for _ in range(N_TIMED_OUT):
@@ -224,28 +225,28 @@ def test_forty_people_are_paid_to_the_cent(study, fake, visit):
     turned_away.begin(WRONG, n_tries=2)
     turned_away.end()
 
-    # Forty who do it all.
-    done = [take_part(study) for _ in range(N_PEOPLE - 1)]
-    done.append(take_part_in_a_browser(study, visit()))
-    assert {submission.status for submission in done} == {"AWAITING REVIEW"}
+    # 40 participants complete the study.
+    completions = [take_part(study) for _ in range(N_PEOPLE - 1)]
+    completions.append(take_part_in_browser(study, visit()))
+    assert {submission.status for submission in completions} == {"AWAITING REVIEW"}
     assert balance_of(panel) == Balance(N_PEOPLE * REWARD + SCREEN_OUT_REWARD, SCREEN_OUT_REWARD)
 
-    # Pay: approved twice over, and bonuses, one of which Prolific does not answer.
+    # Payment: each submission is approved twice, and one bonus request gets no response.
     by = panel.created_by
     completed = list(panel.submissions.filter(status="completed"))
     for submission in completed * 2:
         ask(submission, PlatformCommand.Kind.APPROVE, "approve", by=by)
-    work()
+    run_jobs()
     fake.trouble = lambda method, path: Trouble.UNANSWERED if path.endswith("/pay/") else Trouble.NONE
     grant_bonus(completed[-1], BONUS, "For the long statements.", by)
-    work()
+    run_jobs()
     fake.trouble = lambda method, path: Trouble.NONE
     for submission in completed[: N_WITH_BONUS - 1]:
         grant_bonus(submission, BONUS, "For the long statements.", by)
-    work()
+    run_jobs()
     assert PlatformCommand.objects.unfinished().count() == 1
     for _ in range(2):
-        study.tell()
+        study.deliver_events()
         reconcile(panel, timezone.now())
 
     check_sums(panel, fake, wallet - fake.wallet)
@@ -254,15 +255,15 @@ def test_forty_people_are_paid_to_the_cent(study, fake, visit):
 
 
 def check_sums(panel: Panel, fake: FakeProlific, spent: int) -> None:
-    """Fail unless nothing is open, nobody was paid twice, and the wallet has lost what the ledger says, and the fee."""
+    """Fail if a payment is pending or duplicated, or if the wallet change differs from the ledger plus fees."""
     paid = N_PEOPLE * REWARD + SCREEN_OUT_REWARD + N_WITH_BONUS * BONUS
     assert balance_of(panel) == Balance(paid, paid)
     assert not PlatformCommand.objects.exclude(state=PlatformCommand.State.DONE).exists()
     payments = PayEntry.objects.filter(side=PayEntry.Side.PAID).values_list("amount", flat=True)
     assert spent == sum(round(amount * (1 + FEE)) for amount in payments)
-    for own in panel.submissions.all():
-        there = fake.submissions[own.session_id]
-        assert own.status == STATUSES[there.status]
-        assert there.n_payments == (there.status in ("APPROVED", "SCREENED OUT"))
-        bonuses = own.pay_entries.filter(side=PayEntry.Side.PAID, purpose=PayEntry.Purpose.BONUS)
-        assert sorted(there.bonuses) == sorted(bonuses.values_list("amount", flat=True))
+    for submission in panel.submissions.all():
+        remote = fake.submissions[submission.session_id]
+        assert submission.status == STATUSES[remote.status]
+        assert remote.n_payments == (remote.status in ("APPROVED", "SCREENED OUT"))
+        bonuses = submission.pay_entries.filter(side=PayEntry.Side.PAID, purpose=PayEntry.Purpose.BONUS)
+        assert sorted(remote.bonuses) == sorted(bonuses.values_list("amount", flat=True))

@@ -1,20 +1,20 @@
-"""The theme follows the system until somebody chooses, and the choice stays."""
+"""Theme: it follows the system until the user selects one, and the selection persists."""
 
 import pytest
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
-PAPER = "getComputedStyle(document.body).backgroundColor"
+BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 
 
 def brightness(page) -> int:
-    """Return the sum of the paper's red, green and blue as shown, 0 to 765."""
-    colour = page.evaluate(PAPER)
-    return sum(int(channel) for channel in colour.removeprefix("rgb(").removesuffix(")").split(","))
+    """Return the sum of the background's red, green, and blue values, 0 to 765."""
+    color = page.evaluate(BACKGROUND)
+    return sum(int(channel) for channel in color.removeprefix("rgb(").removesuffix(")").split(","))
 
 
 @pytest.mark.parametrize(("system", "is_bright"), [("light", True), ("dark", False)])
-def test_the_theme_follows_the_system(visit, system, is_bright):
+def test_theme_follows_the_system(visit, system, is_bright):
     page = visit(color_scheme=system).page
 
     page.goto("/accounts/login/")
@@ -22,7 +22,7 @@ def test_the_theme_follows_the_system(visit, system, is_bright):
     assert (brightness(page) > 382) == is_bright
 
 
-def test_a_chosen_theme_outlives_the_page(visit):
+def test_selected_theme_persists_across_pages(visit):
     page = visit(color_scheme="light").page
     page.goto("/accounts/login/")
 
@@ -32,7 +32,7 @@ def test_a_chosen_theme_outlives_the_page(visit):
     assert brightness(page) < 382
 
 
-def test_choosing_the_systems_theme_follows_the_system_again(visit):
+def test_selecting_the_system_theme_restores_following(visit):
     page = visit(color_scheme="light").page
     page.goto("/accounts/login/")
 
@@ -43,7 +43,7 @@ def test_choosing_the_systems_theme_follows_the_system_again(visit):
     assert brightness(page) < 382
 
 
-def test_without_scripts_there_is_no_dead_switch(visit):
+def test_theme_button_is_absent_without_javascript(visit):
     page = visit(java_script_enabled=False).page
 
     page.goto("/accounts/login/")

@@ -1,6 +1,6 @@
-"""A whole study in a browser: a researcher from an empty start page to the false tuples, and three annotators.
+"""Complete study in a browser: a researcher goes from an empty start page to the false tuples, with three annotators.
 
-Its pages are kept as pictures, in three widths and both themes, in the folder that KGHARVEST_SCREENSHOTS names.
+If KGHARVEST_SCREENSHOTS names a folder, screenshots in three widths and both themes are saved there.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from tests import factories
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 WIDTHS, HEIGHT = (360, 1280, 1920), 800
-FALSE = 2  # of the statements, those that all three call False
+FALSE = 2  # statements that all three annotators label False
 
 
 @pytest.fixture(autouse=True)
 def no_broker(enqueued):
-    """Harvests are queued; nobody is told, and the test runs them itself."""
+    """Queue harvests without a broker; the test runs them itself."""
 
 
-def keep_pictures(page, name: str) -> None:
-    """Keep the open page in every width and theme. None of them scrolls sideways."""
+def save_screenshots(page, name: str) -> None:
+    """Save screenshots of the open page in every width and theme. Fails if the page scrolls horizontally."""
     folder = os.environ.get("KGHARVEST_SCREENSHOTS")
     width = page.viewport_size["width"]
     for wide in WIDTHS:
@@ -43,12 +43,12 @@ def keep_pictures(page, name: str) -> None:
 
 
 def judge_everything(page, round: Round) -> None:
-    """Call False the FALSE statements that come first in the alphabet, and True the rest."""
+    """Label the first FALSE statements in alphabetical order False, and the rest True."""
     false = {statement.casefold() for statement in sorted(task.statement for task in round.tasks.all())[:FALSE]}
     page.goto(f"/join/{round.join_token}/")
     page.get_by_role("button", name="Start judging").click()
     expect(page.get_by_text("Saved", exact=True)).to_be_visible()
-    keep_pictures(page, "5-judging")
+    save_screenshots(page, "5-judging")
     for _ in range(round.n_tasks):
         statement = page.locator("#statement").inner_text()
         page.keyboard.press("f" if statement.casefold() in false else "t")
@@ -56,11 +56,11 @@ def judge_everything(page, round: Round) -> None:
     expect(page.get_by_role("heading", name="No statements left")).to_be_visible()
 
 
-def test_a_study_from_an_empty_start_page_to_the_false_tuples(visit):
+def test_study_runs_from_empty_start_page_to_false_tuples(visit):
     visitor = visit(factories.make_researcher())
     page = visitor.page
     page.goto("/")
-    keep_pictures(page, "1-start-empty")
+    save_screenshots(page, "1-start-empty")
 
     page.goto("/relations/new/")
     page.get_by_label("Name").fill("can")
@@ -73,15 +73,15 @@ def test_a_study_from_an_empty_start_page_to_the_false_tuples(visit):
     page.get_by_role("checkbox", name="human").check()
     page.get_by_role("checkbox", name="multi").uncheck()
     page.get_by_label("Maximum tuples").fill("8")
-    keep_pictures(page, "2-launch")
+    save_screenshots(page, "2-launch")
     page.get_by_role("button", name="Preview").click()
     page.get_by_role("button", name="Launch 1 harvest").click()
     ledger.run_job(HarvestJob.objects.get().pk)
     page.goto(HarvestJob.objects.get().get_absolute_url())
-    keep_pictures(page, "3-harvest")
+    save_screenshots(page, "3-harvest")
 
     page.get_by_role("link", name="Create round").click()
-    keep_pictures(page, "4-round-form")
+    save_screenshots(page, "4-round-form")
     page.get_by_role("button", name="Open round").click()
     round = Round.objects.get()
     assert (round.name, round.n_tasks) == ("can-1", 8)
@@ -90,28 +90,28 @@ def test_a_study_from_an_empty_start_page_to_the_false_tuples(visit):
         annotator = visit(factories.make_user(), width=360).page
         judge_everything(annotator, round)
         if number == 0:
-            keep_pictures(annotator, "6-judged")
+            save_screenshots(annotator, "6-judged")
     page.reload()
-    keep_pictures(page, "7-round")
+    save_screenshots(page, "7-round")
     page.get_by_role("link", name="Close round").click()
     page.get_by_role("button", name="Close round").click()
     page.get_by_role("main").get_by_role("button", name="Create report").click()
-    keep_pictures(page, "8-report")
+    save_screenshots(page, "8-report")
 
     page.locator("#figure-averages").get_by_role("link", name=".75").click()
     page.get_by_role("link", name=f"Rejected {FALSE}").click()
     expect(page.locator("tbody tr")).to_have_count(FALSE)
-    keep_pictures(page, "9-false-tuples")
+    save_screenshots(page, "9-false-tuples")
     page.goto("/")
-    keep_pictures(page, "10-start")
+    save_screenshots(page, "10-start")
 
-    made = share_report(round.reports.get(), "Reviewers", 7, timezone.now(), password="correct horse")
+    share = share_report(round.reports.get(), "Reviewers", 7, timezone.now(), password="correct horse")
     reader = visit().page
-    reader.goto(f"/shared/{made.secret}/")
+    reader.goto(f"/shared/{share.secret}/")
     reader.get_by_label("Password").fill("correct horse")
     reader.keyboard.press("Enter")
     expect(reader.get_by_role("heading", name="can-1")).to_be_visible()
-    keep_pictures(reader, "11-shared")
+    save_screenshots(reader, "11-shared")
     assert Judgment.objects.counted().count() == 3 * 8
     assert visitor.complaints == []
     assert visitor.foreign_requests() == []

@@ -1,4 +1,4 @@
-"""The page of workers in Chromium: clean, and fresh by itself."""
+"""Workers page in Chromium: accessible and refreshed automatically."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (360, "light")])
-def test_the_page_is_clean_for_axe_and_shows_a_worker_that_leaves(visit, admin_user, width, scheme):
+def test_workers_page_is_accessible_and_shows_leaving_worker(visit, admin_user, width, scheme):
     now = timezone.now()
     worker = factories.make_worker(
         now, "celery@here", devices=["cpu, 2 cores"], language_models=["bert on cpu, float32"]

@@ -1,4 +1,4 @@
-"""One person's browser, which remembers what the pages did behind their back."""
+"""Browser context of one user that records requests and console errors."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from django.urls import Resolver404, resolve
 from playwright.sync_api import Error
 
 AXE = "options => axe.run(document, options).then(results => results.violations)"
-LINKS = "links => links.map(link => new URL(link.getAttribute('href'), document.baseURI).href)"  # of SVG, too
-OTHER_DOORS = ("/admin/", "/api/")  # not pages of this project
+LINKS = "links => links.map(link => new URL(link.getAttribute('href'), document.baseURI).href)"  # supports SVG links
+EXCLUDED_PATHS = ("/admin/", "/api/")  # not pages of this project
 
 
 class Visitor:
     """A browser context with one page.
 
-    prefix: what the server's own paths begin with, as in /kg/rounds/; tests name them without.
-    requests: every URL asked for. complaints: console errors and uncaught exceptions, CSP violations among them.
+    prefix: path prefix of the server, such as /kg in /kg/rounds/. Tests omit it.
+    requests: all requested URLs. complaints: console errors and uncaught exceptions, including CSP violations.
     """
 
     def __init__(self, context, prefix: str = "") -> None:
@@ -38,20 +38,20 @@ class Visitor:
             self.complaints.append(f"{message.text} ({message.location.get('url')})")
 
     def walk(self, start: str = "/") -> Iterator[str]:
-        """Open one page of every view that links lead to from `start`; yield its path while it is open."""
-        waiting, seen = [start], set()
-        while waiting:
-            path = waiting.pop(0)
+        """Open one page of each view reachable by links from `start`; yield its path while the page is open."""
+        queue, seen = [start], set()
+        while queue:
+            path = queue.pop(0)
             view = view_name(path)
             if view is None or view in seen:
                 continue
             seen.add(view)
             if self._open_page(path):
-                waiting += self._own_links()
+                queue += self._own_links()
                 yield path
 
     def _open_page(self, path: str) -> bool:
-        """Open `path`; return whether it is a page and no file."""
+        """Open `path`; return whether it is an HTML page rather than a file."""
         try:
             response = self.page.goto(path)
         except Error as error:
@@ -66,23 +66,23 @@ class Visitor:
         return [link.partition(root)[2] for link in links if link.partition("://")[2].startswith(f"{root}/")]
 
     def foreign_requests(self) -> list[str]:
-        own = urlsplit(self.page.url).netloc
+        host = urlsplit(self.page.url).netloc
         return [
-            url for url in self.requests if urlsplit(url).scheme in {"http", "https"} if urlsplit(url).netloc != own
+            url for url in self.requests if urlsplit(url).scheme in {"http", "https"} if urlsplit(url).netloc != host
         ]
 
     def axe_violations(self, *rules: str) -> list[str]:
-        """Return what axe finds on the open page, one line per rule and element; all rules if none is named."""
+        """Return axe violations of the open page, one line per rule and element. Checks all rules by default."""
         if not self.page.evaluate("'axe' in window"):
             self.page.evaluate(Axe().axe_script)
-        named = {"runOnly": list(rules)} if rules else {}
-        violations = self.page.evaluate(AXE, {"resultTypes": ["violations"], **named})
+        options = {"runOnly": list(rules)} if rules else {}
+        violations = self.page.evaluate(AXE, {"resultTypes": ["violations"], **options})
         return [f"{rule['id']}: {node['html'][:160]}" for rule in violations for node in rule["nodes"]]
 
 
 def view_name(path: str) -> str | None:
-    """Return the name of the view behind `path`, None if it is no page of this project."""
-    if path.startswith(OTHER_DOORS):
+    """Return the view name of `path`, or None if `path` is not a page of this project."""
+    if path.startswith(EXCLUDED_PATHS):
         return None
     try:
         return resolve(urlsplit(path).path).view_name
