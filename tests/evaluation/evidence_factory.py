@@ -1,4 +1,4 @@
-"""Evidence for tests that need no database, from how many statements of each cell have which verdict."""
+"""Evidence for tests without a database, built from verdict counts of each cell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evaluation.evidence.evidence import Draws, Evidence, Judgments, StratumKey
 from kgharvest.statistics.arrays import INCOMPLETE
 from kgharvest.statistics.paired_tests import CellKey
 
-# What three annotators said, by turns, for each verdict: accepted, rejected, undecided, incomplete.
+# Alternating label patterns of three annotators for each verdict: accepted, rejected, undecided, incomplete.
 LABELS = {0: [(0, 0, 0), (0, 0, 1), (0, 0, 2)], 1: [(1, 1, 1), (1, 0, 1)], 2: [(0, 1, 2)], 3: [()]}
 NOBODY = Judgments(*np.zeros((3, 0), dtype=np.int64), np.zeros(0))
 
@@ -19,16 +19,17 @@ NOBODY = Judgments(*np.zeros((3, 0), dtype=np.int64), np.zeros(0))
 def make_evidence(
     cells: Mapping[CellKey, Sequence[int]], annotators: Sequence[str] = ("a1", "a2", "a3"), **fields: Any
 ) -> Evidence:
-    """cells: numbers of accepted, rejected, undecided and incomplete statements, as many of them as are given.
+    """Create evidence whose labels match the verdicts. Incomplete statements have no judgments.
 
-    verdict: in another order; the labels are made from it. Nobody judged what is incomplete.
+    cells: numbers of accepted, rejected, undecided, and incomplete statements. Trailing zeros can be omitted.
+    verdict: verdict codes in a different order.
     """
     in_order = np.concatenate([np.repeat(range(len(counts)), counts) for counts in cells.values()])
     verdict = np.asarray(fields.pop("verdict", in_order), dtype=np.int64)
     sizes = [sum(counts) for counts in cells.values()]
-    said = [LABELS[code][number % len(LABELS[code])] for number, code in enumerate(verdict.tolist())]
-    n_said = [len(labels) for labels in said]
-    task = np.repeat(np.arange(len(verdict)), n_said)
+    label_rows = [LABELS[code][number % len(LABELS[code])] for number, code in enumerate(verdict.tolist())]
+    n_labels = [len(labels) for labels in label_rows]
+    task = np.repeat(np.arange(len(verdict)), n_labels)
     values = {
         "round": "pilot_1",
         "source": "people",
@@ -42,8 +43,8 @@ def make_evidence(
         "wanted": np.full(len(verdict), 3),
         "judgments": Judgments(
             task,
-            np.array([number for n in n_said for number in range(n)], dtype=np.int64),
-            np.array([label for labels in said for label in labels], dtype=np.int64),
+            np.array([number for n in n_labels for number in range(n)], dtype=np.int64),
+            np.array([label for labels in label_rows for label in labels], dtype=np.int64),
             np.full(len(task), np.nan),
         ),
         "cells": list(cells),

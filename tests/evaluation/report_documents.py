@@ -1,4 +1,4 @@
-"""A report's document as docs/report-json.md describes it, written by hand: what lays it out is tested alone."""
+"""Handwritten report documents in the format of docs/report-json.md, for tests of report layout."""
 
 from __future__ import annotations
 
@@ -71,17 +71,19 @@ def rates(accepted: int, rejected: int, undecided: int = 0, incomplete: int = 0)
 
 
 def totals(entries: list[dict]) -> list[dict]:
-    """One per LM and setting: rates of all statements together, means over relations."""
+    """Return one entry per LM and setting: rates over all statements, and means over relations."""
     sides = []
     for model, setting in dict.fromkeys((entry["model"], entry["setting"]) for entry in entries):
-        own = [entry for entry in entries if (entry["model"], entry["setting"]) == (model, setting)]
-        counts = [sum(entry[name] for entry in own) for name in ("accepted", "rejected", "undecided", "incomplete")]
-        known = [entry for entry in own if entry["n"]]
+        selected = [entry for entry in entries if (entry["model"], entry["setting"]) == (model, setting)]
+        counts = [
+            sum(entry[name] for entry in selected) for name in ("accepted", "rejected", "undecided", "incomplete")
+        ]
+        judged = [entry for entry in selected if entry["n"]]
         macro = {
-            f"macro_{share}": sum(entry[share] for entry in known) / len(known) if known else None
+            f"macro_{share}": sum(entry[share] for entry in judged) / len(judged) if judged else None
             for share in ("accuracy", "rejection")
         }
-        sides.append({"model": model, "setting": setting, **rates(*counts), **macro, "n_relations": len(known)})
+        sides.append({"model": model, "setting": setting, **rates(*counts), **macro, "n_relations": len(judged)})
     return sides
 
 

@@ -1,8 +1,8 @@
-"""Who gets what from the API of rounds, judging and reports: every operation x role, in the own and a foreign project.
+"""API permissions for rounds, judging, and reports: status of every operation for every role.
 
-The table is written by hand. An operation without a row fails. Columns: nobody, an annotator of the open round, viewer,
-adjudicator, researcher and owner of the project, a superuser, and an owner of another project; all with tokens of scope
-`write`. The rest of the API is in tests/kgharvest/api/test_access.py.
+The table is written by hand. A test fails if an operation has no row. Columns: anonymous; annotator of the open round;
+viewer, adjudicator, researcher, and owner of the project; superuser; owner of another project. All tokens have scope
+`write`. tests/kgharvest/api/test_access.py covers the rest of the API.
 """
 
 from __future__ import annotations
@@ -124,13 +124,13 @@ TABLE: dict[str, str] = {
 }  # fmt: skip
 
 
-def sent(operation: str, made: dict[str, Any]) -> dict[str, Any]:
-    """Return what is sent for an operation that takes a body, or asks for something in its address."""
-    spec = {"name": "new", "project": made["slug"], "cells": [{"job": made["harvest"], "n": 2}]}
+def parameters_of(operation: str, stored: dict[str, Any]) -> dict[str, Any]:
+    """Return the request body or the query parameters of an operation, or an empty dict."""
+    spec = {"name": "new", "project": stored["slug"], "cells": [{"job": stored["harvest"], "n": 2}]}
     label = {"label": "true", "client_uuid": str(uuid4())}
-    pair = {"a": made["harvest"], "b": made["harvest"]}
+    pair = {"a": stored["harvest"], "b": stored["harvest"]}
     judge = {"name": "new-lm", "kind": "score", "model": "embedded", "threshold": -5}
-    answer = json.dumps({"relation": made["open_relation"], "entities": ["head 0", "tail 0"], "label": "true"})
+    answer = json.dumps({"relation": stored["open_relation"], "entities": ["head 0", "tail 0"], "label": "true"})
     bodies: dict[str, Any] = {
         "POST rounds/{open}/judge-runs/": judge,
         "POST rounds/{open}/judge-runs/estimate/": judge,
@@ -141,52 +141,52 @@ def sent(operation: str, made: dict[str, Any]) -> dict[str, Any]:
         "POST rounds/plan/": spec,
         "PUT rounds/{draft}/": spec,
         "POST rounds/import/": {
-            "file": SimpleUploadedFile("judged.csv", FILE), "round": "old", "create": "true", "project": made["slug"],
+            "file": SimpleUploadedFile("judged.csv", FILE), "round": "old", "create": "true", "project": stored["slug"],
         },
         "PUT rounds/{draft}/instructions/{relation}/": {"instructions": "Be strict."},
         "POST rounds/{done}/tasks/{task}/adjudications/": label,
         "POST rounds/{done}/annotators/{code}/exclusion/": {"reason": "Too fast."},
-        "POST gold/candidates/{relation}/": {"decisions": {made["candidate"]: True}},
+        "POST gold/candidates/{relation}/": {"decisions": {stored["candidate"]: True}},
         "POST gold/decisions/{decision}/withdraw/": {"reason": "It is true."},
-        "POST judging/": {"link": made["link"]},
-        "POST judging/{open}/": label | {"task": made["token"]},
-        "POST judging/{open}/skip/": {"task": made["token"]},
-        "POST judging/{open}/report/": {"task": made["token"], "report-reason": "other"},
+        "POST judging/": {"link": stored["link"]},
+        "POST judging/{open}/": label | {"task": stored["token"]},
+        "POST judging/{open}/skip/": {"task": stored["token"]},
+        "POST judging/{open}/report/": {"task": stored["token"], "report-reason": "other"},
         "POST judging/{open}/questions/": {"stage": "who", "answers": {}},
         "POST judging/{open}/training/": {"position": 0, "label": "true"},
-        "POST reports/": {"round": made["done"]},
+        "POST reports/": {"round": stored["done"]},
         "POST reports/{report}/shares/": {"name": "Reviewers"},
-        "GET comparisons/reports/": {"a": made["report"], "b": made["report"]},
+        "GET comparisons/reports/": {"a": stored["report"], "b": stored["report"]},
         "GET comparisons/harvests/": pair,
         "GET comparisons/sets/": pair,
-        "POST score-evaluations/": {"model": made["model"], "settings": ["human"], "project": made["slug"]},
+        "POST score-evaluations/": {"model": stored["model"], "settings": ["human"], "project": stored["slug"]},
     }  # fmt: skip
     return bodies.get(operation, {})
 
 
 @pytest.fixture
-def made(db) -> dict[str, Any]:
-    """One of everything in one project."""
+def stored(db) -> dict[str, Any]:
+    """One object of each kind in one project."""
     project = factories.make_project("Own")
     relation = factories.make_relation(relation_set=factories.make_relation_set(project=project))
     tuples = [(f"head {number}", f"tail {number}") for number in range(3)]
     harvest = factories.make_harvest(tuples, project=project, relation=relation)
     spec = {"cells": [{"job": harvest.pk, "n": None}], "judgments_per_task": 1}
-    done, opened = (
+    done, open_round = (
         factories.make_round(3, name=name, project=project, judgments_per_task=1) for name in ("done", "open")
     )
     [judge] = factories.judge_all(done, ["true", "false", "true"])
     done.status = "closed"
     done.save()
-    opened.training_size = 1
-    opened.save()
-    opened.training_statements.create(position=0, statement="dogs swim", spans=[], label="true", reason="Known.")
-    annotator = join_round(opened, factories.make_user("annotator"))
+    open_round.training_size = 1
+    open_round.save()
+    open_round.training_statements.create(position=0, statement="dogs swim", spans=[], label="true", reason="Known.")
+    annotator = join_round(open_round, factories.make_user("annotator"))
     annotator.trained_at = timezone.now()
     annotator.save()
-    task = opened.tasks.first()
+    task = open_round.tasks.first()
     annotator.assignments.create(task=task, expires_at=timezone.now() + timedelta(minutes=30))
-    opened.tasks.filter(pk=task.pk).update(n_leased=1)
+    open_round.tasks.filter(pk=task.pk).update(n_leased=1)
     first, second, *_ = gold_candidates(relation)
     decide_on_gold(relation, {first.code: True})
     scores = ScoreEvaluation.objects.create(
@@ -202,13 +202,13 @@ def made(db) -> dict[str, Any]:
         "harvest": harvest.pk,
         "model": harvest.language_model_id,
         "done": done.pk,
-        "open": opened.pk,
+        "open": open_round.pk,
         "open_relation": task.knowledge_tuple.relation.path,
-        "judge_run": factories.make_judge_run(opened, "lm", status="queued").pk,
-        "failed_judge_run": factories.make_judge_run(opened, "failed-lm", status="failed").pk,
+        "judge_run": factories.make_judge_run(open_round, "lm", status="queued").pk,
+        "failed_judge_run": factories.make_judge_run(open_round, "failed-lm", status="failed").pk,
         "draft": draft.pk,
-        "link": opened.join_token,
-        "invite": make_invites(opened, 1, timezone.now() + timedelta(days=1))[0].pk,
+        "link": open_round.join_token,
+        "invite": make_invites(open_round, 1, timezone.now() + timedelta(days=1))[0].pk,
         "task": done.tasks.first().pk,
         "code": judge.code,
         "token": annotator.token_of(task.pk),
@@ -222,11 +222,11 @@ def made(db) -> dict[str, Any]:
 
 
 @pytest.fixture
-def clients(made) -> list[Client]:
-    """A client of each column of the table."""
-    project = made["project"]
+def clients(stored) -> list[Client]:
+    """One client for each column of the table."""
+    project = stored["project"]
     people = [
-        made["annotator"],
+        stored["annotator"],
         *(factories.make_member(role, project) for role in ("viewer", "adjudicator", "researcher", "owner")),
         factories.make_user("superuser", is_superuser=True),
         factories.make_member("owner", factories.make_project("Foreign")),
@@ -234,11 +234,11 @@ def clients(made) -> list[Client]:
     return clients_of_columns(people)
 
 
-def test_every_role_gets_what_the_table_says(made, clients, enqueued, settings):
+def test_roles_get_status_codes_of_table(stored, clients, enqueued, settings):
     settings.API_LIMITS = dict.fromkeys(settings.API_LIMITS, (10**6, 60))
 
-    assert wrong_rows(TABLE, clients, made, sent) == []
+    assert wrong_rows(TABLE, clients, stored, parameters_of) == []
 
 
-def test_every_operation_has_a_row():
+def test_table_covers_every_operation():
     assert operations_of("annotation", "evaluation") == set(map(blanked, TABLE))

@@ -1,4 +1,4 @@
-"""The demo's steps on finished harvests, and its processes as a person starts and stops them."""
+"""Demo: its steps on finished harvests, and starting and stopping its processes."""
 
 import os
 import shutil
@@ -41,14 +41,14 @@ def logins(db):
 
 
 def finish(job: HarvestJob, n_facts: int, n_others: int) -> HarvestJob:
-    """Replace a queued job by a finished one that found facts of the world and made-up tuples."""
+    """Replace a queued job with a finished one that contains facts of the demo world and invented tuples."""
     relation = WORLD[job.relation.name]
     others = [[f"{slot} of {number}" for slot in range(relation.arity)] for number in range(n_others)]
     cell = {"relation": job.relation, "language_model": job.language_model, "setting": job.setting}
     job.delete()
-    done = make_harvest([*relation.facts[:n_facts], *others], project=job.project, **cell)
-    HarvestJob.objects.filter(pk=done.pk).update(payload=job.payload, unique_key=job.unique_key)
-    return done
+    finished = make_harvest([*relation.facts[:n_facts], *others], project=job.project, **cell)
+    HarvestJob.objects.filter(pk=finished.pk).update(payload=job.payload, unique_key=job.unique_key)
+    return finished
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def harvests(shipped, logins, enqueued, monkeypatch) -> list[HarvestJob]:
     return [finish(job, n_facts=20, n_others=10) for job in demo.queue_missing_harvests()]
 
 
-def judged(round: Round) -> JudgeRun:
-    """Do the demo's judge run as a worker would."""
+def run_judge(round: Round) -> JudgeRun:
+    """Execute the demo's judge run as a worker does."""
     run = demo.queue_missing_judge_run(round)
     ledger.run_job(run.pk)
     run.refresh_from_db()
@@ -67,10 +67,10 @@ def judged(round: Round) -> JudgeRun:
 
 def report_on(jobs) -> Report:
     round = demo.open_simulated_round(jobs)
-    return demo.report_on(round, judged(round))
+    return demo.report_on(round, run_judge(round))
 
 
-def test_the_demo_harvests_six_relations_two_of_them_ternary_in_two_settings(shipped, logins, enqueued):
+def test_demo_queues_all_relations_in_two_settings(shipped, logins, enqueued):
     jobs = demo.queue_missing_harvests()
 
     assert sorted({job.relation.arity for job in jobs}) == [2, 3]
@@ -81,19 +81,19 @@ def test_the_demo_harvests_six_relations_two_of_them_ternary_in_two_settings(shi
     assert enqueued == [job.pk for job in jobs]
 
 
-def test_harvests_that_are_there_or_under_way_are_not_queued_again(shipped, logins, enqueued):
+def test_only_failed_harvests_are_queued_again(shipped, logins, enqueued):
     first, second, *others = demo.queue_missing_harvests()
     Job.objects.filter(pk=first.pk).update(status=Job.Status.SUCCEEDED)
     Job.objects.filter(pk=second.pk).update(status=Job.Status.FAILED)
 
-    again = demo.queue_missing_harvests()
+    second_call = demo.queue_missing_harvests()
 
-    assert again[0] == first
-    assert again[1].pk not in {job.pk for job in [first, second, *others]}
-    assert again[2:] == others
+    assert second_call[0] == first
+    assert second_call[1].pk not in {job.pk for job in [first, second, *others]}
+    assert second_call[2:] == others
 
 
-def test_somebody_elses_harvest_of_a_cell_is_not_the_demos(shipped, logins, enqueued):
+def test_demo_ignores_other_harvests_of_the_same_cell(shipped, logins, enqueued):
     relation, lm = resolve_relation(f"demo/{demo.RELATIONS[0]}"), get_language_model(demo.MODEL)
     request = HarvestRequest(relation, lm, demo.SETTINGS[0], HarvestParams(candidates=1200))
     other = queue_harvest(request)
@@ -101,7 +101,7 @@ def test_somebody_elses_harvest_of_a_cell_is_not_the_demos(shipped, logins, enqu
     assert demo.queue_missing_harvests()[0] != other
 
 
-def test_new_logins_work_with_the_passwords_printed(logins):
+def test_printed_passwords_log_in_new_users(logins):
     people = [get_user_model().objects.get(username=login.username) for login in logins]
 
     assert all(person.check_password(login.password) for person, login in zip(people, logins, strict=True))
@@ -109,14 +109,14 @@ def test_new_logins_work_with_the_passwords_printed(logins):
     assert len({login.password for login in logins}) == 4
 
 
-def test_a_second_demo_leaves_passwords_as_they_are(logins):
-    again = demo.create_logins()
+def test_second_demo_keeps_passwords(logins):
+    second_call = demo.create_logins()
 
-    assert [login.password for login in again] == [None] * 4
+    assert [login.password for login in second_call] == [None] * 4
     assert get_user_model().objects.get(username=logins[0].username).check_password(logins[0].password)
 
 
-def test_the_round_for_people_has_the_annotators_and_no_judgments(harvests):
+def test_people_round_has_annotators_and_no_judgments(harvests):
     round = demo.open_people_round(harvests)
 
     assert round.source == Round.Source.PEOPLE
@@ -126,7 +126,7 @@ def test_the_round_for_people_has_the_annotators_and_no_judgments(harvests):
     assert not Judgment.objects.exists()
 
 
-def test_the_simulated_round_is_complete_and_its_report_says_what_it_is(harvests):
+def test_simulated_round_is_complete_and_report_labels_it_simulated(harvests):
     report = report_on(harvests)
 
     assert report.document["source"] == "simulated"
@@ -135,10 +135,10 @@ def test_the_simulated_round_is_complete_and_its_report_says_what_it_is(harvests
     assert len(report.document["cells"]) == 12
 
 
-def test_the_smaller_sibling_judges_whole_harvests_and_is_marked_as_a_demonstrator(harvests, client):
+def test_small_embedded_lm_judges_whole_harvests_as_demonstrator(harvests, client):
     round = demo.open_simulated_round(harvests)
 
-    run = judged(round)
+    run = run_judge(round)
 
     assert run.status == Job.Status.SUCCEEDED, run.error
     tuples = {found for job in harvests for found in job.tuples.values_list("knowledge_tuple", flat=True)}
@@ -148,18 +148,18 @@ def test_the_smaller_sibling_judges_whole_harvests_and_is_marked_as_a_demonstrat
     assert "embedded-small is a demonstrator: its labels say nothing about other LMs." in page
 
 
-def test_the_simulation_mostly_accepts_facts_and_rejects_the_rest(harvests):
+def test_simulated_verdicts_mostly_match_facts(harvests):
     round = demo.open_simulated_round(harvests)
 
-    right = 0
+    n_correct = 0
     for task in round.tasks.select_related("knowledge_tuple__relation"):
         is_fact = tuple(task.knowledge_tuple.entities) in WORLD[task.knowledge_tuple.relation.name].facts
-        right += task.verdict == ("accepted" if is_fact else "rejected")
-    # Of three annotators who are right with .97 * .9 or .97 * .85, two or more agree with the fact in >= .91 of tasks.
-    assert right / round.n_tasks > 0.8
+        n_correct += task.verdict == ("accepted" if is_fact else "rejected")
+    # The majority of three annotators with accuracy .97 * .9 or .97 * .85 is correct in at least .91 of the tasks.
+    assert n_correct / round.n_tasks > 0.8
 
 
-def test_running_the_steps_again_makes_nothing_new(harvests):
+def test_repeated_steps_create_no_new_objects(harvests):
     def run_steps() -> tuple[int, int, int, int]:
         jobs = demo.queue_missing_harvests()
         demo.open_people_round(jobs)
@@ -169,7 +169,7 @@ def test_running_the_steps_again_makes_nothing_new(harvests):
     assert run_steps() == run_steps()
 
 
-def test_a_short_harvest_is_sampled_whole(shipped, logins, enqueued):
+def test_short_harvest_is_sampled_completely(shipped, logins, enqueued):
     jobs = [finish(job, n_facts=2, n_others=0) for job in demo.queue_missing_harvests()]
 
     round = demo.open_people_round(jobs)
@@ -177,14 +177,14 @@ def test_a_short_harvest_is_sampled_whole(shipped, logins, enqueued):
     assert {stratum.sample_size for stratum in round.strata.all()} == {2}
 
 
-# -- processes ---------------------------------------------------------------------------------------------------------
+# Processes
 
 
 def processes_with(data_dir: Path) -> list[str]:
-    """The command lines of all living processes that were started for `data_dir`."""
+    """Return the command lines of all running processes that were started with `data_dir`."""
     commands = []
     for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended in the meantime, or is not ours to see
+        with suppress(OSError):  # the process has ended or belongs to another user
             if f"KGHARVEST_DATA_DIR={data_dir}".encode() in (process / "environ").read_bytes().split(b"\0"):
                 commands.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
     return commands
@@ -193,13 +193,13 @@ def processes_with(data_dir: Path) -> list[str]:
 def wait_until(condition, timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.1)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc to see other processes")
-def test_ctrl_c_stops_web_worker_and_their_children(tmp_path, migrated_database):
+def test_ctrl_c_stops_web_server_and_worker_processes(tmp_path, migrated_database):
     data_dir = tmp_path / "var"
     data_dir.mkdir()
     shutil.copyfile(migrated_database, data_dir / "kgharvest.sqlite3")

@@ -1,4 +1,4 @@
-"""Figures are drawn from the document alone: the same bytes every time, with the numbers as text."""
+"""Report figures: deterministic output, computed only from the document, with numbers as text."""
 
 import re
 
@@ -15,7 +15,7 @@ from tests.test_architecture import loaded_by
 
 
 def make_report(**fields) -> dict:
-    """A document with one of everything that is drawn."""
+    """Return a document with data for every figure."""
     rate = {"n": 5, "accuracy": 0.75, "low": 0.5, "high": 0.9}
     sizes = [{"size": None, "share": 0.5, **rate}, {"size": None, "share": 1.0, **rate, "accuracy": 0.55}]
     scores = [{"score_low": -9.0, "score_high": -5.0, "accepted": 3, **rate}]
@@ -41,7 +41,7 @@ def figure(name: str, document: dict):
 
 @pytest.mark.parametrize("file_format", ["svg", "pdf"])
 @pytest.mark.parametrize("name", ["heat-map", "averages", "differences", "sizes", "calibration"])
-def test_a_figure_drawn_twice_is_the_same_bytes(name, file_format):
+def test_figure_rendering_is_deterministic(name, file_format):
     document = make_report()
 
     first, second = (figure(name, document).render(document, file_format) for _ in range(2))
@@ -50,17 +50,15 @@ def test_a_figure_drawn_twice_is_the_same_bytes(name, file_format):
 
 
 ONE_RELATION = {key: counts for key, counts in TWO_SETTINGS.items() if key[0] == "r"}
-OF_RELATIONS = {"macro_accuracy_low": 0.1, "macro_accuracy_high": 0.9}
-OF_THE_RELATION = {"macro_accuracy_these_low": 0.1, "macro_accuracy_these_high": 0.9}
+SIMILAR_INTERVAL = {"macro_accuracy_low": 0.1, "macro_accuracy_high": 0.9}
+THESE_INTERVAL = {"macro_accuracy_these_low": 0.1, "macro_accuracy_these_high": 0.9}
 
 
 @pytest.mark.parametrize(
     ("cells", "interval", "names_other_relations"),
-    [(TWO_SETTINGS, OF_RELATIONS, True), (TWO_SETTINGS, {}, False), (ONE_RELATION, OF_THE_RELATION, False)],
+    [(TWO_SETTINGS, SIMILAR_INTERVAL, True), (TWO_SETTINGS, {}, False), (ONE_RELATION, THESE_INTERVAL, False)],
 )
-def test_the_caption_of_averages_names_other_relations_only_if_the_table_has_their_interval(
-    cells, interval, names_other_relations
-):
+def test_averages_caption_mentions_similar_relations_only_with_interval(cells, interval, names_other_relations):
     document = make_document(cells)
     document["totals"] = [total | interval for total in document["totals"]]
 
@@ -81,7 +79,7 @@ def test_the_caption_of_averages_names_other_relations_only_if_the_table_has_the
         ("calibration", {"big · multi", "score (nats, higher is better)"}),
     ],
 )
-def test_a_figure_holds_its_numbers_as_text_in_the_readers_font(name, numbers):
+def test_svg_figure_contains_numbers_as_text_in_system_font(name, numbers):
     document = make_report()
 
     svg = figure(name, document).render(document)
@@ -92,7 +90,7 @@ def test_a_figure_holds_its_numbers_as_text_in_the_readers_font(name, numbers):
     assert b"system-ui" in svg
 
 
-def test_the_dark_figure_differs_in_colour_only():
+def test_dark_figure_differs_only_in_color():
     document = make_report()
 
     light, dark = (figure("averages", document).render(document, theme=theme) for theme in (LIGHT, DARK))
@@ -101,13 +99,13 @@ def test_the_dark_figure_differs_in_colour_only():
     assert texts(light) == texts(dark)
 
 
-def test_a_figure_of_simulated_judgments_says_so():
+def test_figures_of_simulated_judgments_are_labeled():
     document = make_report(source="simulated")
 
     assert all("simulated, not people" in texts(figure.render(document)) for figure in figures_of(document))
 
 
-def test_a_figure_says_in_words_what_it_shows():
+def test_figure_has_alternative_text():
     document = make_report()
 
     assert figure("averages", document).alt(document) == (
@@ -115,13 +113,13 @@ def test_a_figure_says_in_words_what_it_shows():
     )
 
 
-def test_what_a_report_lacks_is_not_drawn():
-    nothing_judged = make_document({("r", "big", "multi"): (0, 0, 0, 3)})
+def test_report_without_judgments_has_no_figures():
+    unjudged = make_document({("r", "big", "multi"): (0, 0, 0, 3)})
 
-    assert figures_of(nothing_judged) == []
+    assert figures_of(unjudged) == []
 
 
-def test_a_map_of_hundreds_of_relations_stays_a_page():
+def test_heat_map_of_many_relations_fits_one_page():
     cells = {(f"r{number}", "big", "multi"): (1, 1, 0, 0) for number in range(487)}
     document = make_document(cells)
 
@@ -131,7 +129,7 @@ def test_a_map_of_hundreds_of_relations_stays_a_page():
     assert "487 relations and their average" in texts(figure("heat-map", document).render(document))
 
 
-def test_precision_and_recall():
+def test_precision_recall_figure_shows_average_precision():
     curve = [{"recall": 0.5, "precision": 1.0}, {"recall": 1.0, "precision": 0.7}]
     scores = {
         "n_positive": 10,
@@ -144,18 +142,18 @@ def test_precision_and_recall():
     assert "multi (.850)" in shown
 
 
-def test_matplotlib_is_loaded_by_the_first_figure_only():
+def test_matplotlib_is_not_imported_at_startup():
     modules = "kgharvest.urls, evaluation.rendering.figures.report_figures, evaluation.reports.views"
     start = f"import django; django.setup(); import {modules}"
 
     assert loaded_by(start, "matplotlib") == []
 
 
-# -- as images ---------------------------------------------------------------------------------------------------------
+# Images
 
 
 @pytest.mark.django_db
-def test_a_page_shows_its_figures_as_images_in_both_themes(researcher_client, researcher):
+def test_report_page_shows_figure_images_in_both_themes(researcher_client, researcher):
     from evaluation.reports.services import create_report
     from tests.factories import judge_all, make_round
 
@@ -165,19 +163,19 @@ def test_a_page_shows_its_figures_as_images_in_both_themes(researcher_client, re
 
     page = researcher_client.get(f"/reports/{report.pk}/").text
     image = researcher_client.get(f"/reports/{report.pk}/figures/averages.svg?theme=dark")
-    again = researcher_client.get(image.request["PATH_INFO"] + "?theme=dark", headers={"if-none-match": image["ETag"]})
-    paper = researcher_client.get(f"/reports/{report.pk}/figures/averages.pdf")
+    cached = researcher_client.get(image.request["PATH_INFO"] + "?theme=dark", headers={"if-none-match": image["ETag"]})
+    pdf = researcher_client.get(f"/reports/{report.pk}/figures/averages.pdf")
 
     assert page.count(f'src="/reports/{report.pk}/figures/averages.svg?theme=') == 2
     assert 'alt="Accuracy, mean over relations: ' in page
     assert image["Content-Type"] == "image/svg+xml"
-    assert again.status_code == 304
-    assert paper.content.startswith(b"%PDF")
-    assert 'filename="pilot-averages.pdf"' in paper["Content-Disposition"]
+    assert cached.status_code == 304
+    assert pdf.content.startswith(b"%PDF")
+    assert 'filename="pilot-averages.pdf"' in pdf["Content-Disposition"]
     assert researcher_client.get(f"/reports/{report.pk}/figures/nothing.svg").status_code == 404
 
 
-def test_ticks_of_a_small_difference_are_told_apart():
+def test_ticks_of_small_difference_have_distinct_labels():
     document = make_document(TWO_SETTINGS, comparisons=[make_comparison(difference=0.021)])
     [figure] = [figure for figure in figures_of(document) if figure.name == "differences"]
 
@@ -187,11 +185,11 @@ def test_ticks_of_a_small_difference_are_told_apart():
     assert len(set(ticks)) == len(ticks)
 
 
-# -- nothing is left out in silence ------------------------------------------------------------------------------------
+# Omitted data
 
 
 def make_many(n_settings: int, n_relations: int = 1) -> dict:
-    """A document with a curve for each setting and a scored cell for each relation and setting."""
+    """Return a document with a curve for each setting and a scored cell for each relation and setting."""
     rate = {"n": 5, "accuracy": 0.75, "low": 0.5, "high": 0.9}
     settings, relations = (
         [f"{name}{n}" for n in range(size)] for name, size in (("s", n_settings), ("r", n_relations))
@@ -209,7 +207,7 @@ def make_many(n_settings: int, n_relations: int = 1) -> dict:
     return make_document(cells) | {"curves": curves}
 
 
-def test_more_curves_than_hues_are_all_drawn_in_panels_of_their_own():
+def test_more_curves_than_colors_get_separate_panels():
     document = make_many(9)
 
     shown = texts(figure("sizes", document).render(document))
@@ -217,17 +215,17 @@ def test_more_curves_than_hues_are_all_drawn_in_panels_of_their_own():
     assert {f"big · s{n}" for n in range(9)} <= set(shown)
 
 
-def test_a_figure_of_many_cells_says_how_many_it_shows():
+def test_figure_of_many_cells_states_number_shown():
     document = make_many(3, n_relations=5)
     shortened = abridged(document)
 
-    for given in (document, shortened):
-        calibration = figure("calibration", given)
-        assert calibration.left_out(given) == "12 of 15 cells shown"
-        assert any("12 of 15 cells shown" in text for text in texts(calibration.render(given)))
+    for version in (document, shortened):
+        calibration = figure("calibration", version)
+        assert calibration.left_out(version) == "12 of 15 cells shown"
+        assert any("12 of 15 cells shown" in text for text in texts(calibration.render(version)))
 
 
-def test_the_cells_of_one_relation_are_all_shown():
+def test_relation_figure_shows_all_cells():
     document = scores_by_relation(make_many(13, n_relations=2))["r1"]
     calibration = figure_named("calibration", document)
 
@@ -237,7 +235,7 @@ def test_the_cells_of_one_relation_are_all_shown():
     assert [text for text in shown if text.startswith("big")] == [f"big · s{n}" for n in range(13)]
 
 
-def test_points_of_curves_lead_to_their_tuples():
+def test_curve_points_link_to_their_tuples():
     document = make_report()
 
     sizes, calibration = (marks(figure(name, document).draw(document, 800)) for name in ("sizes", "calibration"))

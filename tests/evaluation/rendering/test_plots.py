@@ -1,4 +1,4 @@
-"""Drawings of figures for pages: every mark has its numbers in words and leads to its evidence."""
+"""Figures on pages: every mark has a text label and a link to its evidence."""
 
 import re
 from xml.etree import ElementTree
@@ -16,21 +16,21 @@ def elements(drawing) -> ElementTree.Element:
 
 
 def marks(drawing) -> dict[str, ElementTree.Element]:
-    """Return the links by their names."""
+    """Return the link elements by accessible name."""
     return {mark.get("aria-label"): mark for mark in elements(drawing).iter("a")}
 
 
-def test_a_forest_has_every_lm_and_setting_and_leads_to_its_tuples():
-    found = marks(forest.draw_averages(make_document(TWO_SETTINGS), 800))
+def test_forest_plot_links_each_lm_and_setting_to_tuples():
+    links = marks(forest.draw_averages(make_document(TWO_SETTINGS), 800))
 
-    assert list(found) == [
+    assert list(links) == [
         "big · human: .25, 2 relations, 20 statements",
         "big · multi: .60, 2 relations, 20 statements",
     ]
-    assert found["big · multi: .60, 2 relations, 20 statements"].get("href") == "tuples/?model=big&setting=multi"
+    assert links["big · multi: .60, 2 relations, 20 statements"].get("href") == "tuples/?model=big&setting=multi"
 
 
-def test_a_difference_is_of_two_sides_and_leads_to_its_comparison():
+def test_difference_mark_links_to_its_comparison():
     document = make_document(TWO_SETTINGS, comparisons=[make_comparison()])
 
     [(label, mark)] = marks(forest.draw_differences(document, 800)).items()
@@ -41,7 +41,7 @@ def test_a_difference_is_of_two_sides_and_leads_to_its_comparison():
     assert all(marks(forest.draw_differences(document, 800, {side})) == {} for side in (0, 1))
 
 
-def test_marks_lie_at_their_values():
+def test_marks_are_positioned_at_their_values():
     svg = elements(forest.draw_averages(make_document(TWO_SETTINGS), 800))
 
     low, high = (
@@ -53,22 +53,22 @@ def test_marks_lie_at_their_values():
     assert [(place - low) / (high - low) for place in places] == pytest.approx([0.25, 0.6], abs=1e-3)
 
 
-def test_a_heat_map_has_every_cell_and_the_averages_last():
+def test_heat_map_contains_all_cells_with_averages_last():
     cells = {**TWO_SETTINGS, ("t", "big", "multi"): (0, 0, 0, 2)}
 
-    found = marks(heat_map.draw(make_document(cells), 800))
+    links = marks(heat_map.draw(make_document(cells), 800))
 
-    by_name = {label[: int(mark.get("data-name"))]: (label, mark) for label, mark in found.items()}
+    by_name = {label[: int(mark.get("data-name"))]: (label, mark) for label, mark in links.items()}
     label, mark = by_name["r, big · multi"]
     assert mark.find("text").text == ".80"
     assert label.endswith("n = 10: 8 accepted, 2 rejected")
     assert mark.get("href") == "tuples/?relation=r&model=big&setting=multi"
-    assert [name for name in by_name if name.startswith("t, ")] == []  # not sampled, and without a verdict
+    assert [name for name in by_name if name.startswith("t, ")] == []  # not sampled or without a verdict
     assert by_name["average, big · multi"][1].get("href") == "tuples/?model=big&setting=multi"
     assert list(by_name)[-1] == "average, big · multi"
 
 
-def test_columns_of_a_heat_map_are_put_off():
+def test_heat_map_columns_can_be_hidden():
     document = make_document(TWO_SETTINGS)
 
     every, one = heat_map.draw(document, 800), heat_map.draw(document, 800, {0})
@@ -77,7 +77,7 @@ def test_columns_of_a_heat_map_are_put_off():
     assert all(", big · multi" in label for label in marks(one))
 
 
-def test_rows_of_a_large_heat_map_come_in_blocks():
+def test_large_heat_map_is_split_into_row_blocks():
     cells = {(f"relation {number:03}", "big", "multi"): (5, 3, 1, 0) for number in range(100)}
 
     svgs = elements(heat_map.draw(make_document(cells), 800)).findall("svg")
@@ -90,7 +90,7 @@ def test_rows_of_a_large_heat_map_come_in_blocks():
     assert [mark.get("data-row") for svg in svgs for mark in svg.iter("a")] == [str(row) for row in range(101)]
 
 
-def test_precision_and_recall_keep_both_ends_of_a_long_curve():
+def test_thinned_precision_recall_curve_keeps_both_ends():
     curve = [{"recall": number / 999, "precision": 1 - number / 1998} for number in range(1000)]
     scores = {
         "n_positive": 10,
@@ -108,7 +108,7 @@ def test_precision_and_recall_keep_both_ends_of_a_long_curve():
 
 
 @pytest.mark.parametrize("width", [280, 800])
-def test_a_drawing_for_a_page_has_no_style_and_only_colors_of_the_page(width):
+def test_page_drawing_has_no_inline_style_and_only_theme_colors(width):
     page = to_page(forest.draw_averages(make_document(TWO_SETTINGS), width), "Averages")
 
     assert not re.search(r"style|<script|\son\w+=", page)
@@ -117,7 +117,7 @@ def test_a_drawing_for_a_page_has_no_style_and_only_colors_of_the_page(width):
     }  # fmt: skip
 
 
-def test_names_in_a_drawing_are_escaped():
+def test_names_in_drawings_are_escaped():
     document = make_document({("<b>&r", 'a"b', "multi"): (1, 1, 0, 0)})
 
     [_, cell, *_] = ["", *marks(heat_map.draw(document, 800))]
@@ -126,7 +126,7 @@ def test_names_in_a_drawing_are_escaped():
 
 
 @pytest.mark.parametrize("number", range(8))
-def test_the_hues_of_pages_are_those_of_files(number):
+def test_page_colors_match_file_colors(number):
     css = (ROOT / "kgharvest/static/kgharvest/site.css").read_text()
 
     [hues] = re.findall(rf"--series-{number}: light-dark\((#\w+), (#\w+)\)", css)

@@ -1,4 +1,4 @@
-"""What the files of a report look like. The document is written here by hand."""
+"""Report files in all formats, written from handwritten documents."""
 
 import csv
 import io
@@ -28,7 +28,7 @@ from tests.evaluation.report_documents import TWO_SETTINGS, make_annotator, make
 from tests.factories import judge_all, make_round
 
 
-def test_the_table_has_relations_as_rows_and_lms_with_settings_as_columns():
+def test_relation_table_has_relation_rows_and_lm_setting_columns():
     table = relation_table(make_document())
 
     assert table.groups == [("", 1), ("big", 2), ("small", 1)]
@@ -40,14 +40,14 @@ def test_the_table_has_relations_as_rows_and_lms_with_settings_as_columns():
     ]
 
 
-def test_cells_with_incomplete_statements_are_marked_and_explained():
+def test_cells_with_incomplete_statements_have_footnote():
     table = relation_table(make_document({("can_do", "big", "multi"): (1, 1, 0, 3)}))
 
     assert next(table.texts()) == (False, ["can_do", ".50 / .50†"])
     assert any(note.startswith("† ") for note in table.notes)
 
 
-def test_rates_split_into_one_number_per_cell():
+def test_split_rates_have_one_number_per_cell():
     table = split_rates(relation_table(make_document()))
 
     assert [(column.group, column.title) for column in table.columns[1:6]] == [
@@ -57,10 +57,10 @@ def test_rates_split_into_one_number_per_cell():
     assert table.rows[0].values[11:] == (None,) * 5
 
 
-# -- Markdown and LaTeX ------------------------------------------------------------------------------------------------
+# Markdown and LaTeX
 
 
-def test_markdown():
+def test_markdown_contains_title_and_relation_table():
     lines = FORMATS["md"].write(make_document()).splitlines()
 
     assert lines[0] == r"# pilot\_1"
@@ -73,7 +73,7 @@ def test_markdown():
     ]
 
 
-def test_latex():
+def test_latex_groups_columns_by_lm():
     text = FORMATS["tex"].write(make_document())
 
     assert r" & \multicolumn{2}{c}{big} & \multicolumn{1}{c}{small} \\" in text
@@ -81,17 +81,17 @@ def test_latex():
     assert r"can\_do & .50 / .40 & .80 / .20 & -- \\" in text
 
 
-def test_latex_escapes_what_is_special():
+def test_latex_escapes_special_characters():
     assert latex_text(r"a_b & 50% \x {y} ~^#$") == (
         r"a\_b \& 50\% \textbackslash{}x \{y\} \textasciitilde{}\textasciicircum{}\#\$"
     )
 
 
-def test_no_latex_row_starts_with_an_argument_of_the_one_before():
+def test_latex_escapes_leading_brackets_and_stars():
     assert latex_text("[2ex] *\nb") == "{[}2ex{]} {*} b"
 
 
-def test_latex_balances_its_environments_and_columns():
+def test_latex_environments_are_balanced():
     cells = {(f"r{number}", "big", "multi"): (1, 0, 0, 0) for number in range(60)}
 
     text = FORMATS["tex"].write(make_document(cells))
@@ -101,11 +101,11 @@ def test_latex_balances_its_environments_and_columns():
     assert "longtable" in text
 
 
-NEEDS_TEX = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX is installed")
+NEEDS_TEX = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="TeX is not installed")
 
 
 def compile_latex(tables: str, folder) -> str:
-    """Return what LaTeX has to say about the tables; raises where they do not compile."""
+    """Compile the tables and return the LaTeX log. Raises CalledProcessError if they do not compile."""
     packages = r"\usepackage{booktabs,longtable}\usepackage[utf8]{inputenc}\usepackage[T1]{fontenc}"
     source = rf"\documentclass{{article}}{packages}\begin{{document}}{tables}\end{{document}}"
     (folder / "report.tex").write_text(source)
@@ -116,7 +116,7 @@ def compile_latex(tables: str, folder) -> str:
 
 
 def too_wide(log: str) -> list[str]:
-    """Return the lines that stand out of the text by more than a reader sees."""
+    """Return the widths by which lines exceed the margin visibly, in points."""
     widths = re.findall(r"Overfull \\hbox \(([\d.]+)pt too wide\)", log)
     return [width for width in widths if float(width) > 5]
 
@@ -132,7 +132,7 @@ def test_latex_compiles(tmp_path, n_relations):
 
 
 def wide_evidence(n_relations: int):
-    """Four LMs in two settings, twenty-four annotators; every third cell has statements that few agree on."""
+    """Return evidence on four LMs in two settings with 24 annotators. Every third cell has low agreement."""
     lms = ("FacebookAI/roberta-large", "bert-large-cased", "distilbert-base-uncased", "embedded")
     cells = {
         CellKey(f"has_the_property_{number}", lm, setting): [(6, 2, 1, 0), (3, 4, 0, 1), (5, 1, 2, 0)][number % 3]
@@ -147,7 +147,7 @@ def wide_evidence(n_relations: int):
 
 @NEEDS_TEX
 @pytest.mark.parametrize("n_relations", [3, 50])
-def test_every_table_of_a_wide_report_stays_on_the_page(tmp_path, n_relations):
+def test_wide_report_tables_fit_the_page(tmp_path, n_relations):
     document = build_document(wide_evidence(n_relations))
 
     log = compile_latex(FORMATS["tex"].write({**document, "cuts": []}), tmp_path)
@@ -155,7 +155,7 @@ def test_every_table_of_a_wide_report_stays_on_the_page(tmp_path, n_relations):
     assert not too_wide(log)
 
 
-def test_a_report_leaves_out_every_annotator_in_turn():
+def test_report_omits_each_annotator_in_turn():
     document = build_document(wide_evidence(1))
 
     [table] = [table for table in report_tables(document) if table.name == "left-out"]
@@ -163,15 +163,15 @@ def test_a_report_leaves_out_every_annotator_in_turn():
     assert "each of the 24 annotators is omitted in turn" in FORMATS["md"].write(document)
 
 
-def test_a_report_on_one_annotator_says_nothing_of_leaving_one_out():
-    evidence = turned_evidence()
+def test_single_annotator_report_has_no_leave_one_out():
+    evidence = reversal_evidence()
     is_first = evidence.judgments.annotator == 0
-    alone = replace(
+    single = replace(
         evidence, annotators=["a"], judgments=Judgments(*(column[is_first] for column in evidence.judgments))
     )
-    alone = replace(alone, wanted=np.ones(alone.n_tasks, dtype=np.int64))
+    single = replace(single, wanted=np.ones(single.n_tasks, dtype=np.int64))
 
-    tables = {table.name: table for table in report_tables(build_document(alone))}
+    tables = {table.name: table for table in report_tables(build_document(single))}
 
     for name in ("sensitivity", "sensitivity-comparisons", "sensitivity-cells"):
         groups = {column.group for column in without_empty_columns(tables[name]).columns}
@@ -180,7 +180,7 @@ def test_a_report_on_one_annotator_says_nothing_of_leaving_one_out():
     assert "left-out" not in tables
 
 
-def test_a_table_that_is_too_wide_comes_in_parts_that_repeat_its_first_column():
+def test_wide_table_is_split_with_repeated_first_column():
     columns = [Column("LM and setting"), *(Column(f"Without annotator {number}") for number in range(12))]
     table = Table("wide", "Wide", tuple(columns), (Row(("embedded · multi", *range(12))),), ("A note.",))
 
@@ -193,7 +193,7 @@ def test_a_table_that_is_too_wide_comes_in_parts_that_repeat_its_first_column():
     assert parts[0].title == f"Wide, part 1 of {len(parts)}"
 
 
-# -- CSV ---------------------------------------------------------------------------------------------------------------
+# CSV
 
 
 def test_csv_has_one_row_per_cell():
@@ -207,7 +207,7 @@ def test_csv_has_one_row_per_cell():
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
-def test_no_csv_cell_starts_a_formula(start):
+def test_csv_cells_do_not_start_formulas(start):
     cells = {(f"{start}cmd", f"{start}lm", f"{start}s"): (1, 0, 0, 0)}
 
     [row] = csv.DictReader(io.StringIO(FORMATS["csv"].write(make_document(cells)), newline=""))
@@ -216,7 +216,7 @@ def test_no_csv_cell_starts_a_formula(start):
 
 
 @pytest.mark.parametrize("name", ["relations", "settings", "agreement"])
-def test_every_table_comes_as_csv_with_full_numbers(name):
+def test_csv_tables_have_rows_of_equal_length(name):
     tables = {table.name: table for table in report_tables(make_document())}
 
     rows = list(csv.reader(io.StringIO(csv_text(tables[name]))))
@@ -224,14 +224,14 @@ def test_every_table_comes_as_csv_with_full_numbers(name):
     assert {len(row) for row in rows} == {len(rows[0])}
 
 
-# -- XLSX --------------------------------------------------------------------------------------------------------------
+# XLSX
 
 
 def workbook_of(document):
     return openpyxl.load_workbook(io.BytesIO(FORMATS["xlsx"].bytes_of(document)))
 
 
-def test_a_workbook_has_a_sheet_per_table_with_numbers_as_numbers():
+def test_workbook_has_one_sheet_per_table_with_numeric_cells():
     workbook = workbook_of(make_document())
 
     assert workbook.sheetnames == [table.name for table in report_tables(make_document())]
@@ -239,12 +239,12 @@ def test_a_workbook_has_a_sheet_per_table_with_numbers_as_numbers():
     assert [cell.value for cell in sheet[1]][:3] == ["relation", "big · human: accepted", "big · human: rejected"]
     assert (sheet["B2"].value, sheet["B2"].data_type, sheet["B2"].number_format) == (0.5, "n", "0.0%")
     assert sheet["F2"].value == 10
-    assert sheet["L2"].value is None  # not sampled: an empty cell, not a dash among numbers
+    assert sheet["L2"].value is None  # cells that were not sampled are empty, because a dash is not a number
     assert sheet.freeze_panes == "B2"
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "http://"])
-def test_no_cell_of_a_workbook_is_a_formula_or_a_link(start):
+def test_workbook_cells_are_not_formulas_or_links(start):
     workbook = workbook_of(make_document({(f"{start}1+1", f"{start}lm", f"{start}s"): (1, 0, 0, 0)}))
 
     cells = [cell for sheet in workbook for row in sheet for cell in row]
@@ -253,10 +253,10 @@ def test_no_cell_of_a_workbook_is_a_formula_or_a_link(start):
     assert not any(cell.hyperlink for cell in cells)
 
 
-# -- HTML --------------------------------------------------------------------------------------------------------------
+# HTML
 
 
-def test_the_page_to_keep_asks_nobody_for_anything():
+def test_html_file_loads_no_external_resources():
     page = FORMATS["html"].write(make_document())
 
     assert re.findall(r"(?:https?:)?//[\w.]", page) == []
@@ -264,47 +264,47 @@ def test_the_page_to_keep_asks_nobody_for_anything():
     assert ".50 / .40" in page
 
 
-# -- what holds of all -------------------------------------------------------------------------------------------------
+# All formats
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_the_same_report_is_the_same_bytes(file_format):
+def test_report_files_are_deterministic(file_format):
     document = make_document(TWO_SETTINGS)
 
     assert FORMATS[file_format].bytes_of(document) == FORMATS[file_format].bytes_of(document)
 
 
-def as_postgresql_keeps_it(value):
-    """Return JSON as a jsonb column gives it back: the shorter keys first."""
+def with_jsonb_key_order(value):
+    """Return JSON with the key order of a PostgreSQL jsonb column: shorter keys first."""
     if isinstance(value, dict):
         keys = sorted(value, key=lambda key: (len(key.encode()), key.encode()))
-        return {key: as_postgresql_keeps_it(value[key]) for key in keys}
-    return [as_postgresql_keeps_it(entry) for entry in value] if isinstance(value, list) else value
+        return {key: with_jsonb_key_order(value[key]) for key in keys}
+    return [with_jsonb_key_order(entry) for entry in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_the_same_report_is_the_same_bytes_whichever_database_kept_it(file_format):
+def test_report_files_do_not_depend_on_database_key_order(file_format):
     document = make_document(TWO_SETTINGS, comparisons=[make_comparison()], annotators=[make_annotator("Ann")])
 
-    kept = as_postgresql_keeps_it(json.loads(json.dumps(document)))
+    reordered = with_jsonb_key_order(json.loads(json.dumps(document)))
 
-    assert FORMATS[file_format].bytes_of(kept) == FORMATS[file_format].bytes_of(document)
+    assert FORMATS[file_format].bytes_of(reordered) == FORMATS[file_format].bytes_of(document)
 
 
 def texts_of(file_format: str, document) -> str:
-    """Return what a reader of the file reads."""
+    """Return the visible text of the file."""
     if file_format != "xlsx":
         return FORMATS[file_format].bytes_of(document).decode()
     return "\n".join(str(cell.value) for sheet in workbook_of(document) for row in sheet for cell in row)
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_simulated_judgments_are_named_in_every_format(file_format):
+def test_every_format_labels_simulated_judgments(file_format):
     assert "simulated" in texts_of(file_format, make_document(source="simulated"))
 
 
 @pytest.mark.parametrize("file_format", ["html", "xlsx", "tex", "md", "json"])
-def test_comparisons_agreement_and_annotators_are_in_every_format(file_format):
+def test_every_format_contains_comparisons_agreement_and_annotators(file_format):
     document = make_document(TWO_SETTINGS, comparisons=[make_comparison()], annotators=[make_annotator("Ann")])
 
     text = texts_of(file_format, document)
@@ -314,14 +314,14 @@ def test_comparisons_agreement_and_annotators_are_in_every_format(file_format):
     )
 
 
-def test_cells_of_imported_judgments_may_name_no_lm():
+def test_cells_without_lm_are_shown_as_not_named():
     text = FORMATS["md"].write(make_document({("can_do", None, None): (1, 0, 0, 0)}))
 
     assert "not named · not named" in text
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_a_round_without_judgments_is_reported_in_every_format(file_format):
+def test_every_format_supports_round_without_judgments(file_format):
     cells = {("can_do", "big", "multi"): (0, 0, 0, 3)}
 
     text = texts_of(file_format, make_document(cells))
@@ -329,12 +329,12 @@ def test_a_round_without_judgments_is_reported_in_every_format(file_format):
     assert "nan" not in text.casefold().replace("annotator", "")
 
 
-# -- the command -------------------------------------------------------------------------------------------------------
+# Command
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_report_prints_every_format(file_format):
+def test_report_command_prints_every_format(file_format):
     judge_all(make_round(1, name="pilot"), ["true"], ["true"], ["false"])
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="")
 
@@ -345,7 +345,7 @@ def test_report_prints_every_format(file_format):
 
 
 @pytest.mark.django_db
-def test_report_prints_any_table_as_csv():
+def test_report_command_prints_single_table_as_csv():
     make_round(1, name="pilot")
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="")
 
@@ -355,7 +355,7 @@ def test_report_prints_any_table_as_csv():
 
 
 @pytest.mark.django_db
-def test_a_table_that_a_report_lacks_is_refused_with_those_it_has_and_no_report_is_kept():
+def test_unknown_table_is_rejected_with_available_tables_and_without_report():
     make_round(1, name="pilot")
 
     with pytest.raises(CommandError, match="no table 'nothing'; it has agreement, "):
@@ -365,7 +365,7 @@ def test_a_table_that_a_report_lacks_is_refused_with_those_it_has_and_no_report_
 
 
 @pytest.mark.django_db
-def test_the_command_takes_the_margin_of_equivalence_in_points():
+def test_report_command_takes_equivalence_margin_in_points():
     make_round(1, name="pilot")
     out = io.TextIOWrapper(io.BytesIO())
     call_command("report", "--round", "pilot", "--equivalence-margin", "2.5", stdout=out)
@@ -376,7 +376,7 @@ def test_the_command_takes_the_margin_of_equivalence_in_points():
 
 
 @pytest.mark.django_db
-def test_report_writes_a_file(tmp_path):
+def test_report_command_writes_file(tmp_path):
     make_round(1, name="pilot")
 
     call_command("report", "--round", "pilot", "--format", "md", "--output", str(tmp_path / "report.md"))
@@ -385,7 +385,7 @@ def test_report_writes_a_file(tmp_path):
 
 
 @pytest.mark.django_db
-def test_a_report_of_the_command_is_in_the_audit_log(tmp_path):
+def test_report_command_is_recorded_in_audit_log(tmp_path):
     judge_all(make_round(1, name="pilot"), ["true"], ["true"], ["false"])
 
     call_command("report", "--round", "pilot", "--output", str(tmp_path / "report.json"))
@@ -395,40 +395,40 @@ def test_a_report_of_the_command_is_in_the_audit_log(tmp_path):
 
 
 @pytest.mark.django_db
-def test_report_of_an_unknown_round_is_refused():
+def test_report_command_rejects_unknown_round():
     with pytest.raises(CommandError, match="There is no round 'pilot'; there is none yet"):
         call_command("report", "--round", "pilot")
 
 
 @pytest.mark.parametrize("counts", [(0, 0, 0, 3), (2, 1, 0, 0)], ids=["nothing judged", "one relation"])
-def test_what_cannot_be_computed_is_said_with_its_reason(counts):
+def test_report_explains_missing_results(counts):
     text = FORMATS["md"].write(make_document({("r", "lm", "multi"): counts}))
 
     assert "No comparisons: a comparison requires two settings" in text
     assert "No interval for similar relations" in text
 
 
-def test_percent_agreement_has_a_reason_where_it_is_not_defined():
+def test_undefined_percent_agreement_has_reason():
     text = FORMATS["md"].write(make_document({("r", "lm", "multi"): (0, 0, 0, 3)}))
 
     [row] = [line for line in text.splitlines() if line.startswith("| percent agreement")]
     assert "No statement has two judgments." in row
 
 
-def turned_evidence():
-    """Two sides, the first ahead by majority, the second by unanimity."""
+def reversal_evidence():
+    """Return evidence on two settings. The first is ahead by majority, the second by unanimity."""
     cells = [CellKey(relation, "lm", side) for relation in "rs" for side in ("human", "multi")]
     evidence = make_evidence(dict.fromkeys(cells, (2, 1)))
     labels = {"human": ["TTF", "TTF", "FFF"], "multi": ["TTT", "FFF", "FFF"]}
-    said = [row for cell in cells for row in labels[cell.setting]]
-    verdict = np.array([row.count("F") > 1 for row in said], dtype=np.int64)
-    coded = np.array(["TFU".index(letter) for row in said for letter in row])
-    judgments = evidence.judgments._replace(label=coded)
+    label_rows = [row for cell in cells for row in labels[cell.setting]]
+    verdict = np.array([row.count("F") > 1 for row in label_rows], dtype=np.int64)
+    label_codes = np.array(["TFU".index(letter) for row in label_rows for letter in row])
+    judgments = evidence.judgments._replace(label=label_codes)
     return replace(evidence, verdict=verdict, judgments=judgments)
 
 
-def test_a_marked_number_stays_a_number_in_every_file():
-    document = build_document(turned_evidence()) | {"cuts": []}
+def test_marked_numbers_stay_numeric_in_every_format():
+    document = build_document(reversal_evidence()) | {"cuts": []}
     table = next(table for table in report_tables(document) if table.name == "sensitivity")
 
     [human, multi] = csv_text(table).splitlines()[1:]

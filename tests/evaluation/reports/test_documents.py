@@ -1,4 +1,4 @@
-"""The parts of a report's document, worked by hand on small evidence."""
+"""Sections of report documents, checked against hand-calculated values on small evidence."""
 
 import json
 from dataclasses import replace
@@ -28,39 +28,39 @@ from tests.evaluation.evidence_factory import NOBODY, make_evidence
 T, F, U = range(3)
 
 
-def evidence_of(*said: str):
-    """Evidence from what annotators a, b, ... said of each statement of a cell: "TTF", "T.U", a dot for nothing."""
-    labels = judged(said)
-    counts = np.zeros((len(said), 3), dtype=int)
+def evidence_of(*patterns: str):
+    """Create evidence for one cell from label strings per statement, such as "TTF" or "T.U". A dot means no label."""
+    labels = label_rows(patterns)
+    counts = np.zeros((len(patterns), 3), dtype=int)
     for task, _, label in labels:
         counts[task, label] += 1
-    k = max(map(len, said))
+    k = max(map(len, patterns))
     verdict = np.select(
         [counts.sum(axis=1) == 0, 2 * counts[:, T] > counts.sum(axis=1), 2 * counts[:, F] > counts.sum(axis=1)],
         [INCOMPLETE, ACCEPTED, REJECTED],
         UNDECIDED,
     )
-    base = make_evidence({CellKey("r", "lm", "multi"): (len(said),)}, annotators="abcdefgh"[:k])
+    base = make_evidence({CellKey("r", "lm", "multi"): (len(patterns),)}, annotators="abcdefgh"[:k])
     judgments = Judgments(*np.array(labels, dtype=np.int64).reshape(-1, 3).T, np.full(len(labels), np.nan))
     return replace(base, verdict=verdict, judgments=judgments, wanted=counts.sum(axis=1))
 
 
-def judged(said, first: int = 0) -> list[tuple[int, int, int]]:
-    """Return statement, annotator and label of each judgment; statements are numbered from `first` on."""
-    rows = [(task, who, letter) for task, row in enumerate(said, first) for who, letter in enumerate(row)]
+def label_rows(patterns, first: int = 0) -> list[tuple[int, int, int]]:
+    """Return (statement, annotator, label) of each judgment, with statements numbered from `first`."""
+    rows = [(task, who, letter) for task, row in enumerate(patterns, first) for who, letter in enumerate(row)]
     return [(task, who, "TFU".index(letter)) for task, who, letter in rows if letter != "."]
 
 
-def entry_of(entries, **wanted):
-    [entry] = [entry for entry in entries if all(entry[key] == value for key, value in wanted.items())]
+def entry_of(entries, **fields):
+    [entry] = [entry for entry in entries if all(entry[key] == value for key, value in fields.items())]
     return entry
 
 
-# -- rates -------------------------------------------------------------------------------------------------------------
+# Rates
 
 
 def stratified(first=(9, 1), second=(5, 5), verdict=None):
-    """One cell in two strata: ranks 1-100 and 101-1000, ten draws each."""
+    """Return evidence on one cell with two strata, ranks 1-100 and 101-1000, and ten draws each by default."""
     verdict = np.repeat([ACCEPTED, REJECTED, ACCEPTED, REJECTED], [*first, *second]) if verdict is None else verdict
     evidence = make_evidence({CellKey("r", "lm", "multi"): (len(verdict),)}, verdict=verdict)
     draws = evidence.draws._replace(stratum=np.repeat([0, 1], [sum(first), sum(second)]))
@@ -72,7 +72,7 @@ def interval_of(cell):
     return cell["accuracy"], cell["accuracy_low"], cell["accuracy_high"]
 
 
-def test_a_stratified_cell_is_weighted_by_its_strata():
+def test_stratified_cell_is_weighted_by_strata():
     [cell] = build_document(stratified())["cells"]
 
     assert interval_of(cell) == population_rate([9, 5], [10, 10], [100, 900])[:3]
@@ -81,36 +81,36 @@ def test_a_stratified_cell_is_weighted_by_its_strata():
     assert [stratum["accepted"] for stratum in cell["strata"]] == [9, 5]
 
 
-def test_a_stratum_that_nobody_judged_leaves_the_cell_unknown_with_a_reason():
+def test_cell_with_unjudged_stratum_has_no_accuracy_but_reason():
     [cell] = build_document(stratified(verdict=np.repeat([ACCEPTED, INCOMPLETE], 10)))["cells"]
 
     assert cell["accuracy"] is None
     assert "stratum has no verdict" in cell["reason"]
 
 
-def test_a_cell_has_the_exact_interval_of_its_harvest():
+def test_simple_cell_has_exact_interval():
     [cell] = build_document(make_evidence({CellKey("r", "lm", "multi"): (7, 3)}))["cells"]
 
     assert interval_of(cell) == pytest.approx((0.7, *simple_interval(7, 10, 100)))
     assert (cell["weighting"], cell["population"]) == ("simple", 100)
 
 
-def test_a_stratum_of_few_hits_only_is_not_nearly_certain():
+def test_small_stratum_without_errors_keeps_wide_interval():
     evidence = stratified((28, 2), (5, 0))
 
     [cell], [total] = (build_document(evidence)[key] for key in ("cells", "totals"))
 
     assert cell["accuracy"] == pytest.approx(0.1 * 28 / 30 + 0.9)
-    # Of the large stratum with five hits alone, the exact interval begins at .57.
+    # The exact interval of the large stratum, with five hits, starts at .57.
     assert cell["accuracy_low"] == pytest.approx(0.56, abs=0.01)
-    assert cell["accuracy_high"] == pytest.approx(0.998)  # two of a thousand are known to be false
+    assert cell["accuracy_high"] == pytest.approx(0.998)  # two of 1,000 tuples are known to be false
     for average in ("", "weighted_", "macro_"):
         assert total[f"{average}accuracy"] == pytest.approx(cell["accuracy"])
     for average in ("accuracy", "weighted_accuracy", "macro_accuracy_these"):
         assert (total[f"{average}_low"], total[f"{average}_high"]) == interval_of(cell)[1:]
 
 
-def test_a_census_has_no_width():
+def test_census_interval_has_zero_width():
     key = CellKey("r", "lm", "multi")
 
     [cell] = build_document(make_evidence({key: (7, 3)}, strata=[StratumKey(0, 1, 10, 10)]))["cells"]
@@ -119,7 +119,7 @@ def test_a_census_has_no_width():
     assert (cell["rejection_low"], cell["rejection_high"]) == (0.3, 0.3)
 
 
-def test_a_cell_with_incomplete_statements_is_bounded_by_what_they_can_become():
+def test_incomplete_statements_bound_cell_accuracy():
     evidence = make_evidence({CellKey("r", "lm", "multi"): (6, 2, 0, 2), CellKey("s", "lm", "multi"): (6, 2)})
 
     bounded, complete = build_document(evidence)["cells"]
@@ -129,7 +129,7 @@ def test_a_cell_with_incomplete_statements_is_bounded_by_what_they_can_become():
     assert "accuracy_if_rejected" not in complete
 
 
-def test_averages_of_these_relations_know_their_harvests():
+def test_averages_over_these_relations_use_harvest_sizes():
     strata = [StratumKey(0, 1, 20, 20), StratumKey(1, 1, 1000, 1000)]
     cells = {CellKey("census", "lm", "multi"): (15, 5), CellKey("sample", "lm", "multi"): (12, 8)}
 
@@ -144,7 +144,7 @@ def test_averages_of_these_relations_know_their_harvests():
 
 
 @pytest.mark.slow
-def test_relations_of_unknown_harvests_are_averaged_as_of_infinite_ones():
+def test_unknown_harvest_size_is_treated_as_infinite():
     cells = {CellKey(relation, None, None): (15, 5) for relation in "rs"}
     known = [StratumKey(number, 1, 10**6, 10**6) for number in (0, 1)]
     unknown = [StratumKey(number, None, None, None) for number in (0, 1)]
@@ -157,7 +157,7 @@ def test_relations_of_unknown_harvests_are_averaged_as_of_infinite_ones():
         assert total[key] == pytest.approx(expected[key], abs=5e-5)  # about twice sample size / population
 
 
-def test_a_side_has_three_averages():
+def test_total_has_three_averages():
     cells = {CellKey("large", "lm", "multi"): (30, 10), CellKey("small", "lm", "multi"): (1, 9)}
 
     [total] = build_document(make_evidence(cells))["totals"]
@@ -168,7 +168,7 @@ def test_a_side_has_three_averages():
     assert total["macro_accuracy_these_high"] < total["macro_accuracy_high"]
 
 
-def test_imported_statements_come_from_nobody_knows_how_many():
+def test_imported_statements_have_no_weighted_accuracy():
     evidence = make_evidence({CellKey("r", None, None): (3, 1)}, strata=[StratumKey(0, None, None, None)])
 
     document = build_document(evidence)
@@ -178,15 +178,15 @@ def test_imported_statements_come_from_nobody_knows_how_many():
     assert document["curves"] == [] or all(not curve["sizes"] for curve in document["curves"])
 
 
-def test_the_curve_ends_at_the_cells_accuracy():
+def test_curve_ends_at_cell_accuracy():
     curve = entry_of(build_document(stratified())["curves"], relation="r")
 
     assert curve["sizes"][-1]["size"] == 1000
     assert curve["sizes"][-1]["accuracy"] == pytest.approx(0.54)
 
 
-def test_a_census_with_statements_left_open_has_one_accuracy():
-    # Sixty tuples, all drawn; forty are incomplete, the worse of them more often.
+def test_census_with_incomplete_statements_has_consistent_accuracy():
+    # All 60 tuples are drawn and 40 of them are incomplete, mostly at lower ranks.
     verdict = np.array([ACCEPTED] * 4 + [REJECTED] * 2 + ([INCOMPLETE] * 2 + [REJECTED]) * 14 + [INCOMPLETE] * 12)
     strata = [StratumKey(0, 1, 60, 60, 1)]
     evidence = make_evidence({CellKey("r", "lm", "multi"): (60,)}, verdict=verdict, strata=strata)
@@ -204,7 +204,7 @@ def test_a_census_with_statements_left_open_has_one_accuracy():
     assert (cut["accuracy"], cut["low"], cut["high"]) == interval_of(cell) == interval_of(total)
 
 
-def test_a_stratum_that_nobody_judged_leaves_curve_and_cut_unknown_too():
+def test_unjudged_stratum_leaves_curve_and_cut_without_accuracy():
     evidence = stratified(verdict=np.repeat([ACCEPTED, INCOMPLETE], 10))
     strata = [key._replace(job=1) for key in evidence.strata]
     draws = evidence.draws._replace(rank=np.concatenate([np.arange(10, 101, 10), np.arange(190, 1001, 90)]))
@@ -214,23 +214,23 @@ def test_a_stratum_that_nobody_judged_leaves_curve_and_cut_unknown_too():
 
     assert document["cells"][0]["accuracy"] is None
     for curve in document["curves"]:
-        # Of the stratum that was judged; curves of sides have half as many points.
+        # Only the judged stratum has points. Curves over all relations have half as many points.
         assert [point["share"] for point in curve["sizes"]] == ([0.05, 0.1] if curve["relation"] else [0.1])
     whole, base = entry_of(document["cuts"], cut="all"), entry_of(document["cuts"], cut="base:10")
     assert (whole["accuracy"], whole["reason"]) == (None, document["cells"][0]["reason"])
     assert (base["accuracy"], base["reason"]) == (1, None)
 
 
-def test_scores_are_binned_from_the_lowest_on():
+def test_score_bins_are_in_ascending_order():
     curve = entry_of(build_document(make_evidence({CellKey("r", "lm", "multi"): (10, 10)}))["curves"], relation="r")
 
     assert [(point["n"], point["accepted"]) for point in curve["scores"]] == [(5, 0), (5, 0), (5, 5), (5, 5)]
 
 
-# -- agreement ---------------------------------------------------------------------------------------------------------
+# Agreement
 
 
-def test_agreement_is_told_per_relation_and_per_side():
+def test_agreement_is_reported_per_relation_and_setting():
     cells = {CellKey(relation, "lm", setting): (4, 2) for relation in "rs" for setting in ("human", "multi")}
 
     parts = build_document(make_evidence(cells))["agreement"]
@@ -243,14 +243,14 @@ def test_agreement_is_told_per_relation_and_per_side():
     ]
 
 
-def test_stability_is_null_with_a_reason_where_alpha_is():
+def test_undefined_verdict_stability_has_reason():
     stability = build_document(evidence_of("T", "F"))["verdict_stability"]
 
     assert stability["flips"] is None
     assert "two judgments" in stability["reason"]
 
 
-def test_two_judgments_that_make_a_third_needless_are_a_panel_of_three():
+def test_optional_third_judgment_counts_as_panel_of_three():
     evidence = replace(evidence_of("TT.", "FF.", "TT.", "TFT"), has_thirds=True)
 
     document = build_document(evidence)
@@ -259,7 +259,7 @@ def test_two_judgments_that_make_a_third_needless_are_a_panel_of_three():
     assert any("third judgment" in note for note in document["notes"])
 
 
-def test_ac1_tells_agreement_where_alpha_cannot():
+def test_ac1_is_defined_when_alpha_is_undefined():
     document = build_document(evidence_of("TTT", "TTT", "TTT"))
 
     rows = {row.values[0]: row.values[1:] for row in agreement_table(document).rows}
@@ -269,16 +269,16 @@ def test_ac1_tells_agreement_where_alpha_cannot():
     assert any("prevalence paradox" in note for note in agreement_table(document).notes)
 
 
-def test_alpha_has_an_interval_for_annotators_like_these():
-    said = ["TTF..", ".FFT.", "..TTT", "F..FF", "TT..F", "TTT..", ".FFF."]
+def test_alpha_has_interval_over_annotators():
+    patterns = ["TTF..", ".FFT.", "..TTT", "F..FF", "TT..F", "TTT..", ".FFF."]
 
-    alpha = build_document(evidence_of(*said))["alpha"]
+    alpha = build_document(evidence_of(*patterns))["alpha"]
 
     assert alpha["annotators"]["low"] <= alpha["low"] < alpha["high"] <= alpha["annotators"]["high"]
     assert "at least 5 annotators" in build_document(evidence_of("TTF", "FFT"))["alpha"]["annotators"]["reason"]
 
 
-def test_agreement_of_a_report_made_before_ac1_has_its_tables():
+def test_agreement_tables_support_reports_without_ac1():
     document = build_document(evidence_of("TTF", "FFT"))
     parts = [{key: part[key] for key in part if key != "gwet_ac1"} for part in document["agreement"]]
     old = {key: document[key] for key in document if key != "gwet_ac1"} | {"agreement": parts}
@@ -287,14 +287,14 @@ def test_agreement_of_a_report_made_before_ac1_has_its_tables():
     assert len(agreement_parts_table(old).rows) == len(parts)
 
 
-def test_agreement_leaves_out_the_third_judgment_of_statements_in_dispute():
-    said = ["TT.", "FF.", "TT.", "TFT", "FTT"]
-    thirds = replace(evidence_of(*said), has_thirds=True, third=np.array([-1, -1, -1, 2, 2]))
+def test_agreement_ignores_tie_breaking_third_judgments():
+    patterns = ["TT.", "FF.", "TT.", "TFT", "FTT"]
+    thirds = replace(evidence_of(*patterns), has_thirds=True, third=np.array([-1, -1, -1, 2, 2]))
 
     document, two = build_document(thirds), build_document(evidence_of("TT", "FF", "TT", "TF", "FT"))
 
     assert document["alpha"] == two["alpha"]
-    assert document["alpha"]["value"] < build_document(evidence_of(*said))["alpha"]["value"]
+    assert document["alpha"]["value"] < build_document(evidence_of(*patterns))["alpha"]["value"]
     assert document["gwet_ac1"] == two["gwet_ac1"]
     assert document["percent_agreement"] == 0.6  # three of five
     assert document["fleiss_kappa"]["value"] == two["fleiss_kappa"]["value"]
@@ -303,7 +303,7 @@ def test_agreement_leaves_out_the_third_judgment_of_statements_in_dispute():
     assert any("first two judgments" in note for note in document["notes"])
 
 
-def test_a_report_says_that_a_single_imported_judgment_decides_nothing():
+def test_single_imported_judgments_are_noted_as_undecided():
     evidence = evidence_of("T..", "TTF", "F..")
     imported = replace(
         evidence, source="imported", quorum=2, verdict=np.array([UNDECIDED, ACCEPTED, UNDECIDED], dtype=np.int64)
@@ -313,10 +313,10 @@ def test_a_report_says_that_a_single_imported_judgment_decides_nothing():
     assert build_document(evidence)["notes"] == []
 
 
-# -- sensitivity -------------------------------------------------------------------------------------------------------
+# Sensitivity
 
 
-def test_every_rule_decides_by_itself():
+def test_each_rule_has_its_own_verdict_counts():
     rules = build_document(evidence_of("TTT", "TTF", "TUU", "FFU", "TFU"))["sensitivity"]["rules"]
 
     counts = {rule["title"]: (rule["accepted"], rule["rejected"], rule["undecided"]) for rule in rules}
@@ -325,10 +325,10 @@ def test_every_rule_decides_by_itself():
     assert counts["Unjudgeable as False"] == (2, 3, 0)
 
 
-def test_an_experts_word_replaces_the_crowds_verdict_in_a_rule_of_its_own():
+def test_adjudicated_rule_replaces_crowd_verdicts():
     evidence = replace(
         evidence_of("TTT", "TTF", "TFU", "..."),
-        adjudicated=np.array([INCOMPLETE, REJECTED, ACCEPTED, ACCEPTED]),  # the last has no verdict to replace
+        adjudicated=np.array([INCOMPLETE, REJECTED, ACCEPTED, ACCEPTED]),  # the last one has no verdict to replace
     )
 
     document = build_document(evidence)
@@ -336,16 +336,16 @@ def test_an_experts_word_replaces_the_crowds_verdict_in_a_rule_of_its_own():
     rule = entry_of(document["sensitivity"]["rules"], rule="adjudicated")
     assert (rule["accepted"], rule["rejected"], rule["undecided"]) == (2, 1, 0)
     assert document["n_adjudicated"] == 2
-    assert document["cells"][0]["accepted"] == 2  # the crowd's own verdicts stay the report's
+    assert document["cells"][0]["accepted"] == 2  # the report keeps the crowd's verdicts
     rules = build_document(evidence_of("TTT"))["sensitivity"]["rules"]
     assert all(rule["rule"] != "adjudicated" for rule in rules)
 
 
-def test_each_annotator_is_left_out_in_turn():
+def test_each_annotator_is_omitted_in_turn():
     left_out = build_document(evidence_of("TTT", "TTF", "TUU", "FFU", "TFU"))["sensitivity"]["left_out"]
 
     counts = {entry["annotator"]: (entry["accepted"], entry["rejected"], entry["undecided"]) for entry in left_out}
-    # What two labels of three decide: TT, TF, UU, FU, FU are left without a; TT, TF, TU, FU, TU without b.
+    # Remaining labels: TT, TF, UU, FU, FU without a, and TT, TF, TU, FU, TU without b.
     assert counts == {"a": (1, 0, 1), "b": (1, 0, 0), "c": (2, 1, 0)}
     assert all(0 < entry["n_changed"] < 5 - sum(counts[entry["annotator"]]) for entry in left_out)
 
@@ -356,21 +356,23 @@ letters = st.text("TFU.", min_size=4, max_size=4)
 @settings(max_examples=8)  # each builds several documents
 @given(st.lists(letters, min_size=12, max_size=12))
 @example(["F..."] * 2 + ["FFFF"] * 10)  # without the first annotator a side's first cell has no verdict
-def test_a_round_without_an_annotator_is_the_report_on_the_others(said):
+def test_leave_one_out_equals_report_without_the_annotator(patterns):
     cells = [CellKey(relation, "lm", setting) for relation in "rst" for setting in ("human", "multi")]
-    evidence = evidence_of(*said)
+    evidence = evidence_of(*patterns)
 
     sensitivity = parts_of(spread(evidence, cells), "sensitivity")["sensitivity"]
     for position, left_out in enumerate(sensitivity["left_out"]):
-        who = "abcd".index(left_out["annotator"])
-        others = [row[:who] + "." + row[who + 1 :] for row in said]
-        # Statements want as many judgments as before: those left out are missing.
-        alone = parts_of(spread(replace(evidence_of(*others), wanted=evidence.wanted), cells), "totals", "comparisons")
-        decided = [decided_by(other, len(row.replace(".", ""))) for other, row in zip(others, said, strict=True)]
+        omitted = "abcd".index(left_out["annotator"])
+        others = [row[:omitted] + "." + row[omitted + 1 :] for row in patterns]
+        # The required number of judgments is unchanged, so omitted judgments count as missing.
+        reduced = parts_of(
+            spread(replace(evidence_of(*others), wanted=evidence.wanted), cells), "totals", "comparisons"
+        )
+        decided = [verdict_of(other, len(row.replace(".", ""))) for other, row in zip(others, patterns, strict=True)]
         assert [left_out[key] for key in (*VERDICTS, "n")] == [*map(decided.count, VERDICTS), 12 - decided.count(None)]
-        accuracies = [total["macro_accuracy"] for total in alone["totals"]]
+        accuracies = [total["macro_accuracy"] for total in reduced["totals"]]
         assert [total["left_out"]["macro_accuracy"][position] for total in sensitivity["totals"]] == approx(accuracies)
-        by_sides = {(comparison["a"], comparison["b"]): comparison for comparison in alone["comparisons"]}
+        by_sides = {(comparison["a"], comparison["b"]): comparison for comparison in reduced["comparisons"]}
         for comparison in sensitivity["comparisons"]:
             nothing = {"difference": None, "p_holm": None}
             compared = by_sides.get((comparison["a"], comparison["b"]), nothing)
@@ -382,7 +384,7 @@ VERDICTS = ("accepted", "rejected", "undecided")
 
 
 def parts_of(evidence, *names: str) -> dict:
-    """Return parts of the report's document; all of it takes ten times as long."""
+    """Return the named sections of the report document. Building all sections takes ten times as long."""
     drawn = drawn_verdicts(evidence)
     cells = cells_of(evidence, drawn)
     parts = {
@@ -393,7 +395,7 @@ def parts_of(evidence, *names: str) -> dict:
     return {name: parts[name]() for name in names}
 
 
-def test_a_part_is_what_the_document_has():
+def test_sections_equal_those_of_document():
     evidence = evidence_of("TTF", "TUF", "FF.", "TTT")
 
     parts = parts_of(evidence, "totals", "comparisons", "sensitivity")
@@ -406,13 +408,13 @@ def test_a_part_is_what_the_document_has():
     ]
 
 
-def decided_by(labels: str, wanted: int) -> str | None:
-    """Return the verdict that the labels decide whatever the missing ones say; None if there is none."""
-    n_missing = wanted - len(labels.replace(".", ""))
+def verdict_of(labels: str, n_required: int) -> str | None:
+    """Return the verdict if missing labels cannot change it, and None otherwise."""
+    n_missing = n_required - len(labels.replace(".", ""))
     n_true, n_false = labels.count("T"), labels.count("F")
-    if 2 * n_true > wanted or 2 * n_false > wanted:
+    if 2 * n_true > n_required or 2 * n_false > n_required:
         return "accepted" if n_true > n_false else "rejected"
-    return "undecided" if 2 * (max(n_true, n_false) + n_missing) <= wanted and n_missing < wanted else None
+    return "undecided" if 2 * (max(n_true, n_false) + n_missing) <= n_required and n_missing < n_required else None
 
 
 def approx(expected):
@@ -420,7 +422,7 @@ def approx(expected):
 
 
 def spread(evidence, cells):
-    """The same statements, spread over several cells in turn."""
+    """Distribute the statements evenly over several cells."""
     stratum = np.sort(np.arange(evidence.n_tasks) % len(cells))
     return replace(
         evidence,
@@ -430,21 +432,21 @@ def spread(evidence, cells):
     )
 
 
-def test_the_reports_own_rule_is_compared_as_the_report_does():
+def test_first_sensitivity_rule_equals_report_comparison():
     cells = {CellKey(f"r{n:02}", "lm", s): (n % 7 + (s == "multi"), 5) for n in range(25) for s in ("human", "multi")}
 
     document = build_document(make_evidence(cells))
 
-    [own], [under_rules] = document["comparisons"], document["sensitivity"]["comparisons"]
-    assert (under_rules["difference"][0], under_rules["p_holm"][0]) == (own["difference"], own["p_holm"])
+    [comparison], [under_rules] = document["comparisons"], document["sensitivity"]["comparisons"]
+    assert (under_rules["difference"][0], under_rules["p_holm"][0]) == (comparison["difference"], comparison["p_holm"])
 
 
-def test_rules_that_turn_a_comparison_around_are_marked():
-    # By majority human is ahead, by unanimity multi: in each of two relations.
-    said = ["TTF", "TTF", "FFF", "TTT", "FFF", "FFF"] * 2
+def test_rules_that_reverse_comparison_are_marked():
+    # In both relations, human is ahead by majority and multi by unanimity.
+    patterns = ["TTF", "TTF", "FFF", "TTT", "FFF", "FFF"] * 2
     cells = [CellKey(relation, "lm", setting) for relation in "rs" for setting in ("human", "multi")]
 
-    sensitivity = build_document(spread(evidence_of(*said), cells))["sensitivity"]
+    sensitivity = build_document(spread(evidence_of(*patterns), cells))["sensitivity"]
 
     titles = [rule["title"] for rule in sensitivity["rules"]]
     [compared] = sensitivity["comparisons"]
@@ -456,7 +458,7 @@ def test_rules_that_turn_a_comparison_around_are_marked():
     assert titles.index("Unanimous") in human["changes"]
 
 
-def test_a_rule_that_cannot_be_applied_says_why():
+def test_inapplicable_rule_has_reason():
     sensitivity = build_document(evidence_of("T", "F"))["sensitivity"]
 
     rule = entry_of(sensitivity["rules"], rule="dawid_skene")
@@ -464,17 +466,17 @@ def test_a_rule_that_cannot_be_applied_says_why():
     assert sensitivity["cells"][0]["accuracy"][3] is None
 
 
-# -- annotators --------------------------------------------------------------------------------------------------------
+# Annotators
 
 
-def with_gold(evidence, *said: str):
-    """Gold statements that are all true, after the others."""
-    rows = judged(said, first=evidence.n_tasks)
+def with_gold(evidence, *patterns: str):
+    """Append gold statements, all of them true, to the evidence."""
+    rows = label_rows(patterns, first=evidence.n_tasks)
     gold = Judgments(*np.array(rows, dtype=np.int64).T, np.full(len(rows), np.nan))
-    return replace(evidence, gold=gold, gold_truth=np.full(len(said), T))
+    return replace(evidence, gold=gold, gold_truth=np.full(len(patterns), T))
 
 
-def test_gold_is_told_per_annotator_and_enters_no_rate():
+def test_gold_is_reported_per_annotator_and_excluded_from_rates():
     document = build_document(with_gold(evidence_of("TTF", "FFF", "TTT"), "TTF", "TUF"))
 
     assert [(annotator["gold"]["correct"], annotator["gold"]["n"]) for annotator in document["annotators"]] == [
@@ -486,16 +488,16 @@ def test_gold_is_told_per_annotator_and_enters_no_rate():
     assert document["cells"][0]["n"] == 3
 
 
-def test_no_model_is_called_better_without_gold():
+def test_annotator_models_are_not_ranked_without_gold():
     for model in build_document(evidence_of("TTF", "FFT", "TTT", "FTF", "TFT"))["annotator_models"]:
         assert "better" not in model["sentence"]
         assert "without gold" in model["sentence"]
 
 
-def test_a_model_is_better_only_if_gold_shows_it():
-    # b and c always say False; a tells true from false. Only a model that trusts a is right on gold.
-    said = ["TFF", "FFF"] * 30
-    few, many = (build_document(with_gold(evidence_of(*said), *["TFF"] * n))["annotator_models"] for n in (3, 40))
+def test_model_is_better_only_with_gold_evidence():
+    # b and c always answer False, and a answers correctly. Only a model that trusts a is correct on gold.
+    patterns = ["TFF", "FFF"] * 30
+    few, many = (build_document(with_gold(evidence_of(*patterns), *["TFF"] * n))["annotator_models"] for n in (3, 40))
 
     assert all("better" not in model["sentence"] for model in few)
     for model in many:
@@ -504,7 +506,7 @@ def test_a_model_is_better_only_if_gold_shows_it():
         assert ("is better" in model["sentence"]) == (is_better or gold["majority_correct"] > gold["model_correct"])
 
 
-def test_the_median_time_is_over_what_was_measured():
+def test_median_time_ignores_missing_values():
     evidence = evidence_of("TT", "FF", "TF")
     seconds = np.array([1.0, np.nan, 3.0, np.nan, 8.0, np.nan])
 
@@ -513,7 +515,7 @@ def test_the_median_time_is_over_what_was_measured():
     assert [annotator["median_seconds"] for annotator in annotators] == [3.0, None]
 
 
-def test_unjudgeable_is_missing_to_models():
+def test_annotator_models_treat_unjudgeable_as_missing():
     evidence = evidence_of("TTUU", "FFUU", "TTUU", "TFUU")
 
     without = [model.fit.labels for model in fit_models(evidence_of("TT", "FF", "TT", "TF"))]
@@ -522,24 +524,24 @@ def test_unjudgeable_is_missing_to_models():
         assert model.fit.labels == pytest.approx(labels, abs=1e-4)
 
 
-# -- comparisons and plans ---------------------------------------------------------------------------------------------
+# Comparisons and plans
 
 
-def test_a_comparison_shows_each_relation_with_the_interval_of_its_difference():
+def test_comparison_has_difference_interval_per_relation():
     cells = {CellKey("r", "lm", "human"): (48, 32), CellKey("r", "lm", "multi"): (56, 14)}
     cells |= {CellKey("s", "lm", "human"): (5, 5), CellKey("s", "lm", "multi"): (6, 4)}
 
     [compared] = build_document(make_evidence(cells))["comparisons"]
 
     relation = entry_of(compared["relations"], relation="r")
-    # Newcombe's method 10 on Wilson's intervals, of infinite populations, gives .0524 to .3339.
+    # Newcombe's method 10 with Wilson intervals and an infinite population gives .0524 to .3339.
     assert (-relation["high"], -relation["low"]) == pytest.approx((0.0524, 0.3339), abs=0.005)
     human, multi = (population_rate([n_true], [n], [10 * n]) for n_true, n in ((48, 80), (56, 70)))
     assert (relation["low"], relation["high"]) == pytest.approx(difference_interval(human, multi))
     assert compared["these_low"] < compared["difference"] < compared["these_high"]
 
 
-def test_half_an_interval_takes_fewer_than_four_times_the_statements_of_a_harvest():
+def test_halving_interval_accounts_for_finite_harvest():
     cells = {CellKey(relation, "lm", "multi"): (12, 8) for relation in "rstuv"}
     evidence = make_evidence(cells)
 
@@ -552,7 +554,7 @@ def test_half_an_interval_takes_fewer_than_four_times_the_statements_of_a_harves
     assert reached["half_width"] == pytest.approx(plan["target"], rel=0.05)
 
 
-def test_a_plan_counts_judgments_as_they_fell_in_this_round():
+def test_plan_uses_observed_judgments_per_statement():
     thirds = replace(evidence_of("TT.", "FF.", "TT.", "TFT"), has_thirds=True)
 
     [plan] = build_document(thirds)["planner"]["totals"]
@@ -561,7 +563,7 @@ def test_a_plan_counts_judgments_as_they_fell_in_this_round():
     assert "29 judgments at 2.25 each" in plan["sentence"]
 
 
-def test_a_plan_never_wants_more_statements_than_there_are_tuples():
+def test_plan_statements_do_not_exceed_population():
     evidence = make_evidence({CellKey("r", "lm", "multi"): (12, 8)})
 
     [plan] = build_document(replace(evidence, strata=[StratumKey(0, 1, 40, 40)]))["planner"]["totals"]
@@ -569,7 +571,7 @@ def test_a_plan_never_wants_more_statements_than_there_are_tuples():
     assert (plan["statements"], plan["judgments"]) == (32, 96)
 
 
-def test_a_census_needs_no_plan():
+def test_census_has_no_plan():
     evidence = make_evidence({CellKey("r", "lm", "multi"): (12, 8)})
 
     [plan] = build_document(replace(evidence, strata=[StratumKey(0, 1, 20, 20)]))["planner"]["totals"]
@@ -578,7 +580,7 @@ def test_a_census_needs_no_plan():
     assert plan["reason"] == ALL_JUDGED
 
 
-def test_a_plan_states_the_fewest_relations_of_a_test_over_relations():
+def test_plan_states_minimum_number_of_relations():
     cells = {
         CellKey(relation, "lm", setting): (n_true + 3 * (setting == "multi") + (relation == "r"), 10 - n_true)
         for relation, n_true in (("r", 3), ("s", 5), ("t", 6))
@@ -593,11 +595,11 @@ def test_a_plan_states_the_fewest_relations_of_a_test_over_relations():
     assert "fewer than 7 relations" in plan["sentence"]
 
 
-# -- degenerate rounds -------------------------------------------------------------------------------------------------
+# Degenerate rounds
 
 
 @pytest.mark.parametrize(
-    "said",
+    "patterns",
     [
         ["T", "F"],
         ["TTT", "TTT"],
@@ -612,8 +614,8 @@ def test_a_plan_states_the_fewest_relations_of_a_test_over_relations():
     ],
     ids="".join,
 )
-def test_a_degenerate_round_gives_reasons_for_undefined_values(said):
-    document = build_document(evidence_of(*said))
+def test_degenerate_round_has_reasons_for_undefined_values(patterns):
+    document = build_document(evidence_of(*patterns))
 
     assert "NaN" not in json.dumps(document)
     for block in (document["alpha"], document["verdict_stability"], document["fleiss_kappa"]):
@@ -624,7 +626,7 @@ def test_a_degenerate_round_gives_reasons_for_undefined_values(said):
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("patterns", "sentence"),
     [
         (["T", "F"], "Every statement has a single judgment"),
         (["UUU", "UUU"], "Every judgment is Unjudgeable"),
@@ -633,28 +635,28 @@ def test_a_degenerate_round_gives_reasons_for_undefined_values(said):
     ],
     ids=["one judgment", "all unjudgeable", "two", "four"],
 )
-def test_notes_name_degenerate_rounds(said, sentence):
-    assert any(note.startswith(sentence) for note in build_document(evidence_of(*said))["notes"])
+def test_notes_name_degenerate_rounds(patterns, sentence):
+    assert any(note.startswith(sentence) for note in build_document(evidence_of(*patterns))["notes"])
 
 
-def test_an_odd_number_of_judgments_has_no_ties():
+def test_odd_number_of_judgments_has_no_tie_note():
     assert build_document(evidence_of("TTF", "FFU", "TFU"))["notes"] == []
     assert build_document(evidence_of("TTTFF", "TTFFU"))["notes"] == []
 
 
-@pytest.mark.parametrize("said", [["TTFF", "TTFF"], ["UUU", "TFU"], ["TTF", "TTU"]], ids=["ties", "none", "all"])
-def test_verdict_stability_is_undefined_if_all_or_no_statements_are_accepted(said):
-    stability = build_document(evidence_of(*said))["verdict_stability"]
+@pytest.mark.parametrize("patterns", [["TTFF", "TTFF"], ["UUU", "TFU"], ["TTF", "TTU"]], ids=["ties", "none", "all"])
+def test_verdict_stability_is_undefined_if_all_or_no_statements_are_accepted(patterns):
+    stability = build_document(evidence_of(*patterns))["verdict_stability"]
 
     assert stability["flips"] is None
     assert stability["reason"] == ALL_OR_NONE
 
 
-def test_the_only_annotator_is_not_left_out():
+def test_single_annotator_is_not_omitted():
     assert build_document(evidence_of("T", "F"))["sensitivity"]["left_out"] == []
 
 
-def test_a_round_without_statements_has_a_document():
+def test_round_without_statements_has_document():
     evidence = replace(
         make_evidence({CellKey("r", "lm", "multi"): (1,)}),
         verdict=np.zeros(0, dtype=np.int64), judgments=NOBODY, cells=[], strata=[], annotators=[],
@@ -668,11 +670,11 @@ def test_a_round_without_statements_has_a_document():
     assert (document["n_tasks"], document["cells"], document["totals"]) == (0, [], [])
 
 
-# -- what odd rounds showed --------------------------------------------------------------------------------------------
+# Regressions in unusual rounds
 
 
-def test_shares_of_strata_that_are_all_accepted_stay_within_one():
-    """90 / 1090 + 1000 / 1090 is more than 1 in floating point, and a root of less than 0 was taken of it."""
+def test_accuracy_of_fully_accepted_strata_does_not_exceed_one():
+    """The sum 90 / 1090 + 1000 / 1090 exceeds 1 in floating point, which led to the root of a negative number."""
     cells = [CellKey(relation, "lm", setting) for relation in "rst" for setting in ("human", "multi")]
     verdict = [
         verdict
@@ -691,7 +693,7 @@ def test_shares_of_strata_that_are_all_accepted_stay_within_one():
     assert all(cell["accuracy_high"] <= 1 for cell in document["cells"])
 
 
-def test_a_kg_is_as_large_as_what_is_shown_of_it():
+def test_kg_size_counts_only_visible_tuples():
     strata = [StratumKey(0, 1, 100, 60, 1)]
     evidence = make_evidence({CellKey("r", "lm", "multi"): (6, 4)}, strata=strata)
     evidence = replace(evidence, harvests=[SampledHarvest(1, Side("lm", "multi"), 100, {})])
@@ -701,7 +703,7 @@ def test_a_kg_is_as_large_as_what_is_shown_of_it():
     assert sizes == {"share:0.5": 30, "all": 60}
 
 
-def test_the_planner_counts_on_statements_that_their_labels_decide():
+def test_planner_counts_statements_with_decisive_labels():
     evidence = evidence_of(*["TTT", "FFF"] * 4, *["TT."] * 32)
     verdict = np.where(evidence.counts.sum(axis=1) == 3, evidence.verdict, INCOMPLETE)
     evidence = replace(
@@ -710,10 +712,10 @@ def test_the_planner_counts_on_statements_that_their_labels_decide():
 
     [plan] = build_document(evidence)["planner"]["totals"]
 
-    assert plan["statements"] == 156  # 1 / (1/4 (1/40 - 1/4000) + 1/4000), of forty draws and not of eight
+    assert plan["statements"] == 156  # 1 / (1/4 (1/40 - 1/4000) + 1/4000): 40 draws, not 8
 
 
-def test_what_is_certain_is_neither_rejected_nor_accepted_by_what_is_missing():
+def test_missing_judgments_do_not_change_certain_verdicts():
     evidence = evidence_of("TT.", "TT.", "FF.", "TF.")
     evidence = replace(evidence, wanted=np.full(4, 3), verdict=np.full(4, INCOMPLETE))
 
@@ -722,7 +724,7 @@ def test_what_is_certain_is_neither_rejected_nor_accepted_by_what_is_missing():
     assert (cell["accuracy_if_rejected"], cell["accuracy_if_accepted"]) == (0.5, 0.75)
 
 
-def test_rules_of_two_then_third_judge_what_was_asked_for():
+def test_unanimous_rule_supports_optional_third_judgment():
     evidence = replace(evidence_of("TT.", "TT.", "TFT", "FF."), has_thirds=True, wanted=np.full(4, 3))
 
     sensitivity = build_document(evidence)["sensitivity"]
