@@ -1,4 +1,4 @@
-"""A small study to look behind: two LMs, a relation in strata, disputes, a comment, names that could break a page."""
+"""Small study with two LMs, a stratified relation, disputes, a comment, and names with special characters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WORDS = ("</script><script>alert(1)</script>", "emoji 😀 town", "a & b", "plai
 
 
 def make_study(by=None, n: int = 8, name: str = "pilot"):
-    """Return a round whose heads hold WORDS in turn; every third statement is false, every fifth has a dissenter."""
+    """Create a round whose heads cycle through WORDS. Every third statement is false, and every fifth is disputed."""
     jobs = []
     models = [factories.make_language_model(name) for name in ("lm-a", "lm-b")]
     for relation_name in ("capital_of", "part_of", "near"):
@@ -24,6 +24,6 @@ def make_study(by=None, n: int = 8, name: str = "pilot"):
     labels = ["false" if number % 3 == 0 else "true" for number in range(len(tasks))]
     others = ["unjudgeable" if number % 5 == 0 else label for number, label in enumerate(labels)]
     factories.judge_all(round, labels, labels, others)
-    said = Judgment.objects.filter(task=tasks[0]).order_by("pk").first()
-    Judgment.objects.filter(pk=said.pk).update(comment="Nobody <b>knows</b> that.")
+    judgment = Judgment.objects.filter(task=tasks[0]).order_by("pk").first()
+    Judgment.objects.filter(pk=judgment.pk).update(comment="Nobody <b>knows</b> that.")
     return round

@@ -1,4 +1,4 @@
-"""What pages lay out is as if it were the whole document, and much smaller."""
+"""Abridged report documents: pages look the same as with the complete document, which is much larger."""
 
 import json
 
@@ -23,7 +23,7 @@ def document():
     return {**build_document(make_evidence(cells)), "cuts": [], "created_at": "2026-01-02", "code_version": "1.0"}
 
 
-def test_tables_and_figures_are_those_of_the_whole_document(document):
+def test_abridged_document_has_same_tables_and_figures(document):
     short = abridged(json.loads(json.dumps(document)))
 
     assert tables_to_read(short) == tables_to_read(document)
@@ -34,7 +34,7 @@ def test_tables_and_figures_are_those_of_the_whole_document(document):
 
 
 @pytest.mark.django_db
-def test_the_page_is_the_same_and_reads_a_third_at_most(document):
+def test_abridged_document_renders_same_page_from_a_third(document):
     report = Report.objects.create(
         round=make_round(), document=document, method="M.", code_version="1.0", created_at="2026-01-02T00:00Z"
     )
@@ -46,7 +46,7 @@ def test_the_page_is_the_same_and_reads_a_third_at_most(document):
     assert 3 * len(json.dumps(abridged(document))) < len(json.dumps(document))
 
 
-def test_pages_of_a_report_abridged_before_all_curves_were_kept_rest_on_the_whole(document):
+def test_old_abridged_document_falls_back_to_complete_document(document):
     old = {key: value for key, value in abridged(document).items() if key != "scored_relations"}
 
     assert Report(document=document, abridged=old | {"curves": []}).document_for_pages is document
@@ -54,7 +54,7 @@ def test_pages_of_a_report_abridged_before_all_curves_were_kept_rest_on_the_whol
 
 
 @pytest.mark.django_db
-def test_scores_of_one_relation_are_read_without_the_document(document, django_assert_num_queries):
+def test_relation_scores_load_without_the_document(document, django_assert_num_queries):
     report = Report.objects.create(
         round=make_round(), document=document, method="M.", code_version="1.0", created_at="2026-01-02T00:00Z"
     )
@@ -65,5 +65,5 @@ def test_scores_of_one_relation_are_read_without_the_document(document, django_a
 
     assert scores == scores_by_relation(document)["r07"]
     report.scores_of_relations.all().delete()
-    assert Report.objects.get().scores_of("r07") == scores, "frozen before scores were kept beside the document"
+    assert Report.objects.get().scores_of("r07") == scores, "reports without separately stored scores"
     assert report.scores_of("nowhere") is None

@@ -1,4 +1,4 @@
-"""Reports through the API, and a whole study by it: from a draft to the table."""
+"""Report API, and a complete study through the API, from draft to report tables."""
 
 from __future__ import annotations
 
@@ -37,27 +37,29 @@ def round(db):
     return round
 
 
-def test_a_report_names_the_judge_run_that_it_rests_on_too(api, round):
+def test_report_with_judge_names_the_run(api, round):
     run = factories.make_judge_run(round, "lm-judge")
     factories.make_judge_answer(run, round.tasks.first().knowledge_tuple, "true")
 
-    made = api.post(REPORTS, {"round": round.pk, "judge": "lm-judge"}, JSON)
+    created = api.post(REPORTS, {"round": round.pk, "judge": "lm-judge"}, JSON)
     unknown = api.post(REPORTS, {"round": round.pk, "judge": "nobody"}, JSON)
 
-    assert made.json()["document"]["judge"]["run"] == "lm-judge"
-    assert made.json()["document"]["cells"][0]["judge"]["n_labelled"] == 1
+    assert created.json()["document"]["judge"]["run"] == "lm-judge"
+    assert created.json()["document"]["cells"][0]["judge"]["n_labelled"] == 1
     assert unknown.status_code == 409
     assert "nobody" in unknown.json()["error"]["message"]
 
 
-def test_a_report_is_made_once_listed_and_read(api, round):
+def test_report_is_created_once_listed_and_read(api, round):
     headers = {"idempotency-key": "one"}
-    made = [api.post(REPORTS, {"round": round.pk, "equivalence_margin": 3}, JSON, headers=headers) for _ in range(2)]
-    address = made[0].headers["Location"]
+    responses = [
+        api.post(REPORTS, {"round": round.pk, "equivalence_margin": 3}, JSON, headers=headers) for _ in range(2)
+    ]
+    address = responses[0].headers["Location"]
 
-    assert (made[0].status_code, made[1].json(), Report.objects.count()) == (201, made[0].json(), 1)
+    assert (responses[0].status_code, responses[1].json(), Report.objects.count()) == (201, responses[0].json(), 1)
     report = api.get(address).json()
-    assert report == made[0].json()
+    assert report == responses[0].json()
     assert report["document"] == Report.objects.get().document
     assert (report["headline"]["n_judgments"], report["created_by"]) == (18, "ada")
     listed = api.get(REPORTS, {"round": round.pk, "project": "default"}).json()["results"]
@@ -65,22 +67,22 @@ def test_a_report_is_made_once_listed_and_read(api, round):
     assert api.get(REPORTS, {"round": round.pk + 1}).json()["results"] == []
 
 
-def test_a_report_with_a_key_is_computed_in_a_transaction_of_its_own(api, round, monkeypatch):
-    """PostgreSQL lets one see the database at one moment from the beginning of a transaction alone."""
+def test_report_with_idempotency_key_uses_separate_transaction(api, round, monkeypatch):
+    """PostgreSQL can set a snapshot only at the beginning of a transaction."""
     outer: list[list[str]] = []
 
-    def computed(*args, **options):
+    def record_savepoints(*args, **options):
         outer.append(list(connection.savepoint_ids))
         return compute_report(*args, **options)
 
-    monkeypatch.setattr(services, "compute_report", computed)
+    monkeypatch.setattr(services, "compute_report", record_savepoints)
 
-    made = api.post(REPORTS, {"round": round.pk}, JSON, headers={"idempotency-key": "one"})
+    response = api.post(REPORTS, {"round": round.pk}, JSON, headers={"idempotency-key": "one"})
 
-    assert (made.status_code, outer) == (201, [[]])
+    assert (response.status_code, outer) == (201, [[]])
 
 
-def test_every_file_is_that_of_the_page(api, round):
+def test_api_files_equal_page_files(api, round):
     report = create_report(round)
     report.refresh_from_db()  # PostgreSQL orders the keys of JSON
     shown = api.get(f"{REPORTS}{report.pk}/").json()
@@ -95,12 +97,12 @@ def test_every_file_is_that_of_the_page(api, round):
     svg = api.get(shown["figures"][0]["url"])
     assert (svg.headers["Content-Type"], b"<svg" in svg.content) == ("image/svg+xml", True)
     assert api.get(shown["figures"][0]["url"].replace(".svg", ".pdf"), {"theme": "light"}).content.startswith(b"%PDF")
-    for odd in ("report.doc", "tables/nothing.csv", "figures/nothing.svg", "figures/heat-map.gif"):
-        assert api.get(f"{REPORTS}{report.pk}/{odd}").status_code == 404
+    for invalid in ("report.doc", "tables/nothing.csv", "figures/nothing.svg", "figures/heat-map.gif"):
+        assert api.get(f"{REPORTS}{report.pk}/{invalid}").status_code == 404
     assert api.get(shown["figures"][0]["url"], {"theme": "x"}).status_code == 400
 
 
-def test_a_report_says_which_statements_its_cells_rest_on(api, round):
+def test_tuples_endpoint_lists_statements_of_cells(api, round):
     address = f"{REPORTS}{create_report(round).pk}/tuples/"
     relation = round.strata.get().relation
 
@@ -114,18 +116,18 @@ def test_a_report_says_which_statements_its_cells_rest_on(api, round):
     ]
     assert len(accepted) == 3
     assert api.get(address, {"model": "nobody"}).json()["results"] == []
-    for odd in ({"outcome": "x"}, {"relation": "a\x00"}, {"x": "1"}):
-        assert api.get(address, odd).status_code == 400
+    for invalid in ({"outcome": "x"}, {"relation": "a\x00"}, {"x": "1"}):
+        assert api.get(address, invalid).status_code == 400
 
 
 @pytest.mark.parametrize(
-    "sent", [{}, [], {"round": "x"}, {"round": 10**30}, {"round": 1, "equivalence_margin": 51}, {"round": 1, "x": 1}]
+    "body", [{}, [], {"round": "x"}, {"round": 10**30}, {"round": 1, "equivalence_margin": 51}, {"round": 1, "x": 1}]
 )
-def test_odd_wishes_for_a_report_are_refused(api, sent):
-    assert api.post(REPORTS, sent, JSON).status_code == 400
+def test_invalid_report_requests_are_rejected(api, body):
+    assert api.post(REPORTS, body, JSON).status_code == 400
 
 
-def test_who_only_looks_makes_none_and_others_find_none(api, round):
+def test_viewer_cannot_create_and_outsider_cannot_see_reports(api, round):
     report = create_report(round)
     viewer = client_of(factories.make_member(Role.VIEWER))
     stranger = client_of(factories.make_researcher(project=factories.make_project()))
@@ -138,23 +140,23 @@ def test_who_only_looks_makes_none_and_others_find_none(api, round):
         assert stranger.get(f"{REPORTS}{report.pk}/{rest}").status_code == 404
 
 
-# -- a study -----------------------------------------------------------------------------------------------------------
+# Complete study
 
 
 def label_of(annotator: int, statement: str) -> str:
-    """Return what somebody always says of a statement, so that it does not matter how they are asked."""
+    """Return the fixed label of an annotator for a statement, independent of the order of questions."""
     return list(Label.values)[(annotator + len(statement) * 7 + sum(map(ord, statement))) % 3]
 
 
-def test_a_study_by_the_api_has_the_numbers_of_one_by_pages_and_commands(api):
+def test_api_study_equals_study_by_pages_and_commands(api):
     jobs = [
         factories.make_harvest([(f"{name} {'x' * number}", f"tail {number}") for number in range(8)], setting=name)
         for name in ("human", "multi")
     ]
     spec = {"cells": [{"job": job.pk, "n": 6} for job in jobs], "judgments_per_task": 3, "batch_size": 4, "seed": 5}
 
-    made = api.post("/api/v1/rounds/", spec | {"name": "by-api"}, JSON)
-    address = made.headers["Location"]
+    created = api.post("/api/v1/rounds/", spec | {"name": "by-api"}, JSON)
+    address = created.headers["Location"]
     link = api.post(f"{address}open/").json()["join_url"]
     for annotator in range(3):
         client = client_of(factories.make_user(), "judge")
@@ -167,13 +169,13 @@ def test_a_study_by_the_api_has_the_numbers_of_one_by_pages_and_commands(api):
                 reply = client.post(judging, answer | {"more": True}, JSON).json()
             statements = reply["tasks"]
     assert api.post(f"{address}close/").json()["status"] == "closed"
-    by_api = api.post(REPORTS, {"round": made.json()["id"]}, JSON).json()
+    by_api = api.post(REPORTS, {"round": created.json()["id"]}, JSON).json()
 
-    opened = open_round(spec | {"name": "by-command"})
-    tasks = list(opened.tasks.order_by("position").values_list("statement", flat=True))
-    factories.judge_all(opened, *([label_of(annotator, text) for text in tasks] for annotator in range(3)))
-    close_round(opened)
-    by_command = create_report(opened)
+    by_command_round = open_round(spec | {"name": "by-command"})
+    tasks = list(by_command_round.tasks.order_by("position").values_list("statement", flat=True))
+    factories.judge_all(by_command_round, *([label_of(annotator, text) for text in tasks] for annotator in range(3)))
+    close_round(by_command_round)
+    by_command = create_report(by_command_round)
 
     assert by_api["headline"] == by_command.headline
     for part in (

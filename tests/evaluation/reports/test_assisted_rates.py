@@ -1,4 +1,4 @@
-"""Reports with a judge, from stored answers to every number that they show."""
+"""Reports with a judge, from stored answers to the displayed numbers."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def is_true(knowledge_tuple: KnowledgeTuple) -> bool:
     return int(knowledge_tuple.entities[0].split()[-1]) % 4 != 0
 
 
-def opened(strata=None, relations=("prevent",)):
-    """A round of harvests in two settings that share every other tuple; three in four tuples are true."""
+def open_example_round(strata=None, relations=("prevent",)):
+    """Open a round on harvests in two settings that share every other tuple. Three of four tuples are true."""
     language_model, jobs = factories.make_language_model("lm"), []
     for name in relations:
         relation = factories.make_relation(name)
@@ -50,16 +50,16 @@ def opened(strata=None, relations=("prevent",)):
     )
 
 
-def judged(round):
-    """People are right about everything."""
+def judge_correctly(round):
+    """Judge every statement correctly."""
     tasks = round.tasks.order_by("position").select_related("knowledge_tuple")
     labels = ["true" if is_true(task.knowledge_tuple) else "false" for task in tasks]
     factories.judge_all(round, labels)
     return round
 
 
-def with_run(round, wrong=10, left_out=0, **fields):
-    """A judge who errs on each tenth tuple, unless told otherwise, and answers nothing about the first."""
+def make_run(round, wrong=10, left_out=0, **fields):
+    """Create a judge run with an error on every `wrong`-th tuple, without answers for the first `left_out` tuples."""
     run = factories.make_judge_run(round, "lm-judge", **fields)
     tuples = KnowledgeTuple.objects.filter(harvested_tuples__job__strata__round=round).distinct().order_by("pk")
     for number, knowledge_tuple in enumerate(tuples[left_out:]):
@@ -76,35 +76,37 @@ def strata_of(round, run):
 
 
 def cells_of(round, run):
-    """Return what the report says of each cell with the judge, without the rest of the report."""
+    """Return the judge-assisted entry of each cell without computing the full report."""
     evidence, judged_strata = strata_of(round, run)
     return [entry["judge"] for entry in with_assisted_rates([{}] * len(evidence.cells), evidence, judged_strata)]
 
 
-def test_a_cell_counts_the_harvest_by_what_the_judge_says_of_it():
-    round = judged(opened())
-    run = with_run(round)
+def test_cell_counts_harvest_by_judge_label():
+    round = judge_correctly(open_example_round())
+    run = make_run(round)
     labels = dict(run.answers.values_list("knowledge_tuple", "label"))
 
     cell = cells_of(round, run)[0]
 
     job = round.strata.get(setting="human").job
-    said = [labels[pk] for pk in job.tuples.values_list("knowledge_tuple", flat=True)]
+    judge_labels = [labels[pk] for pk in job.tuples.values_list("knowledge_tuple", flat=True)]
     groups = cell["groups"]
-    assert [group["population"] for group in groups] == [said.count("true"), said.count("false"), 0]
+    assert [group["population"] for group in groups] == [judge_labels.count("true"), judge_labels.count("false"), 0]
     assert sum(group["drawn"] for group in groups) == N_DRAWN
     shares = [group["accepted"] / group["drawn"] for group in groups[:2]]
-    assert cell["accuracy"] == pytest.approx(np.dot(shares, [said.count("true"), said.count("false")]) / N_TUPLES)
+    assert cell["accuracy"] == pytest.approx(
+        np.dot(shares, [judge_labels.count("true"), judge_labels.count("false")]) / N_TUPLES
+    )
     limits = posterior_interval(tuple((g["accepted"], g["drawn"], g["population"]) for g in groups[:2]))
     assert (cell["accuracy_low"], cell["accuracy_high"]) == pytest.approx(limits)
-    assert cell["judge_alone"] == said.count("true") / N_TUPLES
+    assert cell["judge_alone"] == judge_labels.count("true") / N_TUPLES
     assert (cell["method"], cell["n_labelled"]) == (POST_STRATIFIED, N_TUPLES)
     assert cell["effective_labels"] > N_DRAWN
 
 
-def test_what_a_cut_takes_is_counted_exactly():
-    """The judge calls true what ranks first: of the best ten tuples it calls all true, of the rest none."""
-    round = judged(opened())
+def test_cut_population_is_counted_exactly():
+    """The judge labels the ten best-ranked tuples True and the rest False."""
+    round = judge_correctly(open_example_round())
     run = factories.make_judge_run(round, "by-rank")
     for harvested in round.strata.get(setting="human").job.tuples.select_related("knowledge_tuple"):
         factories.make_judge_answer(run, harvested.knowledge_tuple, "true" if harvested.rank <= 10 else "false")
@@ -116,9 +118,9 @@ def test_what_a_cut_takes_is_counted_exactly():
     assert taken == [[[5, 0, 0]], [[10, 0, 0]], [[10, 15, 0]], [[10, 30, 0]]]
 
 
-def test_what_was_hidden_before_the_draw_is_no_part_and_what_was_hidden_since_still_is():
-    round = opened()
-    run = with_run(round)
+def test_population_excludes_only_tuples_hidden_before_draw():
+    round = open_example_round()
+    run = make_run(round)
     job = round.strata.get(setting="human").job
     hidden = job.tuples.exclude(draws__stratum__round=round).order_by("rank")[:6].values("knowledge_tuple")
     before = strata_of(round, run)[1].sample(np.array([0]), np.array([N_TUPLES])).population
@@ -132,10 +134,10 @@ def test_what_was_hidden_before_the_draw_is_no_part_and_what_was_hidden_since_st
     assert np.abs(after - before).max() <= 2
 
 
-def test_a_judge_who_has_not_answered_about_every_tuple_leaves_what_people_say():
-    """Asked about what people judge alone, its labels would tell what was drawn, and one label stand for the rest."""
-    round = judged(opened())
-    run = with_run(round)
+def test_incomplete_judge_run_leaves_human_estimate():
+    """A judge that labels only drawn tuples would reveal the draw, and one label would stand for the rest."""
+    round = judge_correctly(open_example_round())
+    run = make_run(round)
     run.answers.exclude(knowledge_tuple__in=round.tasks.values("knowledge_tuple")).delete()
 
     cell = cells_of(round, run)[0]
@@ -152,13 +154,13 @@ def test_a_judge_who_has_not_answered_about_every_tuple_leaves_what_people_say()
     assert {entry["youden_j_a"] for entry in document["judge"]["comparisons"]} <= {None}
 
 
-def test_averages_are_the_means_of_the_cells_and_all_of_a_curve_is_its_cell():
-    round = judged(opened(relations=("prevent", "cause")))
-    document = compute_report(round, judge=with_run(round)).document
+def test_assisted_averages_and_curves_agree_with_cells():
+    round = judge_correctly(open_example_round(relations=("prevent", "cause")))
+    document = compute_report(round, judge=make_run(round)).document
 
     for total in document["totals"]:
-        own = [cell["judge"]["accuracy"] for cell in document["cells"] if cell["setting"] == total["setting"]]
-        assert total["judge"]["accuracy"] == pytest.approx(np.mean(own))
+        cell_rates = [cell["judge"]["accuracy"] for cell in document["cells"] if cell["setting"] == total["setting"]]
+        assert total["judge"]["accuracy"] == pytest.approx(np.mean(cell_rates))
         assert total["judge"]["n_relations"] == 2
     for cell, curve in zip(document["cells"], document["curves"], strict=False):
         keys = ("accuracy", "accuracy_low", "accuracy_high", "effective_labels")
@@ -167,19 +169,19 @@ def test_averages_are_the_means_of_the_cells_and_all_of_a_curve_is_its_cell():
     assert of_all == {total["setting"]: total["judge"]["weighted_accuracy"] for total in document["totals"]}
 
 
-def test_strata_of_ranks_are_post_stratified_each_by_itself():
-    round = judged(opened(strata=2))
+def test_rank_strata_are_post_stratified_separately():
+    round = judge_correctly(open_example_round(strata=2))
 
-    human, cell = cells_of(round, with_run(round, wrong=60))
+    human, cell = cells_of(round, make_run(round, wrong=60))
 
-    assert human["method"] == PEOPLE_ALONE  # ten draws of a stratum, of whose tuples a quarter is called false
+    assert human["method"] == PEOPLE_ALONE  # a stratum of ten draws with a quarter labeled False
     assert cell["method"] == POST_STRATIFIED
     assert cell["effective_labels"] > N_DRAWN
     assert cell["prediction_powered"] is None
 
 
-def test_a_judge_who_says_the_same_of_all_leaves_what_people_say():
-    round = judged(opened())
+def test_constant_judge_leaves_human_estimate():
+    round = judge_correctly(open_example_round())
     run = factories.make_judge_run(round, "yes-sayer")
     for knowledge_tuple in KnowledgeTuple.objects.all():
         factories.make_judge_answer(run, knowledge_tuple, "true")
@@ -193,9 +195,9 @@ def test_a_judge_who_says_the_same_of_all_leaves_what_people_say():
     assert cell["judge_alone"] == 1
 
 
-def test_sides_are_compared_with_the_judge_and_its_worth_on_either():
-    round = judged(opened())
-    run = with_run(round)
+def test_comparison_uses_judge_and_reports_its_quality():
+    round = judge_correctly(open_example_round())
+    run = make_run(round)
     evidence, judged_strata = strata_of(round, run)
 
     [compared] = assisted_comparison_entries(evidence, drawn_verdicts(evidence), judged_strata)
@@ -211,9 +213,9 @@ def test_sides_are_compared_with_the_judge_and_its_worth_on_either():
     assert "for this relation, by its statements" in compared["sentence"]
 
 
-def test_a_run_of_two_judges_is_refused_with_its_sentence(researcher_client):
-    round = judged(opened())
-    run = with_run(round)
+def test_run_with_two_reported_lms_is_rejected(researcher_client):
+    round = judge_correctly(open_example_round())
+    run = make_run(round)
     run.answers.filter(pk=run.answers.first().pk).update(model_reported="another-lm")
 
     with pytest.raises(SeveralJudges, match="Start a new run with one LM"):
@@ -225,9 +227,9 @@ def test_a_run_of_two_judges_is_refused_with_its_sentence(researcher_client):
     assert not Report.objects.exists()
 
 
-def test_command_page_and_file_take_the_name_of_a_run(researcher_client):
-    round = judged(opened())
-    with_run(round)
+def test_command_and_page_accept_judge_run_name(researcher_client):
+    round = judge_correctly(open_example_round())
+    make_run(round)
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     call_command("report", "--round", round.name, "--judge", "lm-judge", stdout=out)
     by_command = json.loads(out.buffer.getvalue())
@@ -241,28 +243,29 @@ def test_command_page_and_file_take_the_name_of_a_run(researcher_client):
     assert Report.objects.latest("pk").document["cells"] == by_command["cells"]
 
 
-def test_an_unknown_run_is_refused_with_a_sentence():
-    round = opened()
+def test_unknown_judge_run_is_rejected():
+    round = open_example_round()
 
     with pytest.raises((DomainError, CommandError), match="no judge run named nobody"):
         call_command("report", "--round", round.name, "--judge", "nobody")
 
 
-def test_a_cut_by_precision_is_the_largest_part_that_is_precise_with_the_judge(monkeypatch):
-    """Against the assisted rate of each cut at a judged score, one by one."""
+def test_precision_cut_is_largest_precise_part_with_judge(monkeypatch):
+    """Compare the cut with the assisted rate at every judged score."""
     monkeypatch.setattr(rates_section, "TARGET", 0.5)
-    round = judged(opened())
-    run = with_run(round)
+    round = judge_correctly(open_example_round())
+    run = make_run(round)
     evidence, judged_strata = strata_of(round, run)
 
     for curve in compute_report(round, judge=run).document["curves"][:2]:
         cut = curve["precision_cut_judge"]
         cell = [key._asdict().items() <= curve.items() for key in evidence.cells].index(True)
         [stratum] = np.flatnonzero(evidence.cell_of_stratum == cell)
-        own = evidence.draws.stratum == stratum
+        in_stratum = evidence.draws.stratum == stratum
         rates = {
-            rank: judged_strata.rate(np.array([stratum]), np.array([rank])).rate for rank in evidence.draws.rank[own]
+            rank: judged_strata.rate(np.array([stratum]), np.array([rank])).rate
+            for rank in evidence.draws.rank[in_stratum]
         }
         best = max(rank for rank, rate in rates.items() if rate.value is not None and rate.value >= 0.5)
-        [score] = evidence.draws.score[own & (evidence.draws.rank == best)]
+        [score] = evidence.draws.score[in_stratum & (evidence.draws.rank == best)]
         assert (cut["score"], cut["precision"], cut["low"], cut["high"]) == pytest.approx((score, *rates[best][:3]))

@@ -1,4 +1,4 @@
-"""Comparisons as matrices: row minus column, where they are too many for sentences."""
+"""Comparison matrices: row minus column, used if there are too many comparisons for sentences."""
 
 from itertools import combinations
 
@@ -8,7 +8,7 @@ from tests.evaluation.report_documents import TWO_SETTINGS, make_comparison, mak
 SETTINGS = ("autoprompt", "human", "lpaqa", "multi", "top1")
 
 
-def make_compared() -> dict:
+def make_document_with_comparisons() -> dict:
     pairs = [*combinations(SETTINGS, 2), *combinations(("a", "b"), 2)]
     kinds = [{"kind": "settings", "model": "org/big"}] * 10 + [{"kind": "models", "setting": "multi"}]
     comparisons = [
@@ -18,8 +18,8 @@ def make_compared() -> dict:
     return make_document(TWO_SETTINGS, comparisons=comparisons)
 
 
-def test_each_pair_stands_in_both_directions_with_its_interval():
-    settings, models = matrices_of(make_compared())
+def test_matrix_contains_pairs_in_both_directions_with_intervals():
+    settings, models = matrices_of(make_document_with_comparisons())
 
     assert (settings.common, models.common) == ("big", "multi")
     assert settings.names == list(SETTINGS)
@@ -31,8 +31,8 @@ def test_each_pair_stands_in_both_directions_with_its_interval():
     assert forth.is_significant
 
 
-def test_few_comparisons_are_sentences():
-    document = make_compared()
+def test_few_comparisons_have_no_matrix():
+    document = make_document_with_comparisons()
     document["comparisons"] = document["comparisons"][:MOST_SENTENCES]
 
     assert matrices_of(document) == []

@@ -1,4 +1,4 @@
-"""Study log of reports: people, rules, exclusions with their effect, samples, prompts."""
+"""Study log of reports: participants, rules, exclusions and their effect, samples, and prompts."""
 
 import io
 import re
@@ -36,12 +36,12 @@ def tables_of(round: Round) -> dict:
     return {table.name: table for table in report_tables(create_report(round).document)}
 
 
-def step(tables: dict, of: str, name: str) -> tuple:
-    [row] = [row.values for row in tables["flow"].rows if row.values[:2] == (of, name)]
+def step(tables: dict, section: str, name: str) -> tuple:
+    [row] = [row.values for row in tables["flow"].rows if row.values[:2] == (section, name)]
     return row[2:4]
 
 
-def test_an_exclusion_stands_in_every_file_of_a_report(researcher):
+def test_every_report_format_contains_exclusion(researcher):
     round = make_round(30, name="pilot", by=researcher, batch_size=30)
     *_, guesser = judge_all(round, [T] * 30, [T, F] * 15, [F] * 30)
     exclude_annotator(guesser, "says False to everything", by=researcher)
@@ -63,7 +63,7 @@ def test_an_exclusion_stands_in_every_file_of_a_report(researcher):
 
 
 @pytest.mark.parametrize("options", [{}, {"third_only_if_split": True}, {"judgments_per_task": 2}])
-def test_the_effect_of_an_exclusion_is_what_reports_say_before_and_after(options):
+def test_exclusion_effect_equals_report_difference(options):
     round = make_round(12, batch_size=12, **options)
     first, *_ = judge_all(round, [T, F, T, F] * 3, [T, T, F, F] * 3)
     judge_all(round, [T] * 12)
@@ -81,8 +81,8 @@ def test_the_effect_of_an_exclusion_is_what_reports_say_before_and_after(options
     }
 
 
-def test_the_effect_knows_statements_that_wait_for_a_third():
-    """Half of the statements are split, and nobody has come third, when one of the two is excluded."""
+def test_exclusion_effect_handles_pending_third_judgments():
+    """Half of the statements are split and lack a third judgment when one annotator is excluded."""
     round = make_round(12, batch_size=12, third_only_if_split=True)
     first, _ = judge_all(round, [T, T, F, F] * 3, [T, F, F, T] * 3)
     [before] = create_report(round).document["totals"]
@@ -93,8 +93,8 @@ def test_the_effect_knows_statements_that_wait_for_a_third():
     assert effect["with"] == pytest.approx(before["macro_accuracy"])
 
 
-def test_the_effect_counts_judgments_that_took_the_place():
-    """Two True and a False, of whom a True is excluded and replaced by a False: with all four it is a tie."""
+def test_exclusion_effect_counts_replacement_judgments():
+    """Labels T, T, and F, of which one T is excluded and replaced by F. All four labels together tie."""
     round = make_round(1)
     first, *_ = judge_all(round, [T], [T], [F])
     exclude_annotator(first, "guesses")
@@ -106,7 +106,7 @@ def test_the_effect_counts_judgments_that_took_the_place():
     assert conduct_of(round)["statements"]["rejected"] == 1
 
 
-def test_somebody_who_was_reinstated_has_no_effect_and_both_dates():
+def test_reinstated_annotator_has_no_effect_and_both_dates():
     round = make_round(2)
     first, *_ = judge_all(round, [T, T], [F, T])
     exclude_annotator(first, "a mistake")
@@ -121,11 +121,11 @@ def test_somebody_who_was_reinstated_has_no_effect_and_both_dates():
     assert not any("excluded" in note for note in document["notes"])
 
 
-def test_people_and_judgments_are_counted_at_each_step():
+def test_flow_counts_annotators_and_judgments_at_each_step():
     round = make_round(3, batch_size=3)
     first, _, third = judge_all(round, [T, T, F], [T, F, F], [F, F, F])
-    make_annotators(round, 2)  # who judge nothing
-    judge(first, round.tasks.get(position=0), F)  # a change of mind
+    make_annotators(round, 2)  # without judgments
+    judge(first, round.tasks.get(position=0), F)  # changed label
     [late] = make_annotators(round, 1)
     late.judgments.create(
         client_uuid=uuid4(), task=round.tasks.first(), label=T, is_counted=False, judged_at=timezone.now()
@@ -148,8 +148,8 @@ def test_people_and_judgments_are_counted_at_each_step():
     assert step(tables, "statements", "with a verdict") == (0, 3)
 
 
-def test_the_flow_leads_from_the_harvest_to_the_verdicts(installation_owner):
-    """Two harvests of ten with one tuple in common, which both draw; one tuple hidden, cuts that keep eight."""
+def test_flow_covers_harvest_to_verdicts(installation_owner):
+    """Two harvests of ten tuples share one drawn tuple. One tuple is hidden, and a cut keeps eight tuples."""
     jobs = []
     for setting, names in (("human", "abcdefghij"), ("multi", "jklmnopqrs")):
         relation = jobs[0].relation if jobs else make_relation("r")
@@ -181,11 +181,11 @@ def test_the_flow_leads_from_the_harvest_to_the_verdicts(installation_owner):
 
 
 @pytest.mark.parametrize("hidden", [1, 5, 6])
-def test_what_curation_left_out_is_counted_wherever_it_ranked(hidden, installation_owner):
-    """Also at the head and at the end of what the cut keeps."""
+def test_hidden_tuples_within_cut_are_counted_at_any_rank(hidden, installation_owner):
+    """The hidden tuple is first, next to last, or last within the cut."""
     job = make_harvest([(f"head {n}", "tail") for n in range(1, 9)])
     curate(job.tuples.get(rank=hidden).knowledge_tuple, "hide", "rubbish", by=installation_owner)
-    curate(job.tuples.get(rank=8).knowledge_tuple, "hide", "rubbish", by=installation_owner)  # beyond the cut anyway
+    curate(job.tuples.get(rank=8).knowledge_tuple, "hide", "rubbish", by=installation_owner)  # outside the cut
     cell = {"job": job.pk, "n": None, "cut": "top:6", "strata": [1, 3]}
     round = open_round({"name": "cut", "cells": [cell]})
 
@@ -195,9 +195,7 @@ def test_what_curation_left_out_is_counted_wherever_it_ranked(hidden, installati
 
 
 @pytest.mark.parametrize(("include_sensitive", "expected"), [(False, [4, 2, 1, 1, 2]), (True, [4, 1, 1, 0, 3])])
-def test_tuples_with_sensitive_words_are_counted_where_the_round_leaves_them_out(
-    include_sensitive, expected, installation_owner
-):
+def test_sensitive_tuples_are_counted_if_round_excludes_them(include_sensitive, expected, installation_owner):
     job = make_harvest([(f"head {n}", "tail") for n in range(4)])
     curate(job.tuples.get(rank=2).knowledge_tuple, "hide", "rubbish", by=installation_owner)
     job.relation.knowledge_tuples.filter(harvested_tuples__rank__in=[2, 3]).update(is_sensitive=True)
@@ -209,7 +207,7 @@ def test_tuples_with_sensitive_words_are_counted_where_the_round_leaves_them_out
     assert [cell[key] for key in ("kept", "left_out", "hidden", "sensitive", "population")] == expected
 
 
-def test_rules_gold_training_and_limits_are_told():
+def test_study_log_contains_rules_gold_training_and_limits():
     relation = make_relation("r", seed_tuples=[[f"s{n}", f"t{n}"] for n in range(8)])
     for n in range(8):
         GoldDecision.objects.create(
@@ -232,7 +230,7 @@ def test_rules_gold_training_and_limits_are_told():
     assert [line["kind"] for line in conduct["timeline"]] == ["opened", "limits_set"]
 
 
-def test_dates_limits_and_decisions_come_in_their_order_without_names(researcher):
+def test_timeline_is_chronological_and_without_names(researcher):
     round = make_round(2, by=researcher)
     annotators = judge_all(round, [T, T], [T, F], [F, F])
     set_limits(round, by=researcher, median_seconds=2.0)
@@ -251,7 +249,7 @@ def test_dates_limits_and_decisions_come_in_their_order_without_names(researcher
     assert conduct["adjudications"] == {"n_statements": 1, "n_superseded": 0, "n_blind": 1, "n_experts": 1}
 
 
-def test_imports_tell_their_file_rows_and_policy(tmp_path):
+def test_import_entry_contains_file_rows_and_policy(tmp_path):
     path = tmp_path / "said.csv"
     rows = ['r,"[""a"", ""b""]",x,true', 'r,"[""a"", ""b""]",x,false', 'r,"[""a"", ""b""]",y,true']
     path.write_text("\n".join(["relation,entities,annotator,label", *rows]) + "\n")
@@ -269,7 +267,7 @@ def test_imports_tell_their_file_rows_and_policy(tmp_path):
     assert step(tables, "statements", "with a verdict") == (1, None)
 
 
-def test_harvests_tell_lm_revision_dtype_device_and_weighted_prompts():
+def test_harvest_entry_contains_lm_details_and_weighted_prompts():
     job = make_harvest([("a", "b")], payload={"dtype": "bfloat16", "device": "cuda"}, summary={"revision": "abc123"})
     for weight, text in ((0.7, "<ENT0> has <ENT1>"), (0.3, "<ENT1> of <ENT0>")):
         prompt = job.relation.known_prompts.create(text=text, origin="initial")
@@ -288,7 +286,7 @@ def test_harvests_tell_lm_revision_dtype_device_and_weighted_prompts():
     assert harvest.values[2:7] == ("abc123", "bfloat16", "cuda", 1, 2)
 
 
-def test_reports_made_before_this_was_recorded_still_open(researcher_client, researcher):
+def test_reports_without_study_log_still_open(researcher_client, researcher):
     report = create_report(make_round(1, by=researcher), by=researcher)
     report.document = {key: value for key, value in report.document.items() if key != "conduct"}
     report.save()
@@ -300,7 +298,7 @@ def test_reports_made_before_this_was_recorded_still_open(researcher_client, res
         assert file_format.bytes_of(report.document)
 
 
-def test_the_page_shows_what_happened(researcher_client, researcher):
+def test_report_page_shows_study_log(researcher_client, researcher):
     round = make_round(2, by=researcher)
     [first, *_] = judge_all(round, [T, T], [T, F])
     exclude_annotator(first, "guesses <b>wildly</b>", by=researcher)
@@ -313,22 +311,22 @@ def test_the_page_shows_what_happened(researcher_client, researcher):
     assert tables_to_read(abridged(report.document)) == tables_to_read(report.document)
 
 
-def test_the_flow_is_drawn_with_what_was_left_out():
+def test_flow_figure_shows_excluded_judgments():
     round = make_round(5)
     first, *_ = judge_all(round, [T] * 5, [T] * 5, [F] * 5)
     exclude_annotator(first, "guesses")
     document = create_report(round).document
 
     [flow] = [figure for figure in figures_of(document) if figure.name == "flow"]
-    drawn = re.findall(r"<text[^>]*>([^<]*)</text>", flow.render(document).decode())
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", flow.render(document).decode())
 
-    assert {"judgments given", "15", "judgments counted", "10", "− 5 of excluded annotators"} <= set(drawn)
-    assert "judgments current" not in drawn  # steps without exclusions are in the table only
+    assert {"judgments given", "15", "judgments counted", "10", "− 5 of excluded annotators"} <= set(texts)
+    assert "judgments current" not in texts  # steps without exclusions are in the table only
     assert flow.alt(document).endswith("from 15 judgments given to 10 judgments counted.")
     assert flow.render(document, "pdf") == flow.render(document, "pdf")
 
 
-def test_what_happened_takes_the_same_queries_for_more_of_everything(django_assert_max_num_queries):
+def test_study_log_query_count_is_constant(django_assert_max_num_queries):
     jobs = [make_harvest([("a", "b")]) for _ in range(6)]
     round = open_round({"name": "pilot", "cells": [{"job": job.pk, "n": 1} for job in jobs]})
     for annotator in judge_all(round, [T] * 6, [F] * 6, [T] * 6)[:2]:

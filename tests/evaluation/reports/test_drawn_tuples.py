@@ -1,4 +1,4 @@
-"""Tuples behind a number: parts of cells by verdict, rank and score, with their judgments."""
+"""Drawn tuples behind a number: selection by verdict, rank, and score, with judgments."""
 
 import pytest
 from django.db.models import F
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def report(researcher):
-    """On a harvest of ten tuples, of which ranks 1 to 5 are accepted and 6 to 10 rejected."""
+    """Report on a harvest of ten tuples. Ranks 1 to 5 are accepted, and ranks 6 to 10 are rejected."""
     round = make_round(10, name="pilot", by=researcher)
     ranked = round.tasks.order_by("draws__harvested_tuple__rank").values_list("pk", flat=True)
     accepted = set(ranked[:5])
@@ -34,13 +34,13 @@ def ranks(report, **part) -> list[int]:
     )  # fmt: skip
 
 
-def test_the_best_share_is_the_ranks_that_a_curve_counts(report):
+def test_best_share_selects_the_ranks_of_the_curve(report):
     assert ranks(report, best=0.3) == [1, 2, 3]
     assert ranks(report, best=1.0) == list(range(1, 11))
     assert ranks(report, best=0.0) == []
 
 
-def test_no_tuple_of_a_harvest_without_scores_lies_between_scores(report):
+def test_score_range_excludes_harvests_without_scores(report):
     assert ranks(report, score_from=-3) == [1, 2, 3]
 
     HarvestJob.objects.update(score_scale="order")
@@ -48,7 +48,7 @@ def test_no_tuple_of_a_harvest_without_scores_lies_between_scores(report):
     assert ranks(report, score_from=-3) == []
 
 
-def test_the_best_share_of_more_cells_than_sqlite_takes_conditions(report):
+def test_best_share_supports_many_cells_on_sqlite(report):
     [stratum] = report.round.strata.all()
     values = {field.attname: getattr(stratum, field.attname) for field in Stratum._meta.concrete_fields}
     Stratum.objects.bulk_create(
@@ -58,8 +58,8 @@ def test_the_best_share_of_more_cells_than_sqlite_takes_conditions(report):
     assert ranks(report, best=0.3) == [1, 2, 3]
 
 
-def test_a_cut_is_what_it_keeps_of_each_harvest(researcher):
-    """base:10 keeps what is a tenth as probable as the tenth, or more: here with scores of -1, -2, ... twelve of 15."""
+def test_cut_selects_tuples_kept_per_harvest(researcher):
+    """base:10 keeps tuples at least a tenth as probable as the tenth. With scores -1, -2, ..., it keeps 12 of 15."""
     round = make_round(15, by=researcher)
     labels = ["true"] * 15
     judge_all(round, labels, labels, labels)
@@ -67,27 +67,27 @@ def test_a_cut_is_what_it_keeps_of_each_harvest(researcher):
     HarvestedTuple.objects.update(score=-F("rank"))
 
     assert ranks(report, cut="base:10") == list(range(1, 13))
-    assert ranks(report, cut="base:100") == []  # it has no hundredth
+    assert ranks(report, cut="base:100") == []  # the harvest has no hundredth tuple
     assert ranks(report, cut="share:0.5") == list(range(1, 9))
 
 
-def test_scores_are_a_part_with_both_ends(report):
+def test_score_range_includes_both_ends(report):
     scores = dict(Draw.objects.values_list("harvested_tuple__rank", "harvested_tuple__score"))
 
     assert ranks(report, score_from=scores[7], score_to=scores[4]) == [4, 5, 6, 7]
 
 
-def test_outcomes_of_a_part_are_counted(report):
+def test_outcomes_of_selection_are_counted(report):
     of_best = Draw.objects.filter(in_part(report.round, {"best": 0.6}))
 
     assert count_outcomes(of_best) == {"accepted": 5, "rejected": 1, "undecided": 0, "incomplete": 0}
 
 
-def test_a_name_of_no_cell_has_no_tuples(report):
+def test_unknown_cell_name_selects_no_tuples(report):
     assert ranks(report, model="another") == []
 
 
-def test_the_page_says_who_said_what_and_why(researcher_client, report):
+def test_tuples_page_shows_judgments_and_comments(researcher_client, report):
     judgment = Judgment.objects.filter(label="false").first()
     Judgment.objects.filter(pk=judgment.pk).update(comment="Only in winter.")
 
@@ -101,7 +101,7 @@ def test_the_page_says_who_said_what_and_why(researcher_client, report):
 
 
 @pytest.mark.parametrize("query", ["best=7", "best=nan", "cut=base:7", "score_from=much", "verdict=maybe"])
-def test_what_cannot_be_meant_is_refused_with_a_sentence(researcher_client, report, query):
+def test_invalid_filter_shows_error(researcher_client, report, query):
     response = researcher_client.get(f"/reports/{report.pk}/tuples/?{query}")
 
     assert response.status_code == 200
@@ -109,23 +109,23 @@ def test_what_cannot_be_meant_is_refused_with_a_sentence(researcher_client, repo
     assert "No matching tuples" in response.text
 
 
-def test_the_api_takes_the_same_parts(researcher_client, report):
+def test_api_accepts_the_same_filters(researcher_client, report):
     entries = researcher_client.get(f"/api/v1/reports/{report.pk}/tuples/?best=0.6&outcome=rejected").json()
 
     assert [entry["rank"] for entry in entries["results"]] == [6]
 
 
-def test_a_figure_comes_as_a_drawing_as_wide_as_the_page(researcher_client, report):
+def test_figure_svg_uses_requested_width(researcher_client, report):
     address = f"/reports/{report.pk}/figures/averages.svg"
     page = researcher_client.get(f"/reports/{report.pk}/").text
     drawing = researcher_client.get(address, {"width": 360})
-    again = researcher_client.get(address, {"width": 360}, headers={"if-none-match": drawing["ETag"]})
+    cached = researcher_client.get(address, {"width": 360}, headers={"if-none-match": drawing["ETag"]})
 
     assert f'data-plot="{address}"' in page
-    assert f'data-plot="/reports/{report.pk}/figures/flow' not in page  # an image only
+    assert f'data-plot="/reports/{report.pk}/figures/flow' not in page  # this figure is only an image
     assert 'width="360"' in drawing.text
     assert 'class="mark"' in drawing.text
-    assert again.status_code == 304
+    assert cached.status_code == 304
     assert 'class="mark"' not in researcher_client.get(address, {"width": 360, "off": "0"}).text
     assert 'width="280"' in researcher_client.get(address, {"width": 1}).text
     assert researcher_client.get(f"/reports/{report.pk}/figures/none.svg", {"width": 360}).status_code == 404
@@ -133,12 +133,12 @@ def test_a_figure_comes_as_a_drawing_as_wide_as_the_page(researcher_client, repo
         assert researcher_client.get(address, wrong).status_code == 400
 
 
-# -- more draws than are sorted ----------------------------------------------------------------------------------------
+# Large lists without sorting
 
 
 @pytest.fixture
-def deep():
-    """A round that drew a few of many ranks of one harvest, and all of another one."""
+def large_round():
+    """Round with a sample of one long harvest and all tuples of a short one."""
     relation = factories.make_relation("r", relation_set=factories.make_relation_set("s"))
     jobs = [
         factories.make_harvest([(f"{name}{n}", "x") for n in range(n_tuples)], relation=relation, setting=setting)
@@ -148,28 +148,28 @@ def deep():
 
 
 @pytest.mark.parametrize("size", [1, 3, 5, 16])
-def test_the_best_draws_are_those_of_the_whole_order(deep, size):
-    draws = Draw.objects.filter(stratum__round=deep)
+def test_best_draws_match_complete_ordering(large_round, size):
+    draws = Draw.objects.filter(stratum__round=large_round)
     expected = list(draws.order_by("harvested_tuple__rank", "-pk"))
 
-    best = drawn_tuples.BestDraws(draws, len(expected), [stratum.job_id for stratum in deep.strata.all()])
+    best = drawn_tuples.BestDraws(draws, len(expected), [stratum.job_id for stratum in large_round.strata.all()])
 
     assert [draw for start in range(0, 16, size) for draw in best[slice(start, min(start + size, 16))]] == expected
 
 
-def test_draws_without_a_rank_come_last(deep):
-    first = Draw.objects.filter(stratum__round=deep).order_by("harvested_tuple__rank", "-pk").first()
+def test_draws_without_rank_come_last(large_round):
+    first = Draw.objects.filter(stratum__round=large_round).order_by("harvested_tuple__rank", "-pk").first()
     Draw.objects.filter(pk=first.pk).update(harvested_tuple=None)
-    draws = Draw.objects.filter(stratum__round=deep)
+    draws = Draw.objects.filter(stratum__round=large_round)
 
-    best = drawn_tuples.BestDraws(draws, 16, [stratum.job_id for stratum in deep.strata.all()])
+    best = drawn_tuples.BestDraws(draws, 16, [stratum.job_id for stratum in large_round.strata.all()])
 
     assert [draw.pk for draw in best[slice(0, 16)]][-1] == first.pk
     assert list(best[slice(0, 4)]) == list(draws.exclude(pk=first.pk).order_by("harvested_tuple__rank", "-pk")[:4])
 
 
-def test_a_large_page_is_by_rank_whatever_the_address_says(researcher_client, deep, monkeypatch):
-    report = create_report(deep)
+def test_large_tuples_page_is_always_sorted_by_rank(researcher_client, large_round, monkeypatch):
+    report = create_report(large_round)
     address = reverse("evaluation:tuples", args=[report.pk])
     small = researcher_client.get(address)
     monkeypatch.setattr(drawn_tuples, "SORTED_UP_TO", 5)

@@ -1,4 +1,4 @@
-"""The interval of each cell that holds at every look."""
+"""Anytime-valid intervals of report cells."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CELL = CellKey("capital_of", "lm", "multi")
 
 
 def strata(*rows: tuple[int, int, int, int]) -> SeenStrata:
-    """rows: n, least, most and population."""
+    """rows: n, minimum accepted, maximum accepted, and population."""
     return SeenStrata(*np.array(rows).T)
 
 
@@ -25,20 +25,20 @@ def interval_of(evidence, *judge):
     return entry["every_look"]["low"], entry["every_look"]["high"]
 
 
-def test_it_is_the_confidence_sequence_of_the_cells_strata():
+def test_cell_interval_is_confidence_sequence_of_its_strata():
     evidence = make_evidence({CELL: (30, 8, 2)}, strata=[StratumKey(0, 1, 400, 400)])
 
     assert interval_of(evidence) == anytime_interval(strata((40, 30, 30, 400)))
 
 
-def test_statements_without_a_label_were_not_seen_yet():
+def test_unlabeled_statements_are_ignored():
     evidence = make_evidence({CELL: (30, 8, 2, 25)}, strata=[StratumKey(0, 1, 400, 400)])
 
     assert interval_of(evidence) == anytime_interval(strata((40, 30, 30, 400)))
 
 
-def test_a_disputed_statement_counts_against_both_limits():
-    """One label of three is missing: True and False may become either; two Trues are accepted already."""
+def test_disputed_statement_widens_both_limits():
+    """One of three labels is missing. T and F can still get either verdict, and T and T are already accepted."""
     evidence = make_evidence({CELL: (30, 10)}, strata=[StratumKey(0, 1, 400, 400)])
     last_of = {task: np.flatnonzero(evidence.judgments.task == task)[-1] for task in (0, 1, 31)}
     kept = np.setdiff1d(np.arange(len(evidence.judgments.task)), list(last_of.values()))
@@ -54,9 +54,9 @@ def test_a_disputed_statement_counts_against_both_limits():
     assert interval_of(open_evidence) == anytime_interval(strata((40, 30, 31, 400)))
 
 
-def test_a_judges_groups_are_strata_of_their_own():
+def test_judge_groups_are_separate_strata():
     evidence = make_evidence({CELL: (30, 10)}, strata=[StratumKey(0, 1, 400, 400)])
-    group = (evidence.verdict[evidence.draws.task] > 0).astype(np.int64)  # a judge who is always right
+    group = (evidence.verdict[evidence.draws.task] > 0).astype(np.int64)  # a judge without errors
 
     with_judge = interval_of(evidence, group, np.array([[300, 100, 0]]))
 
@@ -65,14 +65,14 @@ def test_a_judges_groups_are_strata_of_their_own():
     assert np.diff(with_judge) < np.diff(interval_of(evidence))
 
 
-def test_an_average_is_over_its_relations_and_of_one_relation_it_is_the_cells():
-    other, alone = CELL._replace(relation="language_of"), CELL._replace(setting="human")
+def test_average_interval_of_one_relation_equals_its_cell():
+    other, single = CELL._replace(relation="language_of"), CELL._replace(setting="human")
     sizes = [StratumKey(number, 1, 400, 400) for number in range(3)]
-    document = build_document(make_evidence({CELL: (30, 10), other: (20, 20), alone: (30, 10)}, strata=sizes))
+    document = build_document(make_evidence({CELL: (30, 10), other: (20, 20), single: (30, 10)}, strata=sizes))
 
     looks = {total["setting"]: tuple(total["every_look"].values()) for total in document["totals"]}
-    seen = strata((40, 30, 30, 400), (40, 20, 20, 400))
-    assert looks["multi"] == anytime_average(seen, np.array([0.5, 0.5]), np.array([40, 40]))
+    seen_strata = strata((40, 30, 30, 400), (40, 20, 20, 400))
+    assert looks["multi"] == anytime_average(seen_strata, np.array([0.5, 0.5]), np.array([40, 40]))
     assert (
         looks["human"]
         == tuple(document["cells"][2]["every_look"].values())
@@ -82,7 +82,7 @@ def test_an_average_is_over_its_relations_and_of_one_relation_it_is_the_cells():
     assert [row.values[0] for row in table.rows] == [*(cell["relation"] for cell in document["cells"]), "average"]
 
 
-def test_cells_nobody_judged_or_of_unknown_population_have_none():
+def test_unjudged_or_unknown_population_cells_have_no_interval():
     evidence = make_evidence(
         {CELL: (0, 0, 0, 5), CELL._replace(setting="human"): (3, 2)},
         strata=[StratumKey(0, 1, 50, 50), StratumKey(1, None, None, None)],
@@ -93,7 +93,7 @@ def test_cells_nobody_judged_or_of_unknown_population_have_none():
 
 
 @pytest.mark.parametrize("n_judged", [40, 0])
-def test_the_table_has_the_cells_that_have_one(n_judged):
+def test_table_contains_cells_with_interval(n_judged):
     document = build_document(make_evidence({CELL: (n_judged, 0, 0, 1)}))
 
     assert ("every-look" in {table.name for table in report_tables(document)}) == bool(n_judged)

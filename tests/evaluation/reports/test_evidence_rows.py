@@ -46,7 +46,7 @@ def rows_in(page: str) -> dict:
     return json.loads(content)
 
 
-def test_a_harvest_without_scores_has_none_on_the_page(researcher):
+def test_evidence_page_has_no_scores_for_unscored_harvest(researcher):
     jobs = [factories.make_harvest([("a", "b")], score_scale=scale) for scale in ("nats", "order")]
     round = open_round({"name": "scores", "cells": [{"job": job.pk, "n": None} for job in jobs]}, by=researcher)
     factories.judge_all(round, ["true"] * 2, ["true"] * 2, ["true"] * 2)
@@ -57,7 +57,7 @@ def test_a_harvest_without_scores_has_none_on_the_page(researcher):
     assert rows["draws"]["rank"] == [1, 1]
 
 
-def test_the_average_of_the_only_relation_has_its_interval(researcher):
+def test_single_relation_average_has_interval(researcher):
     round = open_round(
         {
             "name": "single",
@@ -85,14 +85,14 @@ def outcomes_of(rows: dict, number: int) -> list[tuple[int, str]]:
 
 
 def verdict_of(labels: list[str]) -> str:
-    """The rule of reports, written anew: more than half."""
+    """Independent implementation of the majority rule of reports."""
     for label, verdict in (("true", "accepted"), ("false", "rejected")):
         if 2 * labels.count(label) > len(labels):
             return verdict
     return "undecided"
 
 
-def test_rows_in_the_page_give_every_count_and_rate_of_the_report(report):
+def test_rows_reproduce_report_counts_and_rates(report):
     rows = rows_in(page_of(report))
 
     assert len(rows["cells"]) == len(report.document["cells"]) == 6
@@ -113,18 +113,18 @@ def test_rows_in_the_page_give_every_count_and_rate_of_the_report(report):
     assert any(cell["weighting"] == "stratified" for cell in report.document["cells"])
 
 
-def test_labels_in_the_page_give_every_verdict(report):
+def test_labels_reproduce_verdicts(report):
     rows = rows_in(page_of(report))
 
     tasks = rows["tasks"]
     for labels, verdict in zip(tasks["labels"], tasks["verdict"], strict=True):
-        said = [rows["labels"][label] for label in labels[1::2]]
-        assert len(said) == 3
-        assert verdict_of(said) == rows["verdicts"][verdict]
+        names = [rows["labels"][label] for label in labels[1::2]]
+        assert len(names) == 3
+        assert verdict_of(names) == rows["verdicts"][verdict]
     assert sum(map(len, tasks["labels"])) == 2 * report.document["n_judgments"]
 
 
-def test_texts_come_through_whole_and_end_no_script(report):
+def test_texts_are_complete_and_do_not_close_script(report):
     page = page_of(report)
     rows = rows_in(page)
 
@@ -137,7 +137,7 @@ def test_texts_come_through_whole_and_end_no_script(report):
         assert "tail" in statement[spans[-2] : spans[-1]]
 
 
-def test_the_policy_allows_the_page_its_own_script_and_style_and_nothing_else(report):
+def test_csp_allows_only_inline_script_and_style_of_page(report):
     page = page_of(report)
 
     [policy] = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)
@@ -150,7 +150,7 @@ def test_the_policy_allows_the_page_its_own_script_and_style_and_nothing_else(re
     assert "style=" not in page.replace("data:", "")
 
 
-def test_people_are_codes(report):
+def test_annotators_appear_as_codes(report):
     page = page_of(report)
 
     judged = Judgment.objects.select_related("annotator__user")
@@ -160,7 +160,7 @@ def test_people_are_codes(report):
     assert report.created_by.username not in page
 
 
-def test_every_number_links_to_rows_that_are_there(report):
+def test_number_links_have_existing_rows(report):
     page = page_of(report)
 
     links = {html.unescape(link) for link in re.findall(r'href="#([^"]*=[^"]*)"', page)}
@@ -179,7 +179,7 @@ def test_every_number_links_to_rows_that_are_there(report):
     assert len(links) > 20
 
 
-def test_hidden_tuples_have_labels_and_no_text(report, researcher):
+def test_hidden_tuples_have_labels_but_no_text(report, researcher):
     task = report.round.tasks.first()
     curate(task.knowledge_tuple, "hide", "offensive", researcher)
 
@@ -213,7 +213,7 @@ def test_changed_labels_are_detected_even_if_no_verdict_changes(report):
         gather_rows(report)
 
 
-def test_an_exclusion_is_detected(report, researcher):
+def test_exclusion_after_report_is_detected(report, researcher):
     exclude_annotator(report.round.annotators.order_by("pk").first(), "guesses", by=researcher)
 
     with refused("RowsChanged", match="has changed since this report was created"):
@@ -250,7 +250,7 @@ def test_judge_labels_are_shown_next_to_statements(researcher):
         gather_rows(report)
 
 
-def test_page_api_and_command_give_the_same_file(report, client, researcher, tmp_path):
+def test_page_api_and_command_return_the_same_file(report, client, researcher, tmp_path):
     client.force_login(researcher)
     of_page = client.get(f"{report.get_absolute_url()}report.evidence")
     of_api = client_of(researcher).get(f"/api/v1/reports/{report.pk}/report.evidence")
@@ -261,7 +261,7 @@ def test_page_api_and_command_give_the_same_file(report, client, researcher, tmp
     assert rows_in((tmp_path / "evidence.html").read_text()) == rows_in(of_page.content.decode())
 
 
-def test_refusals_are_sentences_everywhere(report, client, researcher, monkeypatch):
+def test_page_api_and_command_explain_row_limit(report, client, researcher, monkeypatch):
     monkeypatch.setattr(evidence_rows, "MOST_ROWS", 1)
     client.force_login(researcher)
 

@@ -1,4 +1,4 @@
-"""Files with a choice: some tables for LaTeX, reports side by side, the contents of the HTML file."""
+"""Report files with options: selected LaTeX tables, compared reports, and the table of contents in HTML."""
 
 import re
 
@@ -18,7 +18,7 @@ def report(researcher):
     return create_report(round, by=researcher)
 
 
-def test_the_contents_of_the_html_file_lead_to_every_table_and_figure():
+def test_html_contents_link_to_every_table_and_figure():
     document = make_document(TWO_SETTINGS, comparisons=[make_comparison()])
 
     page = write_html(document)
@@ -30,7 +30,7 @@ def test_the_contents_of_the_html_file_lead_to_every_table_and_figure():
 
 
 @pytest.mark.django_db
-def test_tables_for_latex_are_chosen_on_the_page(researcher_client, report):
+def test_latex_tables_can_be_selected_on_page(researcher_client, report):
     page = researcher_client.get(f"/reports/{report.pk}/").text
     file = researcher_client.get(f"/reports/{report.pk}/report.tex?table=agreement").content.decode()
 
@@ -41,7 +41,7 @@ def test_tables_for_latex_are_chosen_on_the_page(researcher_client, report):
 
 
 @pytest.mark.django_db
-def test_reports_side_by_side_are_files(researcher_client, report):
+def test_compared_reports_can_be_downloaded(researcher_client, report):
     address = f"/reports/compare/?a={report.pk}&b={create_report(report.round).pk}"
 
     tex = researcher_client.get(f"{address}&format=tex")

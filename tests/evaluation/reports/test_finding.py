@@ -1,4 +1,4 @@
-"""The finding of a report."""
+"""Main finding of a report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def document(*totals: dict, p: float | None = None, source: str = "people") -> d
 
 HUMAN = total("human", 0.71)
 MULTI = total("multi", 0.84, macro_accuracy_low=0.79, macro_accuracy_high=0.88)
-ALONE = MULTI | {"n_relations": 1, "macro_accuracy_these_low": 0.62, "macro_accuracy_these_high": 0.95}
+SINGLE = MULTI | {"n_relations": 1, "macro_accuracy_these_low": 0.62, "macro_accuracy_these_high": 0.95}
 BEST = (
     "big · multi is the most accurate of 2 in the sample: .84 (.79 to .88) of its tuples are true, on average over 12 "
     "relations. "
@@ -31,12 +31,12 @@ BEST = (
     [
         (document(total("human", None)), "No statement has a verdict yet."),
         (document(MULTI), "big · multi: .84 (.79 to .88) of its tuples are true, on average over 12 relations."),
-        (document(ALONE), "big · multi: .84 (.62 to .95) of its tuples are true, on average over 1 relation."),
+        (document(SINGLE), "big · multi: .84 (.62 to .95) of its tuples are true, on average over 1 relation."),
         (document(HUMAN, MULTI), f"{BEST}."),
         (document(HUMAN, MULTI, p=0.012), f"{BEST}; the difference is significant (p after Holm: .012)."),
         (document(HUMAN, MULTI, p=0.05), f"{BEST}; the difference is not significant (p after Holm: .050)."),
         (document(HUMAN, MULTI, source="simulated"), f"Simulated, not people: {BEST}."),
     ],
 )
-def test_the_finding_names_the_best_side_and_whether_the_difference_is_significant(document, sentence):
+def test_finding_names_best_setting_and_significance(document, sentence):
     assert finding(document) == sentence

@@ -1,4 +1,4 @@
-"""Size and accuracy of the KG at the cuts of the paper."""
+"""Size and accuracy of the KG at the cuts used in the paper."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def unjudge(tasks):
 
 @pytest.fixture
 def judged_round():
-    """Twelve tuples scored -1 ... -12, all judged: true down to the ninth."""
+    """Round of twelve judged tuples with scores -1 to -12. The first nine are true."""
     job = make_harvest([(f"head {number}", f"tail {number}") for number in range(12)])
     round = open_round({"name": "pilot", "cells": [{"job": job.pk, "n": None}]})
     ranks = {draw.task.position: draw.harvested_tuple.rank for draw in round.strata.get().draws.all()}
@@ -33,32 +33,32 @@ def judged_round():
     return round
 
 
-def test_each_cut_has_its_size_and_its_accuracy(judged_round):
+def test_each_cut_has_size_and_accuracy(judged_round):
     entries = {entry["cut"]: entry for entry in cut_entries(judged_round)}
 
-    # By hand: base:10 reaches to -10 + ln 0.1 = -12.3, hence all twelve; nobody has a hundredth tuple.
+    # base:10 keeps scores down to -10 + ln 0.1 = -12.3, so all twelve tuples. base:100 needs a hundredth tuple.
     assert {cut: (entry["size"], entry["n"], entry["accuracy"]) for cut, entry in entries.items()} == {
         "base:10": (12, 12, 0.75),
         "share:0.5": (6, 6, 1.0),
         "all": (12, 12, 0.75),
     }
-    assert (entries["all"]["low"], entries["all"]["high"]) == (0.75, 0.75)  # all that there are were judged
+    assert (entries["all"]["low"], entries["all"]["high"]) == (0.75, 0.75)  # all tuples are judged
 
 
-def test_a_cut_that_keeps_more_than_was_sampled_is_left_out(judged_round):
+def test_cut_beyond_the_sample_is_omitted(judged_round):
     judged_round.strata.update(population=6, rank_to=6, sample_size=6)
 
     assert {entry["cut"]: entry["size"] for entry in cut_entries(judged_round)} == {"share:0.5": 3, "all": 6}
 
 
-def test_base_compares_on_the_scale_of_probabilities(judged_round):
+def test_base_cut_compares_probabilities(judged_round):
     HarvestedTuple.objects.filter(rank__gt=10).update(score=-12.31)
 
     assert next(entry for entry in cut_entries(judged_round) if entry["cut"] == "base:10")["size"] == 10
 
 
-def test_strata_of_which_fewer_are_judged_weigh_as_many_tuples_as_they_hold(judged_round):
-    """Ranks 1-6 all judged, two of 7-12: the others are incomplete, and those two stand for six."""
+def test_partly_judged_strata_are_weighted_by_population(judged_round):
+    """Ranks 1-6 are all judged. Of ranks 7-12, two are judged and represent all six."""
     [whole] = judged_round.strata.all()
     part = Stratum.objects.get(pk=whole.pk)
     part.pk, part.rank_from, part.population, part.sample_size = None, 7, 6, 6
@@ -71,4 +71,5 @@ def test_strata_of_which_fewer_are_judged_weigh_as_many_tuples_as_they_hold(judg
 
     entries = {entry["cut"]: entry for entry in cut_entries(judged_round)}
 
-    assert (entries["all"]["n"], entries["all"]["accuracy"]) == (8, 0.5)  # 6 of 6 and none of ranks 10 and 12
+    # 6 of 6 accepted in ranks 1-6, and neither of ranks 10 and 12.
+    assert (entries["all"]["n"], entries["all"]["accuracy"]) == (8, 0.5)

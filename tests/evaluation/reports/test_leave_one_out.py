@@ -17,50 +17,50 @@ CELLS = {CellKey(f"r{number}", "lm", "multi"): (15, 10, 5, 0) for number in rang
 
 
 def study(seed: int):
-    """Three of seven people judge each statement, of which some lack judgments and some were drawn for two cells."""
+    """Create evidence: up to three of seven annotators judge each statement, and some statements are in two cells."""
     rng = np.random.default_rng(seed)
-    n_said = rng.choice([0, 1, 2, 3], N_STATEMENTS, p=[0.05, 0.05, 0.1, 0.8])
-    task = np.repeat(np.arange(N_STATEMENTS), n_said)
-    annotator = np.concatenate([np.sort(rng.permutation(N_ANNOTATORS)[:n]) for n in n_said]).astype(np.int64)
+    n_labels = rng.choice([0, 1, 2, 3], N_STATEMENTS, p=[0.05, 0.05, 0.1, 0.8])
+    task = np.repeat(np.arange(N_STATEMENTS), n_labels)
+    annotator = np.concatenate([np.sort(rng.permutation(N_ANNOTATORS)[:n]) for n in n_labels]).astype(np.int64)
     label = rng.choice(3, len(task), p=[0.6, 0.3, 0.1])
     counts = np.stack([np.bincount(task[label == code], minlength=N_STATEMENTS) for code in range(3)], axis=1)
-    verdict = np.where(2 * counts[:, 0] > n_said, 0, np.where(2 * counts[:, 1] > n_said, 1, 2))
-    again = rng.choice(30, 8, replace=False)  # of the first cell, drawn for the second, too
-    drawn = np.concatenate([np.arange(N_STATEMENTS), again])
+    verdict = np.where(2 * counts[:, 0] > n_labels, 0, np.where(2 * counts[:, 1] > n_labels, 1, 2))
+    shared = rng.choice(30, 8, replace=False)  # from the first cell, also drawn for the second
+    drawn = np.concatenate([np.arange(N_STATEMENTS), shared])
     stratum = np.concatenate([np.repeat(range(3), 30), np.ones(8, dtype=np.int64)])
     order = np.lexsort((drawn, stratum))
     return make_evidence(
         CELLS,
         annotators=[f"a{number}" for number in range(N_ANNOTATORS)],
-        verdict=np.where(n_said == 3, verdict, 3),
+        verdict=np.where(n_labels == 3, verdict, 3),
         judgments=Judgments(task, annotator, label, np.full(len(task), np.nan)),
         draws=Draws(drawn[order], stratum[order], np.arange(1, len(drawn) + 1), -np.arange(float(len(drawn)))),
     )
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_it_is_what_counting_anew_gives(seed):
+def test_incremental_counts_equal_recount(seed):
     evidence = study(seed)
 
     for number, without in enumerate(without_each_annotator(evidence)):
-        is_own = evidence.judgments.annotator == number
+        is_omitted = evidence.judgments.annotator == number
         counts = evidence.counts.copy()
-        np.subtract.at(counts, (evidence.judgments.task[is_own], evidence.judgments.label[is_own]), 1)
+        np.subtract.at(counts, (evidence.judgments.task[is_omitted], evidence.judgments.label[is_omitted]), 1)
         patterns = patterns_of(counts, evidence.wanted)
         drawn = drawn_verdicts(evidence, patterns)
         complete = np.flatnonzero(evidence.is_complete)
-        shown = np.bincount(patterns.of_task[complete], minlength=len(patterns.counts))
-        whole = CompletedVerdicts(patterns.counts, patterns.wanted, shown[None], evidence.quorum)
-        kept = whole.probability[0][patterns.of_task[complete], evidence.verdict[complete]]
-        certain = whole.certain[patterns.of_task[complete]].sum(axis=0)
+        pattern_counts = np.bincount(patterns.of_task[complete], minlength=len(patterns.counts))
+        completed = CompletedVerdicts(patterns.counts, patterns.wanted, pattern_counts[None], evidence.quorum)
+        kept = completed.probability[0][patterns.of_task[complete], evidence.verdict[complete]]
+        certain = completed.certain[patterns.of_task[complete]].sum(axis=0)
         assert without.counts.tolist() == [*certain, N_STATEMENTS - certain.sum()]
         assert without.n_changed == pytest.approx(len(complete) - kept.sum())
         assert without.accuracy == pytest.approx(accuracies_of(evidence, drawn.shares(ACCEPTED)), nan_ok=True)
-        for anew, told in zip(drawn.accepted, without.drawn().accepted, strict=True):
-            assert np.array_equal(anew, told, equal_nan=True)
+        for expected, actual in zip(drawn.accepted, without.drawn().accepted, strict=True):
+            assert np.array_equal(expected, actual, equal_nan=True)
 
 
-def test_changed_patterns_are_those_of_the_new_counts():
+def test_changed_patterns_match_new_counts():
     counts, wanted = np.array([[3, 0, 0], [2, 1, 0], [3, 0, 0]]), np.array([3, 3, 3])
 
     changed, renumbered = changed_patterns(
@@ -69,4 +69,4 @@ def test_changed_patterns_are_those_of_the_new_counts():
 
     assert changed.counts.tolist() == [[1, 1, 0], [3, 0, 0]]
     assert (changed.n_tasks.tolist(), changed.of_task.tolist()) == ([1, 2], [0])
-    assert renumbered.tolist() == [-1, 1]  # none shows the first any more
+    assert renumbered.tolist() == [-1, 1]  # the first pattern no longer occurs

@@ -1,4 +1,4 @@
-"""Accuracies corrected for annotators' errors and partially pooled, from evidence to table."""
+"""Accuracies corrected for annotator errors and partially pooled accuracies, from evidence to table."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.evaluation.report_documents import make_document
 FOUR = {CellKey(relation, "lm", "multi"): (12, 8) for relation in "pqrs"}
 
 
-def evidence_said(cells, says):
-    """Evidence in which annotators said what `says` gives for the number of a statement of accepted, or rejected."""
+def evidence_with_labels(cells, labels_of):
+    """Create evidence with the labels that `labels_of(verdict, number)` returns for each statement."""
     evidence = make_evidence(cells)
-    labels = [says(verdict, number) for number, verdict in enumerate(evidence.verdict.tolist())]
-    rows = [(task, who, label) for task, row in enumerate(labels) for who, label in enumerate(row)]
+    labels = [labels_of(verdict, number) for number, verdict in enumerate(evidence.verdict.tolist())]
+    rows = [(task, annotator, label) for task, row in enumerate(labels) for annotator, label in enumerate(row)]
     judgments = Judgments(*np.array(rows, dtype=np.int64).T, np.full(len(rows), np.nan))
     return replace(evidence, judgments=judgments)
 
@@ -32,8 +32,8 @@ def unanimous(verdict, number):
     return [verdict] * 3
 
 
-def test_people_who_agree_on_everything_leave_each_accuracy_nearly_in_place():
-    document = build_document(evidence_said(FOUR, unanimous))
+def test_unanimous_annotators_change_accuracy_little():
+    document = build_document(evidence_with_labels(FOUR, unanimous))
 
     for cell in document["cells"]:
         assert cell["corrected"]["value"] == pytest.approx(cell["accuracy"], abs=0.02)
@@ -42,9 +42,9 @@ def test_people_who_agree_on_everything_leave_each_accuracy_nearly_in_place():
     assert document["annotator_errors"]["sensitivity"]["low"] > 0.9
 
 
-def test_a_side_has_the_mean_of_its_corrected_cells():
+def test_corrected_total_is_mean_of_corrected_cells():
     cells = {CellKey("p", "lm", "multi"): (18, 2), CellKey("q", "lm", "multi"): (6, 34)}
-    document = build_document(evidence_said(cells, unanimous))
+    document = build_document(evidence_with_labels(cells, unanimous))
 
     [total] = document["totals"]
     values = [cell["corrected"]["value"] for cell in document["cells"]]
@@ -53,8 +53,8 @@ def test_a_side_has_the_mean_of_its_corrected_cells():
     assert total["corrected"]["low"] < total["macro_accuracy"] < total["corrected"]["high"]
 
 
-def test_two_judgments_of_each_statement_tell_nothing_and_the_table_says_so():
-    document = build_document(evidence_said(FOUR, lambda verdict, number: [verdict] * 2))
+def test_two_judgments_per_statement_cannot_be_corrected():
+    document = build_document(evidence_with_labels(FOUR, lambda verdict, number: [verdict] * 2))
 
     assert {cell["corrected"]["reason"] for cell in document["cells"]} == {TOO_FEW_OPINIONS}
     assert document["annotator_errors"]["reason"] == TOO_FEW_OPINIONS
@@ -63,8 +63,8 @@ def test_two_judgments_of_each_statement_tell_nothing_and_the_table_says_so():
     assert row.values[-1] == TOO_FEW_OPINIONS
 
 
-def test_gold_tells_where_two_judgments_do_not():
-    evidence = evidence_said(FOUR, lambda verdict, number: [verdict] * 2)
+def test_gold_enables_correction_with_two_judgments():
+    evidence = evidence_with_labels(FOUR, lambda verdict, number: [verdict] * 2)
     task = np.repeat(np.arange(20), 2) + evidence.n_tasks
     truth = np.arange(20) % 2
     gold = Judgments(task, np.tile([0, 1], 20), np.repeat(truth, 2), np.full(40, np.nan))
@@ -77,18 +77,18 @@ def test_gold_tells_where_two_judgments_do_not():
     assert "20 gold statements" in corrected_table(document).notes[1]
 
 
-def test_people_who_agree_by_chance_do_not_tell():
-    by_turns = [[0, 1, 0], [1, 0, 1], [0, 0, 1], [1, 1, 0], [0, 1, 1], [1, 0, 0]]
+def test_chance_agreement_cannot_be_corrected():
+    chance_labels = [[0, 1, 0], [1, 0, 1], [0, 0, 1], [1, 1, 0], [0, 1, 1], [1, 0, 0]]
 
-    document = build_document(evidence_said(FOUR, lambda verdict, number: by_turns[number % 6]))
+    document = build_document(evidence_with_labels(FOUR, lambda verdict, number: chance_labels[number % 6]))
 
     assert document["totals"][0]["corrected"] == {"value": None, "low": None, "high": None, "reason": BY_CHANCE}
 
 
-def test_a_cell_that_nobody_judged_takes_no_part_in_the_average():
+def test_unjudged_cell_is_excluded_from_corrected_average():
     cells = {CellKey("p", "lm", "multi"): (18, 12), CellKey("q", "lm", "multi"): (0, 0, 0, 10)}
     document = build_document(
-        evidence_said(cells, lambda verdict, number: [] if verdict == 3 else unanimous(verdict, number))
+        evidence_with_labels(cells, lambda verdict, number: [] if verdict == 3 else unanimous(verdict, number))
     )
 
     judged, open_cell = document["cells"]
@@ -96,8 +96,8 @@ def test_a_cell_that_nobody_judged_takes_no_part_in_the_average():
     assert document["totals"][0]["corrected"]["value"] == pytest.approx(judged["corrected"]["value"], abs=1e-12)
 
 
-def test_a_stratum_without_judgments_leaves_the_corrected_rate_unknown():
-    evidence = evidence_said({CellKey("p", "lm", "multi"): (18, 12)}, unanimous)
+def test_unjudged_stratum_has_no_corrected_rate():
+    evidence = evidence_with_labels({CellKey("p", "lm", "multi"): (18, 12)}, unanimous)
     strata = [StratumKey(0, 1, 200, 200), StratumKey(0, 201, 400, 200)]
 
     [cell] = build_document(replace(evidence, strata=strata))["cells"]
@@ -106,8 +106,8 @@ def test_a_stratum_without_judgments_leaves_the_corrected_rate_unknown():
     assert cell["pooled"]["value"] is None
 
 
-def test_the_table_holds_both_rates_side_by_side_and_averages_below():
-    table = corrected_table(build_document(evidence_said(FOUR, unanimous)))
+def test_corrected_table_contains_both_rates_and_averages():
+    table = corrected_table(build_document(evidence_with_labels(FOUR, unanimous)))
 
     assert [row.values[0] for row in table.rows] == ["p", "q", "r", "s", "average"]
     assert [row.is_summary for row in table.rows] == [False] * 4 + [True]
@@ -115,13 +115,13 @@ def test_the_table_holds_both_rates_side_by_side_and_averages_below():
     assert table.rows[0].values[4] == 0.6
 
 
-def test_relations_are_pooled_within_their_side():
+def test_relations_are_pooled_within_lm_and_setting():
     sides = {
         CellKey(relation, "lm", setting): (n, 20 - n)
         for setting, counts in (("human", (10, 2, 3)), ("multi", (20, 18, 19)))
         for relation, n in zip("pqr", counts, strict=True)
     }
-    document = build_document(evidence_said(sides, unanimous))
+    document = build_document(evidence_with_labels(sides, unanimous))
 
     pooled = {(cell["setting"], cell["relation"]): cell["pooled"]["value"] for cell in document["cells"]}
     assert 0.25 < pooled["human", "p"] < 0.5
@@ -129,15 +129,15 @@ def test_relations_are_pooled_within_their_side():
     assert len(pooled_table(document).rows) == 6
 
 
-def test_two_relations_are_not_pooled_and_have_no_table():
+def test_two_relations_are_not_pooled():
     cells = {CellKey(relation, "lm", "multi"): (12, 8) for relation in "pq"}
-    document = build_document(evidence_said(cells, unanimous))
+    document = build_document(evidence_with_labels(cells, unanimous))
 
     assert {cell["pooled"]["reason"] for cell in document["cells"]} == {FEW_RATES}
     assert pooled_table(document).rows == ()
 
 
-def test_reports_made_before_have_neither_table():
+def test_older_reports_have_no_corrected_or_pooled_table():
     document = make_document()
 
     assert corrected_table(document).rows == pooled_table(document).rows == ()

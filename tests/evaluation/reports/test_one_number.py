@@ -1,4 +1,4 @@
-"""The same quantity is the same number on every page, in every file and every API: a walk over all kinds of rounds."""
+"""Consistency: each quantity has the same value on every page, in every file, and in the API, for all round kinds."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CELL_KEYS = ("n", "incomplete", "accuracy", "accuracy_low", "accuracy_high", "re
 
 
 def harvests() -> list[HarvestJob]:
-    """Two relations in two settings of an LM; the settings share every other tuple."""
+    """Create harvests of two relations in two settings of an LM. The settings share every other tuple."""
     language_model = factories.make_language_model("lm")
     relation_set = factories.make_relation_set()
     jobs = []
@@ -48,13 +48,13 @@ def harvests() -> list[HarvestJob]:
     return jobs
 
 
-def opened(by, jobs=None, *, strata=None, **options) -> Round:
+def open_walked_round(by, jobs=None, *, strata=None, **options) -> Round:
     cells = [{"job": job.pk, "n": 12, "strata": strata} for job in jobs or harvests()]
     return open_round({"name": "walked", "cells": cells, "seed": 3, **options}, by)
 
 
-def judged(round: Round, n_annotators: int = 4, share_answered: float = 1.0) -> Round:
-    """Answers at random; the first annotator always says True."""
+def judge_randomly(round: Round, n_annotators: int = 4, share_answered: float = 1.0) -> Round:
+    """Judge with random labels. The first annotator always answers True."""
     rng = random.Random(5)
     annotators = factories.make_annotators(round, n_annotators)
     for number, annotator in enumerate(annotators * 3):
@@ -65,23 +65,23 @@ def judged(round: Round, n_annotators: int = 4, share_answered: float = 1.0) -> 
 
 
 def simple(by, tmp_path) -> Round:
-    return judged(opened(by))
+    return judge_randomly(open_walked_round(by))
 
 
 def stratified(by, tmp_path) -> Round:
-    return judged(opened(by, strata=[1, 8]))
+    return judge_randomly(open_walked_round(by, strata=[1, 8]))
 
 
 def interim(by, tmp_path) -> Round:
-    return judged(opened(by, strata=[1, 8]), share_answered=0.7)
+    return judge_randomly(open_walked_round(by, strata=[1, 8]), share_answered=0.7)
 
 
 def third_only_if_split(by, tmp_path) -> Round:
-    return judged(opened(by, third_only_if_split=True), share_answered=0.9)
+    return judge_randomly(open_walked_round(by, third_only_if_split=True), share_answered=0.9)
 
 
 def excluded(by, tmp_path) -> Round:
-    round = judged(opened(by, third_only_if_split=True))
+    round = judge_randomly(open_walked_round(by, third_only_if_split=True))
     close_round(round)
     exclude_annotator(round.annotators.order_by("pk").first(), "always says True")
     return round
@@ -91,12 +91,12 @@ def with_hidden_tuples(by, tmp_path) -> Round:
     jobs = harvests()
     hidden = HarvestedTuple.objects.filter(job=jobs[0], rank__in=[2, 5, 11])
     KnowledgeTuple.objects.filter(pk__in=hidden.values("knowledge_tuple")).update(curation="hidden")
-    return judged(opened(by, jobs, strata=2), share_answered=0.8)
+    return judge_randomly(open_walked_round(by, jobs, strata=2), share_answered=0.8)
 
 
 def with_judge(by, tmp_path) -> Round:
-    """A judge who says something of its own of every tuple."""
-    round = judged(opened(by))
+    """Add a judge run with an answer for every tuple."""
+    round = judge_randomly(open_walked_round(by))
     run = factories.make_judge_run(round, "lm-judge")
     for number, knowledge_tuple in enumerate(KnowledgeTuple.objects.order_by("pk")):
         factories.make_judge_answer(run, knowledge_tuple, ("true", "false", "true", "false", "")[number % 5])
@@ -104,7 +104,7 @@ def with_judge(by, tmp_path) -> Round:
 
 
 def imported(by, tmp_path) -> Round:
-    """Three to five people of whom one is excluded later; of a harvest that is known, for one of its cells."""
+    """Import judgments by three to five people per statement and exclude one person."""
     rng = random.Random(7)
     rows = [
         [
@@ -133,7 +133,7 @@ FURTHER_KINDS = (simple, stratified, interim, third_only_if_split)
 
 
 class Numbers:
-    """Values of each quantity by the source that shows them."""
+    """Values of each quantity by source."""
 
     def __init__(self) -> None:
         self.values: defaultdict[tuple, dict[str, Any]] = defaultdict(dict)
@@ -176,11 +176,11 @@ def add_document(numbers: Numbers, source: str, document) -> None:
             numbers.add(f"{source}, curve", curve["sizes"][-1]["accuracy"], *quantity)
 
 
-JUDGE_KEYS = {"accuracy": "Acc", "accuracy_low": "low", "accuracy_high": "high"}  # and the columns of their table
+JUDGE_KEYS = {"accuracy": "Acc", "accuracy_low": "low", "accuracy_high": "high"}  # values: columns of the judge table
 
 
 def add_judge(numbers: Numbers, source: str, document) -> None:
-    """With a judge: cells and averages, as curves and cuts have them at their ends."""
+    """Add judge-assisted cells and averages, including the end points of curves and cuts."""
     for cell in document["cells"]:
         for key in JUDGE_KEYS:
             numbers.add(source, cell["judge"][key], "judge", key, *cell_of(cell))
@@ -189,9 +189,9 @@ def add_judge(numbers: Numbers, source: str, document) -> None:
         for key in JUDGE_KEYS:
             numbers.add(f"{source}, curve", curve["sizes"][-1]["judge"][key], "judge", key, *quantity)
     for total in document["totals"]:
-        own = [cell["judge"]["accuracy"] for cell in document["cells"] if side_of(cell) == side_of(total)]
+        accuracies = [cell["judge"]["accuracy"] for cell in document["cells"] if side_of(cell) == side_of(total)]
         numbers.add(f"{source}, totals", total["judge"]["accuracy"], "judge", "macro", *side_of(total))
-        numbers.add(f"{source}, mean of cells", sum(own) / len(own), "judge", "macro", *side_of(total))
+        numbers.add(f"{source}, mean of cells", sum(accuracies) / len(accuracies), "judge", "macro", *side_of(total))
         for key in JUDGE_KEYS:
             numbers.add(
                 f"{source}, totals", total["judge"][f"weighted_{key}"], "judge", key, "weighted", *side_of(total)
@@ -221,10 +221,10 @@ def add_judge_files(numbers: Numbers, client, report: Report, sheets: bytes) -> 
 
 def add_averages(numbers: Numbers, source: str, document) -> None:
     for total in document["totals"]:
-        own = [cell["accuracy"] for cell in document["cells"] if side_of(cell) == side_of(total)]
-        known = [accuracy for accuracy in own if accuracy is not None]
+        accuracies = [cell["accuracy"] for cell in document["cells"] if side_of(cell) == side_of(total)]
+        defined = [accuracy for accuracy in accuracies if accuracy is not None]
         numbers.add(f"{source}, totals", total["macro_accuracy"], "macro", *side_of(total))
-        numbers.add(f"{source}, mean of cells", sum(known) / len(known), "macro", *side_of(total))
+        numbers.add(f"{source}, mean of cells", sum(defined) / len(defined), "macro", *side_of(total))
         numbers.add(f"{source}, totals", total["weighted_accuracy"], "weighted", *side_of(total))
         numbers.add(f"{source}, totals", total["weighted_accuracy_low"], "weighted low", *side_of(total))
     for total in document["sensitivity"]["totals"]:
@@ -259,7 +259,7 @@ def add_progress(numbers: Numbers, source: str, progress) -> None:
 
 
 def add_exclusion_previews(numbers: Numbers, round: Round) -> None:
-    """Before anybody more is excluded, the preview shows the round as it is."""
+    """Add the preview's values before an exclusion, and compare its predicted values with a report after it."""
     annotator = round.annotators.exclude(status="excluded").order_by("pk").last()
     effect = exclusion_effect(annotator)
     for cell in effect["cells"]:
@@ -279,7 +279,7 @@ def add_exclusion_previews(numbers: Numbers, round: Round) -> None:
 
 
 def add_overlaps(numbers: Numbers, client, round: Round) -> None:
-    """Beside a harvest that shares nothing with it, all of a harvest is found by it alone."""
+    """Add overlap rates. Compared with a disjoint harvest, all tuples are found by one harvest only."""
     for job in HarvestJob.objects.filter(strata__round=round).distinct():
         other = factories.make_harvest([("x", "y")], relation=job.relation, setting="top1")
         context = client.get(reverse("evaluation:compare_harvests"), {"a": job.pk, "b": other.pk}).context
@@ -301,13 +301,13 @@ def run_report(round: Round) -> Any:
     [*KINDS, *(pytest.param(make, marks=pytest.mark.exhaustive) for make in FURTHER_KINDS)],
     ids=lambda make: make.__name__,
 )
-def test_a_quantity_is_one_number_wherever_it_stands(researcher_client, researcher, tmp_path, make):
+def test_quantities_are_equal_in_all_sources(researcher_client, researcher, tmp_path, make):
     round = make(researcher, tmp_path)
     numbers = Numbers()
 
     add_document(numbers, "command", run_report(round))
-    asked = {"judge": "lm-judge"} if round.judge_runs.exists() else {}
-    researcher_client.post(reverse("evaluation:report_new", args=[round.path]), asked)
+    options = {"judge": "lm-judge"} if round.judge_runs.exists() else {}
+    researcher_client.post(reverse("evaluation:report_new", args=[round.path]), options)
     report = Report.objects.latest("pk")
     files = {
         file_format: researcher_client.get(reverse("evaluation:report_file", args=[report.pk, file_format])).getvalue()
@@ -316,7 +316,7 @@ def test_a_quantity_is_one_number_wherever_it_stands(researcher_client, research
     add_document(numbers, "JSON", json.loads(files["json"]))
     add_csv(numbers, files["csv"].decode())
     add_sheets(numbers, files["xlsx"])
-    if asked:
+    if options:
         add_judge(numbers, "JSON", report.document)
         add_judge(numbers, "file", json.loads(files["json"]))
         add_judge_comparisons(numbers, "JSON", report.document)
@@ -324,8 +324,8 @@ def test_a_quantity_is_one_number_wherever_it_stands(researcher_client, research
     page = researcher_client.get(round.get_absolute_url())
     add_progress(numbers, "round page", page.context["progress"])
     add_overlaps(numbers, researcher_client, round)
-    shown = researcher_client.get(reverse("evaluation:report", args=[report.pk])).content.decode()
-    for text in (shown, files["md"].decode(), files["tex"].decode()):
+    html = researcher_client.get(reverse("evaluation:report", args=[report.pk])).content.decode()
+    for text in (html, files["md"].decode(), files["tex"].decode()):
         figures = set(re.findall(r"\d?\.\d\d", text))
         for cell in report.document["cells"]:
             assert cell["accuracy"] is None or share(cell["accuracy"]) in figures

@@ -1,4 +1,4 @@
-"""Pages of reports."""
+"""Report pages."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def report(researcher):
     return create_report(round, by=researcher)
 
 
-def test_the_list_shows_reports_of_ones_studies(researcher_client, report):
+def test_list_shows_only_reports_of_own_projects(researcher_client, report):
     create_report(make_round(name="secret", project=make_project()))
 
     page = researcher_client.get("/reports/").text
@@ -40,15 +40,15 @@ def test_the_list_shows_reports_of_ones_studies(researcher_client, report):
     assert "secret" not in page
 
 
-def test_the_empty_list_says_what_to_do_first(researcher_client):
+def test_empty_list_shows_hint(researcher_client):
     assert "No reports yet" in researcher_client.get("/reports/").text
 
 
-def test_the_list_can_be_searched(researcher_client, report):
+def test_list_can_be_searched(researcher_client, report):
     assert "No matching reports" in researcher_client.get("/reports/", {"q": "nothing like it"}).text
 
 
-def test_the_list_takes_the_same_queries_for_more_reports(researcher_client, report, django_assert_max_num_queries):
+def test_list_query_count_is_constant(researcher_client, report, django_assert_max_num_queries):
     for _ in range(5):
         create_report(report.round)
 
@@ -56,25 +56,25 @@ def test_the_list_takes_the_same_queries_for_more_reports(researcher_client, rep
         researcher_client.get("/reports/")
 
 
-def test_a_report_shows_the_table_with_intervals(researcher_client, report):
+def test_report_shows_table_with_intervals(researcher_client, report):
     page = researcher_client.get(f"/reports/{report.pk}/").text
 
     assert '<span class="acc-value">.75</span> / <span class="rej-value">.25</span>' in page
-    assert "acc-8" in page  # .75 is shaded as eight tenths
+    assert "acc-8" in page  # .75 rounds to shade 8
     assert ".75 to .75, n = 4" in page  # all four tuples of the harvest are judged
 
 
-def test_a_report_shows_how_often_annotators_agree(researcher_client, report):
+def test_report_shows_pairwise_agreement(researcher_client, report):
     page = researcher_client.get(f"/reports/{report.pk}/").text
 
-    # By hand: three annotators on four statements; the first and the second agree on three of them.
+    # Hand-calculated: the first two of three annotators agree on three of four statements.
     matrix = page[page.index("Pairwise agreement") : page.index('id="sensitivity"')]
     assert matrix.count('<td class="num">.75</td>') == 4
     assert matrix.count('<td class="num">.50</td>') == 2
     assert "Fleiss&#x27; kappa" in page
 
 
-def test_a_report_shows_no_matrix_of_more_annotators_than_fit(researcher_client, report):
+def test_agreement_matrix_is_hidden_for_many_annotators(researcher_client, report):
     report.document["annotators"] *= 10
     report.save()
 
@@ -84,7 +84,7 @@ def test_a_report_shows_no_matrix_of_more_annotators_than_fit(researcher_client,
     assert "There are too many pairs of annotators" in page
 
 
-def test_a_report_of_a_simulated_round_says_so_beside_its_numbers(researcher_client, researcher):
+def test_simulated_report_is_labeled_next_to_its_numbers(researcher_client, researcher):
     round = make_round(1, by=researcher, source="simulated")
     report = create_report(round)
 
@@ -94,7 +94,7 @@ def test_a_report_of_a_simulated_round_says_so_beside_its_numbers(researcher_cli
     assert "simulated, not people" in researcher_client.get("/reports/").text
 
 
-def test_an_empty_report_says_why_there_is_no_alpha(researcher_client, researcher):
+def test_empty_report_explains_missing_alpha(researcher_client, researcher):
     report = create_report(make_round(1, by=researcher))
 
     assert "No statement has two judgments" in researcher_client.get(f"/reports/{report.pk}/").text
@@ -109,7 +109,7 @@ def test_names_are_escaped(researcher_client, researcher, report):
     assert "<script>alert" not in researcher_client.get(f"/reports/{report.pk}/").text
 
 
-def test_a_report_is_made_from_the_rounds_page(researcher_client, report):
+def test_report_can_be_created_from_round_page(researcher_client, report):
     response = researcher_client.post("/projects/default/rounds/pilot/report/")
 
     newest = Report.objects.first()
@@ -117,7 +117,7 @@ def test_a_report_is_made_from_the_rounds_page(researcher_client, report):
     assert response.url == f"/reports/{newest.pk}/"
 
 
-def test_the_margin_of_equivalence_is_given_where_the_report_is_made(researcher_client, compared):
+def test_equivalence_margin_is_set_when_creating_report(researcher_client, compared):
     page = researcher_client.get("/projects/default/rounds/sides/").text
     assert re.search(r'<input[^>]*name="equivalence_margin"[^>]*value="5"', page)
 
@@ -132,7 +132,7 @@ def test_the_margin_of_equivalence_is_given_where_the_report_is_made(researcher_
     assert Report.objects.count() == 2
 
 
-def test_a_margin_out_of_range_is_refused_with_a_sentence(researcher_client, compared):
+def test_equivalence_margin_out_of_range_is_rejected(researcher_client, compared):
     page = researcher_client.post(
         "/projects/default/rounds/sides/report/", {"equivalence_margin": "0.05"}, follow=True
     ).text
@@ -140,26 +140,24 @@ def test_a_margin_out_of_range_is_refused_with_a_sentence(researcher_client, com
     assert "percentage points from 0.1 to 50" in page
 
 
-def test_a_report_seen_before_takes_neither_its_document_nor_its_tables(
-    researcher_client, report, django_assert_max_num_queries
-):
+def test_cached_report_page_does_not_load_document(researcher_client, report, django_assert_max_num_queries):
     first = researcher_client.get(f"/reports/{report.pk}/").text
 
     with django_assert_max_num_queries(6) as queries:
-        again = researcher_client.get(f"/reports/{report.pk}/").text
+        second = researcher_client.get(f"/reports/{report.pk}/").text
 
-    assert first[first.index("<table") :] == again[again.index("<table") :]
+    assert first[first.index("<table") :] == second[second.index("<table") :]
     assert not any('"document"' in query["sql"] for query in queries.captured_queries)
 
 
-def test_a_report_that_others_have_seen_stays_closed(researcher_client, report, client):
+def test_cached_report_page_respects_permissions(researcher_client, report, client):
     researcher_client.get(f"/reports/{report.pk}/")
     client.force_login(make_researcher(project=make_project()))
 
     assert client.get(f"/reports/{report.pk}/").status_code == 404
 
 
-def test_a_report_of_another_study_is_not_there(researcher_client):
+def test_report_of_another_project_is_not_found(researcher_client):
     round = make_round(name="secret", project=make_project())
     report = create_report(round)
 
@@ -169,7 +167,7 @@ def test_a_report_of_another_study_is_not_there(researcher_client):
     assert Report.objects.count() == 1
 
 
-def test_reports_are_closed_to_annotators(client, report):
+def test_reports_are_forbidden_for_annotators(client, report):
     client.force_login(make_user())
 
     assert client.get("/reports/").status_code == 403
@@ -186,7 +184,7 @@ def test_reports_are_closed_to_annotators(client, report):
         ("html", "text/html"),
     ],
 )
-def test_a_report_is_downloaded_under_the_rounds_name(researcher_client, report, file_format, content_type):
+def test_downloaded_report_is_named_after_round(researcher_client, report, file_format, content_type):
     response = researcher_client.get(f"/reports/{report.pk}/report.{file_format}")
 
     assert response["Content-Type"].startswith(content_type)
@@ -194,55 +192,55 @@ def test_a_report_is_downloaded_under_the_rounds_name(researcher_client, report,
     assert b".75" in response.content
 
 
-def test_an_unknown_format_is_not_there(researcher_client, report):
+def test_unknown_report_format_is_not_found(researcher_client, report):
     assert researcher_client.get(f"/reports/{report.pk}/report.exe").status_code == 404
 
 
-def test_a_superuser_sees_every_study(client, report, django_user_model):
+def test_superuser_can_see_every_report(client, report, django_user_model):
     client.force_login(django_user_model.objects.create_superuser("root"))
 
     assert client.get(f"/reports/{report.pk}/").status_code == 200
     assert Round.objects.visible_to(report.created_by).count() == 1
 
 
-# -- what is behind a number -------------------------------------------------------------------------------------------
+# Evidence
 
 
-def test_a_cell_leads_to_its_tuples_with_their_judgments(researcher_client, report):
+def test_cell_links_to_its_tuples_with_judgments(researcher_client, report):
     page = researcher_client.get(f"/reports/{report.pk}/").text
     cell = report.document["cells"][0]
 
     tuples = f"/reports/{report.pk}/tuples/?relation={cell['relation']}&amp;model={cell['model']}&amp;setting=multi"
     assert tuples in page
-    behind = researcher_client.get(tuples.replace("&amp;", "&"), {"verdict": "rejected"}, follow=True).text
-    assert behind.count('class="badge is-rejected"') == 1
-    assert len(re.findall(r'<li><span class="label is-\w+">', behind)) == 3
+    evidence_page = researcher_client.get(tuples.replace("&amp;", "&"), {"verdict": "rejected"}, follow=True).text
+    assert evidence_page.count('class="badge is-rejected"') == 1
+    assert len(re.findall(r'<li><span class="label is-\w+">', evidence_page)) == 3
 
 
-def test_agreement_and_annotators_lead_to_what_they_rest_on(researcher_client, report):
+def test_agreement_and_annotator_tables_link_to_evidence(researcher_client, report):
     page = researcher_client.get(f"/reports/{report.pk}/").text
     sections = page[page.index('id="agreement"') : page.index('id="method"')]
 
-    places = {unescape(address) for address in re.findall(r'<th scope="row"><a href="([^"]+)"', sections)}
+    addresses = {unescape(address) for address in re.findall(r'<th scope="row"><a href="([^"]+)"', sections)}
 
     people = {
         f"/projects/default/rounds/pilot/annotators/{annotator.code}/" for annotator in report.round.annotators.all()
     }
-    assert people < places
-    assert f"/reports/{report.pk}/tuples/?" in places
-    assert {researcher_client.get(address).status_code for address in places} == {200}
+    assert people < addresses
+    assert f"/reports/{report.pk}/tuples/?" in addresses
+    assert {researcher_client.get(address).status_code for address in addresses} == {200}
     relation = report.document["cells"][0]["relation"]
-    assert any(f"relation={relation}" in address for address in places)
+    assert any(f"relation={relation}" in address for address in addresses)
 
 
-def test_a_statement_behind_a_number_leads_to_all_that_was_said_about_it(researcher_client, report):
+def test_evidence_statements_link_to_statement_pages(researcher_client, report):
     page = researcher_client.get(f"/reports/{report.pk}/tuples/").text
 
     for task in report.round.tasks.all():
         assert f'href="/projects/default/rounds/{report.round.name}/statements/{task.pk}/"' in page
 
 
-def test_the_tuples_take_the_same_queries_for_more_of_them(researcher_client, researcher, django_assert_num_queries):
+def test_tuples_page_query_count_is_constant(researcher_client, researcher, django_assert_num_queries):
     reports = [create_report(make_round(n, by=researcher)) for n in (2, 40)]
     researcher_client.get("/reports/")
 
@@ -251,7 +249,7 @@ def test_the_tuples_take_the_same_queries_for_more_of_them(researcher_client, re
             researcher_client.get(f"/reports/{report.pk}/tuples/")
 
 
-def test_a_long_report_shows_its_first_relations_and_where_the_rest_is(researcher_client, report):
+def test_long_report_shows_first_relations_and_link_to_all(researcher_client, report):
     report.document["cells"] = [report.document["cells"][0] | {"relation": f"r{number:03}"} for number in range(487)]
     report.save()
 
@@ -262,17 +260,17 @@ def test_a_long_report_shows_its_first_relations_and_where_the_rest_is(researche
     assert "r486" in researcher_client.get(f"/reports/{report.pk}/?all").text
 
 
-def test_every_table_is_a_file(researcher_client, report):
+def test_report_tables_can_be_downloaded_as_csv(researcher_client, report):
     response = researcher_client.get(f"/reports/{report.pk}/tables/agreement.csv")
 
     assert response.content.startswith(b"measure,")
     assert researcher_client.get(f"/reports/{report.pk}/tables/nothing.csv").status_code == 404
 
 
-# -- side by side ------------------------------------------------------------------------------------------------------
+# Report comparisons
 
 
-def test_two_reports_are_compared(researcher_client, report):
+def test_two_reports_can_be_compared(researcher_client, report):
     other = create_report(report.round)
 
     page = researcher_client.get("/reports/compare/", {"a": report.pk, "b": other.pk}).text
@@ -281,7 +279,7 @@ def test_two_reports_are_compared(researcher_client, report):
     assert "No tests possible" in page  # one relation
 
 
-def test_a_report_is_laid_beside_the_papers_table(researcher_client, report):
+def test_report_can_be_compared_with_paper_table(researcher_client, report):
     report.document["cells"] = [
         report.document["cells"][0] | {"relation": relation, "setting": "multi"} for relation in ("Help", "A do B at")
     ]
@@ -294,13 +292,13 @@ def test_a_report_is_laid_beside_the_papers_table(researcher_client, report):
     assert "as printed in the paper" in page
 
 
-def test_reports_without_a_common_relation_say_so(researcher_client, report):
+def test_comparison_without_common_relation_is_explained(researcher_client, report):
     page = researcher_client.get("/reports/compare/", {"a": report.pk, "b": "paper"}).text
 
     assert "no relation names in common" in page
 
 
-def test_a_report_of_another_study_cannot_be_compared(researcher_client, report):
+def test_report_of_another_project_cannot_be_compared(researcher_client, report):
     secret = create_report(make_round(project=make_project()))
 
     response = researcher_client.get("/reports/compare/", {"a": report.pk, "b": secret.pk})
@@ -309,16 +307,16 @@ def test_a_report_of_another_study_cannot_be_compared(researcher_client, report)
     assert researcher_client.get(f"/reports/{secret.pk}/tuples/").status_code == 404
 
 
-def test_the_papers_table_is_shown_with_the_tests_that_it_lacks(researcher_client):
+def test_published_table_is_shown_with_significance_tests(researcher_client):
     page = researcher_client.get("/reports/published/").text
 
     assert ".97 / .03" in page
     assert 'human and multi are not distinguishable: <a href="#table">12.6 points</a> in favor of multi' in page
     assert 'id="table"' in page
-    assert "p = .019" in page  # sign-flip over the printed table's 14 relations
+    assert "p = .019" in page  # sign-flip test over the 14 relations of the printed table
 
 
-def test_the_same_lm_is_recognised_in_the_paper(researcher_client, report):
+def test_comparison_selects_same_lm_of_paper(researcher_client, report):
     report.document["cells"] = [
         report.document["cells"][0] | {"relation": relation, "model": "FacebookAI/roberta-large", "setting": "multi"}
         for relation in ("help", "prevent")
@@ -338,7 +336,7 @@ def test_the_same_lm_is_recognised_in_the_paper(researcher_client, report):
 
 @pytest.fixture
 def compared(researcher):
-    """A report on two settings over two relations: multi finds 2 of 2 each time, human 1 of 2 and 0 of 2."""
+    """Report on two settings and two relations. Accuracies: multi 2/2 and 2/2, human 1/2 and 0/2."""
     jobs, labels = [], {}
     for name, n_true in (("r", 1), ("s", 0)):
         relation = make_relation(name)
@@ -350,27 +348,27 @@ def compared(researcher):
         labels |= {("a", name): n_true > 0, ("b", name): False, ("c", name): True, ("d", name): True}
     cells = [{"job": job.pk, "n": None} for job in jobs]
     round = open_round({"name": "sides", "cells": cells}, by=researcher)
-    said = ["true" if labels[tuple(task.entities)] else "false" for task in round.tasks.order_by("position")]
-    judge_all(round, said, said, said)
+    row_labels = ["true" if labels[tuple(task.entities)] else "false" for task in round.tasks.order_by("position")]
+    judge_all(round, row_labels, row_labels, row_labels)
     return create_report(round, by=researcher)
 
 
-def test_the_numbers_of_a_sentence_lead_to_the_relations_behind_them(researcher_client, compared):
+def test_comparison_sentence_links_to_its_relations(researcher_client, compared):
     page = researcher_client.get(f"/reports/{compared.pk}/").text
 
     sentences = page[: page.index('id="averages"')]
     [(words, address)] = re.findall(r'<li>([^<]*)<a href="(/reports/\d+/comparisons/1/)">75\.0 points', sentences)
-    assert words == "With lm, multi beats human by "  # all tuples of both were judged
-    behind = researcher_client.get(address).text
-    assert behind.count(">1.00</a>") == 2
-    assert ">.50</a>" in behind
-    assert "−50.0" in behind
-    assert "−100.0" in behind
-    tuples = unescape(re.search(r'href="([^"]*)">.50</a>', behind)[1])
+    assert words == "With lm, multi beats human by "  # all tuples of both settings are judged
+    evidence_page = researcher_client.get(address).text
+    assert evidence_page.count(">1.00</a>") == 2
+    assert ">.50</a>" in evidence_page
+    assert "−50.0" in evidence_page
+    assert "−100.0" in evidence_page
+    tuples = unescape(re.search(r'href="([^"]*)">.50</a>', evidence_page)[1])
     assert 'All <span class="count">2</span>' in researcher_client.get(tuples).text
 
 
-def test_what_the_planner_says_leads_to_what_it_rests_on(researcher_client, compared):
+def test_planner_numbers_link_to_evidence(researcher_client, compared):
     compared.round.strata.update(population=20)
     compared = create_report(compared.round)
 
@@ -379,33 +377,33 @@ def test_what_the_planner_says_leads_to_what_it_rests_on(researcher_client, comp
     plan = page[page.index('id="plan"') :]
     [tuples] = re.findall(r'<li>lm · human: [^<]*<a href="([^"]*)">[\d.]+ points</a>', plan)
     assert 'All <span class="count">4</span>' in researcher_client.get(unescape(tuples)).text
-    [behind] = re.findall(r'<li>human and multi: [^<]*<a href="([^"]*)">75.0 points</a>', plan)
-    assert behind == f"/reports/{compared.pk}/comparisons/1/"
+    [link] = re.findall(r'<li>human and multi: [^<]*<a href="([^"]*)">75.0 points</a>', plan)
+    assert link == f"/reports/{compared.pk}/comparisons/1/"
 
 
-def test_a_comparison_that_is_not_there(researcher_client, compared):
+def test_unknown_comparison_is_not_found(researcher_client, compared):
     assert researcher_client.get(f"/reports/{compared.pk}/comparisons/2/").status_code == 404
     assert researcher_client.get(f"/reports/{compared.pk}/comparisons/0/").status_code == 404
 
 
-def test_the_page_of_a_round_leads_to_its_newest_reports(researcher_client, report):
+def test_round_page_links_to_newest_reports(researcher_client, report):
     reports = [create_report(report.round) for _ in range(5)]
 
     page = researcher_client.get(report.round.get_absolute_url()).text
 
     assert all(newer.get_absolute_url() in page for newer in reports)
-    assert report.get_absolute_url() not in page  # the sixth
+    assert report.get_absolute_url() not in page  # not among the five newest
     assert "All reports on this round" in page
 
 
-def test_the_page_of_a_round_without_reports_has_no_section_for_them(researcher_client, researcher):
+def test_round_page_without_reports_has_no_reports_section(researcher_client, researcher):
     assert "<h2>Reports" not in researcher_client.get(make_round(name="new", by=researcher).get_absolute_url()).text
 
 
 @pytest.mark.parametrize(
     ("source", "sentence"), [("people", "Send the join link to annotators"), ("imported", "import_")]
 )
-def test_nobody_is_told_to_send_a_link_where_judgments_are_imported(researcher_client, researcher, source, sentence):
+def test_only_people_rounds_mention_join_link(researcher_client, researcher, source, sentence):
     round = make_round(name="new", by=researcher, source=source)
 
     page = researcher_client.get(round.get_absolute_url()).text

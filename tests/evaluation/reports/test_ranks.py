@@ -1,4 +1,4 @@
-"""Ranks in reports, against the significant differences of the report's comparisons."""
+"""Ranks in reports, compared with the significant differences of the same report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTINGS = ("human", "top1", "multi")
 
 
 def evidence_of(n_relations: int, n_accepted, n: int = 20) -> Evidence:
-    """n_accepted: takes relation and setting, returns how many of n statements are accepted."""
+    """n_accepted: function from relation number and setting to the number of accepted statements out of n."""
     cells = {
         CellKey(f"r{number:02}", "big", setting): (hits := n_accepted(number, setting), n - hits, 0, 0)
         for setting in SETTINGS
@@ -41,14 +41,14 @@ def ranks(document: dict) -> dict[str, tuple[int, int]]:
     return {side["setting"]: (side["low"], side["high"]) for side in document["ranks"]["sides"]}
 
 
-def test_clear_differences_over_relations_are_ranks_of_one_number():
+def test_clear_differences_give_single_ranks():
     document = document_of(12, lambda relation, setting: 16 - 6 * SETTINGS.index(setting) + relation % 3)
 
     assert ranks(document) == {"human": (1, 1), "top1": (2, 2), "multi": (3, 3)}
     assert finding(document).endswith("Its rank among 3 is 1 (95 %), tied with none.")
 
 
-def test_sides_alike_may_have_any_rank_and_the_report_says_so():
+def test_similar_settings_have_full_rank_range():
     document = document_of(12, lambda relation, setting: 10 + relation % 4)
 
     table = rank_table(document)
@@ -60,7 +60,7 @@ def test_sides_alike_may_have_any_rank_and_the_report_says_so():
 
 
 @pytest.mark.parametrize("n_relations", [2, 4, 8])
-def test_no_rank_says_more_than_the_comparisons_of_the_report(n_relations):
+def test_ranks_distinguish_only_significant_differences(n_relations):
     rng = np.random.default_rng(n_relations)
     for _ in range(5):
         evidence = evidence_of(n_relations, lambda *_: int(rng.integers(4, 20)), n=30)
@@ -72,11 +72,11 @@ def test_no_rank_says_more_than_the_comparisons_of_the_report(n_relations):
 
         significant = {frozenset((entry["a"], entry["b"])) for entry in compared if entry["p_holm"] < 0.05}
         tied = {side["setting"]: {other["setting"] for other in side["tied_with"]} for side in sides}
-        told_apart = {frozenset(pair) for pair in combinations(SETTINGS, 2) if pair[1] not in tied[pair[0]]}
-        assert told_apart <= significant
+        distinguished = {frozenset(pair) for pair in combinations(SETTINGS, 2) if pair[1] not in tied[pair[0]]}
+        assert distinguished <= significant
 
 
-def test_ranks_within_a_relation_stand_where_some_are_told_apart():
+def test_relation_ranks_appear_if_some_are_distinguished():
     def accepted(relation: int, setting: str) -> int:
         return {"human": 19, "top1": 18, "multi": 2}[setting] if relation == 1 else 10
 
@@ -89,7 +89,7 @@ def test_ranks_within_a_relation_stand_where_some_are_told_apart():
     assert [row.values for row in relation_rank_table(document).rows] == [("r01", "1 to 2", "1 to 2", "3")]
 
 
-def test_one_relation_ranks_no_averages_but_its_own_cells():
+def test_single_relation_ranks_cells_but_not_averages():
     document = document_of(1, lambda _, setting: {"human": 19, "top1": 18, "multi": 2}[setting])
 
     assert document["ranks"]["sides"] == []
@@ -97,14 +97,14 @@ def test_one_relation_ranks_no_averages_but_its_own_cells():
     assert len(document["ranks"]["relations"]) == 1
 
 
-def test_one_side_has_no_rank():
+def test_single_setting_has_no_rank():
     document = build_document(make_evidence({CellKey("r", "big", "human"): (5, 5, 0, 0)}))
 
     assert document["ranks"] is None
     assert not {"ranks", "relation-ranks"} & {table.name for table in tables_to_read(document)}
 
 
-def test_sides_that_differ_in_both_respects_are_compared_too():
+def test_pairs_with_different_lm_and_setting_are_ranked():
     cells = {
         CellKey(f"r{number}", model, setting): (hits, 30 - hits, 0, 0)
         for model, setting, hits in (("big", "human", 28), ("small", "multi", 5))
@@ -117,7 +117,7 @@ def test_sides_that_differ_in_both_respects_are_compared_too():
     assert [(side["low"], side["high"]) for side in document["ranks"]["sides"]] == [(1, 1), (2, 2)]
 
 
-def test_a_side_without_a_relation_in_common_counts_as_tied():
+def test_side_without_common_relation_counts_as_tied():
     cells = {
         CellKey(relation, "big", setting): (hits, 30 - hits, 0, 0)
         for setting, hits, relations in (("human", 28, "abcdefgh"), ("top1", 5, "abcdefgh"), ("multi", 15, "xyz"))

@@ -1,4 +1,4 @@
-"""docs/report-json.md describes every key of a report: in its row of the first table, or in the sections behind it."""
+"""docs/report-json.md describes every report key, in the first table or in the sections that its row links to."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -38,16 +38,16 @@ ROWS = {
 }
 
 
-def described(text: str, seen: frozenset[str] = frozenset()) -> set[str]:
-    """Return the names in code in a text and in all sections that it links to."""
+def documented_names(text: str, seen: frozenset[str] = frozenset()) -> set[str]:
+    """Return the code names in a text and in all sections that it links to."""
     names = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", text))))
     for section in set(re.findall(r"\(#([\w-]+)\)", text)) - seen:
-        names |= described(SECTIONS[section], seen | {section})
+        names |= documented_names(SECTIONS[section], seen | {section})
     return names
 
 
 def keys_of(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each key in a document, and the path to it."""
+    """Yield each key of a document with its path."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield key, f"{path}.{key}"
@@ -59,7 +59,7 @@ def keys_of(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def document(tmp_path) -> dict:
-    """A report with something in every block: two settings of six relations, strata, gold, people, a reference."""
+    """Report document with all sections filled: two settings, six relations, strata, gold, judges, and a reference."""
     jobs, model = [], make_language_model("lm")
     for name in "pqrstu":
         relation = make_relation(name)
@@ -80,27 +80,27 @@ def document(tmp_path) -> dict:
     reference.write_text("human 1,is,p\n")
     judges = [make_judge_run(round, judge_kind=JudgeKind.CAUSAL, repeats=2, panel="jury") for _ in range(2)]
     for judge, task, repeat in product(judges, round.tasks.without_gold().order_by("position"), range(2)):
-        said = "true" if task.position % 3 else "false"
-        make_judge_answer(judge, task.knowledge_tuple, said, repeat=repeat, score=0.7)
+        label = "true" if task.position % 3 else "false"
+        make_judge_answer(judge, task.knowledge_tuple, label, repeat=repeat, score=0.7)
     return create_report(round, reference=reference, judge=judges[0]).document
 
 
-def test_every_key_of_a_report_is_described(document):
+def test_every_report_key_is_documented(document):
     undescribed = [
         path
         for top, value in document.items()
         for key, path in [(top, top), *keys_of(value, top)]
-        if key not in (described(ROWS[top]) if top in ROWS else ())
+        if key not in (documented_names(ROWS[top]) if top in ROWS else ())
     ]
 
     assert sorted(set(undescribed)) == []
 
 
-def test_the_report_has_something_in_every_block(document):
+def test_example_report_has_no_empty_sections(document):
     empty = {key for key, value in document.items() if value in (None, [], {})}
 
     assert empty <= {"demonstrators"}
 
 
-def test_no_key_is_described_that_no_report_has(document):
+def test_documented_keys_exist_in_report(document):
     assert set(ROWS) - set(document) == set()

@@ -1,4 +1,4 @@
-"""Reports from judgments in the database. Numbers are worked by hand."""
+"""Reports from judgments in the database, checked against hand-calculated numbers."""
 
 import json
 import re
@@ -39,7 +39,7 @@ def verdicts(cell: dict) -> tuple[int, int, int, int]:
     return cell["accepted"], cell["rejected"], cell["undecided"], cell["incomplete"]
 
 
-def test_a_report_counts_verdicts_and_judgments():
+def test_report_counts_verdicts_and_judgments():
     round = make_round(4)
     judge_all(round, [T, F, T, U], [T, F, F, U], [T, T, U, F])
 
@@ -51,7 +51,7 @@ def test_a_report_counts_verdicts_and_judgments():
     assert (cell["n"], cell["accuracy"], cell["rejection"]) == (4, 0.25, 0.25)
 
 
-def test_the_shape_is_the_documented_one():
+def test_document_has_documented_keys():
     round = make_round(1)
     judge_all(round, [T], [T], [F])
 
@@ -67,7 +67,7 @@ def test_the_shape_is_the_documented_one():
     }  # fmt: skip
 
 
-def test_the_last_experts_word_enters_the_adjudicated_rule_alone(researcher):
+def test_last_adjudication_affects_only_adjudicated_rule(researcher):
     round = make_round(2)
     judge_all(round, [T, T], [F, T], [U, T])
     for label in (F, T):
@@ -81,7 +81,7 @@ def test_the_last_experts_word_enters_the_adjudicated_rule_alone(researcher):
     assert document["n_adjudicated"] == 1
 
 
-def test_the_third_judgment_is_the_one_that_came_last_whoever_changed_their_mind_later():
+def test_third_judgment_is_unaffected_by_later_changes():
     round = make_round(1, third_only_if_split=True)
     _, second, third = judge_all(round, [T], [F], [T])
     task = round.tasks.get()
@@ -93,7 +93,7 @@ def test_the_third_judgment_is_the_one_that_came_last_whoever_changed_their_mind
     assert evidence.first_two.counts.tolist() == [[1, 0, 1]]
 
 
-def test_no_file_of_a_report_holds_a_name():
+def test_report_files_contain_no_names():
     round = make_round(3, gold_share=0)
     annotators = judge_all(round, [T, F, T], [T, T, F], [F, F, T])
     names = [annotator.user.username for annotator in annotators if annotator.user]
@@ -107,7 +107,7 @@ def test_no_file_of_a_report_holds_a_name():
         assert not [name for name in names if name in FORMATS[file_format].write(document)]
 
 
-def test_a_cell_rests_on_its_own_draws_only():
+def test_cell_uses_only_its_own_draws():
     relation = make_relation()
     human = make_harvest([("dog", "swim"), ("cat", "climb")], relation=relation, setting="human")
     multi = make_harvest([("dog", "swim")], relation=relation, language_model=human.language_model, setting="multi")
@@ -139,7 +139,7 @@ def test_totals_pool_statements_and_average_relations():
     assert (total["macro_accuracy"], total["macro_rejection"], total["n_relations"]) == (0.5, 0.5, 2)
 
 
-def test_relations_of_the_same_name_keep_apart():
+def test_relations_with_equal_names_stay_separate():
     language_model = make_language_model("lm")
     jobs = [
         make_harvest([("a", "b")], language_model=language_model, relation=make_relation("same", relation_set=a_set))
@@ -150,7 +150,7 @@ def test_relations_of_the_same_name_keep_apart():
     assert [cell["relation"] for cell in document_of(round)["cells"]] == ["one/same", "two/same"]
 
 
-def test_statements_that_decide_nothing_yet_have_no_accuracy():
+def test_incomplete_undecided_statements_have_no_accuracy():
     round = make_round(2)
     judge_all(round, [T, T])
 
@@ -161,7 +161,7 @@ def test_statements_that_decide_nothing_yet_have_no_accuracy():
     assert any("2 of 2 statements are incomplete." in note for note in document["notes"])
 
 
-def test_incomplete_statements_count_with_what_their_labels_decide():
+def test_incomplete_statements_with_certain_verdict_count():
     round = make_round(2)
     judge_all(round, [T, F], [T, F])
 
@@ -176,7 +176,7 @@ def test_alpha_is_computed_with_and_without_unjudgeable():
 
     document = document_of(round)
 
-    # With it: n = 6, o_disagree = 2, n_c = 3, 2, 1: 1 - 5 * 2 / (36 - 14). Without: two units, no disagreement.
+    # With Unjudgeable: n = 6, o_disagree = 2, n_c = 3, 2, 1: 1 - 5 * 2 / (36 - 14). Without: no disagreement.
     assert document["alpha"]["value"] == pytest.approx(1 - 10 / 22)
     assert document["alpha_without_unjudgeable"]["value"] == pytest.approx(1.0)
     assert document["alpha_without_unjudgeable"]["n_units"] == 2
@@ -194,7 +194,7 @@ def test_alpha_is_computed_with_and_without_unjudgeable():
     ],
     ids=["nothing judged", "one annotator", "k = 1", "unanimous", "all Unjudgeable"],
 )
-def test_a_degenerate_round_says_what_cannot_be_computed(k, judgments, alpha_reason):
+def test_degenerate_round_has_reason_for_undefined_alpha(k, judgments, alpha_reason):
     round = make_round(2, judgments_per_task=k)
     judge_all(round, *judgments)
 
@@ -205,7 +205,7 @@ def test_a_degenerate_round_says_what_cannot_be_computed(k, judgments, alpha_rea
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
-def test_every_degenerate_round_can_be_written(k):
+def test_degenerate_rounds_can_be_written_in_every_format(k):
     round = make_round(2, judgments_per_task=k)
     judge_all(round, *[[U, T]] * (k - 1))
 
@@ -215,7 +215,7 @@ def test_every_degenerate_round_can_be_written(k):
     assert "NaN" not in json.dumps(document)
 
 
-def test_one_to_one_to_one_is_undecided():
+def test_three_different_labels_are_undecided():
     round = make_round(1)
     judge_all(round, [T], [F], [U])
 
@@ -224,7 +224,7 @@ def test_one_to_one_to_one_is_undecided():
     assert (cell["undecided"], cell["accuracy"], cell["rejection"]) == (1, 0, 0)
 
 
-def test_annotators_are_codes_with_their_labels():
+def test_annotator_entry_contains_code_and_label_counts():
     round = make_round(3)
     [annotator] = judge_all(round, [T, T, U])
 
@@ -235,7 +235,7 @@ def test_annotators_are_codes_with_their_labels():
     assert (entry["gold"]["n"], entry["dawid_skene"], entry["mace"]) == (0, None, None)
 
 
-def test_gold_is_told_per_annotator_and_enters_nothing_else():
+def test_gold_is_reported_per_annotator_and_excluded_from_counts():
     round = make_round(2)
     annotator, _ = judge_all(round, [T, T], [F, T])
     gold = round.tasks.create(
@@ -248,19 +248,19 @@ def test_gold_is_told_per_annotator_and_enters_nothing_else():
 
     document = document_of(round)
 
-    told = {
+    gold_counts = {
         annotator["annotator"]: (annotator["gold"]["correct"], annotator["gold"]["n"])
         for annotator in document["annotators"]
     }
-    assert told[annotator.code] == (1, 1)
-    assert sum(n for _, n in told.values()) == 1
+    assert gold_counts[annotator.code] == (1, 1)
+    assert sum(n for _, n in gold_counts.values()) == 1
     assert (document["n_tasks"], document["n_judgments"]) == (2, 4)
 
 
-def test_annotators_are_compared_on_what_both_judged():
+def test_annotator_pairs_are_compared_on_shared_statements():
     round = make_round(3)
     first, second, third = judge_all(round, [T, T, F], [T, F, F], [F, F, F])
-    judge(third, round.tasks.get(position=2), U)  # replaces the answer before
+    judge(third, round.tasks.get(position=2), U)  # replaces the previous answer
 
     pairs = document_of(round)["annotator_pairs"]
 
@@ -272,14 +272,14 @@ def test_annotators_are_compared_on_what_both_judged():
     }
 
 
-def test_annotators_who_share_no_statement_are_no_pair():
+def test_annotators_without_shared_statements_form_no_pair():
     round = make_round(2, judgments_per_task=1, batch_size=1)
     judge_all(round, [T, T], [T, T])
 
     assert document_of(round)["annotator_pairs"] == []
 
 
-def test_fleiss_kappa_needs_a_complete_round():
+def test_fleiss_kappa_requires_complete_round():
     round = make_round(2, judgments_per_task=2)
     judge_all(round, [T, F])
     assert document_of(round)["fleiss_kappa"]["value"] is None
@@ -289,11 +289,11 @@ def test_fleiss_kappa_needs_a_complete_round():
     assert document_of(round)["fleiss_kappa"] == {"value": 1.0, "reason": None}
 
 
-def test_a_simulated_round_is_called_so():
+def test_simulated_round_has_note():
     assert "simulated, not people" in document_of(make_round(1, source="simulated"))["notes"][0]
 
 
-def test_a_note_names_demonstrators():
+def test_demonstrators_have_note():
     language_model = make_language_model("embedded", is_demonstrator=True)
     job = make_harvest([("a", "b")], language_model=language_model)
     round = open_round({"name": "pilot", "cells": [{"job": job.pk, "n": 1}]})
@@ -301,7 +301,7 @@ def test_a_note_names_demonstrators():
     assert "the accuracy of embedded does not generalize to other LMs" in document_of(round)["notes"][0]
 
 
-def test_two_reports_differ_in_their_date_and_the_trail_only():
+def test_repeated_reports_differ_only_in_date_and_audit_entry():
     round = make_round(5)
     judge_all(round, [T, F, T, T, U], [T, F, F, T, U], [T, T, F, T, T])
 
@@ -310,7 +310,7 @@ def test_two_reports_differ_in_their_date_and_the_trail_only():
     assert FORMATS["json"].write(first) == FORMATS["json"].write(second)
 
 
-def test_a_report_stays_as_it_was():
+def test_stored_report_does_not_change():
     round = make_round(1)
     report = create_report(round)
 
@@ -320,7 +320,7 @@ def test_a_report_stays_as_it_was():
     assert report.document["n_judgments"] == 0
 
 
-def test_a_report_takes_the_same_queries_for_more_relations(django_assert_max_num_queries):
+def test_report_query_count_is_constant(django_assert_max_num_queries):
     jobs = [make_harvest([("a", "b")]) for _ in range(6)]
     round = open_round({"name": "pilot", "cells": [{"job": job.pk, "n": 1} for job in jobs]})
     seal_all()
@@ -329,17 +329,17 @@ def test_a_report_takes_the_same_queries_for_more_relations(django_assert_max_nu
         create_report(round)
 
 
-def test_a_report_sees_one_moment_of_the_round(monkeypatch):
-    seen = []
+def test_report_reads_one_database_snapshot(monkeypatch):
+    calls = []
     round = make_round(2)
-    monkeypatch.setattr(services, "one_moment", lambda: seen.append("once") or nullcontext())
+    monkeypatch.setattr(services, "one_moment", lambda: calls.append("once") or nullcontext())
 
     create_report(round)
 
-    assert seen == ["once"]
+    assert calls == ["once"]
 
 
-def test_statements_of_several_cells_together_have_no_interval(researcher):
+def test_pooled_accuracy_of_several_cells_has_no_interval(researcher):
     language_model = make_language_model()
     jobs = [make_harvest([("a", name)], relation=make_relation(name), language_model=language_model) for name in "xy"]
     round = open_round({"name": "r", "cells": [{"job": job.pk, "n": None} for job in jobs]}, researcher)
@@ -350,7 +350,7 @@ def test_statements_of_several_cells_together_have_no_interval(researcher):
     assert (total["accuracy"], total["accuracy_low"], total["accuracy_high"]) == (1.0, None, None)
 
 
-def test_the_method_describes_only_the_analyses_of_the_report():
+def test_method_describes_only_analyses_in_the_report():
     round = make_round(5)
     judge_all(round, [T, F, T, T, U], [T, F, F, T, U], [T, T, F, T, T])
 
