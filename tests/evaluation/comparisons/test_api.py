@@ -1,4 +1,4 @@
-"""Comparisons through the API."""
+"""Comparison API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def api(db):
     return client_of()
 
 
-def test_two_reports_are_compared_and_a_report_with_the_paper(api):
+def test_reports_can_be_compared_with_each_other_and_the_paper(api):
     rounds = [factories.make_round(4) for _ in range(2)]
     for round in rounds:
         factories.judge_all(round, *[["true"] * 4] * 3)
@@ -33,7 +33,7 @@ def test_two_reports_are_compared_and_a_report_with_the_paper(api):
     same = api.get(f"{COMPARISONS}reports/", {"a": a.pk, "b": a.pk}).json()
     assert same["n_shared"] == 1
     assert len(same["table"]["columns"]) == len(same["table"]["rows"][0])
-    for odd in (
+    for invalid in (
         {},
         {"a": a.pk},
         {"a": "x", "b": "y"},
@@ -41,12 +41,12 @@ def test_two_reports_are_compared_and_a_report_with_the_paper(api):
         {"a": "²", "b": 1},
         {"a": 1, "b": 1, "c": 1},
     ):
-        assert api.get(f"{COMPARISONS}reports/", odd).status_code in (400, 404)
+        assert api.get(f"{COMPARISONS}reports/", invalid).status_code in (400, 404)
     stranger = client_of(factories.make_researcher(project=factories.make_project()))
     assert stranger.get(f"{COMPARISONS}reports/", {"a": a.pk, "b": b.pk}).status_code == 404
 
 
-def test_two_harvests_are_compared(api):
+def test_harvests_can_be_compared(api):
     relation = factories.make_relation()
     a = factories.make_harvest([("a", "1"), ("b", "2"), ("c", "3")], relation=relation)
     b = factories.make_harvest([("b", "2"), ("c", "3"), ("d", "4")], relation=relation, setting="human")
@@ -60,13 +60,13 @@ def test_two_harvests_are_compared(api):
         "name": "both", "n": 2, "n_judged": 0, "is_simulated": False,
         "accuracy": {"value": None, "low": None, "high": None, "reason": "No statement has a verdict."},
     }  # fmt: skip
-    for odd in ({"a": a.pk, "b": other.pk}, {"a": a.pk, "b": 999999}):
-        assert api.get(f"{COMPARISONS}harvests/", odd).status_code == 404
-    for odd in ({"a": a.pk}, {"a": "x", "b": "y"}, {"a": 0, "b": 10**30}):
-        assert api.get(f"{COMPARISONS}harvests/", odd).status_code == 400
+    for invalid in ({"a": a.pk, "b": other.pk}, {"a": a.pk, "b": 999999}):
+        assert api.get(f"{COMPARISONS}harvests/", invalid).status_code == 404
+    for invalid in ({"a": a.pk}, {"a": "x", "b": "y"}, {"a": 0, "b": 10**30}):
+        assert api.get(f"{COMPARISONS}harvests/", invalid).status_code == 400
 
 
-def test_two_cells_are_compared_over_a_set(api):
+def test_cells_can_be_compared_over_relation_set(api):
     relations = [factories.make_relation(relation_set=factories.make_relation_set("places"))]
     relations += [factories.make_relation(relation_set=relations[0].relation_set)]
     model = factories.make_language_model()
@@ -91,18 +91,18 @@ def test_two_cells_are_compared_over_a_set(api):
     assert api.get(f"{COMPARISONS}sets/", {"a": a.pk, "b": other.pk}).status_code == 404
 
 
-def test_over_a_set_that_all_share_only_harvests_of_ones_projects_are_compared(api):
+def test_shared_set_comparison_uses_only_own_project_harvests(api):
     shared = factories.make_relation_set("shared", is_shipped=True)
-    mine, theirs = (factories.make_relation(relation_set=shared) for _ in range(2))
-    model, foreign = factories.make_language_model(), factories.make_project()
+    own_relation, other_relation = (factories.make_relation(relation_set=shared) for _ in range(2))
+    model, other_project = factories.make_language_model(), factories.make_project()
 
     def harvest(setting: str, relation, **fields):
         return factories.make_harvest([("a", "1")], relation=relation, setting=setting, language_model=model, **fields)
 
-    a, b = (harvest(setting, mine) for setting in ("human", "multi"))
+    a, b = (harvest(setting, own_relation) for setting in ("human", "multi"))
     for setting in ("human", "multi"):
-        harvest(setting, mine, project=foreign)
-        harvest(setting, theirs, project=foreign)
+        harvest(setting, own_relation, project=other_project)
+        harvest(setting, other_relation, project=other_project)
 
     compared = api.get(f"{COMPARISONS}sets/", {"a": a.pk, "b": b.pk}).json()
 

@@ -1,4 +1,4 @@
-"""Comparisons as reports print them."""
+"""Comparisons in reports."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from tests.factories import judge_all, make_harvest, make_language_model, make_r
 
 
 def accuracies(model: str | None, **by_setting) -> dict:
-    """Accuracies of one LM by setting, for relations r0, r1, ..."""
+    """Return the accuracies of one LM by setting, for relations r00, r01, and so on."""
     return {
         CellKey(f"r{number:02}", model, setting): accuracy
         for setting, column in by_setting.items()
@@ -26,10 +26,10 @@ def accuracies(model: str | None, **by_setting) -> dict:
     }
 
 
-def test_a_side_that_is_better_beats_the_other():
+def test_significantly_better_setting_beats_the_other():
     [compared] = compare_sides(accuracies("lm", human=[0.5, 0.4, 0.6, 0.5] * 3, multi=[0.7, 0.8, 0.7, 0.9] * 3), {}, 0)
 
-    # By hand: always ahead in 12 relations, so p = 2 / 2^12.
+    # Ahead in all 12 relations, so p = 2 / 2^12.
     assert compared["p_sign_flip"] == compared["p_holm"] == 2 / 2**12
     assert compared["difference"] == pytest.approx(-0.275)
     assert compared["low"] < -0.275 < compared["high"] < 0
@@ -37,7 +37,7 @@ def test_a_side_that_is_better_beats_the_other():
     assert compared["sentence"].endswith(") over 12 relations; p < .001, after Holm < .001.")
 
 
-def test_the_interval_is_told_from_the_side_that_is_ahead():
+def test_interval_is_stated_from_the_better_side():
     [compared] = compare_sides(accuracies("lm", human=[0.5, 0.4, 0.6, 0.5] * 3, multi=[0.7, 0.8, 0.7, 0.9] * 3), {}, 0)
 
     low, high = round(-100 * compared["high"]), round(-100 * compared["low"])
@@ -45,20 +45,20 @@ def test_the_interval_is_told_from_the_side_that_is_ahead():
     assert 0 < low < 27.5 < high
 
 
-def test_the_words_go_by_the_adjusted_p():
+def test_sentence_uses_holm_adjusted_p():
     ahead = [0.6, 0.7, 0.65, 0.7, 0.6, 0.7, 0.5]
     columns = accuracies("lm", human=[0.5] * 7, multi=ahead)
-    [alone] = compare_sides(columns, {}, 0)
+    [single] = compare_sides(columns, {}, 0)
 
-    # Six of seven relations ahead, one tied: p = 2 * 2 / 2^7 = .031, times three with one more setting in the family.
-    among_others = compare_sides(columns | accuracies("lm", top1=[0.5] * 7), {}, 0)[0]
+    # Ahead in six of seven relations and tied in one: p = 2 * 2 / 2^7 = .031. A third setting gives a Holm factor of 3.
+    in_family = compare_sides(columns | accuracies("lm", top1=[0.5] * 7), {}, 0)[0]
 
-    assert "multi beats human" in alone["sentence"]
-    assert "human and multi are not distinguishable: 13.6 points in favor of multi" in among_others["sentence"]
-    assert "p = .031, after Holm .094" in among_others["sentence"]
+    assert "multi beats human" in single["sentence"]
+    assert "human and multi are not distinguishable: 13.6 points in favor of multi" in in_family["sentence"]
+    assert "p = .031, after Holm .094" in in_family["sentence"]
 
 
-def test_two_relations_are_too_few_to_tell():
+def test_two_relations_are_too_few_for_significance():
     [compared] = compare_sides(accuracies("lm", human=[0.1, 0.2], multi=[0.9, 0.8]), {}, 0)
 
     assert (compared["low"], compared["high"]) == (None, None)
@@ -73,7 +73,7 @@ def test_two_relations_are_too_few_to_tell():
     ("difference", "words"),
     [(0.136, "13.6 points in favor of multi (−1 to 30)"), (0.00018, "0.02 points in favor of multi (0.00 to 0.05)")],
 )
-def test_a_small_difference_is_told_as_finely_as_it_needs(difference, words):
+def test_small_difference_has_enough_digits(difference, words):
     pair = Pair("settings", None, Side(None, "multi"), Side(None, "human"))
     low, high = (-0.012, 0.3) if difference > 0.1 else (-0.00001, 0.00049)
 
@@ -82,7 +82,7 @@ def test_a_small_difference_is_told_as_finely_as_it_needs(difference, words):
     assert sentence.startswith(f"multi and human are not distinguishable: {words} over 9 relations")
 
 
-def test_sides_that_are_alike_favor_nobody():
+def test_equal_sides_favor_neither():
     [compared] = compare_sides(accuracies("lm", human=[0.5] * 6, multi=[0.5] * 6), {}, 0)
 
     assert compared["sentence"] == (
@@ -90,13 +90,13 @@ def test_sides_that_are_alike_favor_nobody():
     )
 
 
-def test_only_relations_with_a_rate_on_both_sides_count():
+def test_comparison_uses_relations_with_rates_on_both_sides():
     [compared] = compare_sides(accuracies("lm", human=[0.5, None, 0.5, 0.5], multi=[0.6, 0.7, None, 0.8]), {}, 0)
 
     assert (compared["n_relations"], compared["difference"]) == (2, pytest.approx(-0.2))
 
 
-def test_one_shared_relation_is_no_comparison():
+def test_single_shared_relation_is_not_compared():
     assert compare_sides(accuracies("lm", human=[0.5], multi=[0.6, 0.7]), {}, 0) == []
 
 
@@ -115,32 +115,32 @@ def test_lms_are_compared_within_a_setting():
     assert compared[1]["sentence"].startswith("With multi, big and small are not distinguishable")
 
 
-def test_what_judgments_do_not_name_is_not_compared():
+def test_unnamed_lms_and_settings_are_not_compared():
     cells = accuracies(None, multi=[0.9, 0.8]) | {CellKey(f"r0{n}", "lm", "multi"): 0.5 for n in (0, 1)}
     cells |= {CellKey(f"r0{n}", None, None): 0.5 for n in (0, 1)}
 
     assert compare_sides(cells, {}, 0) == []
 
 
-def test_the_settings_of_an_lm_that_is_not_named_are_compared():
+def test_settings_of_unnamed_lm_are_compared():
     [compared] = compare_sides(accuracies(None, human=[0.1, 0.2], multi=[0.9, 0.8]), {}, 0)
 
     assert compared["model"] is None
     assert compared["sentence"].startswith("human and multi are not distinguishable")
 
 
-def test_the_same_seed_gives_the_same_comparisons():
+def test_comparisons_are_reproducible_with_seed():
     cells = accuracies("lm", human=[n / 30 for n in range(25)], multi=[n**2 / 625 for n in range(25)])
     reordered = dict(sorted(cells.items(), key=lambda cell: (cell[0].setting, -ord(cell[0].relation[-1]))))
 
     assert compare_sides(cells, {}, 5) == compare_sides(reordered, {}, 5)
 
 
-# -- by statements -----------------------------------------------------------------------------------------------------
+# Comparison by statements
 
 
-def few_relations(human: tuple[int, int], multi: tuple[int, int], n_relations: int = 3) -> dict:
-    """Accepted and rejected statements of each cell, of harvests ten times as large."""
+def document_of_counts(human: tuple[int, int], multi: tuple[int, int], n_relations: int = 3) -> dict:
+    """Build a document from accepted and rejected counts per cell. The harvests are ten times as large."""
     counts = {"human": human, "multi": multi}
     cells = {
         CellKey(f"r{number}", "lm", setting): counts[setting] for number in range(n_relations) for setting in counts
@@ -148,8 +148,8 @@ def few_relations(human: tuple[int, int], multi: tuple[int, int], n_relations: i
     return build_document(make_evidence(cells))
 
 
-def test_below_six_relations_statements_tell_sides_apart():
-    [compared] = few_relations((18, 2), (8, 12))["comparisons"]
+def test_fewer_than_six_relations_are_compared_by_statements():
+    [compared] = document_of_counts((18, 2), (8, 12))["comparisons"]
 
     assert (compared["unit"], compared["p_sign_flip"]) == ("statements", None)
     assert 0.3 < compared["low"] < compared["difference"] < compared["high"] < 0.65
@@ -159,7 +159,7 @@ def test_below_six_relations_statements_tell_sides_apart():
     assert "for these 3 relations, by their statements; p < .001" in compared["sentence"]
 
 
-def test_the_margin_of_equivalence_is_that_of_the_report():
+def test_equivalence_test_uses_report_margin():
     differences = np.array([0.02, -0.01, 0.03, 0.0, 0.05, 0.01, -0.02])
     cells = accuracies("lm", human=[0.5] * 7, multi=(0.5 - differences).tolist())
 
@@ -172,8 +172,8 @@ def test_the_margin_of_equivalence_is_that_of_the_report():
     assert "; at most 4 apart (p " in compared["sentence"]
 
 
-def test_sides_that_are_alike_are_at_most_so_far_apart():
-    [compared] = few_relations((18, 2), (18, 2))["comparisons"]
+def test_similar_sides_have_smallest_equivalence_margin():
+    [compared] = document_of_counts((18, 2), (18, 2))["comparisons"]
 
     smallest = compared["equivalence"]["smallest_margin"]
     assert compared["equivalence"]["margin"] == 0.05
@@ -182,27 +182,27 @@ def test_sides_that_are_alike_are_at_most_so_far_apart():
     assert re.search(r"not distinguishable: .*; at most \d+\.\d apart \(p = \.05\)\.$", compared["sentence"])
 
 
-def test_from_six_relations_on_relations_tell():
-    [compared] = few_relations((18, 2), (8, 12), n_relations=6)["comparisons"]
+def test_six_relations_are_compared_by_relations():
+    [compared] = document_of_counts((18, 2), (8, 12), n_relations=6)["comparisons"]
 
     assert compared["unit"] == "relations"
     assert compared["p"] == compared["p_sign_flip"] == 2 / 2**6
 
 
-def test_sensitivity_starts_from_the_reports_own_p():
-    document = few_relations((18, 2), (14, 6))
+def test_first_sensitivity_p_equals_report_p():
+    document = document_of_counts((18, 2), (14, 6))
 
     [compared], [under_rules] = document["comparisons"], document["sensitivity"]["comparisons"]
     assert under_rules["p_holm"][0] == compared["p_holm"]
     assert 0 < under_rules["p_holm"][1] <= 1
 
 
-# -- in a report -------------------------------------------------------------------------------------------------------
+# Comparisons in a report
 
 
 @pytest.fixture
 def pilot(researcher):
-    """Three relations, three settings: all draw one true statement each, human a false one, the others a true one."""
+    """Round on three relations and three settings. All settings share a true tuple; only human also has a false one."""
     language_model = make_language_model("lm")
     jobs = []
     for name in ("can", "has", "is"):
@@ -217,7 +217,7 @@ def pilot(researcher):
     return pilot
 
 
-def test_a_report_compares_and_counts_shared_statements(pilot):
+def test_report_comparison_counts_shared_statements(pilot):
     document = create_report(pilot).document
 
     assert [
@@ -232,21 +232,21 @@ def test_a_report_compares_and_counts_shared_statements(pilot):
     ] == [("human", "top1", 3, -0.5, 3), ("human", "multi", 3, -0.5, 3), ("top1", "multi", 3, 0, 6)]
 
 
-def test_shared_statements_tell_nothing_and_the_report_says_why(pilot):
+def test_report_explains_missing_mcnemar_test(pilot):
     [compared, *_] = create_report(pilot).document["comparisons"]
 
     assert compared["p_mcnemar"] is None
     assert compared["reason_mcnemar"].startswith("A statement has one verdict in a round")
 
 
-def test_a_report_with_comparisons_is_the_same_twice(pilot):
-    # The first report is an entry of the audit trail, whose head the second one has.
+def test_report_with_comparisons_is_reproducible(pilot):
+    # The first report adds an audit entry, so the second report records a different log head.
     first, second = (create_report(pilot).document | {"created_at": "", "audit": None} for _ in range(2))
 
     assert json.dumps(first) == json.dumps(second)
 
 
-def test_comparisons_are_on_the_page_and_in_markdown_with_the_simulations_name(pilot, researcher_client):
+def test_page_and_markdown_label_simulated_comparisons(pilot, researcher_client):
     pilot.source = "simulated"
     pilot.save()
     report = create_report(pilot)
@@ -254,7 +254,7 @@ def test_comparisons_are_on_the_page_and_in_markdown_with_the_simulations_name(p
     page = researcher_client.get(report.get_absolute_url()).text
     text = FORMATS["md"].write(report.document)
 
-    # All of both harvests was judged, so that the difference is known.
+    # All tuples of both harvests are judged, so the difference is exact.
     sentence = "With lm, top1 beats human by 50.0 points (50 to 50) for these 3 relations, by their statements"
     assert sentence in re.sub("<[^>]*>", "", page)
     assert '<h2>Comparisons <strong class="simulated">simulated, not people</strong>' in page
@@ -262,7 +262,7 @@ def test_comparisons_are_on_the_page_and_in_markdown_with_the_simulations_name(p
     assert f"\n1. {sentence}" in text
 
 
-def test_statements_without_a_verdict_are_not_shared(db):
+def test_statements_without_verdict_are_not_compared(db):
     language_model = make_language_model("lm")
     relations = [make_relation(), make_relation()]
     jobs = [

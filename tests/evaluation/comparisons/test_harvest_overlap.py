@@ -1,4 +1,4 @@
-"""Two harvests beside each other."""
+"""Overlap of two harvests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def heads(response) -> list[str]:
 
 
 @pytest.mark.parametrize(("part", "expected"), [("only_a", ["lock"]), ("both", ["dam", "oil"]), ("only_b", ["hat"])])
-def test_each_part_lists_its_tuples_best_first(researcher_client, a, b, part, expected):
+def test_each_part_lists_tuples_by_rank(researcher_client, a, b, part, expected):
     response = researcher_client.get(PAGE, {"a": a.pk, "b": b.pk, "part": part})
 
     assert heads(response) == expected
@@ -46,7 +46,7 @@ def test_each_part_lists_its_tuples_best_first(researcher_client, a, b, part, ex
     assert response.context["overlap"].correlation.spearman == pytest.approx(-1)
 
 
-def test_accuracy_rests_on_what_was_drawn_for_the_two_harvests(researcher_client, researcher, relation, a, b):
+def test_accuracy_uses_only_draws_of_the_two_harvests(researcher_client, researcher, relation, a, b):
     other = factories.make_harvest([["hat", "sunburn"]], relation=relation, setting="human")
     first = open_round({"name": "first", "cells": [{"job": a.pk, "n": None}]}, researcher)
     second = open_round({"name": "second", "cells": [{"job": other.pk, "n": None}]}, researcher)
@@ -61,9 +61,9 @@ def test_accuracy_rests_on_what_was_drawn_for_the_two_harvests(researcher_client
     assert judged == {"only_a": (1, 0.0), "both": (2, 1.0), "only_b": (0, None)}
 
 
-def test_rounds_of_other_projects_do_not_count(researcher_client, a, b):
-    elsewhere = factories.make_project()
-    round = open_round({"name": "first", "cells": [{"job": a.pk, "n": None}]}, project=elsewhere)
+def test_rounds_of_other_projects_are_ignored(researcher_client, a, b):
+    other_project = factories.make_project()
+    round = open_round({"name": "first", "cells": [{"job": a.pk, "n": None}]}, project=other_project)
     factories.judge_all(round, *[["true"] * 3] * 3)
 
     parts = researcher_client.get(PAGE, {"a": a.pk, "b": b.pk}).context["parts"]
@@ -71,7 +71,7 @@ def test_rounds_of_other_projects_do_not_count(researcher_client, a, b):
     assert [part["judged"].n_judged for part in parts] == [0, 0, 0]
 
 
-def test_comparing_costs_the_same_for_any_number_of_tuples(researcher_client, relation, django_assert_num_queries):
+def test_comparison_query_count_is_constant(researcher_client, relation, django_assert_num_queries):
     jobs = [
         factories.make_harvest([[f"h{n}", "t"] for n in range(start, start + 70)], relation=relation)
         for start in (0, 30)
@@ -83,31 +83,31 @@ def test_comparing_costs_the_same_for_any_number_of_tuples(researcher_client, re
         researcher_client.get(PAGE, {"a": jobs[0].pk, "b": jobs[1].pk})
 
 
-def test_with_one_harvest_there_is_nothing_to_compare(researcher_client, a):
+def test_single_harvest_shows_empty_state(researcher_client, a):
     page = researcher_client.get(PAGE, {"a": a.pk}).content.decode()
 
     assert "Nothing to compare yet" in page
 
 
 @pytest.mark.parametrize("query", [{}, {"a": "x"}, {"relation": "999999"}, {"a": "9" * 40}])
-def test_what_is_not_there_is_not_found(researcher_client, query):
+def test_unknown_harvest_or_relation_is_not_found(researcher_client, query):
     assert researcher_client.get(PAGE, query).status_code == 404
 
 
-def test_harvests_of_different_relations_are_not_compared(researcher_client, a):
+def test_harvests_of_different_relations_cannot_be_compared(researcher_client, a):
     other = factories.make_harvest([["x", "y"]])
 
     assert researcher_client.get(PAGE, {"a": a.pk, "b": other.pk}).status_code == 404
 
 
-def test_two_cells_are_compared_over_the_relations_of_a_set(researcher_client, relation):
+def test_cells_are_compared_over_relations_of_set(researcher_client, relation):
     second = factories.make_relation("help", relation_set=relation.relation_set)
     lm = factories.make_language_model()
     jobs = {}
-    for harvested in (relation, second):
+    for cell_relation in (relation, second):
         for setting, tuples in (("human", [["a", "b"]]), ("multi", [["c", "d"], ["a", "b"]])):
-            jobs[harvested, setting] = factories.make_harvest(
-                tuples, relation=harvested, language_model=lm, setting=setting
+            jobs[cell_relation, setting] = factories.make_harvest(
+                tuples, relation=cell_relation, language_model=lm, setting=setting
             )
     query = {"a": jobs[relation, "human"].pk, "b": jobs[relation, "multi"].pk}
 
@@ -120,7 +120,7 @@ def test_two_cells_are_compared_over_the_relations_of_a_set(researcher_client, r
 
 
 def cells_of_a_set(*lists: tuple[str, str]) -> tuple[HarvestJob, HarvestJob]:
-    """Harvest one relation of a set for each pair of lists, whose letters are tuples; return the first pair."""
+    """Create a pair of harvests per relation of a set. Each letter is a tuple. Return the first pair."""
     relation_set, lm = factories.make_relation_set(), factories.make_language_model()
     pairs = []
     for letters in lists:
@@ -135,12 +135,12 @@ def cells_of_a_set(*lists: tuple[str, str]) -> tuple[HarvestJob, HarvestJob]:
     return pairs[0]
 
 
-def test_a_set_is_added_up_pooled_and_as_a_mean_over_its_relations(researcher_client):
+def test_set_totals_contain_pooled_and_mean_overlap(researcher_client):
     a, b = cells_of_a_set(("abcde", "abcdf"), ("ab", "ba"), ("a", "b"))
 
     totals = researcher_client.get(SET_PAGE, {"a": a.pk, "b": b.pk}).context["totals"]
 
-    # Shared, of what either has: 4 of 6 in the same order, 2 of 2 in the reverse, 0 of 2.
+    # Shared tuples of the union: 4 of 6 in the same order, 2 of 2 in reverse order, and 0 of 2.
     assert totals.pooled == (2, 6, 2)
     assert totals.pooled.jaccard == pytest.approx(6 / 10)
     assert totals.mean_jaccard == pytest.approx((4 / 6 + 1 + 0) / 3)
@@ -149,7 +149,7 @@ def test_a_set_is_added_up_pooled_and_as_a_mean_over_its_relations(researcher_cl
     assert totals.mean_kendall == pytest.approx((1 - 1) / 2)
 
 
-def test_a_large_set_is_added_up_when_asked(researcher_client, monkeypatch):
+def test_large_set_totals_are_computed_on_request(researcher_client, monkeypatch):
     monkeypatch.setattr(views, "MOST_ADDED_UNASKED", 11)
     a, b = cells_of_a_set(("abc", "abd"), ("abc", "bca"))
 
@@ -161,7 +161,7 @@ def test_a_large_set_is_added_up_when_asked(researcher_client, monkeypatch):
     assert page.context["totals"].pooled == (1, 5, 1)
 
 
-def test_a_set_costs_the_same_for_any_number_of_relations(researcher_client, django_assert_max_num_queries):
+def test_set_comparison_query_count_is_constant(researcher_client, django_assert_max_num_queries):
     a, b = cells_of_a_set(*[("abc", "abd")] * 15)
 
     with django_assert_max_num_queries(12):
@@ -170,14 +170,14 @@ def test_a_set_costs_the_same_for_any_number_of_relations(researcher_client, dja
     assert (len(page.context["overlaps"]), page.context["totals"].n_relations) == (10, 15)
 
 
-def test_annotators_may_not_compare(client, a, b):
+def test_comparison_is_forbidden_for_annotators(client, a, b):
     client.force_login(factories.make_user())
 
     assert client.get(PAGE, {"a": a.pk, "b": b.pk}).status_code == 403
 
 
-def test_a_part_has_the_accuracy_that_the_report_gives_of_it(researcher_client, researcher, relation, b):
-    """All of A is its own part, as B shares nothing of it; its best four tuples do not count like its other 36."""
+def test_part_accuracy_equals_report_cell(researcher_client, researcher, relation, b):
+    """A and B share no tuple, so all of A is in one part. Its top stratum of four tuples has a different weight."""
     a = factories.make_harvest([[f"h{n}", "t"] for n in range(40)], relation=relation, setting="human")
     round = open_round({"name": "strata", "cells": [{"job": a.pk, "n": 8, "strata": [1, 5]}]}, researcher)
     best = round.strata.order_by("rank_from").first()

@@ -1,4 +1,4 @@
-"""The paper's Table 5 as it ships: the numbers agree with each other and with the tests that reports use."""
+"""Shipped copy of the paper's Table 5: its numbers are consistent with each other and with the report tests."""
 
 import pytest
 
@@ -20,27 +20,27 @@ def settings_of_roberta(a: str, b: str) -> dict:
     return comparison
 
 
-def test_the_table_has_fourteen_relations_and_eight_columns():
+def test_table_has_fourteen_relations_and_eight_columns():
     assert len({key.relation for key in TABLE.cells}) == 14
     assert len(TABLE.averages) == 8
     assert len(TABLE.cells) == 14 * 8
 
 
-def test_the_source_is_named():
+def test_table_names_its_source():
     assert "as printed in the paper" in TABLE.source
     assert "BertNet" in TABLE.source
 
 
 @pytest.mark.parametrize("side", TABLE.averages, ids=lambda side: "-".join(side))
 @pytest.mark.parametrize("column", [0, 1], ids=["accepted", "rejected"])
-def test_the_printed_averages_are_those_of_the_printed_cells(side, column):
+def test_printed_averages_match_printed_cells(side, column):
     shares = [pair[column] for key, pair in TABLE.cells.items() if (key.model, key.setting) == side]
 
-    # Multi Prompts: .725 on average, printed as .73.
+    # The average of Multi Prompts is .725, printed as .73.
     assert macro_average(shares) == pytest.approx(TABLE.averages[side][column], abs=0.005 + 1e-9)
 
 
-def test_the_larger_bert_is_seven_points_better_as_the_paper_says():
+def test_bert_large_is_seven_points_better_than_base():
     assert TABLE.averages[Side("bert-large", "multi")][0] - TABLE.averages[Side("bert-base", "multi")][0] == (
         pytest.approx(0.07)
     )
@@ -50,7 +50,7 @@ def test_the_larger_bert_is_seven_points_better_as_the_paper_says():
     ("other", "difference", "p"),
     [("human", 0.126, 0.019), ("autoprompt", 0.394, 0.0001), ("top1", 0.035, 0.322)],
 )
-def test_multi_prompts_against_the_other_settings(other, difference, p):
+def test_multi_prompts_differ_from_other_settings_as_computed(other, difference, p):
     compared = settings_of_roberta("multi", other)
     sign = 1 if compared["a"] == "multi" else -1
 
@@ -59,13 +59,13 @@ def test_multi_prompts_against_the_other_settings(other, difference, p):
     assert compared["n_relations"] == 14
 
 
-def test_after_holm_every_setting_beats_autoprompt_and_nothing_else_is_certain():
-    beaten = [comparison for comparison in COMPARED if comparison["p_holm"] < 0.05]
+def test_only_autoprompt_comparisons_are_significant_after_holm():
+    significant = [comparison for comparison in COMPARED if comparison["p_holm"] < 0.05]
 
-    assert {frozenset((comparison["a"], comparison["b"])) for comparison in beaten} == {
+    assert {frozenset((comparison["a"], comparison["b"])) for comparison in significant} == {
         frozenset((other, "autoprompt")) for other in ("human", "top1", "multi")
     }
 
 
-def test_all_settings_of_an_lm_and_all_lms_in_a_setting_are_compared():
+def test_all_settings_and_all_lms_are_compared():
     assert [comparison["kind"] for comparison in COMPARED] == ["settings"] * 6 + ["models"] * 10

@@ -1,4 +1,4 @@
-"""Two reports laid beside each other: which relations and LMs are the same."""
+"""Comparison of two reports: matching of relations and LMs, tests, and tables."""
 
 from evaluation.comparisons.report_comparison import (
     comparisons_between,
@@ -14,21 +14,21 @@ def document(*cells: tuple[str, str]) -> dict:
     return {"cells": [{"relation": relation, "model": model, "setting": "multi"} for relation, model in cells]}
 
 
-def test_a_relation_goes_by_its_name_without_set_case_and_separators():
-    ours = report_side("ours", document(("need_A_to_do_B", "hub/lm")))
+def test_relations_match_ignoring_set_case_and_separators():
+    first = report_side("ours", document(("need_A_to_do_B", "hub/lm")))
     paper = report_side("paper", document(("human/NEED A TO DO B", "lm")))
 
-    assert shared_relations(ours, paper) == ["need_a_to_do_b"]
-    assert ours.cells.keys() == paper.cells.keys() == {Side("lm", "multi")}
+    assert shared_relations(first, paper) == ["need_a_to_do_b"]
+    assert first.cells.keys() == paper.cells.keys() == {Side("lm", "multi")}
 
 
-def test_relations_of_one_name_in_two_sets_stay_apart():
+def test_equal_relation_names_in_one_report_stay_separate():
     both = report_side("both", document(("a/prevent", "lm"), ("b/prevent", "lm")))
 
     assert both.cells[Side("lm", "multi")].keys() == {"a/prevent", "b/prevent"}
 
 
-def test_lms_whose_names_end_alike_stay_apart():
+def test_lms_with_equal_short_names_stay_separate():
     both = report_side("both", document(("prevent", "roberta-large"), ("prevent", "FacebookAI/roberta-large")))
 
     assert both.cells.keys() == {Side("roberta-large", "multi"), Side("FacebookAI/roberta-large", "multi")}
@@ -40,26 +40,26 @@ def counted_document(n_true: int, n: int, n_relations: int = 3) -> dict:
     return {"cells": [{"relation": f"r{number}", **cell} for number in range(n_relations)]}
 
 
-def test_two_rounds_on_few_relations_are_compared_by_statements():
-    ours, theirs = report_side("ours", counted_document(18, 20)), report_side("theirs", counted_document(8, 20))
+def test_reports_on_few_relations_are_compared_by_statements():
+    first, second = report_side("ours", counted_document(18, 20)), report_side("theirs", counted_document(8, 20))
 
-    [compared] = comparisons_between(ours, theirs, 0)
+    [compared] = comparisons_between(first, second, 0)
 
     assert (compared["unit"], compared["p_sign_flip"]) == ("statements", None)
     assert compared["p"] == compared["p_holm"] < 0.001
     assert 0.3 < compared["low"] < 0.5 < compared["high"] < 0.65
 
 
-def test_verdicts_of_other_people_vary_even_where_all_tuples_were_judged():
-    ours, theirs = report_side("ours", counted_document(18, 20)), report_side("theirs", counted_document(17, 20))
+def test_census_reports_still_have_comparison_interval():
+    first, second = report_side("ours", counted_document(18, 20)), report_side("theirs", counted_document(17, 20))
 
-    [compared] = comparisons_between(ours, theirs, 0)
+    [compared] = comparisons_between(first, second, 0)
 
     assert compared["low"] < 0 < compared["high"]
     assert compared["p"] > 0.05
 
 
-def test_what_prints_no_counts_is_compared_by_relations():
+def test_reports_without_counts_are_compared_by_relations():
     document = counted_document(18, 20)
     for cell in document["cells"]:
         del cell["strata"]

@@ -1,4 +1,4 @@
-"""Two rounds on the same tuples, paired by tuple."""
+"""Paired comparison of two rounds on the same tuples."""
 
 import pytest
 from scipy.stats import binomtest
@@ -15,7 +15,7 @@ N = 9
 
 @pytest.fixture
 def rounds(researcher):
-    """One harvest judged by two panels: the first accepts all nine, the second the last; one is incomplete."""
+    """Two rounds on one harvest. The first accepts all tuples; the second accepts one and has one without a verdict."""
     job = make_harvest([(f"head {number}", f"tail {number}") for number in range(N)])
     spec = {"cells": [{"job": job.pk, "n": None}], "judgments_per_task": 1}
     first, second = (open_round({**spec, "name": name}, by=researcher) for name in ("first", "second"))
@@ -26,7 +26,7 @@ def rounds(researcher):
     return first, second
 
 
-def test_shared_tuples_are_paired_and_told_apart_exactly(rounds):
+def test_shared_tuples_are_compared_with_exact_mcnemar_test(rounds):
     shared = shared_verdicts(*rounds)
 
     assert shared[:4] == (1, 7, 0, 0)
@@ -38,19 +38,19 @@ def test_shared_tuples_are_paired_and_told_apart_exactly(rounds):
     assert shared_verdicts(*reversed(rounds))[:4] == (1, 0, 7, 0)
 
 
-def test_rounds_that_hardly_differ_are_not_told_apart():
+def test_similar_rounds_are_not_distinguishable():
     assert SharedVerdicts(5, 2, 1, 4, 1.0).in_words("a", "b").endswith("p = 1.00: not distinguishable.")
     assert SharedVerdicts(5, 0, 0, 4, None).in_words("a", "b").endswith("accept the same ones.")
 
 
-def test_a_round_is_not_compared_with_itself_nor_with_strangers(rounds):
+def test_same_or_disjoint_rounds_are_not_compared(rounds):
     first, _ = rounds
 
     assert shared_verdicts(first, first) is None
     assert shared_verdicts(first, make_round([("another head", "another tail")])) is None
 
 
-def test_the_comparison_of_two_reports_shows_it(rounds, researcher_client):
+def test_report_comparison_page_shows_shared_verdicts(rounds, researcher_client):
     a, b = (create_report(round) for round in rounds)
 
     page = researcher_client.get("/reports/compare/", {"a": a.pk, "b": b.pk}).text

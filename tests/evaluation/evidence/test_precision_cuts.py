@@ -1,4 +1,4 @@
-"""`precision:0.8`: judgments make a cut by score."""
+"""Precision cuts such as `precision:0.8`: judgments determine a score cut."""
 
 import io
 
@@ -10,15 +10,15 @@ from kgharvest.harvests.cuts import BadCut, by_score, kept_size, parse_cut
 from kgharvest.models import HarvestJob
 from tests.factories import judge_all, make_harvest, make_judge_answer, make_judge_run, make_project, make_round
 
-TTFT_FF = [True, True, False, True, False, False]  # judged, best score first
+TTFT_FF = [True, True, False, True, False, False]  # verdicts in descending score order
 
 
-# -- from a round ------------------------------------------------------------------------------------------------------
+# Cuts from a round
 
 
 @pytest.fixture
 def job(db) -> HarvestJob:
-    """A harvest of six tuples scored -1 ... -6, judged by a round: true, true, false, true, false, false."""
+    """Harvest of six tuples with scores -1 to -6, judged in a round: true, true, false, true, false, false."""
     round = make_round(6, name="pilot")
     draws = {draw.task.position: draw.harvested_tuple.rank for draw in round.strata.get().draws.all()}
     labels = ["true" if TTFT_FF[draws[position] - 1] else "false" for position in sorted(draws)]
@@ -26,7 +26,7 @@ def job(db) -> HarvestJob:
     return round.strata.get().job
 
 
-def test_a_cut_by_precision_is_a_cut_by_score_that_says_where_it_is_from(job):
+def test_precision_cut_becomes_score_cut_with_source(job):
     kept = by_score(job, parse_cut("precision:0.75"))
 
     assert str(kept.cut) == "score:-4"
@@ -36,8 +36,8 @@ def test_a_cut_by_precision_is_a_cut_by_score_that_says_where_it_is_from(job):
     assert kept_size(job, parse_cut("precision:0.75")) == 4
 
 
-def test_a_cut_by_precision_may_be_found_with_a_judge(job):
-    """All was judged, so the judge changes nothing: the cut is that of people, and named as the judge's."""
+def test_precision_cut_can_use_judge(job):
+    """All tuples are judged, so the judge does not change the cut. The sentence names the judge."""
     run = make_judge_run(job.strata.get().round, "llama-1")
     for harvested in job.tuples.all():
         make_judge_answer(run, harvested.knowledge_tuple, "true" if harvested.rank < 4 else "false")
@@ -55,25 +55,25 @@ def test_a_cut_by_precision_may_be_found_with_a_judge(job):
 
 
 @pytest.mark.parametrize("text", ["top:10@llama-1", "precision:0.8@", "precision:0.8@a b"])
-def test_only_a_cut_by_precision_names_a_judge(text):
+def test_judge_is_valid_only_in_precision_cuts(text):
     with pytest.raises(BadCut, match="Invalid cut"):
         parse_cut(text)
 
 
-def test_simulated_judgments_are_named(job):
+def test_cut_from_simulated_judgments_is_labeled(job):
     Round.objects.update(source="simulated")
 
     assert by_score(job, parse_cut("precision:0.75")).sentence.endswith("round pilot (simulated, not people)")
 
 
-def test_judgments_of_another_project_tell_its_members_alone(job):
+def test_judgments_of_another_project_are_ignored(job):
     Round.objects.update(project=make_project())
 
     with pytest.raises(BadCut, match=r"no tuple of .* has a verdict"):
         by_score(job, parse_cut("precision:0.75"))
 
 
-def test_a_precision_out_of_reach_is_refused_with_what_there_is(job):
+def test_unreachable_precision_is_rejected_with_best_value(job):
     JudgmentTask.objects.filter(draws__harvested_tuple__rank=1).update(verdict="rejected", n_true=0, n_false=3)
 
     with pytest.raises(BadCut, match=r"No part of this harvest reaches a lower bound of \.90; the best has \.50"):
@@ -81,12 +81,12 @@ def test_a_precision_out_of_reach_is_refused_with_what_there_is(job):
 
 
 @pytest.mark.django_db
-def test_a_harvest_that_nobody_judged_has_no_precision():
+def test_unjudged_harvest_has_no_precision_cut():
     with pytest.raises(BadCut, match=r"requires judgments, but no tuple of .* has a verdict"):
         by_score(make_harvest([("a", "b")]), parse_cut("precision:0.8"))
 
 
-def test_an_export_by_precision_says_what_it_cut(job):
+def test_export_with_precision_cut_prints_score_cut(job):
     out, err = io.StringIO(), io.StringIO()
 
     call_command("export_tuples", "--job", str(job.pk), "--cut", "precision:0.75", stdout=out, stderr=err)

@@ -1,4 +1,4 @@
-"""Entities and tuples that a reference KG does not have."""
+"""Novelty: entities and tuples that are missing from a reference KG."""
 
 import json
 
@@ -13,7 +13,7 @@ from tests.factories import judge_all, make_harvest, make_language_model, make_r
 from tests.refusals import refused
 
 
-def test_novelty_by_hand():
+def test_novelty_matches_hand_calculation():
     index = ReferenceIndex()
     harvested = [["New York", "big city"], ["oslo", "norway"], ["rome", "italy"]]
     for entities in harvested:
@@ -21,12 +21,12 @@ def test_novelty_by_hand():
 
     n_triples = index.read_reference([("new_york", "Big  City"), ("italy", "rome"), ("paris", "france")])
 
-    # Known: new york, big city, italy, rome; of the tuples only the first, as the other way round is another tuple.
+    # Four entities are in the reference. Of the tuples, only the first is, because the order of entities matters.
     assert n_triples == 3
     assert index.novelty(harvested) == (6, 2, 3, 2)
 
 
-def test_a_tuple_of_three_is_compared_by_its_ends():
+def test_ternary_tuple_is_compared_by_first_and_last_entity():
     index = ReferenceIndex()
     index.add_harvested(["student", "study", "library"])
     index.read_reference([("student", "library")])
@@ -61,7 +61,7 @@ def test_triples_are_read_from_three_formats(tmp_path, name, text):
         ("kg.ttl", b"", "Unknown format"),
     ],
 )
-def test_what_is_no_triple_is_refused(tmp_path, name, text, complaint):
+def test_invalid_triples_are_rejected(tmp_path, name, text, complaint):
     (tmp_path / name).write_bytes(text)
 
     with refused("BadReference", match=complaint):
@@ -69,7 +69,7 @@ def test_what_is_no_triple_is_refused(tmp_path, name, text, complaint):
 
 
 @pytest.mark.django_db
-def test_a_report_counts_what_the_cut_kept_judged_or_not(tmp_path):
+def test_report_novelty_counts_all_tuples_within_cut(tmp_path):
     lm = make_language_model("lm")
     first = make_harvest([("a", "b"), ("c", "d"), ("e", "f")], relation=make_relation("one"), language_model=lm)
     second = make_harvest([("a", "z")], relation=make_relation("two"), language_model=lm)
@@ -88,7 +88,7 @@ def test_a_report_counts_what_the_cut_kept_judged_or_not(tmp_path):
 
 
 @pytest.mark.django_db
-def test_a_bad_reference_leaves_no_report(tmp_path):
+def test_unreadable_reference_creates_no_report(tmp_path):
     judge_all(make_round(1, name="pilot"), ["true"])
 
     with pytest.raises(CommandError, match=r"Cannot read none.csv"):
@@ -98,5 +98,5 @@ def test_a_bad_reference_leaves_no_report(tmp_path):
 
 
 @pytest.mark.django_db
-def test_without_a_reference_there_is_no_novelty():
+def test_report_without_reference_has_no_novelty():
     assert json.dumps(create_report(make_round(1)).document["novelty"]) == "null"

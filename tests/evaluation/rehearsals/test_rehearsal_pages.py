@@ -1,4 +1,4 @@
-"""The page and the API of rehearsals: assumptions in, widths, power and cost out, and nothing stored."""
+"""Rehearsal page and API: assumptions in, interval widths, power, and cost out, without stored data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def draft():
-    """Two LMs on two relations; they share every second tuple."""
+    """Draft round on two LMs and two relations. The LMs share every second tuple."""
     cells = []
     relations = [make_relation(name) for name in ("capital", "river")]
     for model in map(make_language_model, ("lab/alpha", "lab/beta")):
@@ -38,18 +38,18 @@ def rows_of_all_tables() -> dict[str, int]:
     return {model._meta.label: model.objects.count() for model in apps.get_models()}
 
 
-def test_a_draft_is_rehearsed_on_what_opening_it_would_draw(draft):
+def test_rehearsal_uses_the_draw_of_the_opened_round(draft):
     evidence = draft_evidence(draft, freeze_round(draft))
-    opened = gather_evidence(open_draft(draft, None))
-    assert evidence.cells == opened.cells
-    assert [stratum[:4] for stratum in evidence.strata] == [stratum[:4] for stratum in opened.strata]
-    assert evidence.n_tasks == opened.n_tasks
+    open_evidence = gather_evidence(open_draft(draft, None))
+    assert evidence.cells == open_evidence.cells
+    assert [stratum[:4] for stratum in evidence.strata] == [stratum[:4] for stratum in open_evidence.strata]
+    assert evidence.n_tasks == open_evidence.n_tasks
     assert sorted(zip(*(column.tolist() for column in evidence.draws[:2]), strict=True)) == sorted(
-        zip(*(column.tolist() for column in opened.draws[:2]), strict=True)
+        zip(*(column.tolist() for column in open_evidence.draws[:2]), strict=True)
     )
 
 
-def test_the_page_shows_width_power_time_and_cost(researcher, draft):
+def test_page_shows_width_power_time_and_cost(researcher, draft):
     before = rows_of_all_tables()
     assert f"{draft.get_absolute_url()}rehearsal/" in researcher.get(draft.get_absolute_url()).text
     query = {"accuracy_1": 90, "accuracy_2": 40, "seconds": 36, "pay_per_hour": 15}
@@ -63,20 +63,20 @@ def test_the_page_shows_width_power_time_and_cost(researcher, draft):
     assert rows_of_all_tables() == before
 
 
-def test_the_part_for_the_script_is_the_outcome_alone(researcher, draft):
+def test_outcome_part_omits_the_form(researcher, draft):
     part = researcher.get(f"{draft.get_absolute_url()}rehearsal/", {"part": "outcome"}).text
     assert "Power" in part
     assert "<form" not in part
 
 
-def test_an_assumption_out_of_range_is_said_beside_its_field(researcher, draft):
+def test_invalid_assumption_is_reported_at_its_field(researcher, draft):
     page = researcher.get(f"{draft.get_absolute_url()}rehearsal/", {"false_called_true": "80", "n_people": "many"}).text
     assert "less than or equal to 50" in page
     assert "Enter a whole number" in page
     assert "No results: correct the assumptions" in page
 
 
-def test_a_draft_that_cannot_be_opened_leads_back_with_the_reason(researcher, draft):
+def test_draft_with_errors_redirects_with_reason(researcher, draft):
     draft.spec["cells"][0]["n"] = 1000
     draft.save()
     answer = researcher.get(f"{draft.get_absolute_url()}rehearsal/", follow=True)
@@ -84,7 +84,7 @@ def test_a_draft_that_cannot_be_opened_leads_back_with_the_reason(researcher, dr
     assert "Reduce n" in answer.text
 
 
-def test_the_api_gives_what_the_page_shows(researcher, draft):
+def test_api_returns_rehearsal_results(researcher, draft):
     answer = researcher.get(f"/api/v1/rounds/{draft.pk}/rehearsal/", {"accuracy_1": 90, "unjudgeable": 0}).json()
     [first, second] = answer["rehearsal"]["sides"]
     assert first["measured"]["median"] > second["measured"]["median"]
@@ -95,7 +95,7 @@ def test_the_api_gives_what_the_page_shows(researcher, draft):
     assert refused.status_code == 400
 
 
-def test_only_drafts_are_rehearsed(researcher, draft):
+def test_only_drafts_can_be_rehearsed(researcher, draft):
     path = f"/api/v1/rounds/{draft.pk}/rehearsal/"
     assert researcher.get(path).status_code == 200
     open_draft(draft, None)

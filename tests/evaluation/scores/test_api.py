@@ -1,4 +1,4 @@
-"""Evaluations of scores through the API."""
+"""Score evaluations through the API."""
 
 from __future__ import annotations
 
@@ -20,41 +20,42 @@ def api(db):
     return client_of()
 
 
-def test_an_evaluation_is_asked_for_watched_and_cancelled(api, enqueued):
+def test_evaluation_can_be_requested_read_and_cancelled(api, enqueued):
     model = factories.make_language_model()
-    asked = api.post(SCORES, {"model": model.pk, "settings": ["multi", "human"]}, JSON)
-    address = asked.headers["Location"]
+    response = api.post(SCORES, {"model": model.pk, "settings": ["multi", "human"]}, JSON)
+    address = response.headers["Location"]
 
-    assert (asked.status_code, asked.json()["status"], enqueued) == (202, "queued", [asked.json()["id"]])
+    assert (response.status_code, response.json()["status"], enqueued) == (202, "queued", [response.json()["id"]])
     assert ScoreEvaluation.objects.get().payload["settings"] == ["human", "multi"]
     assert (
-        api.post(SCORES, {"model": model.pk, "settings": ["human", "multi"]}, JSON).json()["id"] == asked.json()["id"]
+        api.post(SCORES, {"model": model.pk, "settings": ["human", "multi"]}, JSON).json()["id"]
+        == response.json()["id"]
     )
-    assert api.get(address).json() == asked.json()
-    assert [row["id"] for row in api.get(SCORES, {"status": "queued"}).json()["results"]] == [asked.json()["id"]]
+    assert api.get(address).json() == response.json()
+    assert [row["id"] for row in api.get(SCORES, {"status": "queued"}).json()["results"]] == [response.json()["id"]]
     assert api.get(f"{address}scores.json").status_code == 404
     assert api.post(f"{address}cancel/").json()["status"] == "cancelled"
     assert api.post(f"{address}cancel/").status_code == 409
 
 
-def test_facts_come_as_a_file(api, enqueued):
+def test_facts_are_uploaded_as_file(api, enqueued):
     relation = factories.make_relation()
     line = f'{{"relation": "{relation.path}", "entities": ["a", "b"]}}\n'
     model = factories.make_language_model()
 
-    def asked(text: str):
+    def post_facts(text: str):
         return api.post(
             SCORES, {"model": model.pk, "settings": "human", "facts": SimpleUploadedFile("f.jsonl", text.encode())}
         )
 
-    assert asked(line).status_code == 202
+    assert post_facts(line).status_code == 202
     assert ScoreEvaluation.objects.get().payload["facts"] == "f.jsonl"
-    assert "line 2" in error_of(asked(line + "{}\n"))["message"]
+    assert "line 2" in error_of(post_facts(line + "{}\n"))["message"]
     foreign = factories.make_relation(relation_set=factories.make_relation_set(project=factories.make_project()))
-    assert "unknown relation" in error_of(asked(line.replace(relation.path, foreign.path)))["message"]
+    assert "unknown relation" in error_of(post_facts(line.replace(relation.path, foreign.path)))["message"]
 
 
-def test_a_finished_one_has_its_document_and_files(api):
+def test_finished_evaluation_has_document_and_files(api):
     document = {"scorers": [], "relations": []}
     evaluation = ScoreEvaluation.objects.create(
         kind=ScoreEvaluation.KIND, language_model=factories.make_language_model(), document=document,
@@ -67,14 +68,14 @@ def test_a_finished_one_has_its_document_and_files(api):
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "body",
     [{}, [], {"model": "x"}, {"model": 10**30}, {"model": 1, "settings": ["x"]}, {"settings": "human"}, {"x": 1}],
 )
-def test_odd_wishes_are_refused(api, sent):
-    assert api.post(SCORES, sent, JSON).status_code == 400
+def test_invalid_requests_are_rejected(api, body):
+    assert api.post(SCORES, body, JSON).status_code == 400
 
 
-def test_who_only_looks_asks_for_none_and_others_find_none(api, enqueued):
+def test_viewer_cannot_request_and_outsider_cannot_see_evaluations(api, enqueued):
     model = factories.make_language_model()
     address = api.post(SCORES, {"model": model.pk, "settings": ["human"]}, JSON).headers["Location"]
     viewer = client_of(factories.make_member(Role.VIEWER))
@@ -87,14 +88,14 @@ def test_who_only_looks_asks_for_none_and_others_find_none(api, enqueued):
     assert stranger.post(f"{address}cancel/").status_code == 404
 
 
-def test_scores_of_other_systems_and_judges_are_asked_for(api, enqueued):
+def test_system_scores_and_judge_runs_can_be_requested(api, enqueued):
     relation = factories.make_relation()
     run = factories.make_judge_run(factories.make_round())
     line = f'{{"relation": "{relation.path}", "entities": ["a", "b"], "score": 1}}\n'
-    asked = {"model": factories.make_language_model().pk, "settings": "human", "more": "prior", "judge_runs": run.pk}
+    form = {"model": factories.make_language_model().pk, "settings": "human", "more": "prior", "judge_runs": run.pk}
 
-    refused = api.post(SCORES, {**asked, "systems": SimpleUploadedFile("comet.jsonl", b'{"relation": 1}')})
-    answered = api.post(SCORES, {**asked, "systems": SimpleUploadedFile("comet.jsonl", line.encode())})
+    refused = api.post(SCORES, {**form, "systems": SimpleUploadedFile("comet.jsonl", b'{"relation": 1}')})
+    answered = api.post(SCORES, {**form, "systems": SimpleUploadedFile("comet.jsonl", line.encode())})
 
     assert refused.status_code == 400
     assert "line 1" in str(error_of(refused))
@@ -104,9 +105,9 @@ def test_scores_of_other_systems_and_judges_are_asked_for(api, enqueued):
     assert payload["systems"] == {"comet": {relation.path: [[["a", "b"], 1.0]]}}
 
 
-def test_a_judge_run_of_another_project_is_not_found(api, enqueued):
+def test_judge_run_of_another_project_is_rejected(api, enqueued):
     other = factories.make_project()
     run = factories.make_judge_run(factories.make_round(project=other, by=factories.make_researcher(project=other)))
-    asked = {"model": factories.make_language_model().pk, "judge_runs": [run.pk]}
+    body = {"model": factories.make_language_model().pk, "judge_runs": [run.pk]}
 
-    assert api.post(SCORES, asked, JSON).status_code == 400
+    assert api.post(SCORES, body, JSON).status_code == 400

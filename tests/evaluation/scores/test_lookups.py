@@ -1,4 +1,4 @@
-"""Scores of other systems, of judge runs and of entity frequency beside those of an LM."""
+"""Lookup scores: scores of other systems, judge runs, and entity frequency, compared with LM scores."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.refusals import refused
 FACTS = [("Berlin", "Germany"), ("Paris", "France"), ("Rome", "Italy"), ("Oslo", "Norway")]
 CAPITAL = ScoredRelation("capital_of", (), (), (), FACTS, "geo/capital_of")
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# Score files
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,13 @@ CAPITAL = ScoredRelation("capital_of", (), (), (), FACTS, "geo/capital_of")
     ],
     ids=["JSON lines", "CSV", "TSV"],
 )
-def test_scores_come_in_files_of_three_shapes(content):
+def test_score_files_are_read_in_three_formats(content):
     assert scores_of_content(content.encode(), "comet.txt") == {
         "comet": {"capital_of": [(("berlin", "germany"), -1.5)]}
     }
 
 
-def test_a_file_may_hold_several_systems_and_harvests_name_theirs():
+def test_score_file_can_contain_several_systems_and_harvests():
     rows = [
         {"relation": "r", "entities": ["a", "b"], "score": 1, "system": "COMET"},
         {"relation": "r", "entities": ["a", "b"], "score": 2, "model": "bert", "setting": "multi"},
@@ -64,7 +64,7 @@ def test_a_file_may_hold_several_systems_and_harvests_name_theirs():
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("", "the file has no scores"),
         ("relation,score\nr,1\n", "line 1 has no columns relation, score, and entities or head and tail"),
@@ -75,18 +75,18 @@ def test_a_file_may_hold_several_systems_and_harvests_name_theirs():
         ('["r"]', "line 1 has no columns"),
     ],
 )
-def test_a_bad_file_is_refused_with_the_place(content, said):
+def test_invalid_score_file_is_rejected_with_line(content, message):
     with pytest.raises(ImportRefused) as refusal:
         scores_of_content(content.encode(), "f.jsonl")
 
     [entry] = refusal.value.entries
-    assert f"{entry.where} {entry.reason}".startswith(said)
+    assert f"{entry.where} {entry.reason}".startswith(message)
 
 
-# -- ranking -----------------------------------------------------------------------------------------------------------
+# Ranking
 
 
-def test_a_tuple_without_a_score_ranks_last_and_is_counted():
+def test_unscored_tuples_rank_last_and_are_counted():
     table = {"geo/capital_of": [(("berlin", "germany"), -9.0), (("paris", "france"), -8.0)]}
 
     scored = score_samples([CAPITAL], {"half": lookup_scorer(table)}, 0)
@@ -94,7 +94,7 @@ def test_a_tuple_without_a_score_ranks_last_and_is_counted():
 
     [half] = document["scorers"]
     assert (document["n_positive"], document["n_negative"], half["n_unscored"]) == (4, 4, 6)
-    # 2 facts first, then 2 facts and 4 false tuples in any order
+    # Two facts come first, then two facts and four false tuples in random order.
     places = [(j, (2 + 1 + (j - 1) / 5) / (2 + j)) for j in range(1, 7)]
     expected = (2 + sum(precision for _, precision in places) * 2 / 6) / 4
     assert half["average_precision"] == pytest.approx(expected)
@@ -102,7 +102,7 @@ def test_a_tuple_without_a_score_ranks_last_and_is_counted():
     assert note == "half has no score for 6 tuples; missing scores rank last."
 
 
-def test_samples_are_kept_with_what_each_said():
+def test_samples_contain_score_of_each_scorer():
     table = {"capital_of": [(("berlin", "germany"), -9.0)]}
 
     rows = score_samples([CAPITAL], {"one": lookup_scorer(table)}, 0).rows()
@@ -113,37 +113,37 @@ def test_samples_are_kept_with_what_each_said():
     assert {row["scores"]["one"] for row in rows[1:]} == {None}
 
 
-# -- judges and frequency ----------------------------------------------------------------------------------------------
+# Judge runs and entity frequency
 
 
 @pytest.mark.django_db
-def test_a_judge_s_score_is_its_share_of_true_and_its_probability_where_it_gives_one():
+def test_judge_score_is_probability_or_share_of_true():
     round = factories.make_round([("Berlin", "Germany"), ("Paris", "Italy"), ("Rome", "Italy")])
     tuples = [task.knowledge_tuple for task in round.tasks.order_by("position")]
     by_label, by_score = factories.make_judge_run(round, repeats=2), factories.make_judge_run(round)
     for repeat, labels in enumerate([("true", "true", "false"), ("true", "", "false")]):
-        for judged, label in zip(tuples, labels, strict=True):
-            factories.make_judge_answer(by_label, judged, label, repeat=repeat)
+        for knowledge_tuple, label in zip(tuples, labels, strict=True):
+            factories.make_judge_answer(by_label, knowledge_tuple, label, repeat=repeat)
     factories.make_judge_answer(by_score, tuples[0], "true", score=0.9)
 
     path = tuples[0].relation.path
-    said = dict(judge_scores(by_label)[path])
+    scores = dict(judge_scores(by_label)[path])
 
-    assert [said[tuple(judged.entities)] for judged in tuples] == [1.0, 0.75, 0.0]
+    assert [scores[tuple(knowledge_tuple.entities)] for knowledge_tuple in tuples] == [1.0, 0.75, 0.0]
     assert judge_scores(by_score) == {path: [(tuple(tuples[0].entities), 0.9)]}
 
 
 @pytest.mark.django_db
-def test_frequency_counts_the_tuples_that_have_an_entity():
+def test_frequency_counts_tuples_with_the_entity():
     factories.make_harvest([("Berlin", "Germany"), ("Bonn", "Germany")])
-    factories.make_harvest([("Berlin", "Germany")])  # of another relation
+    factories.make_harvest([("Berlin", "Germany")])  # the same tuple in another relation
 
     scores = frequency_scorer()(CAPITAL, [("berlin", "GERMANY"), ("Bonn", "Peru")], lambda: ignore(None))
 
     assert scores == pytest.approx([log(3) + log(4), log(2) + log(1)])
 
 
-# -- a whole evaluation ------------------------------------------------------------------------------------------------
+# Complete evaluations
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def names_of(evaluation: ScoreEvaluation) -> list[str]:
     return [scorer["scorer"] for scorer in evaluation.document["scorers"]]
 
 
-def test_every_kind_of_score_is_a_row_and_the_tuples_can_be_scored_by_others(request_of):
+def test_samples_can_be_rescored_by_another_system(request_of):
     first = evaluate_now(request_of(more=["corrected", "prior", "frequency"]))
     rows = [{**row, "score": float(row["replaced"] is None)} for row in first.samples]
     oracle = scores_of_content("\n".join(map(json.dumps, rows)).encode(), "oracle.jsonl")
@@ -183,19 +183,19 @@ def test_every_kind_of_score_is_a_row_and_the_tuples_can_be_scored_by_others(req
     assert "samples" not in first.document
 
 
-def test_the_lm_computes_in_the_number_format_that_is_asked_for(request_of):
-    kept = {dtype: evaluate_now(request_of(dtype=dtype)) for dtype in ("float32", "bfloat16")}
+def test_evaluation_uses_requested_dtype(request_of):
+    evaluations = {dtype: evaluate_now(request_of(dtype=dtype)) for dtype in ("float32", "bfloat16")}
 
-    assert {dtype: evaluation.document["dtype"] for dtype, evaluation in kept.items()} == {
+    assert {dtype: evaluation.document["dtype"] for dtype, evaluation in evaluations.items()} == {
         "float32": "float32",
         "bfloat16": "bfloat16",
     }
-    exact, coarse = ([row["scores"]["human"] for row in evaluation.samples] for evaluation in kept.values())
+    exact, coarse = ([row["scores"]["human"] for row in evaluation.samples] for evaluation in evaluations.values())
     assert coarse != exact
     assert coarse == pytest.approx(exact, abs=0.3)
 
 
-def test_scorers_and_their_first_score_are_the_same_in_every_database(request_of):
+def test_scorer_order_does_not_depend_on_database(request_of):
     for setting in ("multi", "top1"):
         params = HarvestParams(candidates=5, max_tuples=5)
         harvest = HarvestRequest(Relation.objects.get(), get_language_model("embedded-small"), setting, params)
@@ -206,25 +206,25 @@ def test_scorers_and_their_first_score_are_the_same_in_every_database(request_of
     ]
     systems = scores_of_content("\n".join(map(json.dumps, lines)).encode(), "others.jsonl")
 
-    kept = evaluate_now(request_of(settings=[], harvested=["multi", "top1"], systems=systems))
+    evaluation = evaluate_now(request_of(settings=[], harvested=["multi", "top1"], systems=systems))
 
     names = ["top1 (as harvested)", "multi (as harvested)", "a much longer name", "zz"]
-    document = scores_document(kept.language_model, as_jsonb(kept.payload), ignore)
-    assert [scorer["scorer"] for scorer in document["scorers"]] == names_of(kept) == names
-    there = ScoreEvaluation(document=as_jsonb(kept.document), samples=as_jsonb(kept.samples))
-    assert list(sample_lines(there)) == list(sample_lines(kept))
-    first = json.loads(next(sample_lines(there)))
+    document = scores_document(evaluation.language_model, as_jsonb(evaluation.payload), ignore)
+    assert [scorer["scorer"] for scorer in document["scorers"]] == names_of(evaluation) == names
+    reloaded = ScoreEvaluation(document=as_jsonb(evaluation.document), samples=as_jsonb(evaluation.samples))
+    assert list(sample_lines(reloaded)) == list(sample_lines(evaluation))
+    first = json.loads(next(sample_lines(reloaded)))
     assert first["score"] == first["scores"]["top1 (as harvested)"]
 
 
-def test_a_system_that_scores_none_of_the_tuples_is_refused(request_of):
+def test_system_without_matching_scores_is_rejected(request_of):
     table = scores_of_content(b'{"relation": "capital", "entities": ["x", "y"], "score": 1}', "comet.jsonl")
 
     with refused("NoScorer", match="comet has no score for any of the 10 facts and false tuples"):
         evaluate_now(request_of(systems=table))
 
 
-def test_a_judge_run_of_another_project_is_refused(request_of):
+def test_judge_run_of_another_project_is_rejected(request_of):
     other = factories.make_project()
     run = factories.make_judge_run(factories.make_round(project=other, by=factories.make_researcher(project=other)))
 
@@ -232,7 +232,7 @@ def test_a_judge_run_of_another_project_is_refused(request_of):
         evaluate_now(request_of(judge_runs=[run]), project=default_project())
 
 
-def test_the_command_takes_files_and_writes_what_was_scored(tmp_path, request_of):
+def test_command_reads_score_files_and_writes_samples(tmp_path, request_of):
     relation = "capital"
     facts = [("rome", "italy"), ("madrid", "spain"), ("vienna", "austria")]
     known = tmp_path / "facts.jsonl"
@@ -255,23 +255,23 @@ def test_the_command_takes_files_and_writes_what_was_scored(tmp_path, request_of
     assert {"relation", "entities", "is_fact", "replaced", "score", "scores"} == set(rows[0])
 
 
-def test_the_command_names_a_judge_run_that_is_not_there(request_of):
+def test_command_reports_unknown_judge_run(request_of):
     with pytest.raises(CommandError, match="There is no round"):
         call_command("evaluate_scores", "--judge-run", "nowhere/j")
 
 
 @pytest.mark.usefixtures("installation_owner")
-def test_the_page_takes_scores_and_judge_runs_and_lists_bad_lines(researcher_client, request_of, enqueued):
+def test_page_accepts_scores_and_judge_runs_and_lists_invalid_lines(researcher_client, request_of, enqueued):
     run = factories.make_judge_run(factories.make_round())
     lm = get_language_model("embedded-small")
 
-    def posted(content: bytes):
+    def post_systems(content: bytes):
         file = SimpleUploadedFile("comet.jsonl", content)
         form = {"model": lm.pk, "settings": ["human"], "more": ["prior"], "judge_runs": [run.pk], "systems": file}
         return researcher_client.post("/reports/scores/new/", form)
 
-    refused = posted(b'{"relation": "capital"}')
-    posted(b'{"relation": "capital", "entities": ["rome", "italy"], "score": 1}')
+    refused = post_systems(b'{"relation": "capital"}')
+    post_systems(b'{"relation": "capital", "entities": ["rome", "italy"], "score": 1}')
 
     assert "Import failed: comet.jsonl" in refused.text
     payload = ScoreEvaluation.objects.get().payload
@@ -280,7 +280,7 @@ def test_the_page_takes_scores_and_judge_runs_and_lists_bad_lines(researcher_cli
 
 
 @pytest.mark.usefixtures("installation_owner")
-def test_tuples_with_their_scores_come_as_a_file(researcher_client, request_of):
+def test_scored_samples_can_be_downloaded(researcher_client, request_of):
     evaluation = evaluate_now(request_of())
 
     page = researcher_client.get(evaluation.get_absolute_url()).text

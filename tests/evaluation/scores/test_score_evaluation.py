@@ -1,4 +1,4 @@
-"""Known facts against negative samples, with scorers whose worth is known."""
+"""Score evaluation: facts compared with negative samples, using perfect and uninformative scorers."""
 
 import io
 import json
@@ -34,15 +34,15 @@ def relations() -> list[ScoredRelation]:
     return [ScoredRelation(name, ["<ENT0> <ENT1>"], [], facts[:2], facts) for name, facts in FACTS.items()]
 
 
-def knows_all(relation, tuples, tick):
+def perfect_scorer(relation, tuples, tick):
     return np.array([float(entities in FACTS[relation.name]) for entities in tuples])
 
 
-def knows_nothing(relation, tuples, tick):
+def constant_scorer(relation, tuples, tick):
     return np.zeros(len(tuples))
 
 
-def test_a_negative_sample_is_never_a_fact_and_never_made_twice():
+def test_negative_samples_are_unique_and_not_facts():
     folded = [(sample.relation, tuple(map(str.casefold, sample.entities))) for sample in samples()]
 
     assert len(folded) == len(set(folded)) == 2 * sum(map(len, FACTS.values()))
@@ -51,16 +51,16 @@ def test_a_negative_sample_is_never_a_fact_and_never_made_twice():
 @pytest.mark.parametrize(
     ("relation", "kinds"), [("capital", {"head", "tail", "relation"}), ("does", {"head", "tail", "slot 1"})]
 )
-def test_entities_and_relations_are_replaced_alike(relation, kinds):
-    seen = set()
+def test_negative_samples_replace_entities_and_relations(relation, kinds):
+    kinds_found = set()
     for seed in range(20):
-        made = with_negatives(FACTS, np.random.default_rng(seed))
-        seen |= {sample.replaced for sample in made if sample.relation == relation}
+        sampled = with_negatives(FACTS, np.random.default_rng(seed))
+        kinds_found |= {sample.replaced for sample in sampled if sample.relation == relation}
 
-    assert seen == {None, *kinds}  # no other relation has three entities
+    assert kinds_found == {None, *kinds}  # `does` is the only ternary relation
 
 
-def test_a_replaced_entity_comes_from_the_same_slot():
+def test_replacement_entity_comes_from_the_same_slot():
     heads = {head for head, _ in CAPITALS}
 
     assert all(
@@ -70,18 +70,22 @@ def test_a_replaced_entity_comes_from_the_same_slot():
     )
 
 
-def test_who_knows_all_has_all_and_who_knows_nothing_has_chance():
-    document = document_of(score_samples(relations(), {"all": knows_all, "nothing": knows_nothing}, seed=0), seed=0)
+def test_perfect_and_constant_scorers_have_expected_precision():
+    document = document_of(
+        score_samples(relations(), {"all": perfect_scorer, "nothing": constant_scorer}, seed=0), seed=0
+    )
 
     by_name = {scorer["scorer"]: scorer for scorer in document["scorers"]}
     assert (document["n_positive"], document["n_negative"]) == (12, 12)
     assert by_name["all"]["average_precision"] == by_name["all"]["macro_average_precision"] == 1
-    assert 0.5 < by_name["nothing"]["average_precision"] < 0.65  # expected of a random order, a little above a half
+    assert 0.5 < by_name["nothing"]["average_precision"] < 0.65  # the expected value is slightly above .5
     assert {entry["average_precision"] for entry in document["by_corruption"] if entry["scorer"] == "all"} == {1}
 
 
-def test_scorers_are_compared_as_the_settings_of_a_report():
-    document = document_of(score_samples(relations(), {"all": knows_all, "nothing": knows_nothing}, seed=0), seed=0)
+def test_scorers_are_compared_like_report_settings():
+    document = document_of(
+        score_samples(relations(), {"all": perfect_scorer, "nothing": constant_scorer}, seed=0), seed=0
+    )
 
     [compared] = document["comparisons"]
     by_relation = [
@@ -89,50 +93,50 @@ def test_scorers_are_compared_as_the_settings_of_a_report():
     ]
     assert compared["difference"] == pytest.approx(np.mean(np.subtract(*by_relation)))
     assert (compared["a"], compared["b"], compared["n_relations"]) == ("all", "nothing", 3)
-    assert compared["p_sign_flip"] == 0.25  # ahead in each of three relations
+    assert compared["p_sign_flip"] == 0.25  # ahead in all three relations
     assert "all and nothing are not distinguishable" in compared["sentence"]
 
 
-def test_a_false_tuple_is_no_tuple_that_prompts_were_learned_from():
-    # Only (a, d) and (c, b) can be made of the facts without another relation, and (A, D) is a seed.
+def test_negative_samples_exclude_seed_tuples():
+    # (a, d) and (c, b) are the only possible corruptions of the facts, and (A, D) is a seed.
     facts = {"r": [("a", "b"), ("c", "d")]}
 
     for seed in range(20):
-        made = with_negatives(facts, np.random.default_rng(seed), {"r": [("A", "D")]})
-        assert [sample.entities for sample in made if sample.replaced] == [("c", "b")]
+        sampled = with_negatives(facts, np.random.default_rng(seed), {"r": [("A", "D")]})
+        assert [sample.entities for sample in sampled if sample.replaced] == [("c", "b")]
 
 
-def test_facts_that_prompts_were_learned_from_are_no_facts_in_any_casing():
+def test_facts_exclude_seed_tuples_ignoring_case():
     relation = ScoredRelation("capital", [], [], [], CAPITALS).without([("Paris", "FRANCE")])
 
     assert relation.facts == CAPITALS[1:]
     assert relation.learned_from == [("Paris", "FRANCE")]
 
 
-def test_the_same_seed_gives_the_same_figures():
-    first, second = (document_of(score_samples(relations(), {"all": knows_all}, seed=5), seed=5) for _ in range(2))
+def test_evaluation_is_reproducible_with_seed():
+    first, second = (document_of(score_samples(relations(), {"all": perfect_scorer}, seed=5), seed=5) for _ in range(2))
 
     assert first == second
 
 
-def test_nothing_to_score_is_refused():
+def test_evaluation_without_facts_is_rejected():
     with refused("BadFacts"):
-        score_samples([], {"all": knows_all}, seed=0)
+        score_samples([], {"all": perfect_scorer}, seed=0)
 
 
-def test_the_built_in_facts_leave_out_the_seeds():
+def test_built_in_facts_exclude_seeds():
     capital = next(relation for relation in built_in_facts() if relation.name == "capital_of")
 
     assert len(capital.facts) > 30
     assert not set(capital.facts) & set(capital.seed_tuples)
 
 
-# -- the command -------------------------------------------------------------------------------------------------------
+# Command
 
 
 @pytest.fixture
 def capital(db):
-    """The relation `capital` and 25 facts of it that the embedded LMs know."""
+    """The relation `capital` and 25 of its facts that the embedded LMs know."""
     world = next(relation for relation in built_in_facts() if relation.name == "capital_of")
     relation = make_relation(
         "capital",
@@ -148,12 +152,12 @@ def lines(name: str, facts) -> str:
     return "\n".join(json.dumps(fact, ensure_ascii=False) for fact in facts)
 
 
-def requested(facts, **fields) -> ScoreRequest:
+def make_request(facts, **fields) -> ScoreRequest:
     relations = facts_of_content(lines("capital", facts).encode(), "facts.jsonl")
     return ScoreRequest(get_language_model("embedded-small"), facts="facts.jsonl", relations=relations, **fields)
 
 
-def test_an_lm_puts_its_facts_before_false_ones(tmp_path, capital):
+def test_embedded_lm_ranks_its_facts_above_false_tuples(tmp_path, capital):
     facts = tmp_path / "facts.jsonl"
     facts.write_text(lines("capital", capital[1]))
     out, figure = io.StringIO(), tmp_path / "curves.svg"
@@ -168,7 +172,7 @@ def test_an_lm_puts_its_facts_before_false_ones(tmp_path, capital):
     assert ScoreEvaluation.objects.get().document == document
 
 
-def test_the_command_says_what_it_wrote_and_where_the_page_is(tmp_path, capital, settings):
+def test_command_prints_files_and_page_link(tmp_path, capital, settings):
     facts, output, samples = (tmp_path / name for name in ("facts.jsonl", "scores.json", "samples.jsonl"))
     facts.write_text(lines("capital", capital[1]))
     out = io.StringIO()
@@ -185,23 +189,23 @@ def test_the_command_says_what_it_wrote_and_where_the_page_is(tmp_path, capital,
     )
 
 
-def test_learned_prompts_are_scorers_too(capital):
-    document = evaluate_now(requested(capital[1], settings=["lpaqa", "soft"])).document
+def test_learned_prompts_can_be_scorers(capital):
+    document = evaluate_now(make_request(capital[1], settings=["lpaqa", "soft"])).document
 
     assert [scorer["scorer"] for scorer in document["scorers"]] == ["lpaqa", "soft"]
     assert all(scorer["average_precision"] > 0.8 for scorer in document["scorers"])
 
 
-def test_a_harvest_lends_its_prompts_and_keeps_its_seeds(capital):
+def test_harvest_prompts_are_scored_without_its_seeds(capital):
     relation, facts = capital
     params = HarvestParams(candidates=5, max_tuples=5)
     job = create_harvest_job(HarvestRequest(relation, get_language_model("embedded-small"), "multi", params))
     ledger.run_job(job.pk)
     seeds = [tuple(seed) for seed in job.payload["spec"]["seed_tuples"]]
-    relation.seed_tuples = [list(facts[0]), list(facts[1])]  # so that the harvest's own seeds could be facts
+    relation.seed_tuples = [list(facts[0]), list(facts[1])]  # otherwise the seeds of the harvest could not be facts
     relation.save()
 
-    document = evaluate_now(requested([*facts, *seeds], settings=["multi"], harvested=["multi"])).document
+    document = evaluate_now(make_request([*facts, *seeds], settings=["multi"], harvested=["multi"])).document
 
     assert [scorer["scorer"] for scorer in document["scorers"]] == ["multi", "multi (as harvested)"]
     assert document["harvests"] == {"multi": {"capital": job.pk}}
@@ -210,21 +214,21 @@ def test_a_harvest_lends_its_prompts_and_keeps_its_seeds(capital):
     assert document["n_positive"] == len(facts) - 2
 
 
-def test_the_prompts_of_a_harvest_score_as_in_the_harvest(capital):
+def test_harvest_prompts_score_as_fresh_prompts(capital):
     relation, facts = capital
     request = HarvestRequest(relation, get_language_model("embedded-small"), "multi", HarvestParams(candidates=5))
     ledger.run_job(create_harvest_job(request).pk)
 
-    document = evaluate_now(requested(facts, settings=["multi"], harvested=["multi"])).document
+    document = evaluate_now(make_request(facts, settings=["multi"], harvested=["multi"])).document
 
     fresh, stored = document["scorers"]
     assert stored["average_precision"] == pytest.approx(fresh["average_precision"], abs=1e-9)
     assert stored["curve"] == fresh["curve"]
 
 
-def test_prompts_of_no_harvest_are_refused(capital):
+def test_setting_without_finished_harvest_is_rejected(capital):
     with refused("NothingHarvested", match="No relation with facts has a finished harvest"):
-        evaluate_now(requested(capital[1], harvested=["top1"]))
+        evaluate_now(make_request(capital[1], harvested=["top1"]))
 
 
 @pytest.mark.django_db
@@ -241,7 +245,7 @@ def test_prompts_of_no_harvest_are_refused(capital):
         ("", "has no facts"),
     ],
 )
-def test_bad_facts_are_refused_with_what_is_wrong(tmp_path, line, complaint):
+def test_invalid_facts_are_rejected_with_reason(tmp_path, line, complaint):
     make_relation("capital")
     facts = tmp_path / "facts.jsonl"
     facts.write_text(line)
@@ -252,7 +256,7 @@ def test_bad_facts_are_refused_with_what_is_wrong(tmp_path, line, complaint):
 
 
 @pytest.mark.django_db
-def test_a_relation_that_is_not_known_ends_its_sentence_once():
+def test_unknown_relation_message_ends_with_one_period():
     make_relation("capital")
 
     with pytest.raises(ImportRefused, match=r"There is no relation 'nowhere'.*[^.]\.$"):
@@ -260,7 +264,7 @@ def test_a_relation_that_is_not_known_ends_its_sentence_once():
 
 
 @pytest.mark.django_db
-def test_every_bad_line_is_told():
+def test_every_invalid_line_is_reported():
     make_relation("capital")
     content = lines("capital", [("a", "b"), ("a",), ("c", "d"), ()])
 
@@ -271,9 +275,9 @@ def test_every_bad_line_is_told():
 
 
 @pytest.mark.django_db
-def test_only_the_ends_of_lines_end_a_fact():
+def test_unicode_line_separators_do_not_split_facts():
     make_relation("capital")
-    separated = ("a\u2028b", "c\u2029d")  # JSON lets these stand as they are
+    separated = ("a\u2028b", "c\u2029d")  # valid unescaped characters in JSON strings
 
     [relation] = facts_of_content(lines("capital", [separated, ("x", "y")]).encode(), "facts.jsonl")
 
