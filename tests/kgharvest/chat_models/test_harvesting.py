@@ -1,4 +1,4 @@
-"""Harvests from a chat model, against a real server on the loopback interface."""
+"""Chat-model harvests, tested against a real HTTP server on the loopback interface."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from tests.refusals import refused
 pytestmark = pytest.mark.django_db
 
 KEY = "sk-very-secret"
-USUAL = HarvestParams()
+DEFAULTS = HarvestParams()
 FACTS = [("umbrella", "rain"), ("helmet", "injury"), ("fence", "escape"), ("soap", "germs"), ("lock", "theft")]
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """Wait a hundredth of the time between attempts."""
+def api_key_and_short_waits(monkeypatch):
+    """Set the API key and shorten the wait before the first retry to 10 ms."""
     monkeypatch.setenv(API_KEY_VARIABLE, KEY)
     monkeypatch.setattr(chat_completions, "FIRST_WAIT_S", 0.01)
 
 
-def knowing(body, n_prompt: int = 100, n_completion: int = 10) -> Reply:
-    """Name two facts that the question does not."""
+def reply_with_new_facts(body, n_prompt: int = 100, n_completion: int = 10) -> Reply:
+    """Reply with the next two facts that the question does not contain."""
     question = body["messages"][0]["content"]
     new = [fact for fact in FACTS if json.dumps(fact) not in question][:2]
     return completion("\n".join(map(json.dumps, new)), n_prompt, n_completion)
@@ -62,15 +62,15 @@ def make_relation():
 
 
 @contextmanager
-def harvesting(answer=knowing, by=None, params=USUAL, **options):
-    """Serve and create the job that asks; give both."""
+def harvesting(answer=reply_with_new_facts, by=None, params=DEFAULTS, **options):
+    """Start a fake endpoint and create a harvest job for it. Yields both."""
     with serving(answer) as fake:
         chat = ChatOptions(**{"base_url": fake.url, **options})
         request = HarvestRequest(make_relation(), name_language_model("gpt-x"), "llm", params, chat=chat)
         yield fake, create_harvest_job(request, by)
 
 
-def done(job: HarvestJob) -> HarvestJob:
+def run_to_end(job: HarvestJob) -> HarvestJob:
     ledger.run_job(job.pk)
     job.refresh_from_db()
     return job
@@ -80,19 +80,19 @@ def surfaces(job: HarvestJob) -> list[tuple[str, ...]]:
     return [tuple(harvested.surface) for harvested in job.tuples.order_by("rank")]
 
 
-def test_a_chat_model_is_asked_until_nothing_new_comes():
+def test_harvest_stops_when_responses_add_no_new_tuples():
     with harvesting(prompt_price=Decimal(2), completion_price=Decimal(10)) as (fake, job):
-        done(job)
+        run_to_end(job)
 
     assert (job.status, job.error) == (Job.Status.SUCCEEDED, "")
     assert surfaces(job) == FACTS
-    assert len(fake.requests) == 5  # 2, 2 and 1 facts, and twice none
+    assert len(fake.requests) == 5  # 2, 2, and 1 new facts, then two responses without new facts
     assert fake.headers[0]["Authorization"] == f"Bearer {KEY}"
     assert job.summary["chat"] == {
         "n_answers": 5,
         "n_prompt_tokens": 500,
         "n_completion_tokens": 50,
-        "cost": "0.0015",  # 500 x 2 and 50 x 10, of a million
+        "cost": "0.0015",  # (500 x 2 + 50 x 10) / 1,000,000
         "model_reported": "judge-1 fp_1",
         "scorer": None,
     }
@@ -100,16 +100,16 @@ def test_a_chat_model_is_asked_until_nothing_new_comes():
 
 def test_unscored_tuples_rank_in_order_of_appearance():
     with harvesting() as (_, job):
-        done(job)
+        run_to_end(job)
 
     assert job.score_scale == HarvestJob.ScoreScale.ORDER
     assert not job.is_scored
     assert [(found.score, found.mtl) for found in job.tuples.order_by("rank")] == [(-n, None) for n in range(1, 6)]
 
 
-def test_an_lm_that_is_named_scores_and_ranks_what_was_listed():
+def test_scorer_lm_scores_and_ranks_listed_tuples():
     with harvesting(scorer=factories.make_language_model("embedded").name) as (_, job):
-        done(job)
+        run_to_end(job)
 
     scores = [found.score for found in job.tuples.order_by("rank")]
     assert (job.status, job.error, job.score_scale) == (Job.Status.SUCCEEDED, "", HarvestJob.ScoreScale.NATS)
@@ -120,65 +120,65 @@ def test_an_lm_that_is_named_scores_and_ranks_what_was_listed():
     assert job.summary["chat"]["scorer"] == "embedded"
 
 
-def test_the_lm_that_scores_may_have_a_revision(monkeypatch):
+def test_scorer_lm_accepts_revision(monkeypatch):
     loaded = []
 
-    def load_small(name, revision, *where):
+    def load_small(name, revision, *args):
         loaded.append((name, revision))
         return load_compact(EMBEDDED_LMS["embedded-small"])
 
     monkeypatch.setattr(language_models, "_load", load_small)
     with harvesting(scorer=str(language_models.get_language_model("some/bert@v1"))) as (_, job):
-        done(job)
+        run_to_end(job)
 
     assert (job.status, job.error, loaded) == (Job.Status.SUCCEEDED, "", [("some/bert", "v1")])
 
 
-def test_max_tuples_ends_the_asking():
+def test_max_tuples_stops_requests():
     with harvesting(params=HarvestParams(max_tuples=3)) as (fake, job):
-        done(job)
+        run_to_end(job)
 
     assert surfaces(job) == FACTS[:3]
     assert len(fake.requests) == 2
 
 
-def test_a_budget_is_never_exceeded_and_what_came_is_kept():
+def test_token_budget_is_never_exceeded_and_tuples_are_kept():
     def answer(body):
-        return knowing(body, 900, 100)
+        return reply_with_new_facts(body, 900, 100)
 
     with harvesting(answer, max_tokens_total=5_000, max_completion_tokens=3_000) as (fake, job):
-        done(job)
+        run_to_end(job)
 
     assert job.status == Job.Status.SUCCEEDED
-    assert len(fake.requests) == 2  # the third might take more than the 3,000 that are left
+    assert len(fake.requests) == 2  # a third request could exceed the remaining 3,000 tokens
     assert "budget" in job.summary["notice"]
     assert surfaces(job) == FACTS[: job.n_tuples]
 
 
-def test_a_resumed_harvest_sends_only_unanswered_questions():
-    left = [2]
+def test_resumed_harvest_sends_only_unanswered_questions():
+    n_left = [2]
 
-    def breaking(body):
-        if not left[0]:
+    def reply_or_reject_key(body):
+        if not n_left[0]:
             return Reply(401)
-        left[0] -= 1
-        return knowing(body)
+        n_left[0] -= 1
+        return reply_with_new_facts(body)
 
-    with harvesting(breaking) as (fake, job):
-        done(job)
+    with harvesting(reply_or_reject_key) as (fake, job):
+        run_to_end(job)
         assert job.status == Job.Status.FAILED
         assert "rejected the key" in job.error
         assert KEY not in job.error
-        left[0] = 100
+        n_left[0] = 100
         ledger.retry(job)
-        done(job)
+        run_to_end(job)
 
     assert surfaces(job) == FACTS
-    assert len(fake.requests) == 6  # 2 answered, 1 refused, 3 asked after it
+    assert len(fake.requests) == 6  # 2 answered, 1 refused, 3 after the retry
     assert job.summary["chat"]["n_answers"] == 5
 
 
-def test_a_cancelled_harvest_keeps_its_answers_and_stores_no_tuples(monkeypatch):
+def test_cancelled_harvest_keeps_answers_but_stores_no_tuples(monkeypatch):
     store = ledger.Heartbeat.store
 
     def store_and_cancel(self, save):
@@ -187,7 +187,7 @@ def test_a_cancelled_harvest_keeps_its_answers_and_stores_no_tuples(monkeypatch)
 
     monkeypatch.setattr(ledger.Heartbeat, "store", store_and_cancel)
     with harvesting() as (_, job):
-        done(job)
+        run_to_end(job)
 
     assert job.status == Job.Status.CANCELLED
     assert (job.chat_answers.count(), job.tuples.count()) == (1, 0)
@@ -195,74 +195,74 @@ def test_a_cancelled_harvest_keeps_its_answers_and_stores_no_tuples(monkeypatch)
 
 def test_responses_without_tuples_are_reported():
     with harvesting(lambda body: completion("I cannot help with that.")) as (_, job):
-        done(job)
+        run_to_end(job)
 
     assert (job.status, job.n_tuples, job.summary["rejected"]) == (Job.Status.SUCCEEDED, 0, {"unparsable": 2})
     assert "No response of the chat model contained a valid tuple" in job.summary["notice"]
 
 
-def test_a_reply_that_is_no_completion_fails_the_harvest_with_a_sentence():
+def test_malformed_completion_fails_harvest_with_error_message():
     with harvesting(lambda body: Reply(body=b"<html>")) as (_, job):
-        done(job)
+        run_to_end(job)
 
     assert job.status == Job.Status.FAILED
     assert "did not return a chat completion" in job.error
 
 
-# -- who may name what -------------------------------------------------------------------------------------------------
+# Endpoint permissions
 
 
-def test_a_researcher_may_name_no_address_of_this_network():
+def test_researcher_cannot_use_local_network_address():
     with pytest.raises(BadAddress), harvesting(by=factories.make_researcher()):
         pass
 
 
-def test_an_address_from_a_user_gets_no_key(settings):
+def test_user_supplied_address_receives_no_api_key(settings):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
 
     with harvesting(by=factories.make_researcher()) as (fake, job):
-        done(job)
+        run_to_end(job)
 
     assert job.status == Job.Status.SUCCEEDED
     assert "Authorization" not in fake.headers[0]
 
 
-def test_the_installation_s_own_address_is_asked_where_none_is_named(settings):
-    with serving(knowing) as fake:
+def test_default_endpoint_is_used_if_none_is_given(settings):
+    with serving(reply_with_new_facts) as fake:
         settings.CHAT_BASE_URL = fake.url
         request = HarvestRequest(make_relation(), name_language_model("gpt-x"), "llm", chat=ChatOptions())
-        job = done(create_harvest_job(request, factories.make_researcher()))
+        job = run_to_end(create_harvest_job(request, factories.make_researcher()))
 
     assert job.n_tuples == len(FACTS)
     assert fake.headers[0]["Authorization"] == f"Bearer {KEY}"
 
 
-def test_without_an_endpoint_no_job_is_created():
+def test_missing_endpoint_prevents_job_creation():
     request = HarvestRequest(make_relation(), name_language_model("gpt-x"), "llm", chat=ChatOptions())
 
     with refused("NoEndpoint", match="KGHARVEST_CHAT_BASE_URL"):
         create_harvest_job(request)
 
 
-# -- options and cells -------------------------------------------------------------------------------------------------
+# Options and harvest cells
 
 
-def test_options_go_through_a_payload_unchanged():
+def test_options_survive_payload_round_trip():
     options = ChatOptions(base_url="https://a.example/v1", budget=Decimal("0.0005"), temperature=0.5, patience=3)
 
     assert from_json(json.loads(json.dumps(to_json(options)))) == options
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("options", "message"),
     [({"patience": 0}, "patience: 0. It must be from 1 to 20"), ({"temperature": 2.5}, "from 0 to 2")],
 )
-def test_an_option_out_of_range_is_refused(wrong, said):
-    with refused("BadChatOption", match=said):
-        ChatOptions(**wrong)
+def test_out_of_range_option_is_refused(options, message):
+    with refused("BadChatOption", match=message):
+        ChatOptions(**options)
 
 
-def test_chat_models_go_with_their_setting_and_lms_with_the_others():
+def test_llm_setting_pairs_with_chat_models_and_other_settings_with_lms():
     relation, lm, chat = make_relation(), factories.make_language_model("embedded"), name_language_model("gpt-x")
 
     cells = list(requests_for([relation], [lm], ["multi", "llm"], [chat], chat=ChatOptions(patience=3)))
@@ -274,19 +274,19 @@ def test_chat_models_go_with_their_setting_and_lms_with_the_others():
 
 
 @pytest.mark.parametrize(("settings", "models"), [(["llm"], []), (["multi"], ["gpt-x"])])
-def test_a_chat_model_and_a_setting_that_asks_it_come_together(settings, models):
-    named = [name_language_model(name) for name in models]
+def test_chat_model_and_llm_setting_require_each_other(settings, models):
+    chat_models = [name_language_model(name) for name in models]
 
     with refused("NoChatModel"):
-        list(requests_for([make_relation()], [factories.make_language_model()], settings, named))
+        list(requests_for([make_relation()], [factories.make_language_model()], settings, chat_models))
 
 
-# -- doors -------------------------------------------------------------------------------------------------------------
+# Entry points
 
 
-def test_the_command_harvests_and_writes_what_it_found(tmp_path, capsys):
+def test_command_harvests_and_writes_tuples(tmp_path, capsys):
     relation, output = make_relation(), tmp_path / "found.jsonl"
-    with serving(knowing) as fake:
+    with serving(reply_with_new_facts) as fake:
         call_command(
             "harvest", relation=[relation.path], setting=["llm"], chat_model=["gpt-x"], chat_base_url=fake.url,
             chat_max_requests=1, wait=True, output=output,
@@ -301,21 +301,21 @@ def test_the_command_harvests_and_writes_what_it_found(tmp_path, capsys):
     assert "limit of 1 chat requests" in capsys.readouterr().err
 
 
-def test_the_command_says_what_is_missing():
+def test_command_error_names_missing_chat_model():
     with pytest.raises(CommandError, match="The setting llm needs a chat model"):
         call_command("harvest", relation=[make_relation().path], setting=["llm"])
 
 
-def test_the_api_launches_both_kinds_of_cells_with_options_checked(settings, enqueued):
+def test_api_launches_lm_and_chat_cells_with_validated_options(settings, enqueued):
     settings.CHAT_BASE_URL = "https://llm.example/v1"
     client = client_of(factories.make_researcher())
-    sent = {
+    document = {
         "relations": [make_relation().pk], "models": ["embedded"], "settings": ["multi", "llm"],
         "chat_models": ["gpt-x"], "chat": {"patience": 4, "budget": "0.25", "scorer": "embedded"},
     }  # fmt: skip
 
-    refused = client.post("/api/v1/launches/", {**sent, "chat": {"patience": 40, "pace": 1}}, JSON)
-    started = client.post("/api/v1/launches/", sent, JSON)
+    refused = client.post("/api/v1/launches/", {**document, "chat": {"patience": 40, "pace": 1}}, JSON)
+    started = client.post("/api/v1/launches/", document, JSON)
 
     assert (refused.status_code, [*error_of(refused)["fields"]]) == (400, ["chat"])
     assert started.status_code == 202
@@ -325,9 +325,9 @@ def test_the_api_launches_both_kinds_of_cells_with_options_checked(settings, enq
     assert options == ChatOptions(scorer="embedded", patience=4, budget=Decimal("0.25"))
 
 
-def test_what_was_listed_is_judged_in_one_round_with_another_harvest_each_tuple_once():
+def test_round_over_two_harvests_judges_shared_tuples_once():
     with harvesting() as (_, listed):
-        done(listed)
+        run_to_end(listed)
     other = factories.make_harvest([("umbrella", "rain"), ("roof", "water")], relation=listed.relation, setting="multi")
     document = {"name": "both", "cells": [{"job": job.pk, "n": None} for job in (listed, other)]}
 
@@ -335,14 +335,14 @@ def test_what_was_listed_is_judged_in_one_round_with_another_harvest_each_tuple_
     facts = [tuple(task.knowledge_tuple.entities) for task in round.tasks.order_by("position")]
     factories.judge_all(round, *[["true" if fact in FACTS[:4] else "false" for fact in facts]] * 3)
 
-    assert sorted(facts) == sorted([*FACTS, ("roof", "water")])  # one of the other's two was listed, too
+    assert sorted(facts) == sorted([*FACTS, ("roof", "water")])  # one tuple is in both harvests
     assert round.strata.count() == 2
     cells = {cell["setting"]: (cell["n"], cell["accepted"]) for cell in create_report(round).document["cells"]}
     assert cells == {"llm": (5, 4), "multi": (2, 1)}
 
 
 @pytest.mark.usefixtures("installation_owner")
-def test_the_page_launches_what_was_filled_in(researcher_client, settings, enqueued):
+def test_launch_form_creates_harvest_with_its_options(researcher_client, settings, enqueued):
     settings.CHAT_BASE_URL = "https://llm.example/v1"
     relation = make_relation()
     form = {
@@ -359,7 +359,7 @@ def test_the_page_launches_what_was_filled_in(researcher_client, settings, enque
 
 
 @pytest.mark.usefixtures("installation_owner")
-def test_the_page_shows_errors_next_to_the_field(researcher_client):
+def test_launch_form_shows_errors_next_to_field(researcher_client):
     form = {"relations": [make_relation().pk], "settings": ["llm"], "chat_models": "gpt-x", "chat_patience": 30}
 
     response = researcher_client.post(reverse("kgharvest:harvest_new"), form)
@@ -368,22 +368,22 @@ def test_the_page_shows_errors_next_to_the_field(researcher_client):
     assert 'data-part="chat" open>' in response.text
 
 
-def test_the_page_of_a_harvest_shows_what_it_cost_and_what_was_answered(researcher_client):
+def test_harvest_page_shows_cost_and_escaped_responses(researcher_client):
     def answer(body):
         return completion('["<b>helmet</b>", "injury"]', 100, 10)
 
     with harvesting(answer, prompt_price=Decimal(5)) as (_, job):
-        done(job)
+        run_to_end(job)
 
     page = researcher_client.get(job.get_absolute_url()).text
 
     assert "Chat model responses" in page
-    assert "0.0010" in page  # 2 x 100 x 5 of a million
+    assert "0.0010" in page  # 2 x 100 x 5 / 1,000,000
     assert "&lt;b&gt;helmet&lt;/b&gt;" in page
     assert "<b>helmet" not in page
 
 
-def test_the_same_launch_again_is_skipped_and_another_option_is_another_harvest(settings):
+def test_identical_launch_is_skipped_but_changed_option_is_not(settings):
     from django.utils import timezone
 
     settings.CHAT_BASE_URL = "https://llm.example/v1"
