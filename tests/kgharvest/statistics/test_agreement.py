@@ -1,4 +1,4 @@
-"""Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", is where the worked examples come from."""
+"""Agreement coefficients. Worked examples: Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability"."""
 
 from collections import Counter
 from time import perf_counter
@@ -40,7 +40,7 @@ def rng():
 
 
 def count_patterns(observers: list[str]):
-    """Return patterns (P, C) and how many units show each (P,), for one string of labels per observer."""
+    """Return label-count patterns (P, C) and units per pattern (P,), from one label string per observer."""
     labels = sorted({label for labels in observers for label in labels} - {MISSING})
     units = Counter(tuple(unit.count(label) for label in labels) for unit in map("".join, zip(*observers, strict=True)))
     return np.array(list(units)), np.array(list(units.values()))
@@ -58,21 +58,21 @@ def alpha_of_units(units) -> float:
 
 
 @pytest.mark.parametrize(
-    ("observers", "printed"),
+    ("observers", "published"),
     [(BINARY, 0.095), (NOMINAL, 0.692), (WITH_MISSING, 0.743)],
     ids=["A binary", "B nominal", "C with missing data"],
 )
-def test_alpha_of_the_worked_examples(observers, printed):
-    assert krippendorff_alpha(*count_patterns(observers), rng()).value == pytest.approx(printed, abs=5e-4)
+def test_alpha_matches_worked_examples(observers, published):
+    assert krippendorff_alpha(*count_patterns(observers), rng()).value == pytest.approx(published, abs=5e-4)
 
 
-def test_a_unit_that_one_observer_judged_is_no_unit():
-    # Of the twelve units in example C the last has one value only.
+def test_unit_with_one_judgment_is_excluded():
+    # The last of the twelve units in example C has only one value.
     assert krippendorff_alpha(*count_patterns(WITH_MISSING), rng()).n_units == 11
 
 
 @given(tables)
-def test_the_closed_form_equals_the_package(units):
+def test_closed_form_alpha_matches_krippendorff_package(units):
     patterns = np.array(units)
     paired = patterns[patterns.sum(axis=1) >= 2]
     assume(len(paired) and np.count_nonzero(paired.sum(axis=0)) >= 2)
@@ -83,7 +83,7 @@ def test_the_closed_form_equals_the_package(units):
 
 
 @given(tables, st.randoms(use_true_random=False))
-def test_renaming_the_labels_leaves_alpha_unchanged(units, random):
+def test_renaming_labels_keeps_alpha(units, random):
     order = list(range(len(units[0])))
     random.shuffle(order)
     assume(any(sum(unit) >= 2 for unit in units))
@@ -94,29 +94,29 @@ def test_renaming_the_labels_leaves_alpha_unchanged(units, random):
 
 
 def test_alpha_below_zero_is_not_clipped():
-    # Two observers who always disagree, by hand: n = 4, D_o = 1, D_e = 2 * 2 * 2 / (4 * 3) = 2/3, alpha = -0.5.
+    # Two observers always disagree: n = 4, D_o = 1, D_e = 2 * 2 * 2 / (4 * 3) = 2/3, alpha = -0.5.
     assert krippendorff_alpha(*count_patterns(["ab", "ba"]), rng()).value == pytest.approx(-0.5)
 
 
-def test_alpha_of_unanimous_judgments_is_not_defined():
+def test_alpha_is_undefined_for_unanimous_judgments():
     alpha = krippendorff_alpha(*count_patterns(["aaa", "aaa"]), rng())
 
     assert (alpha.value, alpha.low, alpha.high, alpha.reason) == (None, None, None, ALL_ALIKE)
 
 
-def test_alpha_of_one_observer_is_not_defined():
+def test_alpha_is_undefined_for_single_judgments():
     alpha = krippendorff_alpha(*count_patterns(["ab.", "..a"]), rng())
 
     assert (alpha.value, alpha.n_units, alpha.reason) == (None, 0, NOTHING_PAIRED)
 
 
-def test_alpha_of_nothing_is_not_defined():
+def test_alpha_is_undefined_without_units():
     alpha = krippendorff_alpha(np.empty((0, 3), dtype=int), np.empty(0, dtype=int), rng())
 
     assert (alpha.value, alpha.reason) == (None, NOTHING_PAIRED)
 
 
-def test_of_many_units_the_interval_is_that_of_a_plain_bootstrap():
+def test_alpha_interval_of_many_units_matches_bootstrap():
     patterns, n_tasks = np.array([[3, 0], [2, 1], [1, 2], [0, 3]]), np.array([160, 60, 40, 140])
     units = np.repeat(patterns, n_tasks, axis=0)
     plain = np.random.default_rng(1)
@@ -128,7 +128,7 @@ def test_of_many_units_the_interval_is_that_of_a_plain_bootstrap():
     assert alpha.low < alpha.value < alpha.high
 
 
-def test_three_statements_without_a_dispute_leave_alpha_open():
+def test_three_undisputed_statements_leave_wide_alpha_interval():
     alpha = krippendorff_alpha(np.array([[3, 0, 0], [0, 3, 0]]), np.array([2, 1]), rng())
 
     assert (alpha.value, alpha.high) == (1, 1)
@@ -136,7 +136,7 @@ def test_three_statements_without_a_dispute_leave_alpha_open():
 
 
 @given(tables)
-def test_alpha_of_a_population_is_alpha_of_very_many_units(units):
+def test_population_alpha_equals_alpha_of_many_units(units):
     patterns = np.array([unit for unit in units if sum(unit) >= 2]).reshape(-1, len(units[0]))
     assume(len(patterns) and np.count_nonzero(patterns.sum(axis=0)) >= 2)
     shares = np.full((1, len(patterns)), 1 / len(patterns))
@@ -146,21 +146,21 @@ def test_alpha_of_a_population_is_alpha_of_very_many_units(units):
     )
 
 
-def test_the_same_seed_gives_the_same_interval():
+def test_same_seed_gives_same_interval():
     counts = count_patterns(WITH_MISSING)
 
     assert krippendorff_alpha(*counts, rng()) == krippendorff_alpha(*counts, rng())
 
 
-def test_statements_that_all_show_the_same_judgments_give_no_interval_of_width_zero():
-    # Three statements, each 1-1-1: every resample of them is the sample.
+def test_identical_statements_have_nonzero_interval_width():
+    # Three statements, each judged 1-1-1: every resample equals the sample.
     alpha = krippendorff_alpha(np.array([[1, 1, 1]]), np.array([3]), rng())
 
     assert alpha.value == pytest.approx(-1 / 3)
     assert alpha.high - alpha.low > 0.2
 
 
-def test_a_million_units_take_a_moment():
+def test_million_units_are_fast():
     patterns = np.array([(t, f, 3 - t - f) for t in range(4) for f in range(4 - t)])
     n_tasks = np.full(len(patterns), 100_000)
 
@@ -172,7 +172,7 @@ def test_a_million_units_take_a_moment():
 
 
 def intervals_of(accuracies, n_tasks, random):
-    """Return alpha and its interval for other annotators, where chance gave each statement to three of these."""
+    """Return alpha and its other-annotators interval, with three random annotators per statement."""
     task = np.repeat(np.arange(n_tasks), 3)
     annotator = np.argsort(random.random((n_tasks, len(accuracies))), axis=1)[:, :3].ravel()
     label = np.where(random.random(3 * n_tasks) < accuracies[annotator], task % 2, 1 - task % 2)
@@ -181,10 +181,10 @@ def intervals_of(accuracies, n_tasks, random):
     return alpha, annotators_interval(alpha, task, annotator, label)
 
 
-def test_the_interval_for_other_annotators_holds_alpha_where_people_differ():
+def test_other_annotators_interval_covers_alpha_if_skills_vary():
     random, runs = rng(), 200
-    # Half of the statements are true, people right with Beta(6.8, 1.2), .85 on average: two of them disagree in
-    # 2 * .85 * .15 of the statements, and by chance in half.
+    # Half of the statements are true. Accuracy is Beta(6.8, 1.2), .85 on average, so two annotators disagree on
+    # 2 * .85 * .15 of the statements. By chance they would disagree on half.
     truth = 1 - 2 * 0.85 * 0.15 / 0.5
 
     intervals = [intervals_of(random.beta(6.8, 1.2, 20), 500, random) for _ in range(runs)]
@@ -193,22 +193,22 @@ def test_the_interval_for_other_annotators_holds_alpha_where_people_differ():
     assert sum(other.low <= truth <= other.high for _, other in intervals) > 0.9 * runs
 
 
-def test_people_who_are_alike_add_little_to_the_interval():
+def test_equally_skilled_annotators_barely_widen_interval():
     alpha, other = intervals_of(np.full(40, 0.9), 2000, rng())
 
     assert other.low <= alpha.low < alpha.high <= other.high
     assert other.high - other.low < 1.25 * (alpha.high - alpha.low)
 
 
-def test_nothing_is_said_of_other_annotators_from_four():
+def test_other_annotators_interval_is_undefined_for_four_annotators():
     assert intervals_of(np.full(4, 0.9), 100, rng())[1] == (None, None, FEW_ANNOTATORS)
 
 
-def test_nothing_is_said_of_other_annotators_where_alpha_is_not_defined():
+def test_other_annotators_interval_is_undefined_if_alpha_is():
     assert intervals_of(np.full(8, 0.9), 0, rng())[1] == (None, None, NOTHING_PAIRED)
 
 
-def test_undisputed_statements_of_five_people_have_the_interval_over_statements():
+def test_undisputed_judgments_keep_interval_over_statements():
     alpha, other = intervals_of(np.ones(5), 20, rng())
 
     assert (other.low, other.high) == (alpha.low, alpha.high)
@@ -221,7 +221,7 @@ def test_percent_agreement_counts_pairs():
     assert percent_agreement(patterns, n_tasks) == pytest.approx(4 / 7)
 
 
-def test_percent_agreement_without_pairs_is_not_known():
+def test_percent_agreement_is_undefined_without_pairs():
     assert percent_agreement(np.array([[1, 0]]), np.array([5])) is None
 
 
@@ -237,18 +237,18 @@ def diagnoses():
     return np.array([[int(count) for count in patient] for patient in DIAGNOSES.split()]), np.ones(30, dtype=int)
 
 
-def test_the_shares_of_the_diagnoses_are_the_printed_ones():
+def test_diagnosis_shares_match_published_values():
     patterns, _ = diagnoses()
 
     assert patterns.sum(axis=0) / 180 == pytest.approx([0.144, 0.144, 0.167, 0.306, 0.239], abs=6e-4)
 
 
-def test_kappa_of_fleiss():
+def test_kappa_matches_fleiss_example():
     assert fleiss_kappa(*diagnoses()).value == pytest.approx(0.430, abs=5e-4)
 
 
-def test_kappa_is_alpha_but_for_its_correction_for_small_samples():
-    # With equally many judgments of each of N units, n in all: 1 - alpha = (1 - kappa) * (n - 1) / n.
+def test_kappa_equals_alpha_without_small_sample_correction():
+    # With equally many judgments per unit, n in total: 1 - alpha = (1 - kappa) * (n - 1) / n.
     kappa, alpha = fleiss_kappa(*diagnoses()).value, krippendorff_alpha(*diagnoses(), rng()).value
 
     assert 1 - alpha == pytest.approx((1 - kappa) * 179 / 180, abs=1e-12)
@@ -259,16 +259,16 @@ def test_kappa_is_alpha_but_for_its_correction_for_small_samples():
     [([[3, 0], [1, 1]], UNEQUAL), ([[1, 0], [0, 1]], NOTHING_PAIRED), ([[3, 0], [3, 0]], ALL_ALIKE)],
     ids=["2 and 3 judgments", "one judgment", "unanimous"],
 )
-def test_kappa_is_not_defined(patterns, reason):
+def test_kappa_is_undefined(patterns, reason):
     assert fleiss_kappa(np.array(patterns), np.array([1, 1])) == (None, reason)
 
 
-def test_kappa_of_nothing_is_not_defined():
+def test_kappa_is_undefined_without_units():
     assert fleiss_kappa(np.empty((0, 3), dtype=int), np.empty(0, dtype=int)) == (None, NOTHING_PAIRED)
 
 
 def ac1_one_by_one(units):
-    """Gwet (2008) as irrCAC computes it with missing judgments, label by label and unit by unit."""
+    """Compute AC1 (Gwet 2008) in explicit loops; missing judgments are handled as in irrCAC."""
     labels = range(len(units[0]))
     judged = [unit for unit in units if sum(unit) >= 1]
     paired = [unit for unit in units if sum(unit) >= 2]
@@ -280,15 +280,15 @@ def ac1_one_by_one(units):
 
 
 @given(tables)
-def test_ac1_equals_a_plain_implementation(units):
+def test_ac1_matches_explicit_loops(units):
     assume(any(sum(unit) >= 2 for unit in units))
     patterns, n_tasks = np.unique(units, axis=0, return_counts=True)
 
     assert gwet_ac1(patterns, n_tasks, rng(), 10).value == pytest.approx(ac1_one_by_one(units), abs=1e-9)
 
 
-def test_ac1_by_hand():
-    # Two labels, two observers: 118 yes-yes, 5 and 2 disputes, no no-no (Gwet 2008's paradox of high agreement).
+def test_ac1_matches_hand_computation():
+    # Two labels, two observers: 118 yes-yes, 5 and 2 disputes, 0 no-no (paradox of high agreement in Gwet 2008).
     # P = 118/125; p_yes = (2 * 118 + 7) / 250 = .972; P_e = 2 * .972 * .028 = .054432; AC1 = (.944 - P_e) / (1 - P_e).
     patterns, n_tasks = np.array([[2, 0], [1, 1]]), np.array([118, 7])
 
@@ -296,12 +296,12 @@ def test_ac1_by_hand():
     assert krippendorff_alpha(patterns, n_tasks, rng()).value < 0
 
 
-def test_a_lone_judgment_counts_for_the_shares_of_labels_but_not_for_agreement():
+def test_single_judgment_counts_for_label_shares_but_not_agreement():
     # Units aa, ab, b: P = (1 + 0) / 2; p_a = (1 + 1/2 + 0) / 3 = 1/2; P_e = 1/2; AC1 = 0.
     assert ac1_of_shares(np.array([[2, 0], [1, 1], [0, 1]]), np.ones((1, 3))) == pytest.approx([0], abs=1e-12)
 
 
-def test_ac1_of_unanimous_judgments_is_1_with_an_interval():
+def test_unanimous_ac1_is_one_with_interval():
     ac1 = gwet_ac1(np.array([[3, 0, 0]]), np.array([10]), rng())
 
     assert (ac1.value, ac1.high, ac1.n_units, ac1.reason) == (1, 1, 10, None)
@@ -309,14 +309,14 @@ def test_ac1_of_unanimous_judgments_is_1_with_an_interval():
 
 
 @pytest.mark.parametrize("patterns", [np.array([[1, 0], [0, 1]]), np.empty((0, 3), dtype=int)], ids=["alone", "none"])
-def test_ac1_without_pairs_is_not_defined(patterns):
+def test_ac1_is_undefined_without_pairs(patterns):
     ac1 = gwet_ac1(patterns, np.ones(len(patterns), dtype=int), rng())
 
     assert (ac1.value, ac1.low, ac1.high, ac1.n_units, ac1.reason) == (None, None, None, 0, NOTHING_PAIRED)
 
 
-def test_pairs_by_hand():
-    # Task 0: annotators 0, 1, 3 say 0, 0, 1; task 1: 1, 3 say 1, 1; task 2: 2 alone.
+def test_pair_counts_match_hand_computation():
+    # Task 0: annotators 0, 1, 3 answer 0, 0, 1. Task 1: annotators 1, 3 answer 1, 1. Task 2: annotator 2 only.
     task = np.array([0, 0, 0, 1, 1, 2])
     annotator = np.array([0, 1, 3, 1, 3, 2])
     label = np.array([0, 0, 1, 1, 1, 0])
@@ -324,7 +324,7 @@ def test_pairs_by_hand():
     assert pair_counts(task, annotator, label) == [(0, 1, 1, 1), (0, 3, 1, 0), (1, 3, 2, 1)]
 
 
-def test_nobody_makes_no_pair():
+def test_pair_counts_are_empty_without_pairs():
     empty = np.zeros(0, dtype=np.int64)
 
     assert pair_counts(empty, empty, empty) == []

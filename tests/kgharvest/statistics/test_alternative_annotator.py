@@ -1,4 +1,4 @@
-"""The alternative annotator test against its authors' published numbers, a case by hand and scipy."""
+"""Alternative annotator test, compared with its authors' published numbers, hand computation, and SciPy."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from scipy.stats import ttest_1samp
 
 from kgharvest.statistics.judge_quality import TOO_FEW, alternative_annotator_test
 
-# MT-Bench as its judges' labels stand in github.com/nitaytech/AltTest, data/mtbench (labels of Zheng et al. 2023): a
-# question and the LM beside gpt-3.5-turbo, by its initial; a letter for each of two turns: first, second or tie.
+# MT-Bench labels (Zheng et al. 2023) from github.com/nitaytech/AltTest, data/mtbench. Each key is a question number
+# and the initial of the LM compared with gpt-3.5-turbo. Each value has a letter per turn: a first, b second, t tie.
 EXPERTS = {
     "author_0": """82L ba 85C tt 85V tt 86A bb 91L aa 91V ta 92C ab 92V bb 96A bt 97G bb 99C bt 104V ta 105V tt 106V tt
         107C tt 114A tt 115A bb 115C bb 117G bb 117V aa 118A bt 130L aa 131L aa 133V ta 134A tb 137A bb 138A bt 138G tt
@@ -55,8 +55,8 @@ def mt_bench(judge: str):
 
 
 @pytest.mark.parametrize(("judge", "omega", "rho"), [("gemini_flash", 0.0, 0.72), ("gemini_pro", 0.0, 0.76)])
-def test_mt_bench_as_published(judge, omega, rho):
-    """alt_test_example.ipynb there prints these: "Winning Rate", "Advantage Probability", epsilon .2."""
+def test_mt_bench_results_match_published_values(judge, omega, rho):
+    """Published values: alt_test_example.ipynb, "Winning Rate" and "Advantage Probability", epsilon .2."""
     result = alternative_annotator_test(*mt_bench(judge), epsilon=0.2)
 
     assert (result.omega, round(result.rho, 2)) == (omega, rho)
@@ -64,7 +64,10 @@ def test_mt_bench_as_published(judge, omega, rho):
 
 
 def three_people(n: int, odd_ones: int, judge_errors: int):
-    """Everybody says 0 of n statements, but the last person 1 of the first `odd_ones`, the judge of the last few."""
+    """Build labels that are all 0, except that the last annotator and the judge answer 1 for a few statements.
+
+    The last annotator answers 1 for the first `odd_ones` statements, the judge for the last `judge_errors`.
+    """
     task, annotator = np.tile(np.arange(n), 3), np.repeat(np.arange(3), n)
     label = np.zeros(3 * n, dtype=np.int64)
     label[2 * n : 2 * n + odd_ones] = 1
@@ -73,12 +76,12 @@ def three_people(n: int, odd_ones: int, judge_errors: int):
     return task, annotator, label, judge
 
 
-def test_a_case_by_hand():
-    """40 statements; the last person errs in 8, the judge in 5 others.
+def test_results_match_hand_computation():
+    """40 statements. The last annotator errs in 8, the judge in 5 others.
 
-    Against the first person: others' labels are 0 and 0, or 0 and 1 where the last errs; the person wins the 5 on which
-    the judge errs and nothing else differs: W 35/40, mean difference .125. Against the last: the judge wins 8, loses 5:
-    W 35/40, mean difference -.075.
+    Against the first annotator: the other labels are 0 and 0, or 0 and 1 for an error of the last annotator. The
+    annotator wins the 5 statements in which the judge errs; all others are ties: W 35/40, mean difference .125.
+    Against the last annotator: the judge wins 8 and loses 5: W 35/40, mean difference -.075.
     """
     data = three_people(40, odd_ones=8, judge_errors=5)
 
@@ -88,7 +91,7 @@ def test_a_case_by_hand():
     last = ttest_1samp([1] * 5 + [-1] * 8 + [0] * 27, 0.2, alternative="less").pvalue
     assert [row.advantage for row in result.annotators] == pytest.approx([0.875, 0.875, 0.875])
     assert result.rho == pytest.approx(0.875)
-    # Benjamini and Yekutieli: p_(i) * 3 / i * (1 + 1/2 + 1/3), never out of order; both of the first are the largest.
+    # Benjamini and Yekutieli: p_(i) * 3 / i * (1 + 1/2 + 1/3), kept monotone. The first two share the largest p.
     harmonic = 1 + 1 / 2 + 1 / 3
     assert [row.p for row in result.annotators] == pytest.approx([
         first * harmonic, first * harmonic, last * 3 * harmonic,
@@ -96,13 +99,13 @@ def test_a_case_by_hand():
     assert result.omega == pytest.approx(1 / 3)
 
 
-def test_a_judge_that_is_one_of_the_people_wins_against_all():
+def test_judge_identical_to_annotators_wins_against_all():
     result = alternative_annotator_test(*three_people(40, odd_ones=0, judge_errors=0), epsilon=0.1)
 
     assert (result.omega, result.rho, result.is_passed) == (1.0, 1.0, True)
 
 
-def test_an_answer_that_is_no_label_equals_nobodys():
+def test_invalid_answer_matches_no_label():
     task, annotator, label, _ = three_people(40, odd_ones=0, judge_errors=0)
 
     result = alternative_annotator_test(task, annotator, label, np.full(40, 3), epsilon=0.1)
@@ -110,7 +113,7 @@ def test_an_answer_that_is_no_label_equals_nobodys():
     assert (result.omega, result.rho) == (0.0, 0.0)
 
 
-def test_statements_without_an_answer_are_left_out_and_too_few_are_no_test():
+def test_unanswered_statements_are_excluded_and_too_few_give_no_test():
     task, annotator, label, judge = three_people(40, odd_ones=0, judge_errors=0)
     judge[:11] = -1
 
@@ -119,7 +122,7 @@ def test_statements_without_an_answer_are_left_out_and_too_few_are_no_test():
     assert (result.omega, result.rho, result.reason) == (None, None, TOO_FEW)
 
 
-def test_fewer_than_three_people_are_no_test():
+def test_fewer_than_three_annotators_give_no_test():
     task, annotator, label, judge = (column[:80] for column in three_people(40, odd_ones=0, judge_errors=0))
 
     assert alternative_annotator_test(task, annotator, label, judge, epsilon=0.1).reason == TOO_FEW

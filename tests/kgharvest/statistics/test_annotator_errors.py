@@ -1,4 +1,4 @@
-"""Accuracy corrected for annotators' errors: held to sums over every truth, Dawid and Skene, and simulation."""
+"""Error-corrected accuracy, compared with exact posteriors, Dawid-Skene, and simulations."""
 
 from __future__ import annotations
 
@@ -31,16 +31,19 @@ T, F = 0, 1
 NO_GOLD = np.zeros(0, dtype=np.int64)
 
 
-def judgments(said: list[str], n_gold: int = 0) -> Judged:
-    """What annotators a, b, ... said of each statement, the last of them gold: "TFT", "T.F", a dot for nothing."""
+def judgments(labels: list[str], n_gold: int = 0) -> Judged:
+    """Parse one label string per statement, one letter per annotator ("TFT", "T.F"; a dot means no judgment).
+
+    The last n_gold statements are gold.
+    """
     rows = [
         (task, who, "TF".index(label))
-        for task, row in enumerate(said)
+        for task, row in enumerate(labels)
         for who, label in enumerate(row)
         if label in "TF"
     ]
     task, annotator, label = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-    return Judged(task, annotator, label, len(said), max(map(len, said)), 2, n_gold)
+    return Judged(task, annotator, label, len(labels), max(map(len, labels)), 2, n_gold)
 
 
 def crowd(
@@ -62,7 +65,7 @@ def one_stratum(n: int) -> Sample:
 
 
 def log_marginal(grid, hits: list[float], misses: list[float]) -> float:
-    """The likelihood of independent counts, one rate each from the same Beta distribution, summed over the grid."""
+    """Return the log likelihood of independent counts, averaged over a grid of Beta distributions of their rates."""
     ways = np.sum(
         [betaln(grid.a + hit, grid.b + miss) - betaln(grid.a, grid.b) for hit, miss in zip(hits, misses, strict=True)],
         axis=0,
@@ -71,7 +74,7 @@ def log_marginal(grid, hits: list[float], misses: list[float]) -> float:
 
 
 def exact_posterior(judged: Judged, gold_truth: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Return the probabilities of 0, 1, ... true statements, summing over every truth of every statement."""
+    """Return the probabilities of 0, 1, ... true statements by summing over all truth assignments."""
     n = judged.n_tasks - judged.n_gold
     logs = np.full(n + 1, -np.inf)
     annotators, groups = range(judged.n_annotators), range(int(group.max()) + 1)
@@ -98,15 +101,15 @@ def exact_posterior(judged: Judged, gold_truth: np.ndarray, group: np.ndarray) -
 
 
 @pytest.mark.parametrize(
-    ("said", "gold_truth", "group"),
+    ("labels", "gold_truth", "group"),
     [
         (["TTT", "TTF", "FFT", "TTT", "FFF", "T.T"], [], [0] * 6),
         (["TTF", "TFF", "FFF", "TTT", "TFT", "FFF", "TTT", "FTF"], [T, F], [0] * 6),
         (["TTT", "TTT", "TFT", "FFF", "FTF", "FFF"], [], [0, 0, 0, 1, 1, 1]),
     ],
 )
-def test_the_draws_are_those_of_the_posterior_summed_over_every_truth(said, gold_truth, group):
-    judged = judgments(said, n_gold=len(gold_truth))
+def test_draws_match_exact_posterior(labels, gold_truth, group):
+    judged = judgments(labels, n_gold=len(gold_truth))
     group, gold_truth = np.array(group), np.array(gold_truth, dtype=np.int64)
     sample = Sample(np.arange(len(group)), group, int(group.max()) + 1)
 
@@ -118,8 +121,8 @@ def test_the_draws_are_those_of_the_posterior_summed_over_every_truth(said, gold
     assert drawn == pytest.approx(exact, abs=0.03)
 
 
-def test_given_its_rates_statements_are_as_likely_true_as_dawid_and_skene_say():
-    """At the rates that EM comes to; test_annotator_models.py holds these to crowd-kit."""
+def test_truth_probabilities_match_dawid_skene_at_fixed_rates():
+    """Use the rates that EM converges to; test_annotator_models.py compares these with crowd-kit."""
     judged = crowd(np.random.default_rng(3), np.arange(200) < 150, 0.85, 0.75)
     fit = fit_dawid_skene(judged)
     sampler = Sampler(judged, NO_GOLD, every_statement(judged), np.random.default_rng(0))
@@ -131,13 +134,13 @@ def test_given_its_rates_statements_are_as_likely_true_as_dawid_and_skene_say():
 
 
 def every_statement(judged: Judged) -> Patterns:
-    """Each statement as a pattern of its own."""
+    """Build one pattern per statement."""
     code = judged.label * judged.n_annotators + judged.annotator
     says = sparse.csr_array((np.ones(len(code)), (judged.task, code)), (judged.n_tasks, 2 * judged.n_annotators))
     return Patterns(np.ones(judged.n_tasks, dtype=np.int64), np.zeros(judged.n_tasks, dtype=np.int64), says, says)
 
 
-def test_annotators_who_do_not_err_leave_the_interval_of_the_sample():
+def test_error_free_annotators_keep_sampling_interval():
     truth = np.arange(400) < 320
     judged = crowd(np.random.default_rng(0), truth, 1, 1)
 
@@ -147,7 +150,7 @@ def test_annotators_who_do_not_err_leave_the_interval_of_the_sample():
     assert corrected[:3] == pytest.approx(population_rate([320], [400], [2000])[:3], abs=2e-3)
 
 
-def test_a_census_by_people_who_err_is_still_uncertain():
+def test_census_by_fallible_annotators_is_uncertain():
     truth = np.arange(300) < 210
     judged = crowd(np.random.default_rng(0), truth, 0.8, 0.8)
 
@@ -157,8 +160,8 @@ def test_a_census_by_people_who_err_is_still_uncertain():
     assert corrected.low + 0.05 < 0.7 < corrected.high - 0.05
 
 
-def test_one_sided_errors_that_mislead_the_majority_are_corrected():
-    """People let four in ten of what is false pass, as gold shows: .30 of 2,000 statements are true, .55 accepted."""
+def test_one_sided_errors_that_mislead_majority_are_corrected():
+    """Annotators accept 40 % of false statements, as gold shows: .30 of 2,000 statements are true, .55 accepted."""
     rng = np.random.default_rng(0)
     truth = rng.random(2200) < 0.3
     judged = crowd(rng, truth, 0.97, 0.6)._replace(n_gold=200)
@@ -172,7 +175,7 @@ def test_one_sided_errors_that_mislead_the_majority_are_corrected():
     assert corrected.low < truth[:2000].mean() < corrected.high < 0.4
 
 
-def test_strata_weigh_as_in_the_rate_of_a_cell():
+def test_strata_weights_match_cell_rate():
     n_true = np.array([[8.0, 1.0], [8.0, 1.0]])
     truths = Truths(np.array([10, 5]), n_true, np.ones(2), np.ones(2))
     strata, population, weights = np.arange(2), np.array([100, 900]), np.array([0.1, 0.9])
@@ -183,8 +186,8 @@ def test_strata_weigh_as_in_the_rate_of_a_cell():
     assert corrected.value == pytest.approx(0.1 * 0.8 + 0.9 * 0.2)
 
 
-def test_arms_of_sampling_and_of_errors_add_in_squares():
-    """Half of the draws say 40 and half 60 of 100 true: quantiles .4 and .6 around the mean .5."""
+def test_sampling_and_error_half_widths_add_in_quadrature():
+    """Half of the draws have 40 and half have 60 of 100 true: quantiles .4 and .6 around the mean .5."""
     truths = Truths(np.array([100]), np.repeat([[40.0], [60.0]], 500, axis=0), np.ones(1000), np.ones(1000))
 
     corrected = corrected_rate(truths, np.array([0]), np.array([1000]), np.ones(1))
@@ -194,7 +197,7 @@ def test_arms_of_sampling_and_of_errors_add_in_squares():
     assert corrected.high == pytest.approx(0.5 + np.hypot(sampled.high - 0.5, 0.1))
 
 
-def test_relabelling_annotators_leaves_all_but_chance_in_place():
+def test_renumbering_annotators_changes_only_random_error():
     rng = np.random.default_rng(5)
     judged = crowd(rng, rng.random(600) < 0.7, 0.85, 0.8)
     turned = judged._replace(annotator=judged.n_annotators - 1 - judged.annotator)
@@ -207,7 +210,7 @@ def test_relabelling_annotators_leaves_all_but_chance_in_place():
     assert values[0] == pytest.approx(values[1], abs=6)
 
 
-def test_a_statement_of_two_strata_counts_in_both():
+def test_statement_in_two_strata_counts_in_both():
     judged = judgments(["TTT", "TTT", "FFF", "FFF", "TTF"] * 4)
     task = np.arange(20)
     sample = Sample(np.concatenate([task, task[:5]]), np.repeat([0, 1], [20, 5]), 2)
@@ -218,7 +221,7 @@ def test_a_statement_of_two_strata_counts_in_both():
     assert (truths.n_true[:, 1] <= truths.n_true[:, 0]).all()
 
 
-def test_statements_that_nobody_called_true_or_false_are_no_part_of_the_sample():
+def test_statements_without_true_or_false_judgment_are_excluded():
     judged = judgments(["TTT", "FFF", "TTF", "..."])
 
     truths = sample_truths(judged, NO_GOLD, one_stratum(4), np.random.default_rng(0))
@@ -227,25 +230,25 @@ def test_statements_that_nobody_called_true_or_false_are_no_part_of_the_sample()
 
 
 @pytest.mark.parametrize(
-    ("said", "gold_truth", "reason"),
+    ("labels", "gold_truth", "reason"),
     [
         (["..."], [], NO_OPINION),
         (["TT.", "F.F", ".TT"] * 20, [], TOO_FEW_OPINIONS),
         (["TTT"] * 30, [], BY_CHANCE),
         (["TFT", "FTF", "TTF", "FTT", "FFT", "TFF"] * 5, [], BY_CHANCE),
         (["TTT", "FFF", "TTF"] * 5, [], None),
-        (["TT.", "F.F"] * 5 + ["TT.", "F.F"] * 3, [T, F] * 3, None),  # gold shows it
-        (["TT.", "F.F"] * 5 + ["TF.", "T.F"] * 3, [T, F] * 3, TOO_FEW_OPINIONS),  # gold shows that they guess
-        (["TTT", "TTT", "TTF"] * 5 + ["FFF"] * 6, [F] * 6, BY_CHANCE),  # gold of one kind does not tell the other
+        (["TT.", "F.F"] * 5 + ["TT.", "F.F"] * 3, [T, F] * 3, None),  # gold confirms the annotators
+        (["TT.", "F.F"] * 5 + ["TF.", "T.F"] * 3, [T, F] * 3, TOO_FEW_OPINIONS),  # gold shows guessing
+        (["TTT", "TTT", "TTF"] * 5 + ["FFF"] * 6, [F] * 6, BY_CHANCE),  # gold of one verdict only
     ],
 )
-def test_what_cannot_be_identified_says_why(said, gold_truth, reason):
-    judged = judgments(said, n_gold=len(gold_truth))
+def test_unidentified_rate_reports_reason(labels, gold_truth, reason):
+    judged = judgments(labels, n_gold=len(gold_truth))
 
     assert why_unidentified(judged, np.array(gold_truth, dtype=np.int64)) == reason
 
 
-def test_guesses_are_taken_for_knowledge_once_in_twenty_rounds():
+def test_guessing_passes_identification_in_five_percent_of_rounds():
     rng = np.random.default_rng(0)
     rounds = [crowd(rng, np.ones(60, dtype=bool), rng.uniform(0.3, 0.9), 0) for _ in range(1000)]
 
@@ -254,7 +257,7 @@ def test_guesses_are_taken_for_knowledge_once_in_twenty_rounds():
     assert 0.03 < passed < 0.07
 
 
-def test_the_same_seed_gives_the_same_draws():
+def test_same_seed_gives_same_draws():
     judged = crowd(np.random.default_rng(2), np.arange(50) < 40, 0.9, 0.8)
 
     first, second = (sample_truths(judged, NO_GOLD, one_stratum(50), np.random.default_rng(7)) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Dawid-Skene and MACE against the published example, loops written out, and crowd-kit."""
+"""Dawid-Skene and MACE, compared with the published example, explicit loops, and crowd-kit."""
 
 from math import exp, log
 
@@ -30,7 +30,7 @@ def anesthesia() -> Judged:
 
 
 def crowd(n_tasks: int = 300, n_annotators: int = 8, k: int = 4) -> Judged:
-    """Annotators of different skill and bias, one of whom answers at random."""
+    """Simulate annotators of different skill."""
     rng = np.random.default_rng(3)
     truth = (rng.random(n_tasks) < 0.7).astype(int)
     skill = np.linspace(0.6, 0.95, n_annotators)
@@ -42,20 +42,21 @@ def crowd(n_tasks: int = 300, n_annotators: int = 8, k: int = 4) -> Judged:
 
 
 def em_in_loops(judged: Judged, n_iterations: int):
-    """Dawid and Skene's equations 2.3 to 2.5, one number at a time."""
+    """Run EM with equations 2.3 to 2.5 of Dawid and Skene in explicit loops."""
     rows = list(zip(judged.task, judged.annotator, judged.label, strict=True))
     tasks, labels, annotator_models = range(judged.n_tasks), range(judged.n_labels), range(judged.n_annotators)
     n_given = {(t, c): sum(1 for task, _, label in rows if (task, label) == (t, c)) for t in tasks for c in labels}
     posterior = {t: [n_given[t, c] / sum(n_given[t, d] for d in labels) for c in labels] for t in tasks}
     for _ in range(n_iterations):
         prior = [max(sum(posterior[t][c] for t in tasks) / len(tasks), 1e-10) for c in labels]
-        counts = {(a, c, given): 0.0 for a in annotator_models for c in labels for given in labels}
+        counts = {(a, c, observed): 0.0 for a in annotator_models for c in labels for observed in labels}
         for task, annotator, label in rows:
             for c in labels:
                 counts[annotator, c, label] += posterior[task][c]
         counts = {key: max(count, 1e-10) for key, count in counts.items()}
         errors = {
-            (a, c, given): counts[a, c, given] / sum(counts[a, c, other] for other in labels) for a, c, given in counts
+            (a, c, observed): counts[a, c, observed] / sum(counts[a, c, other] for other in labels)
+            for a, c, observed in counts
         }
         joint = {t: [log(prior[c]) for c in labels] for t in tasks}
         for task, annotator, label in rows:
@@ -67,14 +68,14 @@ def em_in_loops(judged: Judged, n_iterations: int):
     return prior, errors, posterior
 
 
-def test_dawid_skene_gives_the_published_estimates():
+def test_dawid_skene_matches_published_estimates():
     fitted = fit_dawid_skene(anesthesia())
 
     assert fitted.converged
     assert fitted.prior == pytest.approx([0.40, 0.42, 0.11, 0.07], abs=0.005)  # Table 4, estimates of p
 
 
-def test_dawid_skene_is_what_its_equations_say():
+def test_dawid_skene_matches_explicit_equations():
     judged = anesthesia()
     fitted = fit_dawid_skene(judged)
 
@@ -82,42 +83,42 @@ def test_dawid_skene_is_what_its_equations_say():
 
     assert fitted.prior == pytest.approx(prior, abs=1e-6)
     assert fitted.labels == pytest.approx(np.array([posterior[t] for t in range(45)]), abs=1e-6)
-    for (annotator, true, given), error in errors.items():
-        assert fitted.errors[annotator, true, given] == pytest.approx(error, abs=1e-6)
+    for (annotator, true, observed), error in errors.items():
+        assert fitted.errors[annotator, true, observed] == pytest.approx(error, abs=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_dawid_skene_is_that_of_crowd_kit():
+def test_dawid_skene_matches_crowd_kit():
     judged = crowd()
     classification = pytest.importorskip("crowdkit.aggregation")
     table = pd.DataFrame({"task": judged.task, "worker": judged.annotator, "label": judged.label})
 
     fitted = fit_dawid_skene(judged)
-    theirs = classification.DawidSkene(n_iter=1000, tol=1e-12).fit(table)
+    reference = classification.DawidSkene(n_iter=1000, tol=1e-12).fit(table)
 
     assert fitted.converged
-    assert fitted.labels == pytest.approx(theirs.probas_.sort_index()[[0, 1]].to_numpy(), abs=1e-6)
-    assert fitted.prior == pytest.approx(theirs.priors_.sort_index().to_numpy(), abs=1e-6)
+    assert fitted.labels == pytest.approx(reference.probas_.sort_index()[[0, 1]].to_numpy(), abs=1e-6)
+    assert fitted.prior == pytest.approx(reference.priors_.sort_index().to_numpy(), abs=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_mace_is_that_of_crowd_kit():
+def test_mace_matches_crowd_kit():
     judged = crowd()
     classification = pytest.importorskip("crowdkit.aggregation")
-    # Its labels must first appear in their order, or it takes the guesses of one for those of another.
+    # crowd-kit mixes up the guesses of labels unless labels first appear in ascending order.
     start = int(np.argmax(judged.label == 0))
     order = np.r_[start, np.delete(np.arange(len(judged.task)), start)]
     table = pd.DataFrame({"task": judged.task[order], "worker": judged.annotator[order], "label": judged.label[order]})
 
     fitted = fit_mace(judged)
-    theirs = classification.MACE(n_restarts=1, n_iter=600).fit(table)
+    reference = classification.MACE(n_restarts=1, n_iter=600).fit(table)
 
     assert fitted.converged
-    assert fitted.labels == pytest.approx(theirs.probas_.sort_index()[[0, 1]].to_numpy(), abs=1e-6)
-    assert fitted.guesses == pytest.approx(theirs.thetas_, abs=1e-6)
+    assert fitted.labels == pytest.approx(reference.probas_.sort_index()[[0, 1]].to_numpy(), abs=1e-6)
+    assert fitted.guesses == pytest.approx(reference.thetas_, abs=1e-6)
 
 
-def test_the_skilled_are_told_from_those_who_guess():
+def test_models_separate_skilled_annotators_from_guessers():
     judged = crowd()
 
     assert np.argmin(fit_mace(judged).competence) in (0, 1, 2)
@@ -125,7 +126,7 @@ def test_the_skilled_are_told_from_those_who_guess():
 
 
 @pytest.mark.parametrize("fit", [fit_dawid_skene, fit_mace])
-def test_the_order_of_annotators_and_tasks_does_not_matter(fit):
+def test_fit_ignores_order_of_annotators_and_tasks(fit):
     judged = crowd()
     rng = np.random.default_rng(0)
     tasks, annotator_models = rng.permutation(judged.n_tasks), rng.permutation(judged.n_annotators)
@@ -135,10 +136,10 @@ def test_the_order_of_annotators_and_tasks_does_not_matter(fit):
 
 
 @pytest.mark.parametrize("fit", [fit_dawid_skene, fit_mace])
-def test_long_strides_lead_to_where_em_alone_leads(fit, monkeypatch):
+def test_extrapolation_reaches_same_fit_as_plain_em(fit, monkeypatch):
     strides = fit(crowd())
 
-    monkeypatch.setattr(annotator_models, "LONGEST_STRIDE", 1.0)  # three steps of EM, as they are
+    monkeypatch.setattr(annotator_models, "LONGEST_STRIDE", 1.0)  # plain EM: three steps without extrapolation
     plain = fit(crowd())
 
     assert strides.converged
@@ -147,14 +148,14 @@ def test_long_strides_lead_to_where_em_alone_leads(fit, monkeypatch):
     assert strides.labels == pytest.approx(plain.labels, abs=1e-4)
 
 
-def test_a_fit_that_may_not_go_on_says_that_it_did_not_come_to_rest(monkeypatch):
+def test_fit_reports_non_convergence_at_step_limit(monkeypatch):
     monkeypatch.setattr(annotator_models, "MOST_STEPS", 5)
 
     assert not fit_dawid_skene(crowd()).converged
 
 
-def test_gold_has_a_prior_of_its_own():
-    """400 statements, a tenth of them true, and 100 of gold, chosen so that nine tenths are; each judged by 4 of 8."""
+def test_gold_statements_have_separate_prior():
+    """400 statements, 10 % true, and 100 gold statements, 90 % true, each judged by 4 of 8 annotators."""
     rng = np.random.default_rng(5)
     truth = np.concatenate([rng.random(400) < 0.1, rng.random(100) < 0.9]).astype(int)
     task = np.repeat(np.arange(500), 4)
@@ -174,7 +175,7 @@ def test_gold_has_a_prior_of_its_own():
     assert fit.errors[:, 1, 1].mean() == pytest.approx(0.8, abs=0.05)
 
 
-def test_gold_that_nobody_judged_changes_nothing():
+def test_unjudged_gold_changes_nothing():
     judged = crowd()
 
     fit, with_gold = fit_dawid_skene(judged), fit_dawid_skene(judged._replace(n_tasks=judged.n_tasks + 5, n_gold=5))
@@ -183,7 +184,7 @@ def test_gold_that_nobody_judged_changes_nothing():
     assert with_gold.errors == pytest.approx(fit.errors, abs=1e-6)
 
 
-def test_a_long_stride_ends_where_logarithms_exist():
+def test_extrapolation_stays_in_domain_of_logarithm():
     here, once, twice = (np.array([value]) for value in (-1.0, -12.0, -23.0))
 
     assert annotator_models._extrapolate(here, once, twice) == pytest.approx(annotator_models.SMALLEST)

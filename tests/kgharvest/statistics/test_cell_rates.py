@@ -1,4 +1,4 @@
-"""The estimator of every rate of a harvest, against brute force, enumeration and hand computation."""
+"""Rate estimator of harvests, compared with brute force, enumeration, and hand computation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kgharvest.statistics.rates import (
 
 
 def acceptability(probabilities: np.ndarray, observed: int) -> float:
-    """Blaker (2000): the smaller tail, and what the other end has that is no likelier."""
+    """Return Blaker's (2000) acceptability: the smaller tail plus the largest opposite tail that is no likelier."""
     below, above = probabilities[: observed + 1].sum(), probabilities[observed:].sum()
     n = len(probabilities)
     if below <= above:
@@ -33,7 +33,7 @@ def acceptability(probabilities: np.ndarray, observed: int) -> float:
 
 
 @pytest.mark.parametrize(("n", "population"), [(1, 5), (5, 12), (10, 50), (30, 40), (20, 100)])
-def test_simple_intervals_hold_what_blaker_accepts(n, population):
+def test_simple_interval_contains_values_accepted_by_blaker(n, population):
     for hits in range(n + 1):
         accepted = [
             in_all
@@ -46,7 +46,7 @@ def test_simple_intervals_hold_what_blaker_accepts(n, population):
 
 
 @pytest.mark.parametrize("hits", [0, 1, 5, 9, 10])
-def test_without_a_known_population_the_interval_is_binomial(hits):
+def test_interval_is_binomial_if_population_is_unknown(hits):
     shares = np.linspace(0, 1, 2001)
     accepted = [share for share in shares if acceptability(binom.pmf(np.arange(11), 10, share), hits) > 0.05]
 
@@ -54,17 +54,17 @@ def test_without_a_known_population_the_interval_is_binomial(hits):
 
 
 @pytest.mark.parametrize(("n", "population"), [(10, 20), (10, 1000), (20, 100), (50, 200), (30, 40)])
-def test_every_population_is_covered_at_least_95_times_in_100(n, population):
+def test_simple_interval_covers_every_population_at_95_percent(n, population):
     limits = np.array([simple_interval(hits, n, population) for hits in range(n + 1)])
     for in_all in range(population + 1):
         share = in_all / population
-        holds = (limits[:, 0] <= share + 1e-12) & (share - 1e-12 <= limits[:, 1])
+        is_covered = (limits[:, 0] <= share + 1e-12) & (share - 1e-12 <= limits[:, 1])
 
-        assert hypergeom.pmf(np.arange(n + 1), population, in_all, n)[holds].sum() >= 0.95
+        assert hypergeom.pmf(np.arange(n + 1), population, in_all, n)[is_covered].sum() >= 0.95
 
 
 def coverage(population: tuple[int, ...], n: tuple[int, ...], hits_in_all: tuple[int, ...]) -> float:
-    """How often the interval of a stratified sample holds the truth, by enumeration of all samples."""
+    """Return the coverage of the interval of a stratified sample by enumerating all samples."""
     truth, covered, total = sum(hits_in_all) / sum(population), 0.0, 0.0
     for hits in itertools.product(*(range(drawn + 1) for drawn in n)):
         likelihood = np.prod(list(map(hypergeom.pmf, hits, population, hits_in_all, n)))
@@ -79,32 +79,32 @@ def coverage(population: tuple[int, ...], n: tuple[int, ...], hits_in_all: tuple
 @pytest.mark.parametrize(
     ("population", "n", "hits_in_all"),
     [
-        ((100, 900), (10, 10), (95, 720)),  # these three covered .86, .75 and .41 with effective sizes
+        ((100, 900), (10, 10), (95, 720)),  # coverage of these three with effective sizes: .86, .75, .41
         ((10, 90, 900), (10, 5, 5), (9, 81, 720)),
         ((100, 900), (30, 5), (95, 810)),
         ((500, 500), (5, 5), (490, 490)),
         ((50, 950), (10, 10), (50, 922)),
     ],
 )
-def test_strata_are_covered_however_the_draws_are_allocated(population, n, hits_in_all):
+def test_stratified_interval_covers_truth_for_any_allocation(population, n, hits_in_all):
     assert coverage(population, n, hits_in_all) >= 0.945
 
 
-def test_five_draws_of_nine_hundred_say_little_however_many_lie_elsewhere():
+def test_sparse_stratum_keeps_interval_wide():
     rate = population_rate([28, 5], [30, 5], [100, 900])
 
     assert rate.value == pytest.approx(0.1 * 28 / 30 + 0.9)
     assert rate.low < 0.65  # five hits of five: half of the 900 may be misses
 
 
-def test_a_census_has_no_width():
+def test_census_interval_has_zero_width():
     value, low, high, reason = population_rate([3, 7], [4, 8], [4, 8])
 
     assert value == low == high == pytest.approx(10 / 12)
     assert reason is None
 
 
-def test_a_stratum_that_is_known_entirely_only_shifts_the_interval():
+def test_fully_judged_stratum_only_shifts_interval():
     low, high = simple_interval(9, 10, 100)
 
     rate = population_rate([9, 40], [10, 50], [100, 50])
@@ -112,22 +112,22 @@ def test_a_stratum_that_is_known_entirely_only_shifts_the_interval():
     assert rate[:3] == pytest.approx((2 / 3 * 0.9 + 1 / 3 * 0.8, 2 / 3 * low + 1 / 3 * 0.8, 2 / 3 * high + 1 / 3 * 0.8))
 
 
-def test_weights_make_an_average_over_cells():
-    """Two cells of 1,000 and 10 tuples count the same; each has one stratum."""
+def test_weights_average_rates_over_cells():
+    """Two cells of 1,000 and 10 tuples have equal weight. Each has one stratum."""
     rate = population_rate([8, 5], [10, 10], [1000, 10], [0.5, 0.5])
 
     low, high = simple_interval(8, 10, 1000)
     assert rate[:3] == pytest.approx((0.65, low / 2 + 0.25, high / 2 + 0.25))
 
 
-def test_what_cannot_be_known_has_a_reason():
+def test_undefined_rate_has_reason():
     assert population_rate([0], [0], [10]).reason == NOTHING_COUNTED
     assert population_rate([1, 0], [2, 0], [10, 10]).reason == EMPTY_STRATUM
     assert population_rate([1, 1], [2, 2], [10, 0]).reason == UNKNOWN_POPULATION
 
 
 @given(st.data())
-def test_misses_mirror_hits_and_the_limits_enclose_the_estimate(data):
+def test_misses_mirror_hits_and_limits_enclose_estimate(data):
     n_strata = data.draw(st.integers(1, 3))
     population = [data.draw(st.integers(2, 200)) for _ in range(n_strata)]
     n = [data.draw(st.integers(1, min(size, 15))) for size in population]
@@ -141,13 +141,13 @@ def test_misses_mirror_hits_and_the_limits_enclose_the_estimate(data):
     assert misses[:3] == pytest.approx((1 - rate.value, 1 - rate.high, 1 - rate.low), abs=1e-6)
 
 
-def test_the_likeliest_shares_have_the_wanted_mean_and_no_likelier_neighbour():
+def test_likeliest_shares_have_target_mean_and_are_optimal():
     hits, n, population = np.array([8, 3, 5]), np.array([10, 5, 5]), np.array([100, 200, 700])
     weights = population / population.sum()
-    worth = n * (population - 1) / (population - n)
+    information = n * (population - 1) / (population - n)
 
     def log_likelihood(shares: np.ndarray) -> float:
-        return float((worth * (hits / n * np.log(shares) + (1 - hits / n) * np.log1p(-shares))).sum())
+        return float((information * (hits / n * np.log(shares) + (1 - hits / n) * np.log1p(-shares))).sum())
 
     shares = likeliest_shares(0.6, hits, n, population, weights)
 
@@ -159,16 +159,16 @@ def test_the_likeliest_shares_have_the_wanted_mean_and_no_likelier_neighbour():
         assert log_likelihood(moved) < log_likelihood(shares)
 
 
-def test_what_incomplete_statements_are_worth_need_not_be_whole():
+def test_fractional_hits_and_draws_are_accepted():
     rate = population_rate([7.7], [9.6], [100])
 
     assert rate.value == pytest.approx(7.7 / 9.6)
-    assert rate.low == simple_interval(7, 9, 100)[0]  # 7.2 of the 9 whole ones: 7 below, 8 above
+    assert rate.low == simple_interval(7, 9, 100)[0]  # 7.2 hits in 9 draws: 7 for the lower, 8 for the upper limit
     assert rate.high == simple_interval(8, 9, 100)[1]
 
 
-def test_an_average_of_many_relations_is_not_accepted_far_away():
-    """14 relations, 48 of 400 judged, .5 true: 1.96 standard errors are .5 / sqrt(48 * 14) * 1.96 * sqrt(352 / 399)."""
+def test_interval_of_many_relations_matches_standard_error():
+    """14 relations, 48 of 400 judged, .5 true. 1.96 standard errors: .5 / sqrt(48 * 14) * 1.96 * sqrt(352 / 399)."""
     hits = np.repeat([20.0, 22.0, 24.0, 24.0, 26.0, 28.0, 24.0], 2)
 
     rate = population_rate(hits, np.full(14, 48), np.full(14, 400), np.full(14, 1 / 14))
@@ -176,8 +176,8 @@ def test_an_average_of_many_relations_is_not_accepted_far_away():
     assert (rate.high - rate.low) / 2 == pytest.approx(0.0355, abs=0.001)
 
 
-def test_the_last_bits_of_half_a_hit_and_of_weights_decide_nothing():
-    """Statements without all judgments are worth parts of a hit, whose sums differ in their last bits."""
+def test_rounding_errors_do_not_change_limits():
+    """Incomplete statements count as fractional hits, and sums of fractions differ in their last bits."""
     n, population = np.array([6, 7]), np.array([20, 30])
     weights = population / population.sum()
 

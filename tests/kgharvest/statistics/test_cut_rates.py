@@ -1,4 +1,4 @@
-"""The best tuples of harvests, by hand and against the rate of the whole."""
+"""Rates of cuts (the best tuples of harvests), compared with hand computation and the overall rate."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ TTFT_FF = [True, True, False, True, False, False]
 
 
 def ranked_strata(ranges, draws):
-    """ranges: first rank, last rank and population of each stratum; draws: stratum, rank, and T, F or . for open."""
-    stratum, rank, said = (np.array(column) for column in zip(*draws, strict=True))
+    """Build strata from ranges (first rank, last rank, population) and draws (stratum, rank, T, F, or . for open)."""
+    stratum, rank, labels = (np.array(column) for column in zip(*draws, strict=True))
     return RankedStrata(
-        *np.array(ranges).T, (stratum, rank, VerdictSample.of_complete(said != ".", said == "T"), said != ".")
+        *np.array(ranges).T, (stratum, rank, VerdictSample.of_complete(labels != ".", labels == "T"), labels != ".")
     )
 
 
 def cuts_of(is_accepted, scores=None, apart=1):
-    """Return the cuts of a stratum of which every tuple was judged, or one in so many."""
+    """Return the cuts of a stratum in which every `apart`-th tuple was judged."""
     number = np.arange(1, len(is_accepted) + 1)
     size = apart * len(is_accepted)
     draws = (
@@ -44,8 +44,8 @@ def cuts_of(is_accepted, scores=None, apart=1):
     )
 
 
-def test_what_is_left_open_is_no_part_of_a_rate():
-    # Sixty tuples, all drawn; of every three the first is judged: the best ten of these true.
+def test_open_tuples_are_excluded_from_rate():
+    # Sixty drawn tuples, every third one judged. Judged tuples up to rank 10 are true.
     draws = [(0, rank, ("T" if rank <= 10 else "F") if rank % 3 == 1 else ".") for rank in range(1, 61)]
     ranked = ranked_strata([(1, 60, 60)], draws)
 
@@ -55,7 +55,7 @@ def test_what_is_left_open_is_no_part_of_a_rate():
     assert ranked.rate(np.array([0]), np.array([10]))[0].value == 1
 
 
-def test_a_part_weighs_as_many_tuples_as_the_cut_takes_of_it():
+def test_parts_are_weighted_by_tuples_in_cut():
     draws = [(0, 10, "T"), (0, 90, "T"), (1, 150, "F"), (1, 900, "T")]
     ranked = ranked_strata([(1, 100, 100), (101, 1000, 900)], draws)
 
@@ -65,7 +65,7 @@ def test_a_part_weighs_as_many_tuples_as_the_cut_takes_of_it():
     assert rate == population_rate([2, 0], [2, 1], [100, 100])
 
 
-def test_a_part_without_a_verdict_leaves_the_rate_unknown_with_a_reason():
+def test_part_without_verdict_leaves_rate_undefined():
     ranked = ranked_strata([(1, 100, 100), (101, 1000, 900)], [(0, 10, "T"), (1, 150, "."), (1, 900, "T")])
     both = np.array([0, 1])
 
@@ -74,7 +74,7 @@ def test_a_part_without_a_verdict_leaves_the_rate_unknown_with_a_reason():
     assert np.isnan(ranked.shares(both, np.array([100, 500, 1000]))).tolist() == [False, True, False]
 
 
-def test_hidden_tuples_are_no_part_of_a_population():
+def test_hidden_tuples_are_excluded_from_population():
     ranked = ranked_strata([(1, 100, 50)], [(0, 10, "T"), (0, 100, "F")])
 
     for last_rank, size in ((100, 50), (50, 25), (2, 1), (99, 49)):
@@ -82,9 +82,9 @@ def test_hidden_tuples_are_no_part_of_a_population():
 
 
 @given(st.lists(st.sampled_from("TF."), min_size=2, max_size=30), st.integers(1, 29))
-def test_values_alone_are_those_of_rates(said, last_of_first):
-    n, middle = len(said), min(last_of_first, len(said) - 1)
-    draws = [(int(rank > middle), rank, label) for rank, label in enumerate(said, start=1)]
+def test_shares_match_rates(labels, last_of_first):
+    n, middle = len(labels), min(last_of_first, len(labels) - 1)
+    draws = [(int(rank > middle), rank, label) for rank, label in enumerate(labels, start=1)]
     ranked = ranked_strata([(1, middle, middle), (middle + 1, n, n - middle)], draws)
     both, ranks = np.array([0, 1]), np.arange(1, n + 1)
 
@@ -95,15 +95,15 @@ def test_values_alone_are_those_of_rates(said, last_of_first):
 
 
 @pytest.mark.parametrize(("target", "n_kept"), [(1.0, 2), (0.75, 4), (0.6, 5), (0.5, 6)])
-def test_the_largest_part_that_reaches_the_target_is_kept(target, n_kept):
+def test_largest_part_reaching_target_is_kept(target, n_kept):
     part = largest_part(cuts_of(TTFT_FF), target)
 
     assert (part.n, part.score) == (n_kept, -n_kept)
-    assert part.low == part.high == part.precision >= target  # all was judged
+    assert part.low == part.high == part.precision >= target  # everything was judged
 
 
-def test_precision_is_the_rate_that_reports_give_of_the_same_cut():
-    """The worse tuples wait for judgments: weights by inclusion would have them count for less."""
+def test_precision_matches_report_rate_of_same_cut():
+    """Low-ranked tuples have fewer judgments; inclusion weights would underweight them."""
     rng = np.random.default_rng(0)
     rank = np.sort(rng.choice(np.arange(1, 1001), 200, replace=False))
     is_accepted = rng.random(200) < np.where(rank < 400, 0.95, 0.4)
@@ -124,7 +124,7 @@ def test_precision_is_the_rate_that_reports_give_of_the_same_cut():
     assert part.precision >= 0.8
 
 
-def test_to_be_sure_takes_more_evidence():
+def test_sure_part_requires_more_evidence():
     cuts = cuts_of(TTFT_FF, apart=20)
 
     assert surely_largest_part(cuts, 0.95) is None

@@ -1,4 +1,4 @@
-"""Rates with a judge's labels, against sums over every population, people's verdicts alone, and simulation."""
+"""Judge-assisted rates, compared with exact posteriors, rates from human verdicts only, and simulations."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from kgharvest.statistics.rates import (
 
 
 def judged(*strata: tuple[tuple[int, int, int], ...]) -> JudgedSample:
-    """Strata of (tuples, drawn, accepted) for what the judge calls true, false, and neither."""
+    """Build strata of (tuples, drawn, accepted) for the judge's labels true, false, and neither."""
     population, drawn, hits = np.moveaxis(
         np.array([[*labels, *[(0, 0, 0)] * (3 - len(labels))] for labels in strata]), 2, 0
     )
     return JudgedSample(population, drawn, VerdictSample.of_complete(drawn, hits))
 
 
-def test_each_group_weighs_as_many_tuples_as_the_judge_puts_into_it():
-    """.8 of 300 that the judge calls true and .3 of 100 that it calls false: .675, where people alone say .6."""
+def test_groups_are_weighted_by_number_of_tuples():
+    """.8 of 300 tuples with label true and .3 of 100 with label false: .675. Human verdicts alone give .6."""
     rate = judge_assisted_rate(judged(((300, 30, 24), (100, 20, 6))))
 
     assert rate.method == POST_STRATIFIED
@@ -44,7 +44,7 @@ def test_each_group_weighs_as_many_tuples_as_the_judge_puts_into_it():
     assert rate.people.value == 0.6
 
 
-def test_the_posterior_of_one_group_is_beta_binomial():
+def test_posterior_of_one_group_is_beta_binomial():
     low, high = posterior_interval(((8.0, 10, 60),))
 
     unseen = betabinom(50, 8.5, 2.5)
@@ -54,8 +54,8 @@ def test_the_posterior_of_one_group_is_beta_binomial():
     assert max(shorter) < 0.95
 
 
-def test_the_posterior_is_that_of_every_population_weighed_by_its_likelihood():
-    """By Bayes: Jeffreys's prior of how many of a group are accepted, times the hypergeometric chance of its draws."""
+def test_posterior_equals_sum_over_all_populations():
+    """Bayes: Jeffreys prior of the accepted number in a group, times the hypergeometric probability of its draws."""
     groups = ((3, 4, 12), (1, 5, 9))
     chances = np.zeros(22)
     for accepted in product(*(range(size + 1) for *_, size in groups)):
@@ -73,14 +73,14 @@ def test_the_posterior_is_that_of_every_population_weighed_by_its_likelihood():
     assert all(chances[start : start + last - first].sum() < 0.95 for start in range(22))
 
 
-def test_hits_and_misses_mirror_each_other():
+def test_intervals_of_hits_and_misses_are_mirrored():
     low, high = posterior_interval(((24.0, 30, 300), (6.0, 20, 100)))
     low_of_misses, high_of_misses = posterior_interval(((6.0, 30, 300), (14.0, 20, 100)))
 
     assert (low, high) == pytest.approx((1 - high_of_misses, 1 - low_of_misses))
 
 
-def test_a_census_has_no_width_whatever_the_judge_says():
+def test_census_interval_has_zero_width():
     rate = judge_assisted_rate(judged(((30, 30, 24), (10, 10, 6)))).rate
 
     assert rate[:3] == pytest.approx((0.75, 0.75, 0.75))
@@ -94,7 +94,7 @@ def test_a_census_has_no_width_whatever_the_judge_says():
         (((360, 50, 40), (40, 0, 0)), "none of the 5 expected was drawn"),
     ],
 )
-def test_where_the_judge_does_not_help_people_speak_alone(labels, reason):
+def test_uninformative_judge_labels_fall_back_to_human_rate(labels, reason):
     rate = judge_assisted_rate(judged(labels))
 
     assert rate.method == PEOPLE_ALONE, reason
@@ -103,20 +103,20 @@ def test_where_the_judge_does_not_help_people_speak_alone(labels, reason):
     assert rate.effective_labels == 50
 
 
-def test_few_that_the_judge_calls_neither_are_counted_with_those_it_calls_false():
+def test_small_neither_group_is_merged_with_false_group():
     groups = post_strata(judged(((280, 36, 30), (100, 12, 4), (20, 2, 1))))
 
     assert groups.population.tolist() == [280, 120]
     assert groups.accepted.n_hits.tolist() == [30, 5]
 
 
-def test_groups_hang_on_how_many_draws_were_to_be_expected_not_on_verdicts():
+def test_groups_depend_on_expected_draws_not_on_verdicts():
     few, many = (post_strata(judged(((300, 47, 47), (100, n_false, 0)))) for n_false in (3, 20))
 
     assert few.population.tolist() == many.population.tolist() == [300, 100]
 
 
-def test_strata_are_post_stratified_each_by_itself_and_average_exactly():
+def test_strata_are_post_stratified_separately_and_averaged_exactly():
     sample = judged(((80, 24, 22), (20, 6, 3)), ((600, 20, 18), (300, 10, 4)))
 
     rate = judge_assisted_rate(sample).rate
@@ -127,16 +127,16 @@ def test_strata_are_post_stratified_each_by_itself_and_average_exactly():
     assert weighted.value == pytest.approx((0.8 * 22 / 24 + 0.2 * 0.5 + 0.6 / 0.9 * 0.9 + 0.3 / 0.9 * 0.4) / 2)
 
 
-def test_a_judge_tells_several_strata_apart_if_verdicts_differ_between_its_labels():
+def test_judge_separates_strata_if_verdicts_differ_between_labels():
     """Shares of .8 and .8: F is 0. Of .9 and .5 with 20 draws each, twice: F is about 10 on 2 and 76."""
     alike, unlike = (judged(*[((200, 20, a), (200, 20, b))] * 2) for a, b in ((16, 16), (18, 10)))
     of_one_label = judged(((400, 40, 32),), ((400, 40, 32),))
 
     assert (tells_apart(unlike), tells_apart(alike), tells_apart(of_one_label)) == (True, False, False)
-    assert tells_apart(judged(((200, 20, 16), (200, 20, 16))))  # of one stratum, where it costs nothing
+    assert tells_apart(judged(((200, 20, 16), (200, 20, 16))))  # post-stratifying a single stratum costs nothing
 
 
-def test_incomplete_statements_widen_the_interval_to_what_they_may_become():
+def test_incomplete_statements_widen_interval_to_possible_outcomes():
     sample = judged(((300, 30, 24), (100, 20, 6)))
     accepted = sample.accepted
     one_of_each = np.array([[1, 1, 0]])
@@ -148,24 +148,24 @@ def test_incomplete_statements_widen_the_interval_to_what_they_may_become():
     assert wide.low < narrow.low < narrow.high < wide.high
 
 
-def test_effective_labels_give_people_alone_an_interval_of_that_width():
-    """A judge who is right .97 of the time: people alone would need the number said, to within a tenth."""
+def test_effective_labels_give_human_rate_same_interval_width():
+    """Judge accuracy .97: the reported number of human labels gives the same width, within 10 %."""
     rate = judge_assisted_rate(judged(((280, 35, 34), (120, 15, 1))))
 
     width = rate.rate.high - rate.rate.low
-    wanted = min(n for n in range(50, 401) if np.subtract(*simple_interval(round(0.7 * n), n, 400)[::-1]) <= width)
-    assert rate.effective_labels == pytest.approx(wanted, rel=0.1)
+    n_required = min(n for n in range(50, 401) if np.subtract(*simple_interval(round(0.7 * n), n, 400)[::-1]) <= width)
+    assert rate.effective_labels == pytest.approx(n_required, rel=0.1)
     assert rate.effective_labels > 100
 
 
-def test_what_nobody_judged_and_what_nobody_counted_has_no_rate():
+def test_rate_without_judgments_or_population_is_undefined():
     assert judge_assisted_rate(judged(((300, 0, 0), (100, 0, 0)))).rate.reason == NOTHING_COUNTED
     assert judge_assisted_rate(judged(((0, 30, 24), (0, 20, 6)))).rate.reason == UNKNOWN_POPULATION
 
 
 @pytest.mark.parametrize(("sensitivity", "specificity"), [(0.9, 0.8), (0.5, 0.5), (0.2, 0.2)])
-def test_a_judge_of_any_worth_leaves_the_truth_in_the_interval(sensitivity, specificity):
-    """benches/judge_coverage.py has the figures; here 400 harvests, whose coverage varies by .011."""
+def test_interval_covers_truth_for_any_judge_quality(sensitivity, specificity):
+    """400 simulated harvests: the standard error of the coverage is .011. Full figures: benches/judge_coverage.py."""
     rng = np.random.default_rng(1)
     covered, widths = 0, np.zeros(2)
     for _ in range(400):
@@ -174,9 +174,9 @@ def test_a_judge_of_any_worth_leaves_the_truth_in_the_interval(sensitivity, spec
         ])  # fmt: skip
         drawn = rng.multivariate_hypergeometric(tuples, 50)
         labels = [(tuples[i] + tuples[i + 2], drawn[i] + drawn[i + 2], drawn[i]) for i in (0, 1)]
-        told = judge_assisted_rate(judged(tuple(labels)))
-        covered += told.rate.low <= 0.7 <= told.rate.high
-        widths += [rate.high - rate.low for rate in (told.rate, told.people)]
+        estimate = judge_assisted_rate(judged(tuple(labels)))
+        covered += estimate.rate.low <= 0.7 <= estimate.rate.high
+        widths += [rate.high - rate.low for rate in (estimate.rate, estimate.people)]
 
     assert covered / 400 > 0.92
     assert widths[0] < widths[1]

@@ -1,4 +1,4 @@
-"""Two sides compared with a judge: each by its own verdicts, paired where tuples are shared."""
+"""Judge-assisted comparison of two sides, each calibrated by its own verdicts and paired on shared tuples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kgharvest.statistics.statement_test import SharedStatements
 
 
 def side(labels: list[tuple[int, int, int]], stratum: int) -> JudgedSide:
-    """One stratum of (tuples, drawn, accepted) for what the judge calls true, false, and neither."""
+    """Build one stratum of (tuples, drawn, accepted) for the judge's labels true, false, and neither."""
     population, drawn, hits = np.array([labels]).transpose(2, 0, 1)
     sample = JudgedSample(population, drawn, VerdictSample.of_complete(drawn, hits))
     return JudgedSide(sample, np.array([stratum]), np.ones(1), np.zeros(1, dtype=np.int64))
@@ -30,13 +30,13 @@ def test_each_side_is_corrected_by_its_own_verdicts():
     assert compared.difference.correlation == 0
 
 
-def test_one_calibration_for_both_sides_is_refused():
+def test_shared_calibration_is_refused():
     with pytest.raises(ValueError, match="same verdicts"):
         judged_difference(side(A, 0), side(B, 0))
 
 
-def test_shared_statements_pair_the_sides_within_what_the_judge_says():
-    """Of 20 statements that both drew the judge calls 10 true, 9 of them accepted, and 10 false, 3 accepted."""
+def test_shared_statements_correlate_sides_within_judge_labels():
+    """20 shared statements. The judge labels 10 true (9 accepted) and 10 false (3 accepted)."""
     n, hits = np.diag([10.0, 10.0, 0.0]), np.diag([9.0, 3.0, 0.0])
 
     alone, paired = (
@@ -48,7 +48,7 @@ def test_shared_statements_pair_the_sides_within_what_the_judge_says():
     assert alone.interval[0] < low < paired.value < high < alone.interval[1]
 
 
-def test_statements_in_groups_that_only_one_side_tells_apart_pair_nothing():
+def test_groups_separated_on_one_side_only_add_no_correlation():
     thin = [(390, 48, 40), (10, 2, 1), (0, 0, 0)]
     shared = SharedStatements(np.diag([10.0, 2.0, 0.0]), np.diag([9.0, 1.0, 0.0]))
 
@@ -57,12 +57,12 @@ def test_statements_in_groups_that_only_one_side_tells_apart_pair_nothing():
     assert compared.correlation == 0
 
 
-def test_exchanging_the_sides_turns_the_difference():
+def test_swapping_sides_negates_difference():
     a_b, b_a = (judged_difference(*sides).difference for sides in ((side(A, 0), side(B, 1)), (side(B, 1), side(A, 0))))
 
     assert a_b.interval == pytest.approx(tuple(-limit for limit in b_a.interval[::-1]))
     assert a_b.p == pytest.approx(b_a.p)
 
 
-def test_a_side_without_verdicts_has_no_difference():
+def test_side_without_verdicts_has_no_difference():
     assert judged_difference(side(A, 0), side([(300, 0, 0), (100, 0, 0), (0, 0, 0)], 1)).difference is None

@@ -1,4 +1,4 @@
-"""Partially pooled rates against sums over the grid, limits by hand, and simulation."""
+"""Partially pooled rates, compared with sums over the grid, hand-computed limits, and simulations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kgharvest.statistics.partial_pooling import (
     pooled_rates,
 )
 
-ENDLESS = np.zeros(1, dtype=np.int64)
+UNKNOWN = np.zeros(1, dtype=np.int64)
 
 
 def pooled(hits: list[int], n: int, population: float = 0):
@@ -26,7 +26,7 @@ def pooled(hits: list[int], n: int, population: float = 0):
     )
 
 
-def test_the_mean_is_that_of_the_beta_binomial_model_summed_over_its_distributions():
+def test_pooled_mean_matches_beta_binomial_model():
     hits, n = [9, 7, 10, 4], 10
     a, b = DISTRIBUTIONS
     likelihood = np.prod([betabinom.pmf(count, n, a, b) for count in hits], axis=0)
@@ -36,8 +36,8 @@ def test_the_mean_is_that_of_the_beta_binomial_model_summed_over_its_distributio
     assert [rate.value for rate in pooled(hits, n)] == pytest.approx(expected, abs=0.01)
 
 
-def test_the_limits_hold_what_of_the_harvest_nobody_judged():
-    """The rest of a population of 20 is beta-binomial; its quantiles, mixed over the grid, are the limits."""
+def test_limits_account_for_unjudged_tuples():
+    """The unjudged part of a population of 20 is beta-binomial. Its quantiles, mixed over the grid, are the limits."""
     hits, n, population = [9, 7, 10, 8], 10, 20
     a, b = DISTRIBUTIONS
     weights = np.prod([betabinom.pmf(count, n, a, b) for count in hits], axis=0)
@@ -52,34 +52,34 @@ def test_the_limits_hold_what_of_the_harvest_nobody_judged():
 
 
 def test_a_census_keeps_its_share():
-    known, other, _ = pooled_rates(
+    census, other, _ = pooled_rates(
         [0.3, 0.9, 0.8], [SimpleSample(10, 10), SimpleSample(10, 100), SimpleSample(10, 100)], np.random.default_rng(0)
     )
 
-    assert known[:3] == pytest.approx((0.3, 0.3, 0.3))
+    assert census[:3] == pytest.approx((0.3, 0.3, 0.3))
     assert other.low < 0.9 < other.high
 
 
-def test_relations_are_drawn_towards_each_other_the_more_the_less_is_known():
+def test_pooling_shrinks_more_with_fewer_judgments():
     alike, unlike = pooled([9, 8, 9, 6, 9, 8], 10), pooled([90, 80, 90, 60, 90, 80], 100)
 
     assert 0.6 + 0.05 < alike[3].value < 0.85
     assert unlike[3].value == pytest.approx(0.6, abs=0.04)
 
 
-def test_two_relations_do_not_tell_how_alike_relations_are():
+def test_two_relations_are_too_few_for_pooling():
     assert [rate.reason for rate in pooled([9, 8], 10)] == [FEW_RATES] * 2
 
 
-def test_a_simple_cell_is_its_own_sample():
+def test_simple_cell_is_its_own_effective_sample():
     sample = effective_sample(np.array([10]), np.array([200]), np.ones(1))
 
     assert sample == pytest.approx((10, 200))
-    assert effective_sample(np.array([10]), ENDLESS, np.ones(1)) == (10, 0)
+    assert effective_sample(np.array([10]), UNKNOWN, np.ones(1)) == (10, 0)
 
 
-def test_strata_are_worth_the_draws_that_vary_as_much():
-    """10 of 100 and 10 of 900: .1^2 / 10 + .9^2 / 10 = .082 draws, less what was judged."""
+def test_effective_sample_has_same_variance_as_strata():
+    """10 of 100 and 10 of 900: .1^2 / 10 + .9^2 / 10 = .082, so 1 / .082 draws before the finite correction."""
     n, population = effective_sample(np.array([10, 10]), np.array([100, 900]), np.array([0.1, 0.9]))
 
     left = 0.01 * 0.9 / 10 + 0.81 * (890 / 900) / 10
@@ -87,11 +87,11 @@ def test_strata_are_worth_the_draws_that_vary_as_much():
     assert (1 - n / population) / n == pytest.approx(left)
 
 
-def test_an_empty_stratum_tells_nothing():
+def test_empty_stratum_has_no_effective_sample():
     assert effective_sample(np.array([10, 0]), np.array([100, 900]), np.array([0.1, 0.9])) is None
 
 
-def test_shapes_are_drawn_as_the_rates_make_them_likely():
+def test_shapes_are_drawn_by_likelihood():
     grid, rng = beta_grid(np.array([0.2, 0.8]), np.array([2.0, 20.0])), np.random.default_rng(0)
     rates = np.repeat(np.array([[0.7], [0.85], [0.6]]), 20_000, axis=1)
     likelihood = np.prod(
@@ -111,9 +111,9 @@ def log_beta(grid):
 @pytest.mark.parametrize(
     ("mean", "precision", "n", "population"), [(0.8, 10, 10, 200), (0.9, 500, 10, 50), (0.5, 3, 20, 0)]
 )
-def test_intervals_hold_the_rates_of_relations_on_average(mean, precision, n, population):
+def test_intervals_cover_relation_rates_on_average(mean, precision, n, population):
     rng = np.random.default_rng(0)
-    held = []
+    is_covered = []
     for _ in range(40):
         rates = rng.beta(mean * precision, (1 - mean) * precision, 12)
         if population:
@@ -122,6 +122,6 @@ def test_intervals_hold_the_rates_of_relations_on_average(mean, precision, n, po
         else:
             hits = rng.binomial(n, rates)
         limits = pooled_rates(hits / n, [SimpleSample(n, population)] * 12, rng)
-        held += [rate.low - 1e-9 <= truth <= rate.high + 1e-9 for rate, truth in zip(limits, rates, strict=True)]
+        is_covered += [rate.low - 1e-9 <= truth <= rate.high + 1e-9 for rate, truth in zip(limits, rates, strict=True)]
 
-    assert np.mean(held) > 0.93
+    assert np.mean(is_covered) > 0.93

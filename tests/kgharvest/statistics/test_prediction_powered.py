@@ -1,4 +1,4 @@
-"""PPI++ against what ppi-python says: stored numbers, and the library itself where it is installed."""
+"""PPI++, compared with stored results of ppi-python and with the library if it is installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from kgharvest.statistics.judge_assisted import prediction_powered_mean
 
-# Of ppi_py.ppi_mean_ci, ppi-python 0.2.3, alpha=.05: tuples, draws, truth, sensitivity, specificity, seed, limits.
+# ppi_py.ppi_mean_ci, ppi-python 0.2.3, alpha=.05: tuples, draws, truth, sensitivity, specificity, seed, limits.
 STORED = [
     (400, 50, 0.7, 0.9, 0.8, 0, 0.6188144960692956, 0.8113197321186238),
     (200, 25, 0.9, 0.9, 0.6, 1, 0.7582331192611654, 1.009514137140564),
@@ -18,7 +18,7 @@ STORED = [
 
 
 def judged(size, n, truth, sensitivity, specificity, seed):
-    """Return the labels of the drawn, the judge's of these, and the judge's of all."""
+    """Return the labels of the sample, the judge's labels of the sample, and the judge's labels of all tuples."""
     rng = np.random.default_rng(seed)
     label = rng.random(size) < truth
     predicted = np.where(label, rng.random(size) < sensitivity, rng.random(size) >= specificity)
@@ -27,7 +27,7 @@ def judged(size, n, truth, sensitivity, specificity, seed):
 
 
 @pytest.mark.parametrize("stored", STORED, ids=lambda stored: f"seed {stored[5]}")
-def test_the_interval_is_that_of_ppi_python(stored):
+def test_interval_matches_stored_ppi_python_results(stored):
     *setting, low, high = stored
 
     rate = prediction_powered_mean(*judged(*setting))
@@ -46,7 +46,7 @@ def test_predictions_may_be_probabilities():
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_interval_is_that_of_the_installed_ppi_python(seed):
+def test_interval_matches_installed_ppi_python(seed):
     ppi_py = pytest.importorskip("ppi_py")
     arrays = judged(300, 30, 0.1 * seed, 0.9, 0.7, seed)
 
@@ -55,7 +55,7 @@ def test_the_interval_is_that_of_the_installed_ppi_python(seed):
     assert prediction_powered_mean(*arrays)[1:3] == pytest.approx((low[0], high[0]), abs=1e-9)
 
 
-def test_a_judge_who_always_says_the_same_leaves_the_mean_of_people():
+def test_constant_judge_keeps_mean_of_human_labels():
     rate = prediction_powered_mean([1, 1, 0, 1], [1, 1, 1, 1], [1] * 40)
 
     assert rate.value == pytest.approx(0.75)

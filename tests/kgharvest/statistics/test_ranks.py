@@ -1,4 +1,4 @@
-"""Ranks as intervals: from which sides are told apart, from tests, from limits."""
+"""Rank intervals, derived from pairwise tests or from confidence limits."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from benches.rank_coverage import Design, simulate
 from kgharvest.statistics.paired_tests import PairTest, better_by_limits, better_by_tests, rank_intervals, tied_with
 
 
-def test_a_rank_lies_between_those_told_to_be_better_and_those_told_to_be_worse():
-    # a beats c and d, b beats d: a 1 to 2, b 1 to 3, c 2 to 4, d 3 to 4.
+def test_rank_lies_between_better_and_worse_sides():
+    # a beats c and d, b beats d. Ranks: a 1 to 2, b 1 to 3, c 2 to 4, d 3 to 4.
     is_better = np.zeros((4, 4), dtype=bool)
     for ahead, behind in ((0, 2), (0, 3), (1, 3)):
         is_better[ahead, behind] = True
@@ -20,18 +20,18 @@ def test_a_rank_lies_between_those_told_to_be_better_and_those_told_to_be_worse(
     assert tied_with(is_better) == [[1], [0, 2], [1, 3], [2]]
 
 
-def test_where_all_are_told_apart_ranks_are_numbers():
+def test_fully_separated_sides_have_exact_ranks():
     assert rank_intervals(np.triu(np.ones((3, 3), dtype=bool), 1)).tolist() == [[1, 1], [2, 2], [3, 3]]
 
 
-def test_where_none_are_told_apart_any_rank_is_possible():
-    nobody = np.zeros((3, 3), dtype=bool)
+def test_unseparated_sides_may_have_any_rank():
+    none_better = np.zeros((3, 3), dtype=bool)
 
-    assert rank_intervals(nobody).tolist() == [[1, 3]] * 3
-    assert tied_with(nobody) == [[1, 2], [0, 2], [0, 1]]
+    assert rank_intervals(none_better).tolist() == [[1, 3]] * 3
+    assert tied_with(none_better) == [[1, 2], [0, 2], [0, 1]]
 
 
-def test_tests_are_adjusted_for_all_pairs_and_the_sign_says_who_is_better():
+def test_tests_are_adjusted_and_sign_names_better_side():
     # Holm: .001 x 3, .02 x 2, .04 x 1.
     tests = [PairTest(0, 1, -0.2, 0.02), PairTest(0, 2, 0.1, 0.04), PairTest(1, 2, 0.3, 0.001)]
 
@@ -44,7 +44,7 @@ def test_pairs_without_a_test_are_tied():
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_limits_tell_the_same_apart_as_the_p_of_tests_after_holm(seed):
+def test_limits_separate_same_sides_as_holm_adjusted_tests(seed):
     rng = np.random.default_rng(seed)
     values, errors = rng.normal(0, 2, 5), rng.uniform(0.2, 1.5, 5)
     difference = values[:, None] - values
@@ -60,10 +60,10 @@ def test_limits_tell_the_same_apart_as_the_p_of_tests_after_holm(seed):
     assert by_limits.tolist() == better_by_tests(5, tests).tolist()
 
 
-def test_sides_without_limits_are_tied_and_ask_for_no_adjustment():
+def test_sides_without_limits_are_tied_and_need_no_adjustment():
     def limits(z: float) -> np.ndarray:
         apart = np.full((3, 3), np.nan)
-        apart[0, 1], apart[1, 0] = 2.1 - z, -2.1 - z  # told apart at 1.96, the level of one pair
+        apart[0, 1], apart[1, 0] = 2.1 - z, -2.1 - z  # separated at 1.96, the critical value of a single pair
         return apart
 
     assert rank_intervals(better_by_limits(limits)).tolist() == [[1, 2], [2, 3], [1, 3]]
@@ -80,6 +80,6 @@ def test_sides_without_limits_are_tied_and_ask_for_no_adjustment():
     ],
     ids=str,
 )
-def test_all_true_ranks_are_covered_at_once(design):
-    """benches/rank_coverage.py has the figures; here 60 rounds, whose coverage varies by .028 around .95."""
+def test_rank_intervals_cover_all_true_ranks_simultaneously(design):
+    """60 rounds: the standard error of the coverage (.95) is .028. Full figures: benches/rank_coverage.py."""
     assert simulate(design, 60).all_ranks >= 0.9

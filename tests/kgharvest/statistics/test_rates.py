@@ -18,7 +18,7 @@ from kgharvest.statistics.rates import (
 
 
 @given(st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-def test_wilson_interval_is_that_of_scipy(counts):
+def test_wilson_interval_matches_scipy(counts):
     n_hits, n = counts
 
     expected = binomtest(n_hits, n).proportion_ci(method="wilson")
@@ -26,31 +26,31 @@ def test_wilson_interval_is_that_of_scipy(counts):
     assert wilson_interval(n_hits, n) == pytest.approx((expected.low, expected.high), abs=1e-9)
 
 
-def test_wilson_interval_of_newcombe():
+def test_wilson_interval_matches_newcombe():
     # Newcombe (1998), Statistics in Medicine 17, 857-872, Table I, method 3: 81 of 263.
     assert wilson_interval(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
 
 
-def test_the_interval_of_no_hit_starts_at_zero():
+def test_wilson_interval_without_hits_starts_at_zero():
     low, high = wilson_interval(0, 20)
 
     assert low == 0
     assert high == pytest.approx(0.1611, abs=5e-5)  # Newcombe (1998), Table I, method 3: 0 of 20
 
 
-def test_the_interval_of_all_hits_ends_at_one():
+def test_wilson_interval_of_all_hits_ends_at_one():
     assert wilson_interval(7, 7)[1] == 1
 
 
-def test_a_rate_of_nothing_is_not_known():
+def test_rate_without_observations_is_undefined():
     assert rate(0, 0)[:3] == (None, None, None)
 
 
-def test_the_macro_average_weighs_relations_alike_and_leaves_out_the_unknown():
+def test_macro_average_weights_relations_equally_and_skips_undefined():
     assert macro_average([1.0, 0.5, None]) == pytest.approx(0.75)
 
 
-def test_the_macro_average_of_nothing_is_not_known():
+def test_macro_average_without_rates_is_undefined():
     assert macro_average([None]) is None
 
 
@@ -64,13 +64,13 @@ def test_the_macro_average_of_nothing_is_not_known():
         ((10, 10), (0, 20), 0.6791, 1.0),
     ],
 )
-def test_the_interval_of_a_difference_is_newcombes(a, b, low, high):
+def test_difference_interval_matches_newcombe(a, b, low, high):
     assert difference_interval(rate(*a), rate(*b)) == pytest.approx((low, high), abs=5e-5)
 
 
 @given(st.integers(0, 40), st.integers(0, 30))
-def test_the_interval_of_a_difference_rests_on_scipys_wilson_intervals(hits_a, hits_b):
-    """Newcombe's method 10: squares of the distances to the limits of either share, added."""
+def test_difference_interval_matches_scipy_wilson_intervals(hits_a, hits_b):
+    """Newcombe's method 10: add the squared distances to the limits of both shares."""
     share_a, share_b = hits_a / 40, hits_b / 30
     of_a, of_b = (binomtest(hits, n).proportion_ci(method="wilson") for hits, n in ((hits_a, 40), (hits_b, 30)))
     below = np.sqrt((share_a - of_a.low) ** 2 + (of_b.high - share_b) ** 2)
@@ -82,8 +82,8 @@ def test_the_interval_of_a_difference_rests_on_scipys_wilson_intervals(hits_a, h
     assert high == pytest.approx(min(share_a - share_b + above, 1), abs=1e-9)
 
 
-def test_draws_of_unequal_weight_count_as_kish_says():
-    """Weights 1, 1, 2, 2: squared sum over sum of squares 36 / 10 draws, of which 4 / 6 by weight are hits."""
+def test_hajek_share_uses_kish_effective_sample_size():
+    """Weights 1, 1, 2, 2: effective sample size 36 / 10 (squared sum / sum of squares), weighted share 4 / 6."""
     share, low, high = hajek_share(6.0, 4.0, 10.0)
 
     n, z = 3.6, 1.959963984540054
@@ -94,7 +94,7 @@ def test_draws_of_unequal_weight_count_as_kish_says():
     )
 
 
-def test_relations_like_these_have_students_interval():
+def test_macro_interval_is_students_t_interval():
     values = [0.2, 0.5, 0.6, 0.9, 0.7]
 
     expected = ttest_1samp(values, 0).confidence_interval()
@@ -102,7 +102,7 @@ def test_relations_like_these_have_students_interval():
     assert macro_interval(values) == pytest.approx((expected.low, expected.high), abs=1e-9)
 
 
-def test_one_relation_says_nothing_about_others():
+def test_macro_interval_of_one_relation_is_undefined():
     assert macro_interval([0.5]) == (None, None)
 
 
@@ -116,7 +116,7 @@ def test_equal_scores_share_a_bin():
     assert bins[0] == pytest.approx((1.0, 2.0, 10, 2, 0.2, *wilson_interval(2, 10)))
 
 
-def test_a_bin_across_strata_weighs_its_draws_by_the_tuples_that_they_stand_for():
+def test_bin_across_strata_weights_draws_by_represented_tuples():
     [score_bin] = accuracy_by_score(np.array([1.0, 2.0]), np.ones(2), np.array([0.0, 1.0]), np.array([3.0, 1.0]))
 
     assert (score_bin.accepted, score_bin.accuracy) == (1, 0.25)  # 1 of 2 draws, 1 of 4 tuples

@@ -1,4 +1,4 @@
-"""What changes between two runs of a judge, by hand and by an independent test."""
+"""Changes between two runs of a judge, compared with hand computation and an independent test."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kgharvest.statistics.rates import wilson_interval
 
 
 def runs(*pairs: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """pairs: label of one run, of the other, and of how many tuples."""
+    """Build two runs from (label of the first run, label of the second run, number of tuples)."""
     one, other = np.array([pair[:2] for pair in pairs for _ in range(pair[2])]).T
     return one, other
 
 
-def test_a_change_by_hand():
-    """Cohen's classic table 20, 5, 10, 15: alike .7, by chance .5, kappa .4."""
+def test_change_matches_hand_computation():
+    """Cohen's classic table 20, 5, 10, 15: agreement .7, chance agreement .5, kappa .4."""
     change = change_between(*runs((TRUE, TRUE, 20), (TRUE, FALSE, 5), (FALSE, TRUE, 10), (FALSE, FALSE, 15)))
 
     assert (change.n, change.n_differing, change.n_to_true, change.n_from_true) == (50, 15, 10, 5)
@@ -27,11 +27,11 @@ def test_a_change_by_hand():
     assert change.p == pytest.approx(binomtest(5, 15).pvalue)
     low, high = wilson_interval(15, 50)
     assert change.kappa[1:3] == pytest.approx((1 - high / 0.5, 1 - low / 0.5))
-    # Agresti and Min: (10 - 5) / 52, give or take 1.96 * sqrt(16 - 52 * (5 / 52)^2) / 52.
+    # Agresti and Min: (10 - 5) / 52 +- 1.96 * sqrt(16 - 52 * (5 / 52)^2) / 52.
     assert change.more_true[1:3] == pytest.approx((0.09615 - 0.14848, 0.09615 + 0.14848), abs=1e-4)
 
 
-def test_runs_that_agree_have_intervals_all_the_same():
+def test_identical_runs_still_have_intervals():
     change = change_between(*runs((TRUE, TRUE, 30), (FALSE, FALSE, 20)))
 
     assert (change.kappa.value, change.more_true.value, change.p) == (1, 0, None)
@@ -39,12 +39,12 @@ def test_runs_that_agree_have_intervals_all_the_same():
     assert change.more_true.low < 0 < change.more_true.high
 
 
-def test_an_answer_that_cannot_be_read_is_a_label_of_its_own():
+def test_unparsable_answer_counts_as_a_label():
     change = change_between(*runs((UNPARSABLE, UNPARSABLE, 1), (UNPARSABLE, FALSE, 1), (TRUE, UNPARSABLE, 2)))
 
     assert (change.n_differing, change.n_from_true) == (3, 2)
 
 
-def test_one_label_leaves_kappa_undefined_and_no_tuple_leaves_nothing():
+def test_kappa_is_undefined_for_one_label_and_change_for_no_tuples():
     assert change_between(*runs((TRUE, TRUE, 5))).kappa.reason
     assert change_between(np.zeros(0, dtype=int), np.zeros(0, dtype=int)) is None

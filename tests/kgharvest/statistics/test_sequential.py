@@ -1,4 +1,4 @@
-"""The interval that holds at every look, against brute force over all ways to share hits out, and every order."""
+"""Anytime-valid interval, compared with brute force over all hit allocations and all draw orders."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kgharvest.statistics.sequential import SeenStrata, anytime_average, anytime
 
 
 def strata(*rows: tuple[int, ...]) -> SeenStrata:
-    """rows: n, hits and population of each; or n, least, most and population."""
+    """Build strata from rows of (n, hits, population) or (n, least, most, population)."""
     return SeenStrata(*np.array([row if len(row) == 4 else (row[0], row[1], row[1], row[2]) for row in rows]).T)
 
 
 def ratio(hits_in_all: int, hits: int, n: int, population: int) -> float:
-    """Bayes in full: prior over posterior, from the beta-binomial prior and the hypergeometric likelihood."""
+    """Return prior / posterior from the beta-binomial prior and the hypergeometric likelihood."""
     prior = betabinom.pmf(np.arange(population + 1), population, 0.5, 0.5)
     likelihood = hypergeom.pmf(hits, population, np.arange(population + 1), n)
     posterior = prior * likelihood / (prior @ likelihood)
@@ -26,14 +26,14 @@ def ratio(hits_in_all: int, hits: int, n: int, population: int) -> float:
 
 
 @pytest.mark.parametrize(("hits", "n", "population"), [(0, 3, 10), (4, 5, 12), (2, 2, 6), (9, 20, 30)])
-def test_the_ratio_is_prior_over_posterior(hits, n, population):
+def test_ratio_is_prior_over_posterior(hits, n, population):
     expected = [ratio(in_all, hits, n, population) for in_all in range(hits, population - n + hits + 1)]
 
     assert np.exp(log_prior_to_posterior(hits, n, population)) == pytest.approx(expected, rel=1e-9)
 
 
 def by_brute_force(people, with_judge=None) -> tuple[float, float]:
-    """rows of n, hits, population; the least product of ratios over all ways to share the hits out."""
+    """Return the interval from the smallest product of ratios over all hit allocations; rows: (n, hits, population)."""
     size = sum(row[2] for row in people)
 
     def least(rows) -> dict[int, float]:
@@ -59,7 +59,7 @@ def by_brute_force(people, with_judge=None) -> tuple[float, float]:
         ([(8, 5, 16)], [(8, 5, 10), (0, 0, 6)]),
     ],
 )
-def test_strata_share_hits_out_as_by_brute_force(people, with_judge):
+def test_strata_allocate_hits_as_brute_force(people, with_judge):
     interval = anytime_interval(strata(*people), strata(*with_judge) if with_judge else None)
 
     assert interval == pytest.approx(by_brute_force(people, with_judge))
@@ -67,7 +67,7 @@ def test_strata_share_hits_out_as_by_brute_force(people, with_judge):
 
 @cache
 def misses(seen: tuple[tuple[int, int, int], ...], with_judge: bool, truth: float) -> bool:
-    """seen: n, hits and population of each of the judge's labels."""
+    """Return True if the interval misses the truth. seen: (n, hits, population) per judge label."""
     low, high = anytime_interval(
         strata(tuple(map(sum, zip(*seen, strict=True)))), strata(*seen) if with_judge else None
     )
@@ -75,9 +75,9 @@ def misses(seen: tuple[tuple[int, int, int], ...], with_judge: bool, truth: floa
 
 
 def share_of_orders_that_miss(kinds: dict[tuple[int, int], int], with_judge: bool) -> float:
-    """Return in how many orders of all tuples some look misses; kinds: how many are of each label and truth.
+    """Return the share of draw orders in which any look misses. kinds: tuples per (label, truth).
 
-    Exact: after each draw the orders that have not missed yet, by how many of each kind were drawn.
+    Exact: tracks, after each draw, the orders without a miss by the number of draws per kind.
     """
     size = sum(kinds.values())
     truth = sum(n for (_, is_true), n in kinds.items() if is_true) / size
@@ -92,25 +92,25 @@ def share_of_orders_that_miss(kinds: dict[tuple[int, int], int], with_judge: boo
         seen = tuple((*map(int, sum(of_label[label])[:2]), sizes[label]) for label in labels)
         return misses(seen, with_judge, truth)
 
-    holding = {(0,) * len(kinds): 1.0}
+    no_miss = {(0,) * len(kinds): 1.0}
     for n_drawn in range(size):
         after: dict[tuple[int, ...], float] = {}
-        for drawn, chance in holding.items():
+        for drawn, chance in no_miss.items():
             for number, n in enumerate(kinds.values()):
-                if left := n - drawn[number]:
+                if n_left := n - drawn[number]:
                     state = (*drawn[:number], drawn[number] + 1, *drawn[number + 1 :])
-                    after[state] = after.get(state, 0.0) + chance * left / (size - n_drawn)
-        holding = {state: chance for state, chance in after.items() if not missed(state)}
-    return 1 - sum(holding.values())
+                    after[state] = after.get(state, 0.0) + chance * n_left / (size - n_drawn)
+        no_miss = {state: chance for state, chance in after.items() if not missed(state)}
+    return 1 - sum(no_miss.values())
 
 
 @pytest.mark.parametrize("with_judge", [False, True])
 @pytest.mark.parametrize("kinds", [{("t", 1): 10, ("t", 0): 4, ("f", 1): 3, ("f", 0): 3}, {("t", 1): 15, ("t", 0): 15}])
-def test_over_all_orders_at_most_one_in_twenty_misses_at_some_look(kinds, with_judge):
+def test_at_most_five_percent_of_orders_miss_at_any_look(kinds, with_judge):
     assert 0 < share_of_orders_that_miss(kinds, with_judge) <= 0.05
 
 
-def test_what_is_incomplete_counts_both_ways():
+def test_incomplete_statements_widen_both_limits():
     low, high = anytime_interval(strata((20, 10, 14, 60)))
 
     assert low == anytime_interval(strata((20, 10, 60)))[0]
@@ -123,13 +123,13 @@ def test_hits_mirror_misses():
     assert anytime_interval(strata((20, 5, 60), (9, 7, 30))) == pytest.approx((1 - high, 1 - low))
 
 
-def test_a_census_has_no_width_and_nothing_judged_no_interval():
+def test_census_has_zero_width_and_empty_input_no_interval():
     assert anytime_interval(strata((40, 30, 40))) == (0.75, 0.75)
     assert anytime_interval(strata((0, 0, 40))) is None
     assert anytime_interval(strata((5, 3, 0))) is None
 
 
-def test_a_good_judge_narrows_it_and_one_who_knows_nothing_costs_little():
+def test_good_judge_narrows_interval_and_useless_judge_costs_little():
     people = strata((100, 80, 400))
     alone = anytime_interval(people)
     good = anytime_interval(people, strata((78, 76, 310), (22, 4, 90)))
@@ -139,11 +139,11 @@ def test_a_good_judge_narrows_it_and_one_who_knows_nothing_costs_little():
     assert np.diff(alone) <= np.diff(useless) < 1.15 * np.diff(alone)
 
 
-# -- averages ----------------------------------------------------------------------------------------------------------
+# Averages
 
 
-def test_the_average_is_robbins_normal_mixture():
-    """Two relations alike, 20 of 40 drawn judged in each: by hand from the variances."""
+def test_average_interval_is_robbins_normal_mixture():
+    """Two relations, 20 of 40 drawn tuples judged in each: computed by hand from the variances."""
     seen = strata((20, 14, 14, 400), (20, 10, 10, 400))
 
     low, high = anytime_average(seen, np.array([0.5, 0.5]), np.array([40, 40]))
@@ -155,7 +155,7 @@ def test_the_average_is_robbins_normal_mixture():
     assert (low, high) == pytest.approx((0.6 - half, 0.6 + half))
 
 
-def test_an_average_narrows_with_each_look_and_a_census_has_no_width():
+def test_average_interval_narrows_and_census_has_zero_width():
     weights, n_drawn = np.array([0.5, 0.5]), np.array([60, 60])
     looks = [anytime_average(strata((n, n // 2, n // 2, 60), (n, n, n, 60)), weights, n_drawn) for n in (6, 20, 58, 60)]
 
@@ -164,11 +164,11 @@ def test_an_average_narrows_with_each_look_and_a_census_has_no_width():
     assert looks[-1] == (0.75, 0.75)
 
 
-def test_an_average_needs_a_statement_of_each_relation():
+def test_average_requires_statements_of_every_relation():
     assert anytime_average(strata((20, 14, 14, 400), (0, 0, 0, 400)), np.array([0.5, 0.5]), np.array([40, 40])) is None
 
 
-def test_six_looks_at_an_average_miss_together_in_few_rounds():
+def test_six_looks_at_average_rarely_miss_truth():
     rng = np.random.default_rng(5)
     n_missed, weights, n_drawn = 0, np.full(6, 1 / 6), np.full(6, 30)
     n_true = np.array([140, 150, 160, 160, 170, 180])
@@ -179,4 +179,4 @@ def test_six_looks_at_an_average_miss_together_in_few_rounds():
             for n in (5, 10, 15, 20, 25, 30)
         ]
         n_missed += any(not low <= 0.8 <= high for low, high in limits)
-    assert n_missed <= 14  # of 200 at .05: beyond that with a chance of .08
+    assert n_missed <= 14  # of 200 rounds: exceeded with probability .08 if the miss rate is .05

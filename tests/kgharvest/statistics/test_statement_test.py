@@ -1,4 +1,4 @@
-"""The statement-level comparison: worked by hand, against another formula, and by simulation."""
+"""Statement-level comparison, checked by hand, with a second formula, and by simulation."""
 
 import math
 
@@ -20,14 +20,14 @@ def side(*strata: tuple[float, float, int], weights: list[float] | None = None, 
 
 
 def compared(a: SideSample, b: SideSample, *shared: tuple[int, int, int, int]) -> StatementDifference:
-    """shared: stratum of a, of b, statements of both and the accepted among them."""
+    """Compare two sides. Each `shared` row: stratum of a, stratum of b, shared statements, accepted ones."""
     n, hits = np.zeros((2, len(a.weight), len(b.weight)))
     for row, column, count, n_hits in shared:
         n[row, column], hits[row, column] = count, n_hits
     return statement_difference(a, b, SharedStatements(n, hits))
 
 
-def test_one_simple_stratum_without_shared_statements_has_newcombes_interval_of_exact_limits():
+def test_unpaired_interval_is_newcombes_with_exact_limits():
     difference = compared(side((45, 50, 1000)), side((30, 50, 400)))
 
     low_a, high_a = simple_interval(45, 50, 1000)
@@ -38,8 +38,8 @@ def test_one_simple_stratum_without_shared_statements_has_newcombes_interval_of_
     ), abs=1e-9)  # fmt: skip
 
 
-def test_p_is_that_of_newcombes_score_interval():
-    # Sides whose 95 % limits are Wilson's own: the level at which Newcombe's method 10 ends at 0, found by halving.
+def test_p_matches_newcombes_score_interval():
+    # If the 95 % limits are Wilson's, p is the level at which Newcombe's method 10 ends at 0, found by bisection.
     def wilson(p, n, z):
         middle, half = (p + z * z / 2 / n) / (1 + z * z / n), z * math.sqrt(p * (1 - p) / n + z * z / 4 / n / n)
         return middle - half / (1 + z * z / n), middle + half / (1 + z * z / n)
@@ -65,38 +65,38 @@ def test_p_and_interval_never_contradict(hits):
     assert (difference.p < 0.05) == (not low <= 0 <= high)
 
 
-def test_p_is_one_where_sides_are_alike():
+def test_p_is_one_for_equal_sides():
     assert compared(side((5, 10, 100)), side((5, 10, 100))).p == 1
 
 
-def test_the_same_sample_of_the_same_harvest_is_nearly_the_same_estimate():
+def test_identical_samples_are_highly_correlated():
     a, b = side((7, 10, 100), (9, 10, 50)), side((7, 10, 100), (9, 10, 50))
     shared, independent = compared(a, b, (0, 0, 10, 7), (1, 1, 10, 9)), compared(a, b)
 
-    # Not 1 for so few: shares are drawn towards one half. And limits of one side lie farther below than above.
+    # Below 1 for few statements, because shares are shrunk towards one half. Limits are wider below than above.
     assert shared.correlation > 0.8
     assert shared.p == 1
     assert shared.interval[1] < independent.interval[1] / 1.8
 
 
-def test_the_correlation_of_shared_statements_by_hand():
-    # Endless harvests, 10 and 20 drawn, 6 of them the same: cov 6 / 200, variances 1 / 10 and 1 / 20, each times 1 / 4.
+def test_correlation_of_shared_statements_matches_hand_computation():
+    # Infinite populations, 10 and 20 drawn, 6 shared: covariance 6 / 200, variances 1 / 10, 1 / 20, each times 1 / 4.
     assert compared(side((5, 10, 0)), side((10, 20, 0)), (0, 0, 6, 3)).correlation == pytest.approx(6 / math.sqrt(200))
 
 
-def test_shared_statements_that_are_all_alike_correlate_less_than_others():
-    # (9 + 11 + 2) / (10 + 20 + 4) of the relation are true: all 6 shared ones lie 12 / 34 from it.
+def test_unanimous_shared_statements_correlate_less():
+    # The share of true statements is (9 + 11 + 2) / (10 + 20 + 4). All 6 shared ones are 12 / 34 away from it.
     difference = compared(side((9, 10, 0)), side((11, 20, 0)), (0, 0, 6, 6))
 
     assert difference.correlation == pytest.approx((12 / 34) ** 2 / (22 / 34 * 12 / 34) * 6 / math.sqrt(200))
 
 
-def test_what_two_samples_of_one_harvest_share_by_chance_tells_nothing():
-    # 50 of 100 twice: 25 are expected in both, and the estimates of independent samples are independent.
+def test_overlap_expected_by_chance_adds_no_correlation():
+    # Two samples of 50 from 100 share 25 by chance, and estimates from independent samples are independent.
     assert compared(side((30, 50, 100)), side((32, 50, 100)), (0, 0, 25, 15)).correlation == pytest.approx(0)
 
 
-def test_harvests_judged_entirely_differ_for_certain():
+def test_fully_judged_harvests_have_certain_difference():
     difference = compared(side((30, 40, 40)), side((29, 40, 40)), (0, 0, 20, 15))
 
     assert difference.interval == pytest.approx((0.025, 0.025))
@@ -104,7 +104,7 @@ def test_harvests_judged_entirely_differ_for_certain():
     assert difference.smallest_margin == pytest.approx(0.025)
 
 
-def test_sides_of_opposite_signs_mirror_each_other():
+def test_swapping_sides_mirrors_interval():
     a, b = side((18, 20, 300), (15, 20, 90)), side((11, 20, 200), (14, 20, 70))
     there, back = compared(a, b, (0, 0, 9, 7)), compared(b, a, (0, 0, 9, 7))
 
@@ -113,7 +113,7 @@ def test_sides_of_opposite_signs_mirror_each_other():
     assert back.equivalence_p(0.1) == pytest.approx(there.equivalence_p(0.1))
 
 
-def test_equivalence_has_p_05_at_its_smallest_margin():
+def test_equivalence_p_is_05_at_smallest_margin():
     difference = compared(side((180, 200, 1000)), side((176, 200, 1000)))
 
     assert difference.equivalence_p(difference.smallest_margin) == pytest.approx(0.05, abs=1e-6)
@@ -121,13 +121,13 @@ def test_equivalence_has_p_05_at_its_smallest_margin():
     assert difference.equivalence_p(0.0) >= 0.5
 
 
-def test_a_stratum_without_verdicts_leaves_nothing_to_test():
+def test_stratum_without_verdicts_has_no_difference():
     assert compared(side((5, 10, 100), (0, 0, 100)), side((5, 10, 100), (3, 5, 100))) is None
 
 
 @pytest.mark.parametrize(("share_a", "share_b"), [(0.8, 0.8), (0.95, 0.95), (0.9, 0.7)])
-def test_size_and_coverage_by_simulation(share_a, share_b):
-    # Longer, and with strata and shared statements: benches/interval_coverage.py.
+def test_simulated_size_and_coverage_are_nominal(share_a, share_b):
+    # benches/interval_coverage.py runs longer and includes strata and shared statements.
     rng = np.random.default_rng(0)
     hits_a = rng.hypergeometric(round(200 * share_a), 200 - round(200 * share_a), 30, 2000)
     hits_b = rng.hypergeometric(round(100 * share_b), 100 - round(100 * share_b), 20, 2000)
@@ -141,7 +141,7 @@ def test_size_and_coverage_by_simulation(share_a, share_b):
         assert times @ [difference.p < 0.05 for difference in differences] / 2000 <= 0.06
 
 
-def test_a_share_that_only_floating_point_tells_from_0_is_0():
+def test_denormal_share_counts_as_zero():
     of_nothing, almost = (StatementDifference((value, 0.0, 0.6), (0.4, 0.2, 0.6), 0.0) for value in (0.0, 5e-324))
 
     assert almost.interval == pytest.approx(of_nothing.interval)
