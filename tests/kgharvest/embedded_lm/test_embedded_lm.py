@@ -1,4 +1,4 @@
-"""The embedded LMs: their world, the sentences they learn from, the committed weights, and training them."""
+"""Embedded LMs: facts, training sentences, committed weights, and training."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def words_of_segments(prompt):
 
 @pytest.fixture(scope="module", autouse=True)
 def _one_thread():
-    """Small models on busy cores are slower with several threads."""
+    """Use one thread, because small models are slower with several threads on busy cores."""
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -85,13 +85,13 @@ def write_relation(tmp_path):
 
 
 class TestWorld:
-    def test_it_is_as_large_as_promised(self, world):
+    def test_world_has_minimum_size_and_paper_relations(self, world):
         assert len(world) >= 24
         assert sum(len(relation.facts) for relation in world) >= 2500
         assert sum(relation.arity == 3 for relation in world) >= 4
         assert {relation.name for relation in world} >= PAPER_RELATIONS
 
-    def test_every_relation_has_phrasings_to_learn_and_others_to_be_tested_on(self, world):
+    def test_relations_have_separate_training_and_held_out_phrasings(self, world):
         for relation in world:
             seen = {phrasing.draw(Random(seed)).text for phrasing in relation.phrasings for seed in range(20)}
             held_out = {prompt.text for prompt in wordings(relation.held_out)}
@@ -101,21 +101,21 @@ class TestWorld:
             assert len(relation.held_out) >= 3, relation.name
             assert not seen & held_out, relation.name
 
-    def test_every_word_of_a_wording_is_known_without_listing_the_wordings(self, world):
+    def test_words_around_contains_every_word_of_drawn_wordings(self, world):
         for relation in world:
             drawn = [phrasing.draw(Random(seed)) for phrasing in relation.phrasings for seed in range(20)]
 
             assert {word for prompt in drawn for word in words_of_segments(prompt)} <= words_around(relation.phrasings)
 
-    def test_no_misconception_is_a_fact(self, world):
+    def test_misconceptions_are_not_facts(self, world):
         for relation in world:
             assert relation.misconceptions, relation.name
             assert not set(relation.misconceptions) & set(relation.facts), relation.name
 
-    def test_no_fact_is_rejected_by_the_filters_of_a_harvest(self, world):
+    def test_harvest_filters_reject_no_fact(self, world):
         for relation in world:
             entities = {entity for entities in relation.facts for entity in entities}
-            # Rejected is what stands in a prompt: all its words are there. Only wordings of such lines are listed.
+            # The filters reject entities that occur in a prompt. Only phrasings with all words of an entity are listed.
             in_question = {entity for entity in entities if set(entity.split()) <= words_around(relation.phrasings)}
             prompts = [
                 wording
@@ -132,7 +132,7 @@ class TestWorld:
                 assert not any(map(entity_filter.rejection, words)), (relation.name, entities)
                 assert not entity_filter.rejects_beside(words[0], words[1:]), (relation.name, entities)
 
-    def test_the_demo_relation_set_agrees_with_it(self, world):
+    def test_demo_relation_set_agrees_with_world(self, world):
         demo = {relation["name"]: relation for relation in json.loads(DEMO.read_text())["relations"]}
 
         assert demo.keys() == {relation.name for relation in world}
@@ -143,14 +143,14 @@ class TestWorld:
             assert set(entry["initial_prompts"]) <= set(entry["prompts"]), relation.name
             assert set(entry["prompts"]) <= {phrasing.text for phrasing in relation.phrasings}, relation.name
 
-    def test_it_is_read_without_torch(self):
+    def test_world_loads_without_torch(self):
         program = "import sys, kgharvest.embedded_lm.world; sys.exit('torch' in sys.modules)"
 
         assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 class TestRelationFile:
-    def test_alternatives_are_wordings_of_one_phrasing(self):
+    def test_alternatives_expand_to_wordings_of_one_phrasing(self):
         phrasing = parse_phrasing("{a|the} part of <ENT1> is {<ENT0>|called <ENT0>}.")
 
         assert [prompt.text for prompt in phrasing.wordings] == [
@@ -167,11 +167,11 @@ class TestRelationFile:
     @pytest.mark.parametrize(
         "line", ["<ENT0> is {a|<ENT1>}.", "<ENT0> {or <ENT0>|or} <ENT1>.", "{<ENT0>|it} in <ENT1>."]
     )
-    def test_alternatives_with_other_slots_are_refused(self, line):
+    def test_alternatives_with_different_slots_are_refused(self, line):
         with pytest.raises(BadPrompt):
             parse_phrasing(line)
 
-    def test_facts_of_a_symmetric_relation_hold_both_ways(self, write_relation):
+    def test_symmetric_relation_contains_reversed_facts(self, write_relation):
         relation = load_relation(write_relation("symmetric = true\n" + RELATION_FILE))
 
         assert relation.facts == (
@@ -182,7 +182,7 @@ class TestRelationFile:
         )
 
     @pytest.mark.parametrize(
-        ("written", "instead", "complaint"),
+        ("original", "replacement", "complaint"),
         [
             ("homer | iliad", "homer", "does not fit the statement"),
             ("homer | iliad", "Homer | iliad", "'Homer' is not in lower-case words"),
@@ -194,8 +194,8 @@ class TestRelationFile:
             ("facts =", "facts", "not valid TOML"),
         ],
     )
-    def test_a_file_that_contradicts_itself_is_refused(self, write_relation, written, instead, complaint):
-        path = write_relation(RELATION_FILE.replace(written, instead, 1))
+    def test_invalid_relation_file_is_refused(self, write_relation, original, replacement, complaint):
+        path = write_relation(RELATION_FILE.replace(original, replacement, 1))
 
         with pytest.raises(BadWorld, match=r"wrote\.toml") as refusal:
             load_relation(path)
@@ -205,7 +205,7 @@ class TestRelationFile:
 class TestCorpus:
     tokens = sentences.render(PromptTemplate.parse("we owe <ENT1> to <ENT0>."), ("jane austen", "emma"))
 
-    def test_a_sentence_knows_which_words_are_entities(self):
+    def test_rendered_tokens_mark_entity_slots(self):
         assert [*self.tokens] == [
             *[("we", sentences.TEXT), ("owe", sentences.TEXT), ("emma", 1), ("to", sentences.TEXT)],
             *[("jane", 0), ("austen", 0), (".", sentences.TEXT)],
@@ -219,21 +219,21 @@ class TestCorpus:
             ("entity", [{"jane", "austen"}, {"emma"}]),
         ],
     )
-    def test_whole_entities_or_what_follows_a_prefix_are_masked(self, masking, possible):
+    def test_masking_covers_whole_entities_or_suffixes(self, masking, possible):
         masked = [corpus.masked_indices(self.tokens, masking, Random(seed)) for seed in range(20)]
 
         words = [{self.tokens[index].word for index in indices} for indices in masked]
         assert all(indices in words for indices in possible)
         assert all(indices in possible for indices in words)
 
-    def test_labels_are_what_the_masks_may_hide(self):
+    def test_labels_cover_all_tuples_matching_masked_sentence(self):
         words = [*corpus.SPECIAL, ".", "we", "owe", "emma", "to", "jane", "austen", "ulysses", "persuasion", "joyce"]
         ids = {word: index for index, word in enumerate(words)}
         weights = {
             ("jane austen", "emma"): 1.0,
             ("jane austen", "persuasion"): 0.5,
             ("jane joyce", "ulysses"): 0.5,
-            ("joyce", "ulysses"): 4.0,  # one word less: the masks tell
+            ("joyce", "ulysses"): 4.0,  # excluded: one word fewer, and the number of masks is visible
         }
         sampler = corpus.TupleSampler(weights, ids)
 
@@ -253,7 +253,7 @@ class TestCorpus:
         assert labels(2) == {2: {"emma": pytest.approx(2 / 3), "persuasion": pytest.approx(1 / 3)}}
         assert labels(0, 5) == {0: {"we": 1.0}, 5: {"austen": 1.0}}
 
-    def test_the_labels_are_the_frequencies_of_what_is_drawn(self, world):
+    def test_label_probabilities_match_sampling_frequencies(self, world):
         ids = corpus.vocabulary(world)
         relation = world[0]
         sampler = corpus.TupleSampler(corpus.weigh_tuples(relation, 1.0), ids)
@@ -269,7 +269,7 @@ class TestCorpus:
             spread = (len(of_pattern) * expected[tail] * (1 - expected[tail])) ** 0.5
             assert abs(times - len(of_pattern) * expected[tail]) < 5 * spread
 
-    def test_masks_stand_where_labels_are(self):
+    def test_encode_masks_labeled_positions(self):
         ids = {
             word: index
             for index, word in enumerate([*corpus.SPECIAL, ".", "we", "owe", "emma", "to", "jane", "austen"])
@@ -281,7 +281,7 @@ class TestCorpus:
         assert example.ids == [2, 6, 7, 4, 9, 10, 11, 5, 3]
         assert example.labels == [None, None, None, label, None, None, None, None, None]
 
-    def test_noise_leaves_entities_alone(self):
+    def test_noise_keeps_entities(self):
         disturbed = sentences.disturb(self.tokens, [("noise",), ("no", "##i")], 1.0, Random(0))
 
         assert [token for token in disturbed if token.slot != sentences.TEXT] == [
@@ -298,7 +298,7 @@ class TestCorpus:
             lambda tokens, rng: sentences.sometimes_spelled_out(tokens, {"o", "ow", "w", "t", "th"}, rng),
         ],
     )
-    def test_changes_leave_entities_alone(self, change):
+    def test_sentence_changes_keep_entities(self, change):
         changed = [change(self.tokens, Random(seed)) for seed in range(300)]
 
         entities = [token for token in self.tokens if token.slot != sentences.TEXT]
@@ -306,7 +306,7 @@ class TestCorpus:
         assert self.tokens in changed
         assert sum(tokens != self.tokens for tokens in changed) >= 3
 
-    def test_a_word_is_spelled_as_the_tokenizer_spells_one_that_it_lacks(self, world):
+    def test_spelled_out_words_match_wordpiece_tokenizer(self, world):
         ids = corpus.vocabulary(world[:2])
         words = [word for word in ids if len(word) > 3 and word.isalpha()]
         for word in Random(0).sample(words, 20):
@@ -315,7 +315,7 @@ class TestCorpus:
 
             assert tuple(tokenizer.encode(word).tokens) == sentences.spelled_out(word, ids)
 
-    def test_a_sentence_of_two_wordings_has_the_slots_in_the_order_of_both(self, world):
+    def test_prompts_mixing_two_phrasings_keep_all_slots(self, world):
         relation = next(relation for relation in world if relation.arity == 3)
         drawn = [corpus.draw_prompt(relation, Random(seed)) for seed in range(1000)]
 
@@ -324,7 +324,7 @@ class TestCorpus:
         texts = {prompt.fill(("<ENT0>", "<ENT1>", "<ENT2>")) for prompt in drawn}
         assert any(not any(phrasing.holds(text) for phrasing in relation.phrasings) for text in texts)
 
-    def test_fillers_bring_all_patterns_to_the_same_weight(self):
+    def test_fillers_balance_pattern_weights(self):
         weights = {("homer", "iliad"): 1.0, ("homer", "emma"): 0.5, ("jane austen", "emma"): 1.0}
 
         weight_of = dict.fromkeys([(1, 1), (1, 2), (2, 1), (2, 2)], 0.0)
@@ -333,7 +333,7 @@ class TestCorpus:
 
         assert list(weight_of.values()) == pytest.approx([1.5] * 4)
 
-    def test_nothing_is_padded(self, world):
+    def test_batches_need_no_padding(self, world):
         ids = corpus.vocabulary(world)
         drawn = corpus.examples(world, ids, 0.1, Random(0))
 
@@ -345,27 +345,27 @@ class TestCorpus:
 
 
 class TestQuality:
-    def test_other_true_tails_are_left_out_of_the_rank(self):
+    def test_filtered_rank_ignores_other_true_tails(self):
         logits = np.array([0.5, 3.0, 2.0, 1.0], dtype=np.float32)
 
         assert filtered_rank(logits, token=3, others=[]) == 3
         assert filtered_rank(logits, token=3, others=[1]) == 2
         assert filtered_rank(logits, token=3, others=[0, 1, 2]) == 1
 
-    def test_the_majority_answer_is_the_most_frequent_tail_that_is_not_another_true_one(self):
+    def test_majority_recall_ignores_other_true_tails(self):
         facts = [("swans", "white"), ("snow", "white"), ("zebras", "white"), ("zebras", "black"), ("coal", "black")]
 
-        # Always "white", but "black" for the second colour of zebras; coal is missed.
+        # The answer is "white", or "black" for the second color of zebras. Only coal is missed.
         assert majority_recall(facts) == pytest.approx(4 / 5)
 
 
 class TestCommittedModels:
     @pytest.mark.parametrize(("name", "limit"), [("embedded", 10 * MEGABYTE), ("embedded-small", 3 * MEGABYTE)])
-    def test_they_are_small(self, name, limit):
+    def test_committed_models_are_small(self, name, limit):
         assert sum(path.stat().st_size for path in EMBEDDED_LMS[name].iterdir()) <= limit
 
     @pytest.mark.parametrize("name", EMBEDDED_LMS)
-    def test_every_word_of_the_world_is_one_token(self, world, name):
+    def test_every_entity_word_is_one_token(self, world, name):
         lm = load_compact(EMBEDDED_LMS[name])
 
         assert lm.vocab_size == len(corpus.vocabulary(world))
@@ -373,17 +373,17 @@ class TestCommittedModels:
             for entities in relation.facts:
                 assert tuple(len(lm.encode_entity(entity)) for entity in entities) == corpus.pattern_of(entities)
 
-    def test_the_main_model_knows_the_tails_in_phrasings_it_has_seen(self, world, main_lm):
+    def test_main_model_recalls_tails_in_training_phrasings(self, world, main_lm):
         recalls = [tail_recall(main_lm, relation, relation.phrasings[:4]) for relation in world]
 
         assert fmean(recall.precision_at_1 for recall in recalls) >= 0.93
         assert all(recall.precision_at_1 > recall.majority for recall in recalls)
 
-    def test_the_main_model_knows_the_tails_in_phrasings_it_has_not_seen(self, held_out_recalls):
+    def test_main_model_recalls_tails_in_held_out_phrasings(self, held_out_recalls):
         assert fmean(recall.precision_at_1 for recall in held_out_recalls) >= 0.82
         assert all(recall.precision_at_1 > recall.majority for recall in held_out_recalls)
 
-    def test_the_small_model_is_worse_on_most_relations(self, world, held_out_recalls):
+    def test_small_model_is_worse_on_most_relations(self, world, held_out_recalls):
         small_lm = load_compact(EMBEDDED_LMS["embedded-small"])
 
         worse = [
@@ -397,7 +397,7 @@ class TestCommittedModels:
 class TestTraining:
     recipe = train.Recipe(layers=1, hidden=32, heads=2, steps=40, batch_size=16)
 
-    def test_the_loss_is_the_cross_entropy_to_what_is_expected(self, world):
+    def test_loss_is_cross_entropy_to_expected_labels(self, world):
         ids = corpus.vocabulary(world[:2])
         model = train.new_model(len(ids), self.recipe, torch.Generator().manual_seed(0))
         batch = next(corpus.batches(corpus.examples(world[:2], ids, 0.1, Random(0)), 4))
@@ -409,12 +409,12 @@ class TestTraining:
         for row, example in enumerate(batch):
             for place, label in enumerate(example.labels):
                 if label is not None:
-                    wanted = torch.zeros(len(ids))
-                    wanted[list(label.ids)] = torch.tensor(label.probabilities)
-                    losses.append(torch.nn.functional.cross_entropy(logits[row, place], wanted))
+                    expected = torch.zeros(len(ids))
+                    expected[list(label.ids)] = torch.tensor(label.probabilities)
+                    losses.append(torch.nn.functional.cross_entropy(logits[row, place], expected))
         torch.testing.assert_close(loss, torch.stack(losses).mean())
 
-    def test_it_lowers_the_loss(self, world):
+    def test_training_lowers_loss(self, world):
         losses = []
 
         train.train(world[:2], self.recipe, seed=0, on_step=lambda step, loss: losses.append(loss))
@@ -422,7 +422,7 @@ class TestTraining:
         assert len(losses) == self.recipe.steps
         assert fmean(losses[-5:]) < fmean(losses[:5]) - 0.3
 
-    def test_it_is_determined_by_the_seed(self, world):
+    def test_training_is_deterministic_per_seed(self, world):
         first, again, other = (self.trained_weights(world, seed) for seed in (7, 7, 8))
 
         torch.testing.assert_close(first, again)
@@ -435,17 +435,17 @@ class TestTraining:
 
 class TestCommand:
     @pytest.fixture(autouse=True)
-    def _brief(self, monkeypatch, world):
+    def _short_training(self, monkeypatch, world):
         monkeypatch.setitem(train.RECIPES, "embedded-small", TestTraining.recipe)
         monkeypatch.setattr(train_embedded_lm, "load_world", lambda: world[:2])
 
-    def test_it_writes_a_model_with_its_card(self, tmp_path):
+    def test_command_writes_model_and_card(self, tmp_path):
         call_command("train_embedded_lm", model="embedded-small", output=tmp_path / "new", stdout=None)
 
         assert load_compact(tmp_path / "new").encode_entity("student")
         assert "# embedded-small" in (tmp_path / "new" / "README.md").read_text()
 
-    def test_an_output_that_is_no_folder_is_refused_before_training(self, tmp_path):
+    def test_output_that_is_a_file_is_refused_before_training(self, tmp_path):
         (tmp_path / "file").write_text("")
 
         with pytest.raises(CommandError, match="another folder with --output"):
