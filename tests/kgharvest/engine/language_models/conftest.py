@@ -1,4 +1,4 @@
-"""Tiny LMs, loaded once a session through the door that people use; some of them go through every test of LMs."""
+"""Tiny LMs, loaded once per session through the public `load` function. `family` parametrizes most LM tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batching: each distinct query once, equal lengths together, smaller batches when memory runs out."""
+"""Batching: deduplicated queries, equal lengths per batch, and smaller batches when memory runs out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CPU = torch.device("cpu")
 
 
 class Network:
-    """Answers a query with (sum of ids, position) and remembers the shapes it was asked; `room`: sequences that fit."""
+    """Fake network that returns (sum of ids, position) and records batch shapes. `room`: sequences per batch."""
 
     def __init__(self, room: int = 1000, error: Exception | None = None) -> None:
         self.room, self.error = room, error or torch.OutOfMemoryError("CUDA out of memory")
@@ -28,7 +28,7 @@ class Network:
         return torch.stack([ids.sum(dim=1), positions], dim=1).double()
 
 
-def ask(queries, network, batch_size=256, tick=lambda: None):
+def evaluate_on_cpu(queries, network, batch_size=256, tick=lambda: None):
     return evaluate(queries, network, CPU, batch_size, tick)
 
 
@@ -36,10 +36,10 @@ def query_of_length(length, position=0):
     return Query(tuple(range(length)), position)
 
 
-def test_answers_come_in_the_order_of_the_queries():
+def test_answers_follow_query_order():
     queries = [query_of_length(length, length - 1) for length in (5, 2, 4, 2, 3)]
 
-    vectors = ask(queries, Network(), batch_size=2)
+    vectors = evaluate_on_cpu(queries, Network(), batch_size=2)
 
     assert vectors.tolist() == [[10, 4], [1, 1], [6, 3], [1, 1], [3, 2]]
     assert vectors.dtype == torch.float32
@@ -48,15 +48,15 @@ def test_answers_come_in_the_order_of_the_queries():
 def test_equal_queries_are_evaluated_once():
     network = Network()
 
-    ask([Query((1, 2), 0), Query((1, 2), 1), Query((1, 2), 0)], network)
+    evaluate_on_cpu([Query((1, 2), 0), Query((1, 2), 1), Query((1, 2), 0)], network)
 
     assert network.shapes == [(2, 2)]
 
 
-def test_a_batch_holds_one_length_only():
+def test_batch_contains_one_length_only():
     network = Network()
 
-    ask([Query((i,) * length, 0) for i in range(3) for length in (2, 3)], network, batch_size=2)
+    evaluate_on_cpu([Query((i,) * length, 0) for i in range(3) for length in (2, 3)], network, batch_size=2)
 
     assert network.shapes == [(2, 2), (1, 2), (2, 3), (1, 3)]
 
@@ -68,17 +68,17 @@ def test_a_batch_holds_one_length_only():
         RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory"),
     ],
 )
-def test_batches_are_halved_while_memory_runs_out_and_stay_small(error):
+def test_batches_are_halved_on_memory_errors_and_stay_small(error):
     network = Network(room=2, error=error)
     queries = [Query((i, 1), 0) for i in range(5)] + [Query((i, 1, 1), 0) for i in range(4)]
 
-    vectors = ask(queries, network, batch_size=5)
+    vectors = evaluate_on_cpu(queries, network, batch_size=5)
 
     assert vectors[:, 0].tolist() == [1, 2, 3, 4, 5, 2, 3, 4, 5]
     assert network.shapes == [(5, 2), (2, 2), (2, 2), (1, 2), (2, 3), (2, 3)]
 
 
-def test_the_failed_forward_s_tensors_are_gone_before_the_next_one():
+def test_tensors_of_failed_forward_are_freed_before_retry():
     activations = []
 
     def forward(ids, positions):
@@ -89,38 +89,38 @@ def test_the_failed_forward_s_tensors_are_gone_before_the_next_one():
             raise torch.OutOfMemoryError("CUDA out of memory")
         return torch.ones(len(ids), 1)
 
-    assert ask([Query((i,), 0) for i in range(4)], forward).tolist() == [[1]] * 4
+    assert evaluate_on_cpu([Query((i,), 0) for i in range(4)], forward).tolist() == [[1]] * 4
 
 
-def test_a_single_sequence_that_does_not_fit_is_said():
+def test_single_sequence_out_of_memory_is_reported():
     with pytest.raises(BrokenModel, match="even for one sequence"):
-        ask([Query((1, 2), 0)], Network(room=0))
+        evaluate_on_cpu([Query((1, 2), 0)], Network(room=0))
 
 
-def test_another_error_of_the_network_passes_unchanged():
+def test_unrelated_network_error_propagates():
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        ask([Query((1,), 0)], Network(room=0, error=RuntimeError("shapes cannot be multiplied")))
+        evaluate_on_cpu([Query((1,), 0)], Network(room=0, error=RuntimeError("shapes cannot be multiplied")))
 
 
-def test_nan_is_said():
+def test_nan_is_reported():
     with pytest.raises(BrokenModel, match="NaN"):
-        ask([Query((1,), 0)], lambda ids, positions: torch.full((1, 2), float("nan")))
+        evaluate_on_cpu([Query((1,), 0)], lambda ids, positions: torch.full((1, 2), float("nan")))
 
 
 def test_progress_is_reported_after_every_forward():
     ticks = []
 
-    ask([Query((i,), 0) for i in range(5)], Network(), batch_size=2, tick=lambda: ticks.append(1))
+    evaluate_on_cpu([Query((i,), 0) for i in range(5)], Network(), batch_size=2, tick=lambda: ticks.append(1))
 
     assert len(ticks) == 3
 
 
-def test_cancelling_stops_between_forwards():
+def test_cancellation_stops_between_forwards():
     network = Network()
 
     def cancel():
         raise Cancelled("The harvest was cancelled.")
 
     with pytest.raises(Cancelled):
-        ask([Query((i,), 0) for i in range(5)], network, batch_size=2, tick=cancel)
+        evaluate_on_cpu([Query((i,), 0) for i in range(5)], network, batch_size=2, tick=cancel)
     assert len(network.shapes) == 1

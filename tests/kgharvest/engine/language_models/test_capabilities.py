@@ -1,4 +1,4 @@
-"""LMs of many types: which family each is, by what it can do, that its answers are its own, and who is refused."""
+"""LMs of many types: detected family, logits identical to transformers, and refused models."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def family(request):
 
 
 def questions(lm):
-    """Ask for every token of (rome fish, italy) in every prompt, and of (paris, italy): many begin alike."""
-    asked = []
+    """Return queries for every token of two tuples in every prompt. Many queries share a prefix."""
+    queries = []
     for names in (("rome fish", "italy"), ("paris", "italy")):
         entities = [lm.encode_entity(entity) for entity in names]
         pattern, tokens = tuple(map(len, entities)), tuple(t for ids in entities for t in ids + lm.entity_end)
         encoded = [lm.encode_prompt(prompt) for prompt in PROMPTS]
-        asked += [lm.query(prompt, pattern, tokens[:filled]) for prompt in encoded for filled in range(len(tokens))]
-    return asked
+        queries += [lm.query(prompt, pattern, tokens[:filled]) for prompt in encoded for filled in range(len(tokens))]
+    return queries
 
 
-def test_its_family_and_its_answers_follow_from_what_it_can_do(family, lm, folder_of):
-    """Answers of a plain forward over the whole text, one question at a time, with the model's own full head."""
+def test_family_and_logits_match_transformers(family, lm, folder_of):
+    """Compare with a plain forward pass per query, with the model's full head."""
     model = TYPES[family].auto_class.from_pretrained(folder_of(family)).eval()
     queries = questions(lm)
 
@@ -67,17 +67,17 @@ def plain_logits(model, query):
     return model(input_ids=ids[:, :begin], decoder_input_ids=ids[:, begin:]).logits[0, -1]
 
 
-def test_averaging_vectors_is_averaging_logits_where_the_lm_says_so(family, lm):
+def test_averaging_vectors_averages_logits_of_affine_lms(family, lm):
     vectors = lm.vectors(questions(lm)[:3], 8, lambda: None)
     weights = torch.tensor([0.5, 0.3, 0.2])
 
     difference = lm.logits((weights @ vectors)[None])[0] - weights @ lm.logits(vectors)
 
-    assert lm.is_affine == (family != "gemma2")  # whose caps bend its logits
+    assert lm.is_affine == (family != "gemma2")  # Gemma 2 caps its logits
     assert bool(difference.abs().max() < 1e-4) == lm.is_affine
 
 
-def test_a_sentinel_stands_for_each_blank_and_ends_each_entity(tiny, folder_of):
+def test_each_blank_has_a_sentinel_that_ends_the_entity(tiny, folder_of):
     lm, tokenizer = tiny("t5"), AutoTokenizer.from_pretrained(folder_of("t5"))
     prompt = lm.encode_prompt(PromptTemplate.parse("the <ENT1> of <ENT0> ."))
     (rome,) = lm.encode_entity("rome")
@@ -93,14 +93,14 @@ def test_a_sentinel_stands_for_each_blank_and_ends_each_entity(tiny, folder_of):
     assert tokenizer.decode(lm.entity_end) == "<extra_id_1>"
 
 
-def test_a_prompt_with_more_blanks_than_sentinels_is_a_bad_prompt(tiny):
+def test_prompt_with_too_many_blanks_is_refused(tiny):
     text = " in ".join(f"<ENT{slot}>" for slot in range(N_SENTINELS + 1))
 
     with pytest.raises(BadPrompt, match="at most 4 blanks"):
         tiny("t5").encode_prompt(PromptTemplate.parse(text))
 
 
-# -- who is refused ----------------------------------------------------------------------------------------------------
+# Refused models
 
 
 def marian(folder):
@@ -155,14 +155,14 @@ def change_config(folder, **fields):
         (another_tokenizer, r"has 1\d\d tokens, but the model embeds \d\d\."),
     ],
 )
-def test_what_cannot_be_harvested_is_said(build, sentence, tmp_path):
+def test_unsupported_model_is_reported(build, sentence, tmp_path):
     build(tmp_path)
 
     with pytest.raises(UnsupportedModel, match=sentence):
         load(str(tmp_path))
 
 
-def test_logits_that_follow_in_an_unknown_way_are_said(folder_of):
+def test_logits_not_derived_from_hidden_states_are_refused(folder_of):
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder_of("qwen2"))).eval()
     model.register_forward_hook(lambda module, inputs, output: setattr(output, "logits", output.logits.sin()))
 

@@ -1,4 +1,4 @@
-"""Causal LMs: the instruction, one line per entity, and the line's end as part of an entity."""
+"""Causal LMs: instruction, one line per entity, and the line end as part of the entity."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def rome_italy(lm):
     return tuple(token for entity in ("rome", "italy") for token in lm.encode_entity(entity) + lm.entity_end)
 
 
-def test_the_instruction_shows_numbered_blanks_where_the_slots_are():
+def test_instruction_shows_numbered_blanks_for_slots():
     assert instruction(CAPITAL) == "\n".join(FILLED.split("\n")[:2]) + "\n"
 
 
-def test_instruction_and_lines_are_what_the_tokenizer_makes_of_the_text(family, lm, folder_of, rome_italy):
+def test_query_ids_match_tokenized_instruction_and_lines(family, lm, folder_of, rome_italy):
     tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
 
     query = lm.query(lm.encode_prompt(CAPITAL), (1, 1), rome_italy)
@@ -55,7 +55,7 @@ def test_instruction_and_lines_are_what_the_tokenizer_makes_of_the_text(family, 
         (3, "(1): rome\n(2): italy"),
     ],
 )
-def test_a_question_is_what_comes_next_after_all_that_is_written(family, lm, folder_of, rome_italy, filled, text):
+def test_query_ends_after_written_text(family, lm, folder_of, rome_italy, filled, text):
     tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
 
     query = lm.query(lm.encode_prompt(CAPITAL), (1, 1), rome_italy[:filled])
@@ -64,14 +64,14 @@ def test_a_question_is_what_comes_next_after_all_that_is_written(family, lm, fol
     assert query.position == len(query.ids) - 1
 
 
-def test_patterns_that_agree_so_far_ask_the_same_question(lm, rome_italy):
+def test_patterns_with_same_prefix_share_query(lm, rome_italy):
     encoded = lm.encode_prompt(CAPITAL)
 
     assert lm.query(encoded, (1, 1), rome_italy[:2]) == lm.query(encoded, (1, 2), rome_italy[:2])
     assert lm.query(encoded, (1, 1), ()) == lm.query(encoded, (2, 2), ())
 
 
-def test_an_entity_ends_with_the_line(family, lm, folder_of):
+def test_entity_ends_with_line_break(family, lm, folder_of):
     tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
 
     assert tokenizer.decode(lm.entity_end) == "\n"
@@ -79,8 +79,8 @@ def test_an_entity_ends_with_the_line(family, lm, folder_of):
     assert not lm.starts_entity[list(lm.entity_end)].any()
 
 
-def test_a_line_s_probability_is_that_of_its_tokens_with_its_end(family, lm, folder_of, rome_italy):
-    """Sum of next-token log-probabilities along the written text, from one plain forward over all of it."""
+def test_line_probability_includes_its_end(family, lm, folder_of, rome_italy):
+    """Compare with the sum of next-token log-probabilities from one forward pass over the whole text."""
     model = AutoModelForCausalLM.from_pretrained(folder_of(family)).eval()
     encoded = lm.encode_prompt(CAPITAL)
     ids = lm.query(encoded, (1, 1), rome_italy).ids
@@ -96,7 +96,7 @@ def test_a_line_s_probability_is_that_of_its_tokens_with_its_end(family, lm, fol
 
 
 @pytest.mark.parametrize("make", [tiny_gpt2, tiny_llama])
-def test_an_lm_with_a_chat_template_gets_the_instruction_as_its_user_s_message(make, tmp_path):
+def test_chat_template_receives_instruction_as_user_message(make, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(make(tmp_path))
     tokenizer.chat_template = CHAT
     tokenizer.save_pretrained(tmp_path)
@@ -109,7 +109,7 @@ def test_an_lm_with_a_chat_template_gets_the_instruction_as_its_user_s_message(m
     assert query.ids.count(tokenizer.bos_token_id) == 1
 
 
-def test_a_chat_template_that_writes_the_date_gets_the_same_date_every_day(tmp_path):
+def test_chat_template_receives_fixed_date(tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(tiny_gpt2(tmp_path))
     tokenizer.chat_template = "{% if not date_string %}{% set date_string = strftime_now('%d') %}{% endif %}" + (
         "date: {{ date_string }}. " + CHAT
@@ -122,7 +122,7 @@ def test_a_chat_template_that_writes_the_date_gets_the_same_date_every_day(tmp_p
     assert text.startswith("date: 1 Jan 2025. ")
 
 
-def test_a_tokenizer_that_drops_line_breaks_is_unsupported(tmp_path, folder_of):
+def test_tokenizer_without_line_breaks_is_unsupported(tmp_path, folder_of):
     model = AutoModelForCausalLM.from_pretrained(folder_of("gpt2"))
     tokenizer = AutoTokenizer.from_pretrained(folder_of("xlm_roberta"))
 
@@ -130,7 +130,7 @@ def test_a_tokenizer_that_drops_line_breaks_is_unsupported(tmp_path, folder_of):
         CausalLM(model, tokenizer, "tiny", None)
 
 
-def test_prompts_whose_questions_are_mixed_are_answered_like_each_alone(lm, rome_italy):
+def test_mixed_prompts_are_answered_as_separately(lm, rome_italy):
     prompts = [lm.encode_prompt(PromptTemplate.parse(f"<ENT1> {middle} <ENT0> .")) for middle in ("is", "in", "is a")]
     queries = [lm.query(prompt, (1, 1), rome_italy[:filled]) for filled in (0, 1, 2, 3) for prompt in prompts]
 
@@ -145,11 +145,11 @@ def test_prompts_whose_questions_are_mixed_are_answered_like_each_alone(lm, rome
     [
         ([[1, 2, 3, 4]], [(1, 0)]),
         ([[1, 2, 3, 4], [1, 2, 3, 5]], [(2, 3)]),
-        ([[1, 2, 3, 4], [1, 2, 3, 4]], [(2, 3)]),  # the last token is always read, for its output is asked
+        ([[1, 2, 3, 4], [1, 2, 3, 4]], [(2, 3)]),  # the last token is always evaluated, because its output is required
         ([[1, 2, 3, 4], [1, 2, 3, 5], [1, 2, 9, 9]], [(3, 2)]),
         ([[1, 2, 3, 4], [1, 2, 3, 5], [1, 8, 9, 9]], [(2, 3), (1, 0)]),
         ([[1, 2, 3, 4], [7, 7, 7, 7], [7, 7, 8, 8]], [(1, 0), (2, 2)]),
     ],
 )
-def test_rows_that_share_at_least_half_are_one_run(rows, expected):
+def test_rows_sharing_at_least_half_form_one_run(rows, expected):
     assert [(len(run), n_shared) for run, n_shared in runs_that_share(torch.tensor(rows))] == expected

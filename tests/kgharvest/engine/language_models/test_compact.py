@@ -1,4 +1,4 @@
-"""The embedded LMs answer without transformers what they answer with it."""
+"""Embedded LMs give the same answers with and without transformers."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ def questions(lm):
     return [lm.query(prompt, pattern, tokens[:filled]) for prompt in encoded for filled in range(len(tokens))]
 
 
-@pytest.mark.parametrize("tokens_at_once", [7, 64])  # of ten in a text, and of three texts in a batch
-def test_questions_and_answers_are_those_of_transformers(both, tokens_at_once, monkeypatch):
+@pytest.mark.parametrize(
+    "tokens_at_once", [7, 64]
+)  # less than one text of ten tokens, and more than a batch of three texts
+def test_queries_and_logits_match_transformers(both, tokens_at_once, monkeypatch):
     monkeypatch.setattr(compact, "CPU_TOKENS_AT_ONCE", tokens_at_once)
     queries, expected_queries = map(questions, both)
     logits, expected = (lm.logits(lm.vectors(queries, 3, lambda: None)) for lm in both)
@@ -45,22 +47,22 @@ def test_questions_and_answers_are_those_of_transformers(both, tokens_at_once, m
     torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
 
 
-def test_the_same_tokens_may_stand_in_an_entity(both):
-    small, whole = both
+def test_entity_tokens_match_transformers(both):
+    compact_lm, transformers_lm = both
 
-    assert np.array_equal(small.starts_entity, whole.starts_entity)
-    assert np.array_equal(small.continues_entity, whole.continues_entity)
-    assert small.canonical_texts([(5, 6), (200,)]) == whole.canonical_texts([(5, 6), (200,)])
+    assert np.array_equal(compact_lm.starts_entity, transformers_lm.starts_entity)
+    assert np.array_equal(compact_lm.continues_entity, transformers_lm.continues_entity)
+    assert compact_lm.canonical_texts([(5, 6), (200,)]) == transformers_lm.canonical_texts([(5, 6), (200,)])
 
 
-def test_a_harvest_records_the_same_lm(both):
-    small, whole = both
+def test_recorded_lm_facts_match_transformers(both):
+    compact_lm, transformers_lm = both
     facts = ("name", "revision", "is_cased", "vocab_size", "max_tokens", "entity_end", "mask_id")
 
-    assert [getattr(small, fact) for fact in facts] == [getattr(whole, fact) for fact in facts]
+    assert [getattr(compact_lm, fact) for fact in facts] == [getattr(transformers_lm, fact) for fact in facts]
 
 
-def test_messages_call_an_lm_by_the_name_it_was_given():
+def test_error_messages_use_given_lm_name():
     lm = load_compact(EMBEDDED_LMS["embedded-small"], name="embedded-small")
     too_long = lm.encode_prompt(PromptTemplate.parse("<ENT0> is in <ENT1>" + " in a place" * 200))
 
@@ -69,12 +71,12 @@ def test_messages_call_an_lm_by_the_name_it_was_given():
 
 
 @pytest.mark.parametrize("options", [{"device": "abacus"}, {"dtype": "float12"}])
-def test_an_impossible_place_for_the_weights_is_refused(options):
+def test_unknown_device_or_dtype_is_refused(options):
     with pytest.raises(EngineError):
         load_compact(EMBEDDED_LMS["embedded"], **options)
 
 
-def test_harvesting_from_an_embedded_lm_needs_no_transformers():
+def test_embedded_lm_harvest_does_not_import_transformers():
     program = (
         "import sys; from kgharvest.embedded_lm import EMBEDDED_LMS; import kgharvest.engine.harvest;"
         "from kgharvest.engine.language_models.compact import load_compact; load_compact(EMBEDDED_LMS['embedded']);"
@@ -86,7 +88,7 @@ def test_harvesting_from_an_embedded_lm_needs_no_transformers():
     assert loaded.strip() == "[]"
 
 
-def test_a_prompt_with_special_tokens_is_refused_in_a_sentence(both):
+def test_prompt_with_special_token_is_refused(both):
     for lm in both:
         with pytest.raises(BadPrompt, match=r"contains \[SEP\]"):
             lm.encode_prompt(PromptTemplate.parse("<ENT0> is [SEP] <ENT1> ."))

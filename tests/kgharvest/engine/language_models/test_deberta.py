@@ -1,6 +1,6 @@
-"""DeBERTa-v2 and -v3 as Microsoft saved them: a SentencePiece file, a pickle, a config that lacks fields.
+"""DeBERTa-v2 and -v3 in Microsoft's format: SentencePiece file, pickled weights, incomplete config.
 
-Their config.json does not say `legacy: false`, and transformers then expects the LM head of its own checkpoints.
+Their config.json lacks `legacy: false`, so transformers expects the LM head of its own checkpoints.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import UnsupportedModel
 from tests.kgharvest.engine.tiny_models import CASED_WORDS, MAX_TOKENS, SIZE, draw_weights
 
-# Of microsoft/deberta-v3-base, sizes apart; so are the special tokens, in this order.
+# From microsoft/deberta-v3-base, except for the sizes. SPECIAL has its special tokens in the original order.
 FIELDS = {
     "layer_norm_eps": 1e-7,
     "max_relative_positions": -1,
@@ -33,7 +33,7 @@ FIELDS = {
 }
 SPECIAL = ("pad", "bos", "eos", "unk")
 SPECIAL_PIECES = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
-UNUSED = 10  # rows of embeddings beyond the tokenizer's, of which [MASK] has the first
+UNUSED = 10  # embedding rows beyond the tokenizer's vocabulary; [MASK] uses the first
 
 
 def sentencepiece_file(words: tuple[str, ...]) -> bytes:
@@ -67,7 +67,7 @@ def save_as_microsoft(folder: Path):
     return model
 
 
-def test_its_own_lm_head_is_found_and_words_are_whole(tmp_path):
+def test_microsoft_lm_head_is_loaded_and_words_are_single_tokens(tmp_path):
     model = save_as_microsoft(tmp_path / "deberta")
 
     lm = load(str(tmp_path / "deberta"))
@@ -83,7 +83,7 @@ def test_its_own_lm_head_is_found_and_words_are_whole(tmp_path):
     torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
 
 
-def test_without_any_lm_head_it_is_refused(tmp_path):
+def test_checkpoint_without_lm_head_is_refused(tmp_path):
     save_as_microsoft(tmp_path / "deberta")
     file = tmp_path / "deberta" / "pytorch_model.bin"
     torch.save({name: w for name, w in torch.load(file).items() if name.startswith("deberta.")}, file)

@@ -1,4 +1,4 @@
-"""BART reads the masked prompt twice: whole in the encoder, one step behind in the decoder."""
+"""BART: the encoder reads the masked prompt, the decoder reads it shifted right by one token."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def lm(tiny):
     return tiny("bart")
 
 
-def test_one_mask_stands_for_each_missing_token(lm):
+def test_query_has_one_mask_per_missing_token(lm):
     encoded = lm.encode_prompt(CAPITAL)
     (rome,) = lm.encode_entity("rome")
 
@@ -33,7 +33,7 @@ def test_one_mask_stands_for_each_missing_token(lm):
     assert query.position == len(first) + 1 + len(second)
 
 
-def test_the_decoder_reads_the_same_ids_shifted_right(lm, bart):
+def test_decoder_reads_ids_shifted_right(lm, bart):
     query = lm.query(lm.encode_prompt(CAPITAL), (1, 1), ())
     ids = torch.tensor([query.ids])
     shifted = torch.tensor([[bart.config.decoder_start_token_id, *query.ids[:-1]]])
@@ -45,7 +45,7 @@ def test_the_decoder_reads_the_same_ids_shifted_right(lm, bart):
     torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
 
 
-def test_the_bias_of_the_final_logits_counts(lm, bart):
+def test_final_logits_bias_is_added(lm, bart):
     assert bart.final_logits_bias.abs().max() > 0.1
     zero = torch.zeros(1, bart.config.d_model)
 

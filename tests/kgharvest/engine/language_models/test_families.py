@@ -1,4 +1,4 @@
-"""What holds for an LM of any family: the same answers as transformers gives, and the protocol's promises."""
+"""Properties of every LM family: same answers as transformers, and the guarantees of the protocol."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ THREE = PromptTemplate.parse("<ENT2> can <ENT0> in the <ENT1>")
 AUTO_CLASS = {"bart": AutoModelForSeq2SeqLM, **dict.fromkeys(CAUSAL, AutoModelForCausalLM)}
 
 
-def quiet() -> None:
-    """Be the tick of a test that does not look at progress."""
+def ignore_tick() -> None:
+    """Ignore progress ticks."""
 
 
 def questions(lm, prompts=(CAPITAL, REVERSED)):
-    """Ask for every token of (rome fish, italy) in every prompt: nothing filled, half an entity, an entity and more."""
+    """Return queries for every token of (rome fish, italy) in every prompt, from none to all but one token filled."""
     entities = [lm.encode_entity(entity) for entity in ("rome fish", "italy")]
     pattern = tuple(map(len, entities))
     tokens = tuple(token for ids in entities for token in ids + lm.entity_end)
@@ -32,20 +32,20 @@ def questions(lm, prompts=(CAPITAL, REVERSED)):
     return [lm.query(prompt, pattern, tokens[:filled]) for prompt in encoded for filled in range(len(tokens))]
 
 
-def test_logits_are_those_of_a_plain_transformers_forward_with_its_full_head(family, lm, folder_of):
+def test_logits_match_transformers_forward(family, lm, folder_of):
     reference = AUTO_CLASS.get(family, AutoModelForMaskedLM).from_pretrained(folder_of(family)).eval()
     queries = questions(lm)
 
-    logits = lm.logits(lm.vectors(queries, 4, quiet))
+    logits = lm.logits(lm.vectors(queries, 4, ignore_tick))
 
     with torch.no_grad():
         expected = [reference(torch.tensor([query.ids])).logits[0, query.position] for query in queries]
     torch.testing.assert_close(logits, torch.stack(expected), atol=1e-5, rtol=1e-5)
 
 
-def test_the_tiny_lm_is_no_pushover(lm):
-    """The other tests would prove little on flat distributions, or if the context changed nothing."""
-    logprobs = torch.log_softmax(lm.logits(lm.vectors(questions(lm), 8, quiet)), dim=-1)
+def test_tiny_lm_has_peaked_and_context_dependent_distributions(lm):
+    """Guard the other tests, which would prove little on flat or context-independent distributions."""
+    logprobs = torch.log_softmax(lm.logits(lm.vectors(questions(lm), 8, ignore_tick)), dim=-1)
 
     spread = logprobs.max(dim=-1).values - logprobs.min(dim=-1).values
     differences = torch.cdist(logprobs, logprobs, p=float("inf")) + torch.eye(len(logprobs)) * 100
@@ -57,13 +57,13 @@ def test_the_tiny_lm_is_no_pushover(lm):
 def test_answers_do_not_depend_on_the_batch_size(lm, batch_size):
     queries = questions(lm)
 
-    vectors = lm.vectors(queries, batch_size, quiet)
+    vectors = lm.vectors(queries, batch_size, ignore_tick)
 
-    torch.testing.assert_close(vectors, lm.vectors(queries, 5, quiet), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(vectors, lm.vectors(queries, 5, ignore_tick), atol=1e-5, rtol=1e-5)
 
 
-def test_logits_of_a_weighted_mean_are_the_weighted_mean_of_logits(lm):
-    vectors = lm.vectors(questions(lm)[:3], 8, quiet)
+def test_logits_are_linear_in_vectors(lm):
+    vectors = lm.vectors(questions(lm)[:3], 8, ignore_tick)
     weights = torch.tensor([0.5, 0.3, 0.2])
 
     logits = lm.logits((weights @ vectors)[None])
@@ -74,7 +74,7 @@ def test_logits_of_a_weighted_mean_are_the_weighted_mean_of_logits(lm):
 def test_vectors_and_logits_are_float32_rows(lm):
     queries = questions(lm)
 
-    vectors = lm.vectors(queries, 8, quiet)
+    vectors = lm.vectors(queries, 8, ignore_tick)
     logits = lm.logits(vectors)
 
     assert vectors.dtype == logits.dtype == torch.float32
@@ -82,7 +82,7 @@ def test_vectors_and_logits_are_float32_rows(lm):
     assert logits.shape == (len(queries), lm.vocab_size)
 
 
-def test_an_entity_has_the_same_ids_in_every_place(lm):
+def test_entity_ids_do_not_depend_on_position(lm):
     encoded = lm.encode_prompt(THREE)
     entities = [lm.encode_entity(entity) for entity in ("swim", "wood", "dog cat")]
     tokens = tuple(token for ids in entities for token in ids + lm.entity_end)
@@ -98,7 +98,7 @@ def occurs(part, ids):
     return any(ids[at : at + len(part)] == part for at in range(len(ids)))
 
 
-def test_words_of_the_vocabulary_are_one_token_and_may_start_an_entity(lm):
+def test_vocabulary_words_are_single_starting_tokens(lm):
     for word in ENTITIES:
         (token,) = lm.encode_entity(word)
         assert lm.starts_entity[token]
@@ -118,7 +118,7 @@ def test_every_canonical_pair_of_tokens_encodes_to_itself(lm):
         assert text is None or lm.encode_entity(text) == ids
 
 
-def test_no_entity_text_has_surrounding_or_broken_space(lm):
+def test_entity_texts_have_normalized_whitespace(lm):
     starts, continues = np.flatnonzero(lm.starts_entity), np.flatnonzero(lm.continues_entity)
     texts = lm.canonical_texts([(int(first), int(second)) for first in starts for second in continues])
 
@@ -133,31 +133,31 @@ def test_special_tokens_are_never_candidates(family, lm, folder_of):
     assert not lm.continues_entity[special].any()
 
 
-def test_what_may_start_an_entity_may_also_continue_one(lm):
+def test_starting_tokens_may_also_continue(lm):
     assert lm.starts_entity.shape == lm.continues_entity.shape == (lm.vocab_size,)
     assert not (lm.starts_entity & ~lm.continues_entity).any()
 
 
 @pytest.mark.parametrize("entity", ["", "  ", "dog ☃"])
-def test_an_entity_that_the_vocabulary_cannot_write_is_a_bad_seed(tiny, entity):
+def test_unencodable_entity_raises_bad_seed(tiny, entity):
     with pytest.raises(BadSeed, match="cannot write"):
         tiny("bert").encode_entity(entity)
 
 
-def test_a_special_token_is_no_entity(family, lm, folder_of):
+def test_special_token_in_entity_raises_bad_seed(family, lm, folder_of):
     for token in AutoTokenizer.from_pretrained(folder_of(family)).all_special_tokens:
         with pytest.raises(BadSeed):
             lm.encode_entity(f"dog {token}")
 
 
-def test_a_prompt_longer_than_the_lm_takes_is_a_bad_prompt(lm):
+def test_too_long_prompt_raises_bad_prompt(lm):
     encoded = lm.encode_prompt(PromptTemplate.parse("<ENT0> is in <ENT1>" + " in a place" * 200))
 
     with pytest.raises(BadPrompt, match=r"exceeds the maximum of .* \(\d+\)"):
         lm.query(encoded, (1, 1), ())
 
 
-def test_a_prompt_of_just_the_longest_length_is_answered(lm):
+def test_prompt_of_maximum_length_is_answered(lm):
     words = lm.max_tokens
     while True:
         encoded = lm.encode_prompt(PromptTemplate.parse("<ENT0>" + " in" * words + "<ENT1>"))
@@ -168,10 +168,10 @@ def test_a_prompt_of_just_the_longest_length_is_answered(lm):
             words -= 1
 
     assert len(query.ids) == lm.max_tokens
-    assert lm.vectors([query], 1, quiet).isfinite().all()
+    assert lm.vectors([query], 1, ignore_tick).isfinite().all()
 
 
-def test_nan_in_the_weights_is_said(family, folder_of):
+def test_nan_weights_are_reported(family, folder_of):
     lm = load(str(folder_of(family)))
     with torch.no_grad():
         for name, weight in lm._network.named_parameters():
@@ -179,10 +179,10 @@ def test_nan_in_the_weights_is_said(family, folder_of):
                 weight.fill_(float("nan"))
 
     with pytest.raises(BrokenModel, match="NaN"):
-        lm.vectors(questions(lm)[:2], 8, quiet)
+        lm.vectors(questions(lm)[:2], 8, ignore_tick)
 
 
-def test_a_vocabulary_padded_beyond_its_tokens_offers_no_padding(tmp_path):
+def test_padded_vocabulary_offers_no_padding_tokens(tmp_path):
     folder = tiny_bert(tmp_path)
     model = AutoModelForMaskedLM.from_pretrained(folder)
     size = model.config.vocab_size
@@ -196,23 +196,23 @@ def test_a_vocabulary_padded_beyond_its_tokens_offers_no_padding(tmp_path):
     assert not lm.continues_entity[size:].any()
 
 
-def test_bfloat16_answers_nearly_the_same(family, lm, folder_of):
+def test_bfloat16_is_close_to_float32(family, lm, folder_of):
     half = load(str(folder_of(family)), dtype="bfloat16")
     queries = questions(lm)
 
-    logprobs = torch.log_softmax(half.logits(half.vectors(queries, 8, quiet)), dim=-1)
+    logprobs = torch.log_softmax(half.logits(half.vectors(queries, 8, ignore_tick)), dim=-1)
 
-    expected = torch.log_softmax(lm.logits(lm.vectors(queries, 8, quiet)), dim=-1)
+    expected = torch.log_softmax(lm.logits(lm.vectors(queries, 8, ignore_tick)), dim=-1)
     assert half.dtype == torch.bfloat16
     assert (logprobs - expected).abs().mean() < 0.2
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_cuda_answers_like_the_cpu(family, lm, folder_of):
+def test_cuda_matches_cpu(family, lm, folder_of):
     cuda = load(str(folder_of(family)), device="cuda")
     queries = questions(lm)
 
-    logits = cuda.logits(cuda.vectors(queries, 8, quiet)).cpu()
+    logits = cuda.logits(cuda.vectors(queries, 8, ignore_tick)).cpu()
 
-    torch.testing.assert_close(logits, lm.logits(lm.vectors(queries, 8, quiet)), atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(logits, lm.logits(lm.vectors(queries, 8, ignore_tick)), atol=1e-3, rtol=1e-3)

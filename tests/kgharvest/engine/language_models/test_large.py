@@ -1,7 +1,7 @@
-"""LMs over several devices, in half precision and quantized; what is refused where the machine or a package lacks.
+"""Split, half-precision, and quantized LMs, and errors for missing hardware or packages.
 
-Without accelerate, which is no part of the lock, the tests that split an LM are skipped. A disk stands for the devices
-that a test cannot have: as GPUs do, it takes what the memory does not hold.
+Tests that split an LM are skipped if accelerate, which is not in the lock file, is not installed. The disk stands in
+for additional GPUs: weights that exceed the memory limit are offloaded to it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch):
-    """Return what lets LMs have so many bytes of memory."""
+    """Return a function that limits the memory available to LMs, in bytes."""
 
     def limit(n_bytes: float) -> None:
         monkeypatch.setattr(placing, "accelerate_max_memory", lambda most=None: {"cpu": int(n_bytes)})
@@ -48,7 +48,7 @@ def size_of(folder: Path) -> int:
 
 
 def answers(lm) -> torch.Tensor:
-    """Return log-probabilities where the first token is asked for, and where an entity is there."""
+    """Return log-probabilities of the first token, without entities and after the first entity."""
     first = lm.encode_entity("paris")
     queries = []
     for prompt in map(lm.encode_prompt, PROMPTS):
@@ -56,17 +56,17 @@ def answers(lm) -> torch.Tensor:
     return torch.log_softmax(lm.logits(lm.vectors(queries, 8, lambda: None)), dim=-1)
 
 
-# -- over several devices ----------------------------------------------------------------------------------------------
+# Split LMs
 
 
 @with_accelerate
-def test_wholly_in_memory_auto_answers_as_cpu_to_the_bit(family, lm, folder_of):
+def test_auto_device_in_memory_equals_cpu_bitwise(family, lm, folder_of):
     assert torch.equal(answers(load(str(folder_of(family)), device="auto")), answers(lm))
 
 
 @with_accelerate
 @pytest.mark.parametrize("family", ["bart", "gpt2", "llama", "qwen3_moe", "t5", "gemma2", "electra", "qwen2_5_vl"])
-def test_what_does_not_fit_stays_on_the_disk_and_answers_alike_to_the_bit(family, tiny, folder_of, memory):
+def test_lm_offloaded_to_disk_answers_identically(family, tiny, folder_of, memory):
     memory(0.6 * size_of(folder_of(family)))
 
     split = load(str(folder_of(family)), device="auto")
@@ -77,7 +77,7 @@ def test_what_does_not_fit_stays_on_the_disk_and_answers_alike_to_the_bit(family
 
 @with_accelerate
 @pytest.mark.parametrize("family", ["distilbert", "albert", "modernbert"])
-def test_a_split_masked_lm_runs_its_last_layer_whole(family, tiny, folder_of, memory):
+def test_split_masked_lm_answers_but_has_no_word_embeddings(family, tiny, folder_of, memory):
     memory(0.6 * size_of(folder_of(family)))
 
     split = load(str(folder_of(family)), device="auto")
@@ -90,7 +90,7 @@ def test_a_split_masked_lm_runs_its_last_layer_whole(family, tiny, folder_of, me
 
 @with_accelerate
 @pytest.mark.parametrize("family", ["bert", "deberta_v3"])
-def test_a_model_that_cannot_be_split_is_said(family, folder_of, memory):
+def test_unsplittable_model_is_refused(family, folder_of, memory):
     memory(0.6 * size_of(folder_of(family)))
 
     with pytest.raises(UnsupportedModel, match=r"cannot be split over devices|float32 and one device"):
@@ -98,7 +98,7 @@ def test_a_model_that_cannot_be_split_is_said(family, folder_of, memory):
 
 
 @with_accelerate
-def test_weights_that_are_saved_anew_go_with_their_lm(tmp_path, memory):
+def test_spilled_weights_are_deleted_with_lm(tmp_path, memory):
     folder = tiny_qwen3_moe(tmp_path / "tiny")
     memory(0.6 * size_of(folder))
     lm = load(str(folder), device="auto")
@@ -112,8 +112,8 @@ def test_weights_that_are_saved_anew_go_with_their_lm(tmp_path, memory):
 
 
 @with_accelerate
-def test_a_split_lm_is_read_in_batches_as_large_as_asked_for(tmp_path, memory):
-    """Every forward reads from the disk what is there."""
+def test_split_lm_uses_large_batches(tmp_path, memory):
+    """Every forward pass reads the offloaded weights from disk."""
     folder = tiny_gpt2(tmp_path / "tiny")
     memory(0.6 * size_of(folder))
 
@@ -123,7 +123,7 @@ def test_a_split_lm_is_read_in_batches_as_large_as_asked_for(tmp_path, memory):
 
 
 @with_accelerate
-def test_random_weights_are_the_same_on_auto_and_refused_where_they_cannot_be_drawn(folder, tmp_path, memory):
+def test_random_weights_match_on_auto_and_are_refused_if_split(folder, tmp_path, memory):
     drawn = [load(str(folder), device=device, random_seed=0) for device in ("auto", "cpu")]
 
     assert torch.equal(*map(answers, drawn))
@@ -135,7 +135,7 @@ def test_random_weights_are_the_same_on_auto_and_refused_where_they_cannot_be_dr
 
 
 @with_accelerate
-def test_a_paraphraser_may_be_split(tmp_path, memory):
+def test_split_paraphraser_answers_identically(tmp_path, memory):
     folder = tiny_bart(tmp_path / "tiny")
     plain = load_seq2seq(str(folder))
     memory(0.6 * size_of(folder))
@@ -146,14 +146,14 @@ def test_a_paraphraser_may_be_split(tmp_path, memory):
     assert split.sample("paris is in france", 3, seed=1) == plain.sample("paris is in france", 3, seed=1)
 
 
-def test_an_embedded_lm_on_auto_is_on_one_device():
+def test_embedded_lm_on_auto_uses_one_device():
     folder = EMBEDDED_LMS["embedded-small"]
 
     assert torch.equal(answers(load_compact(folder, device="auto")).cpu(), answers(load_compact(folder)))
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError, ValueError])
-def test_a_model_that_does_not_fit_is_said(folder, monkeypatch, error):
+def test_out_of_memory_error_names_device(folder, monkeypatch, error):
     def run_out(*args: object, **kwargs: object) -> None:
         raise error("Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM")
 
@@ -163,10 +163,10 @@ def test_a_model_that_does_not_fit_is_said(folder, monkeypatch, error):
         load(str(folder))
 
 
-# -- number formats ----------------------------------------------------------------------------------------------------
+# Number formats
 
 
-def test_float16_answers_nearly_the_same_on_a_cpu(family, lm, folder_of):
+def test_float16_on_cpu_is_close_to_float32(family, lm, folder_of):
     half = load(str(folder_of(family)), dtype="float16")
 
     assert half.dtype == torch.float16
@@ -174,14 +174,14 @@ def test_float16_answers_nearly_the_same_on_a_cpu(family, lm, folder_of):
 
 
 @pytest.mark.parametrize("family", ["mamba"])
-def test_an_lm_that_computes_in_float32_alone_is_said(family, folder_of):
+def test_float32_only_lm_refuses_float16(family, folder_of):
     with pytest.raises(UnsupportedModel, match="does not support float16 on cpu"):
         load(str(folder_of(family)), dtype="float16")
 
 
 @pytest.mark.parametrize("dtype", ["int8", "nf4"])
 @pytest.mark.parametrize("device", ["cpu", "auto"])
-def test_quantized_weights_want_an_nvidia_gpu(folder, dtype, device, monkeypatch):
+def test_quantized_weights_require_nvidia_gpu(folder, dtype, device, monkeypatch):
     monkeypatch.setattr(devices, "find_spec", lambda package: object())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
@@ -191,8 +191,8 @@ def test_quantized_weights_want_an_nvidia_gpu(folder, dtype, device, monkeypatch
 
 @pytest.mark.skipif(not find_spec("bitsandbytes"), reason="bitsandbytes is not installed")
 @pytest.mark.parametrize("family", ["bert", "roberta", "bart", "gpt2", "llama", "t5"])
-def test_quantized_lms_are_taken_apart_and_asked_like_others(family, tiny, folder_of, monkeypatch):
-    """On a CPU, where bitsandbytes computes in int8 for some layers, and people are not offered it."""
+def test_quantized_lm_answers_are_close_and_random_weights_refused(family, tiny, folder_of, monkeypatch):
+    """Run on the CPU, which users cannot select: bitsandbytes supports int8 for some layers there."""
     monkeypatch.setattr(devices, "check_dtype", lambda dtype, device: None)
     monkeypatch.setattr("kgharvest.engine.language_models.loading.check_dtype", lambda dtype, device: None)
 
@@ -204,15 +204,15 @@ def test_quantized_lms_are_taken_apart_and_asked_like_others(family, tiny, folde
         load(str(folder_of(family)), dtype="int8", random_seed=0)
 
 
-def test_an_unknown_dtype_is_said(folder):
+def test_unknown_dtype_error_lists_choices(folder):
     with pytest.raises(EngineError, match=r"Unknown dtype 'float12'. Choose one of float32, .*, int8, nf4"):
         load(str(folder), dtype="float12")
 
 
-# -- what lacks --------------------------------------------------------------------------------------------------------
+# Missing packages and devices
 
 
-def test_a_package_that_lacks_is_said(folder, monkeypatch):
+def test_missing_package_error_names_install_command(folder, monkeypatch):
     monkeypatch.setattr(devices, "find_spec", lambda package: None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
 
@@ -227,20 +227,20 @@ def test_a_package_that_lacks_is_said(folder, monkeypatch):
         devices.check_dtype("int8", "cuda")
 
 
-def test_what_people_are_told_to_install_is_pinned():
+def test_required_packages_are_pinned():
     pins = (Path(__file__).parents[4] / "requirements-large.txt").read_text()
 
     assert all(f"\n{package}==" in pins for package in ("accelerate", "bitsandbytes"))
 
 
-@pytest.mark.skipif(torch.backends.mps.is_available(), reason="this is a Mac with Apple silicon")
-def test_mps_is_said_not_to_be_there(folder):
+@pytest.mark.skipif(torch.backends.mps.is_available(), reason="the machine has Apple silicon")
+def test_unavailable_mps_is_refused(folder):
     with pytest.raises(EngineError, match=r"Device 'mps' is not available"):
         load(str(folder), device="mps")
 
 
 @pytest.mark.parametrize("name", ["tpu", "cuda:", "cuda:1234", "cuda:a", "auto:0", "meta", "", " cpu", "CPU"])
-def test_other_names_are_no_devices(name, folder):
+def test_unknown_device_names_are_refused(name, folder):
     with pytest.raises(EngineError, match="Choose one of cpu, cuda, cuda:N, mps, or auto"):
         device_named(name)
     with pytest.raises(EngineError, match="Unknown device"):
@@ -248,7 +248,7 @@ def test_other_names_are_no_devices(name, folder):
 
 
 @pytest.mark.parametrize(("device", "is_wanted"), [("cpu", False), ("mps", False), ("cuda:1", True), ("auto", True)])
-def test_a_gpu_is_wanted_for_cuda_and_for_several_devices(device, is_wanted):
+def test_wants_gpu_is_true_for_cuda_and_auto(device, is_wanted):
     assert wants_gpu(device_named(device)) is is_wanted
 
 
@@ -256,7 +256,7 @@ def test_a_gpu_is_wanted_for_cuda_and_for_several_devices(device, is_wanted):
 @pytest.mark.skipif(not torch.cuda.is_available() or not find_spec("bitsandbytes"), reason="no CUDA or bitsandbytes")
 @pytest.mark.parametrize("device", ["cuda", "auto"])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_dtype_answers_on_a_gpu(dtype, device, tiny, folder_of):
+def test_every_dtype_works_on_gpu(dtype, device, tiny, folder_of):
     lm = load(str(folder_of("llama")), device=device, dtype=dtype)
 
     assert (answers(lm).cpu() - answers(tiny("llama"))).abs().mean() < 1.5

@@ -1,4 +1,4 @@
-"""Loading: what is found and recorded, and one sentence for everything that cannot be loaded."""
+"""Loading of LMs: detected family, recorded revision, and error messages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An offline hub whose cache has the tiny LM `lab/tiny` at COMMIT, its branch `main`."""
+    """Set up an offline hub with the tiny LM `lab/tiny` cached at COMMIT, branch `main`."""
     repository = tmp_path / "cache" / "models--lab--tiny"
     tiny_bert(repository / "snapshots" / COMMIT)
     (repository / "refs").mkdir()
@@ -55,11 +55,11 @@ def set_config(folder: Path, **fields: object) -> None:
 @pytest.mark.parametrize(
     ("family", "kind"), [("bert", MaskedLM), ("bart", InfillingLM), ("gpt2", CausalLM), ("llama", CausalLM)]
 )
-def test_the_family_follows_from_the_config(family, kind, tiny):
+def test_family_is_detected_from_config(family, kind, tiny):
     assert isinstance(tiny(family), kind)
 
 
-def test_a_folder_here_is_not_taken_for_a_model_of_the_hub(hub, tmp_path, monkeypatch):
+def test_local_folder_is_not_mistaken_for_hub_model(hub, tmp_path, monkeypatch):
     tiny_bert(tmp_path / "lab" / "tiny")
     monkeypatch.chdir(tmp_path)
 
@@ -73,7 +73,7 @@ def test_name_and_revision_are_recorded(folder):
     assert (lm.name, lm.revision) == (str(folder), "v1")
 
 
-def test_a_folder_without_revision_is_named_by_its_weights(folder, tmp_path):
+def test_folder_without_revision_is_identified_by_weights(folder, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "copy")
     other = tiny_bert(tmp_path / "other", seed=1)
 
@@ -82,11 +82,11 @@ def test_a_folder_without_revision_is_named_by_its_weights(folder, tmp_path):
 
 
 @pytest.mark.parametrize("revision", [None, "main", COMMIT])
-def test_a_hub_model_records_the_commit_it_was_loaded_from(hub, revision):
+def test_hub_model_records_commit(hub, revision):
     assert load("lab/tiny", revision=revision).revision == COMMIT
 
 
-def test_where_no_hub_can_be_reached_nothing_is_asked_twice(hub, monkeypatch):
+def test_unreachable_hub_is_not_retried(hub, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.setattr(huggingface_hub.utils._http.time, "sleep", lambda s: pytest.fail("the hub is asked again"))
@@ -96,27 +96,27 @@ def test_where_no_hub_can_be_reached_nothing_is_asked_twice(hub, monkeypatch):
         load("lab/none")
 
 
-@pytest.mark.parametrize("named", ["#name", "#lab/name@nowhere"])
-def test_a_tokenizer_that_is_not_found_is_said_with_how_to_name_it(hub, named):
-    name = f"http://127.0.0.1:1/v1{named}"
-    missing, model = named.lstrip("#").rpartition("@")[2], named.lstrip("#").partition("@")[0]
+@pytest.mark.parametrize("suffix", ["#name", "#lab/name@nowhere"])
+def test_missing_tokenizer_error_explains_name_syntax(hub, suffix):
+    name = f"http://127.0.0.1:1/v1{suffix}"
+    missing, model = suffix.lstrip("#").rpartition("@")[2], suffix.lstrip("#").partition("@")[0]
 
     with pytest.raises(ModelNotFound, match=rf"^The tokenizer '{missing}' of .*after @, .*#{model}@TOKENIZER\.$"):
         load_served(served_name(name), name, None, "")
 
 
-def test_a_revision_that_the_hub_does_not_have_is_said(hub):
+def test_missing_hub_revision_is_reported(hub):
     with pytest.raises(ModelNotFound, match="'lab/tiny' is neither"):
         load("lab/tiny", revision="v9")
 
 
 @pytest.mark.parametrize("name", ["nobody/nothing", "nothing", "no/such/folder", "", "a b/../c"])
-def test_what_is_neither_folder_nor_hub_model_is_not_found(hub, name):
+def test_unknown_model_name_is_reported(hub, name):
     with pytest.raises(ModelNotFound, match="download the model"):
         load(name)
 
 
-def test_an_empty_folder_holds_no_model(tmp_path):
+def test_empty_folder_is_refused(tmp_path):
     with pytest.raises(ModelNotFound, match="not contain a complete model"):
         load(str(tmp_path))
 
@@ -124,7 +124,7 @@ def test_an_empty_folder_holds_no_model(tmp_path):
 @pytest.mark.parametrize(
     "missing", [["config.json"], ["model.safetensors"], ["tokenizer.json", "tokenizer_config.json"]]
 )
-def test_a_folder_that_lacks_a_file_holds_no_whole_model(folder, missing):
+def test_incomplete_folder_is_refused(folder, missing):
     for file in missing:
         (folder / file).unlink()
 
@@ -134,7 +134,7 @@ def test_a_folder_that_lacks_a_file_holds_no_whole_model(folder, missing):
 
 @pytest.mark.parametrize("damage", [lambda content: content[: len(content) // 2], lambda content: b"junk" * 100])
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
-def test_a_damaged_file_is_said(folder, file, damage):
+def test_damaged_file_is_reported(folder, file, damage):
     path = folder / file
     path.write_bytes(damage(path.read_bytes()))
 
@@ -171,14 +171,14 @@ def odd_index(folder: Path) -> None:
         lambda folder: (folder / "tokenizer_config.json").write_text("7"),
     ],
 )
-def test_odd_files_are_said(folder, damage):
+def test_invalid_model_files_are_reported(folder, damage):
     damage(folder)
 
     with pytest.raises(ModelNotFound, match="not contain a complete model"):
         load(str(folder))
 
 
-def test_weights_of_another_shape_than_the_config_says_are_said(folder):
+def test_weight_shape_mismatch_is_reported(folder):
     set_config(folder, hidden_size=48)
 
     with pytest.raises(ModelNotFound, match="not contain a complete model"):
@@ -186,14 +186,14 @@ def test_weights_of_another_shape_than_the_config_says_are_said(folder):
 
 
 @pytest.mark.parametrize("model_type", ["wonder", None])
-def test_a_type_unknown_to_transformers_is_unsupported(folder, model_type):
+def test_unknown_model_type_is_unsupported(folder, model_type):
     set_config(folder, model_type=model_type)
 
     with pytest.raises(UnsupportedModel, match="no model_type supported by transformers"):
         load(str(folder))
 
 
-def test_a_checkpoint_in_a_format_that_nothing_here_reads_is_unsupported(folder):
+def test_unreadable_quantized_checkpoint_is_unsupported(folder):
     set_config(folder, quantization_config={"quant_method": "gptq", "bits": 4, "group_size": 128})
 
     with pytest.raises(UnsupportedModel, match="is saved in a quantized format"):
@@ -207,14 +207,14 @@ def test_a_checkpoint_in_a_format_that_nothing_here_reads_is_unsupported(folder)
         (AutoModelForSequenceClassification, r"is a BertForSequenceClassification"),
     ],
 )
-def test_a_checkpoint_without_its_lm_head_is_unsupported(folder, kind, sentence):
+def test_checkpoint_without_lm_head_is_unsupported(folder, kind, sentence):
     kind.from_pretrained(folder).save_pretrained(folder)
 
     with pytest.raises(UnsupportedModel, match=sentence):
         load(str(folder))
 
 
-def test_a_tokenizer_without_a_mask_is_unsupported(folder):
+def test_tokenizer_without_mask_is_unsupported(folder):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.mask_token = None
     tokenizer.save_pretrained(folder)
@@ -223,7 +223,7 @@ def test_a_tokenizer_without_a_mask_is_unsupported(folder):
         load(str(folder))
 
 
-def test_weights_saved_as_a_pickle_are_read_too(folder):
+def test_pickled_weights_are_loaded(folder):
     weights = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     torch.save(weights, folder / "pytorch_model.bin")
@@ -231,12 +231,12 @@ def test_weights_saved_as_a_pickle_are_read_too(folder):
     assert load(str(folder)).vocab_size == len(AutoTokenizer.from_pretrained(folder))
 
 
-def test_a_device_that_is_not_there_is_said(folder):
+def test_unavailable_device_is_reported(folder):
     with pytest.raises(EngineError, match="Device 'cuda:99' is not available"):
         load(str(folder), device="cuda:99")
 
 
-def test_a_model_too_large_for_the_device_is_said(folder, monkeypatch):
+def test_out_of_memory_error_names_device(folder, monkeypatch):
     def run_out(*args: object, **kwargs: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
@@ -246,7 +246,7 @@ def test_a_model_too_large_for_the_device_is_said(folder, monkeypatch):
         load(str(folder))
 
 
-def test_padding_and_truncation_left_in_the_tokenizer_file_do_not_reach_the_ids(folder, tmp_path):
+def test_tokenizer_padding_and_truncation_settings_are_ignored(folder, tmp_path):
     words = "dog cat fish"
     expected = load(str(folder)).encode_entity(words)
     trained = Path(shutil.copytree(folder, tmp_path / "trained"))
@@ -261,7 +261,7 @@ def test_padding_and_truncation_left_in_the_tokenizer_file_do_not_reach_the_ids(
     assert lm.canonical_texts([expected]) == [words]
 
 
-def test_loading_leaves_torch_s_random_state_alone(folder):
+def test_loading_keeps_torch_random_state(folder):
     state = torch.get_rng_state()
 
     load(str(folder))

@@ -1,7 +1,6 @@
-"""The same search over every family finds what enumerating all pairs of one-token words with plain forwards finds.
+"""Best-first search over every LM family, compared with exhaustive enumeration of one-token word pairs.
 
-The same tuples in the same total order, with the same scores: of masked LMs, encoder-decoders with masks and with
-sentinels, causal LMs of many types.
+Tuples, order, and scores must match for masked LMs, encoder-decoders with masks or sentinels, and causal LMs.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ def family(request):
 
 
 class PlainMasked:
-    """Log-probabilities of words by the tokenizer's own reading of sentences with masks."""
+    """Reference log-probabilities of words from tokenized sentences with masks."""
 
     def __init__(self, auto_class, folder):
         self.model = auto_class.from_pretrained(folder).eval()
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
 
     def words(self):
-        """Return the words that are one token."""
+        """Return the words that consist of one token."""
         texts = {self.tokenizer.decode([token]).strip() for token in range(len(self.tokenizer))}
         special = set(self.tokenizer.all_special_tokens)
         return sorted(text for text in texts - special if text and self.token(text) is not None)
 
     def token(self, word):
-        """Return the one token that stands for `word` inside a sentence, if there is one."""
+        """Return the single token of `word` inside a sentence, or None."""
         inside = self.ids(f"the {word}")[len(self.ids("the")) :]
         return inside[0] if len(inside) == 1 and inside[0] not in self.tokenizer.all_special_ids else None
 
@@ -52,7 +51,7 @@ class PlainMasked:
         return self.tokenizer(text, add_special_tokens=False).input_ids
 
     def tuples(self):
-        """Return [(pair, its tokens' log-probabilities)] for every pair of words."""
+        """Return [(pair, token log-probabilities)] for every pair of words."""
         words = self.words()
         mask = self.tokenizer.mask_token
         first = self.logprobs([(mask, mask)], slot=0)[0]
@@ -66,7 +65,7 @@ class PlainMasked:
 
     @torch.no_grad()
     def logprobs(self, pairs, slot):
-        """Return (N, V): what stands in `slot`, the first mask in slot order."""
+        """Return (N, V): log-probabilities of the token in `slot`, the first mask in slot order."""
         mean = 0
         for text, weight in PROMPTS.items():
             sentences = [text.replace("<ENT0>", head).replace("<ENT1>", tail) for head, tail in pairs]
@@ -79,7 +78,7 @@ class PlainMasked:
 
 
 class PlainCausal(PlainMasked):
-    """Log-probabilities of lines, read off forwards over the whole text."""
+    """Reference log-probabilities of lines from forward passes over the whole text."""
 
     @torch.no_grad()
     def tuples(self):
@@ -90,7 +89,7 @@ class PlainCausal(PlainMasked):
             instruction = INSTRUCTION.format(text.replace("<ENT0>", "(1)").replace("<ENT1>", "(2)"))
             ids = torch.tensor(self.tokenizer([f"{instruction} {h}\n(2): {t}\n" for h, t in pairs]).input_ids)
             n_label = ids.shape[1] - len(self.tokenizer(instruction).input_ids) - 4  # tokens of "(2):"
-            targets = torch.tensor([-4 - n_label, -3 - n_label, -2, -1])  # head, line's end, tail, line's end
+            targets = torch.tensor([-4 - n_label, -3 - n_label, -2, -1])  # head, line end, tail, line end
             logits = torch.cat([self.model(part).logits[:, targets - 1] for part in ids.split(200)])  # (N, 4, V)
             mean = mean + weight * logits
         logprobs = torch.log_softmax(mean, dim=-1).gather(2, ids[:, targets, None])[..., 0]
@@ -98,7 +97,7 @@ class PlainCausal(PlainMasked):
 
 
 class PlainSpanFilling(PlainMasked):
-    """Log-probabilities of what the decoder writes for a sentinel, entity after entity, with the next sentinel."""
+    """Reference log-probabilities of the decoder output for a sentinel, entity by entity, with the next sentinel."""
 
     @torch.no_grad()
     def tuples(self):
@@ -108,7 +107,7 @@ class PlainSpanFilling(PlainMasked):
         return [((words[i], words[j]), [*head[i], *tails[i][j]]) for i in range(len(words)) for j in range(len(words))]
 
     def spans(self, pairs, words):
-        """Return, for each pair in the slots, the log-probabilities of each of `words` and of its end."""
+        """Return, for each pair in the slots, the log-probabilities of each word and of its end."""
         tokens = torch.tensor([self.token(word) for word in words])
         start, first, second = [0, *self.tokenizer.convert_tokens_to_ids(["<extra_id_0>", "<extra_id_1>"])]
         written = torch.tensor([[start, first, token] for token in tokens.tolist()])
@@ -135,7 +134,7 @@ def plain(family, folder):
     return PlainMasked(AutoModelForSeq2SeqLM if family == "bart" else AutoModelForMaskedLM, folder)
 
 
-def test_the_search_finds_the_best_pairs_of_one_token_words(family, lm, folder_of):
+def test_search_finds_best_pairs_of_one_token_words(family, lm, folder_of):
     every = plain(family, folder_of(family)).tuples()
     templates = {PromptTemplate.parse(text): weight for text, weight in PROMPTS.items()}
     ranker = TokenRanker(lm, list(map(lm.encode_prompt, templates)), list(templates.values()), PARAMS.batch_size)
@@ -147,7 +146,7 @@ def test_the_search_finds_the_best_pairs_of_one_token_words(family, lm, folder_o
     costs_of = {pair: costs(logprobs) for pair, logprobs in every}
     expected = [costs_of[pair] for pair in in_order(every)[: PARAMS.candidates]]
     found = search.tuples
-    # What is equal up to rounding may change places; in its own numbers the search keeps to the total order.
+    # Tuples that are equal up to rounding may swap, but the search must follow the total order of its own scores.
     assert [candidate.mtl for candidate in found] == pytest.approx([-cost for cost, *_ in expected], abs=1e-5)
     for candidate in found:
         assert candidate.costs == pytest.approx(costs_of[candidate.surface], abs=1e-5)
@@ -160,7 +159,7 @@ def costs(logprobs):
 
 
 def in_order(every):
-    """Return the tuples that differ after case-folding: MTL first, then the other tokens, then the strings."""
+    """Return the case-insensitively distinct tuples, sorted by MTL, the other token costs, and the strings."""
     best = {}
     for pair, _ in sorted(every, key=lambda entry: (costs(entry[1]), folded(entry[0]), entry[0])):
         best.setdefault(folded(pair), pair)
@@ -171,5 +170,5 @@ def folded(pair):
     return tuple(entity.casefold() for entity in pair)
 
 
-def test_the_brute_force_sees_many_words(family, folder_of):
+def test_brute_force_covers_many_words(family, folder_of):
     assert len(plain(family, folder_of(family)).words()) > 15

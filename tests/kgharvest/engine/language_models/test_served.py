@@ -1,4 +1,4 @@
-"""LMs behind a server that gives log-probabilities: the same scores, and the same search as far as they reach."""
+"""Served LMs: scores and search results match the same LM loaded locally, up to the server's ranking depth."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def tokenizer(folder_of):
 
 
 @pytest.fixture
-def here(tiny):
+def local(tiny):
     return tiny("gpt2")
 
 
 @pytest.fixture
 def served(folder_of, tokenizer):
-    """Return a function that serves the tiny LM and gives an LM that asks it."""
+    """Return a function that serves the tiny LM and returns a client LM."""
     opened = []
 
-    def serve(**how):
-        server = serving_lm(TinyServer(folder_of("gpt2"), **how))
+    def serve(**options):
+        server = serving_lm(TinyServer(folder_of("gpt2"), **options))
         opened.append(server)
-        return lm_at(server.__enter__().url, tokenizer, n_ranked=how.get("most_ranked", 20))
+        return lm_at(server.__enter__().url, tokenizer, n_ranked=options.get("most_ranked", 20))
 
     yield serve
     for server in opened:
@@ -62,18 +62,18 @@ def lm_at(url, tokenizer, n_ranked=20):
     return ServedLM(client, tokenizer, "served", "as served")
 
 
-def quiet() -> None:
-    """Be the tick of a test that does not look at progress."""
+def ignore_tick() -> None:
+    """Ignore progress ticks."""
 
 
 @pytest.mark.parametrize("echoes", [False, True])
-def test_scores_are_those_of_the_same_lm_here(here, served, echoes):
+def test_served_scores_match_local_lm(local, served, echoes):
     lm = served(echoes=echoes)
-    encoded = [tuple(here.encode_entity(entity) for entity in entities) for entities in TUPLES]
+    encoded = [tuple(local.encode_entity(entity) for entity in entities) for entities in TUPLES]
 
-    logprobs = entity_logprobs(lm, [lm.encode_prompt(prompt) for prompt in PROMPTS], encoded, 8, quiet)
+    logprobs = entity_logprobs(lm, [lm.encode_prompt(prompt) for prompt in PROMPTS], encoded, 8, ignore_tick)
 
-    expected = entity_logprobs(here, [here.encode_prompt(prompt) for prompt in PROMPTS], encoded, 8, quiet)
+    expected = entity_logprobs(local, [local.encode_prompt(prompt) for prompt in PROMPTS], encoded, 8, ignore_tick)
     np.testing.assert_allclose(logprobs, expected, atol=1e-4)
 
 
@@ -85,20 +85,20 @@ def search(lm, ranker, prompts):
     return found
 
 
-def search_here(lm, prompts):
+def search_local(lm, prompts):
     encoded = [lm.encode_prompt(prompt) for prompt in prompts]
     return search(lm, TokenRanker(lm, encoded, [1 / len(prompts)] * len(prompts), 64), prompts)
 
 
-def search_there(lm, prompts):
+def search_served(lm, prompts):
     encoded = [lm.encode_prompt(prompt) for prompt in prompts]
     return search(lm, lm.ranker(encoded, [1 / len(prompts)] * len(prompts), 64), prompts)
 
 
-def test_where_every_token_is_named_the_search_finds_the_same_list(here, served):
-    found = search_there(served(most_ranked=EVERY_TOKEN), PROMPTS[:1])
+def test_search_matches_local_lm_if_every_token_is_ranked(local, served):
+    found = search_served(served(most_ranked=EVERY_TOKEN), PROMPTS[:1])
 
-    expected = search_here(here, PROMPTS[:1])
+    expected = search_local(local, PROMPTS[:1])
     assert [candidate.surface for candidate in found.tuples] == [candidate.surface for candidate in expected.tuples]
     mtls = [candidate.mtl for candidate in expected.tuples]
     assert [candidate.mtl for candidate in found.tuples] == pytest.approx(mtls, abs=1e-4)
@@ -106,27 +106,27 @@ def test_where_every_token_is_named_the_search_finds_the_same_list(here, served)
 
 
 @pytest.mark.parametrize("most_ranked", [80, 90])
-def test_where_few_tokens_are_named_the_part_that_is_proved_is_the_same(here, served, most_ranked):
-    found = search_there(served(most_ranked=most_ranked), PROMPTS[:1])
+def test_proved_part_of_search_matches_local_lm(local, served, most_ranked):
+    found = search_served(served(most_ranked=most_ranked), PROMPTS[:1])
 
-    expected = [candidate.surface for candidate in search_here(here, PROMPTS[:1]).tuples]
+    expected = [candidate.surface for candidate in search_local(local, PROMPTS[:1]).tuples]
     assert 0 < found.n_proved < PARAMS.candidates
     assert [candidate.surface for candidate in found.tuples][: found.n_proved] == expected[: found.n_proved]
     assert found.notice.startswith(f"The first {found.n_proved} of {len(found.tuples)} proposed tuples are proved")
 
 
-def test_the_more_tokens_are_named_the_more_is_proved(served):
-    few, more = (search_there(served(most_ranked=n), PROMPTS[:1]).n_proved for n in (20, 90))
+def test_more_ranked_tokens_prove_more_tuples(served):
+    few, more = (search_served(served(most_ranked=n), PROMPTS[:1]).n_proved for n in (20, 90))
 
     assert few < more
 
 
-def test_several_prompts_propose_by_the_mean_of_their_log_probabilities(here, served):
-    """Every tuple of one-token entities, scored token by token in each prompt, sorted by its worst mean."""
-    whole = search_there(served(most_ranked=EVERY_TOKEN), PROMPTS)
-    part = search_there(served(most_ranked=100), PROMPTS)
+def test_several_prompts_rank_by_mean_log_probability(local, served):
+    """Compare with all pairs of one-token entities, scored per token and prompt, and sorted by the smallest mean."""
+    whole = search_served(served(most_ranked=EVERY_TOKEN), PROMPTS)
+    part = search_served(served(most_ranked=100), PROMPTS)
 
-    best = sorted(worst_means(here), reverse=True)[: PARAMS.candidates]
+    best = sorted(worst_means(local), reverse=True)[: PARAMS.candidates]
     assert [candidate.mtl for candidate in whole.tuples] == pytest.approx(best, abs=1e-4)
     assert 0 < part.n_proved < PARAMS.candidates
     proved = [candidate.mtl for candidate in part.tuples[: part.n_proved]]
@@ -134,7 +134,7 @@ def test_several_prompts_propose_by_the_mean_of_their_log_probabilities(here, se
 
 
 def worst_means(lm):
-    """Return the MTL of each pair of one-token entities, of those equal after case-folding the best."""
+    """Return the MTL of each pair of one-token entities; of pairs that are equal after case-folding, the best."""
     encoded = [lm.encode_prompt(prompt) for prompt in PROMPTS]
     tokens = [(int(token),) for token in np.flatnonzero(lm.starts_entity)]
     texts = lm.canonical_texts(tokens)
@@ -142,7 +142,7 @@ def worst_means(lm):
     best = {}
     for head, head_ids in words:
         pairs = [(head_ids, tail_ids) for _, tail_ids in words]
-        # Every token and every line's end is an entity of its own to the scoring: (E, P, 4).
+        # Each token and each line end is scored separately: (E, P, 4).
         of_prompts = np.stack([token_logprobs(lm, prompt, pairs) for prompt in encoded], axis=1)
         for (tail, _), mtl in zip(words, of_prompts.mean(axis=1).min(axis=-1).tolist(), strict=True):
             key = (head.casefold(), tail.casefold())
@@ -151,20 +151,20 @@ def worst_means(lm):
 
 
 def token_logprobs(lm, prompt, pairs):
-    """Return (E, 4): the log-probability of each token and of each line's end, in order."""
+    """Return (E, 4): the log-probabilities of each token and each line end, in order."""
     end = lm.entity_end
     rows = [(*head, *end, *tail, *end) for head, tail in pairs]
     queries = [lm.query(prompt, (1, 1), row[:filled]) for row in rows for filled in range(len(row))]
-    logprobs = lm.logits(lm.vectors(queries, 256, quiet)).log_softmax(-1)
+    logprobs = lm.logits(lm.vectors(queries, 256, ignore_tick)).log_softmax(-1)
     targets = [token for row in rows for token in row]
     return logprobs[range(len(targets)), targets].view(len(rows), -1).numpy()
 
 
-def test_a_harvest_through_a_server_is_that_of_the_lm_here(here, served):
+def test_served_harvest_matches_local_harvest(local, served):
     params = HarvestParams(candidates=20, max_entity_tokens=1, disabled_filters=frozenset(FILTERS))
     spec = HarvestSpec("capital_of", (PROMPTS[0].text,), (("paris", "france"), ("rome", "italy")), "human", (), params)
 
-    result, expected = harvest(spec, served(most_ranked=EVERY_TOKEN)), harvest(spec, here)
+    result, expected = harvest(spec, served(most_ranked=EVERY_TOKEN)), harvest(spec, local)
 
     assert [scored.entities for scored in result.tuples] == [scored.entities for scored in expected.tuples]
     scores = [scored.score for scored in expected.tuples]
@@ -172,36 +172,36 @@ def test_a_harvest_through_a_server_is_that_of_the_lm_here(here, served):
     assert result.notice == expected.notice
 
 
-def test_what_needs_whole_distributions_is_said(served):
+def test_complete_distributions_are_refused(served):
     with pytest.raises(UnsupportedModel, match="requires complete distributions"):
         served().logits(None)
 
 
-# -- servers that do otherwise -----------------------------------------------------------------------------------------
+# Nonstandard servers
 
 
-def test_the_number_of_tokens_that_a_server_names_is_learnt_from_its_refusal(folder_of, tokenizer):
+def test_ranking_limit_is_learned_from_refusal(folder_of, tokenizer):
     with serving_lm(TinyServer(folder_of("gpt2"), most_ranked=7)) as fake:
         lm = lm_at(fake.url, tokenizer, n_ranked=100)
-        (ranked,) = lm.next_tokens([(1, 2, 3)], quiet)
+        (ranked,) = lm.next_tokens([(1, 2, 3)], ignore_tick)
 
     assert len(ranked) == lm.client.n_ranked == 7
     assert [request["logprobs"] for request in fake.requests] == [100, 7]
 
 
-def test_a_refusal_that_names_no_number_is_met_with_fewer():
-    def refused(asked):
-        said = Reply(400, b'{"error": {"message": "logprobs is too large"}}')
-        return fewer_ranked(type("", (), {"status": said.status, "text": said.body.decode()}), asked)
+def test_refusal_without_limit_is_retried_with_fewer_tokens():
+    def refused(n_ranked):
+        response = Reply(400, b'{"error": {"message": "logprobs is too large"}}')
+        return fewer_ranked(type("", (), {"status": response.status, "text": response.body.decode()}), n_ranked)
 
-    assert [refused(asked) for asked in (100, 20, 5)] == [20, 5, None]
+    assert [refused(n_ranked) for n_ranked in (100, 20, 5)] == [20, 5, None]
 
 
-def test_passing_trouble_is_tried_again(folder_of, tokenizer):
+def test_temporary_errors_are_retried(folder_of, tokenizer):
     server = TinyServer(folder_of("gpt2"))
-    troubles = [Reply(429, b"", (("Retry-After", "0"),)), Reply(503)]
-    with serving(lambda body: troubles.pop() if troubles else server.answer(body)) as fake:
-        assert len(lm_at(fake.url, tokenizer).next_tokens([(1, 2, 3)], quiet)) == 1
+    errors = [Reply(429, b"", (("Retry-After", "0"),)), Reply(503)]
+    with serving(lambda body: errors.pop() if errors else server.answer(body)) as fake:
+        assert len(lm_at(fake.url, tokenizer).next_tokens([(1, 2, 3)], ignore_tick)) == 1
         assert len(fake.requests) == 3
 
 
@@ -227,20 +227,20 @@ def test_passing_trouble_is_tried_again(folder_of, tokenizer):
         (Reply(401), r"rejected the key"),
     ],
 )
-def test_what_is_no_answer_is_said(tokenizer, answer, sentence):
+def test_invalid_response_raises_server_failed(tokenizer, answer, sentence):
     with serving(lambda body: answer) as fake, pytest.raises(ServerFailed, match=sentence):
-        lm_at(fake.url, tokenizer).next_tokens([(1, 2, 3)], quiet)
+        lm_at(fake.url, tokenizer).next_tokens([(1, 2, 3)], ignore_tick)
 
 
-def test_a_server_without_log_probabilities_of_prompts_is_said(tokenizer):
+def test_missing_prompt_logprobs_are_reported(tokenizer):
     with serving(lambda body: reply({"choices": [{"index": 0, "text": "x"}]})) as fake:
         lm = lm_at(fake.url, tokenizer)
         with pytest.raises(ServerFailed, match="neither prompt_logprobs nor echo"):
-            lm.target_logprobs([lm.query(lm.encode_prompt(PROMPTS[0]), (1, 1), ())], [3], quiet)
+            lm.target_logprobs([lm.query(lm.encode_prompt(PROMPTS[0]), (1, 1), ())], [3], ignore_tick)
 
 
 class Sampler(TinyServer):
-    """Ranks by what it samples from: its likeliest tokens alone, at a temperature of a half."""
+    """Server that ranks by its sampling distribution: only the likeliest tokens, at a temperature of 0.5."""
 
     def choice(self, index, ids, body):
         choice = super().choice(index, ids, body)
@@ -250,20 +250,20 @@ class Sampler(TinyServer):
         return choice
 
 
-def test_a_server_that_ranks_by_another_distribution_than_it_scores_by_is_refused(folder_of, tokenizer):
+def test_server_ranking_by_sampling_distribution_is_refused(folder_of, tokenizer):
     with serving_lm(TinyServer(folder_of("gpt2"))) as fake:
         check_gives_logprobs(lm_at(fake.url, tokenizer))
     with serving_lm(Sampler(folder_of("gpt2"))) as fake, pytest.raises(ServerFailed, match="before sampl"):
         check_gives_logprobs(lm_at(fake.url, tokenizer))
 
 
-def test_a_refusal_of_the_key_is_said_as_such_and_not_remembered(folder_of, tokenizer):
+def test_rejected_key_is_reported_and_not_cached(folder_of, tokenizer):
     server, refusals = TinyServer(folder_of("gpt2")), [Reply(401)]
     with serving(lambda body: refusals.pop() if refusals else server.answer(body)) as fake:
         lm = lm_at(fake.url, tokenizer)
         with pytest.raises(ServerFailed, match="rejected the key"):
-            lm.client.token_logprobs([(1, 2, 3)], quiet)
-        lm.client.token_logprobs([(1, 2, 3)], quiet)
+            lm.client.token_logprobs([(1, 2, 3)], ignore_tick)
+        lm.client.token_logprobs([(1, 2, 3)], ignore_tick)
 
     assert "prompt_logprobs" in fake.requests[-1]
 
@@ -278,5 +278,5 @@ def test_a_refusal_of_the_key_is_said_as_such_and_not_remembered(folder_of, toke
         ("./folder#1", None),
     ],
 )
-def test_a_name_says_where_which_model_and_whose_tokenizer(name, parts):
+def test_served_name_splits_url_model_and_tokenizer(name, parts):
     assert served_name(name) == parts

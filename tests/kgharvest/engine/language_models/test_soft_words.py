@@ -1,4 +1,4 @@
-"""Soft words are read like words, and only where they stand."""
+"""Soft words: learned word vectors that affect only the sequences containing them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def lm(request, tmp_path_factory):
 
 @pytest.fixture
 def sentence(lm):
-    """[CLS] + six words + [SEP], as ids; the fifth is asked for."""
+    """Return the ids of [CLS] + six words + [SEP], with the fifth word masked."""
     words = lm.encode_entity("paris is the capital of france")
     frame = lm.tokens
     return (*frame.prefix, *words[:4], lm.mask_id, *words[5:], *frame.suffix)
 
 
 def softened(lm, ids, positions):
-    """Return `ids` with soft words at `positions`, whose vectors are those of the words that stood there."""
+    """Replace the words at `positions` by soft words with the same vectors; return the ids and the vectors."""
     vectors = lm.word_embeddings[[ids[position] for position in positions]].clone()
     soft = list(ids)
     for index, position in enumerate(positions):
@@ -40,7 +40,7 @@ def answer(lm, ids, position=5):
     return lm.logits(lm.vectors([Query(ids, position)], 8, lambda: None))[0]
 
 
-def test_soft_words_with_the_vectors_of_words_are_those_words(lm, sentence):
+def test_soft_words_with_word_vectors_act_as_words(lm, sentence):
     ids, vectors = softened(lm, sentence, [1, 3])
 
     with_soft_words = answer(lm.with_soft_words(SoftWords(vectors)), ids)
@@ -48,7 +48,7 @@ def test_soft_words_with_the_vectors_of_words_are_those_words(lm, sentence):
     torch.testing.assert_close(with_soft_words, answer(lm, sentence), atol=1e-5, rtol=0)
 
 
-def test_deltas_of_zero_change_nothing_and_others_do(lm, sentence):
+def test_zero_deltas_change_nothing_and_nonzero_deltas_do(lm, sentence):
     ids, vectors = softened(lm, sentence, [2])
     zero = torch.zeros(1, lm.n_levels, vectors.shape[1])
     base = answer(lm, sentence)
@@ -60,16 +60,16 @@ def test_deltas_of_zero_change_nothing_and_others_do(lm, sentence):
         assert (answer(lm.with_soft_words(SoftWords(vectors, delta)), ids) - base).abs().max() > 1e-3
 
 
-def test_deltas_reach_only_sequences_with_soft_words(lm, sentence):
+def test_deltas_affect_only_sequences_with_soft_words(lm, sentence):
     ids, vectors = softened(lm, sentence, [2])
     perturbed = lm.with_soft_words(SoftWords(vectors, torch.ones(1, lm.n_levels, vectors.shape[1])))
 
-    beside = perturbed.vectors([Query(ids, 5), Query(sentence, 5)], 8, lambda: None)[1]
+    unaffected = perturbed.vectors([Query(ids, 5), Query(sentence, 5)], 8, lambda: None)[1]
 
-    torch.testing.assert_close(lm.logits(beside[None])[0], answer(lm, sentence), atol=1e-5, rtol=0)
+    torch.testing.assert_close(lm.logits(unaffected[None])[0], answer(lm, sentence), atol=1e-5, rtol=0)
 
 
-def test_the_lm_itself_is_left_as_it_was(lm, sentence):
+def test_soft_words_do_not_modify_lm(lm, sentence):
     ids, vectors = softened(lm, sentence, [2])
     before = answer(lm, sentence)
 
@@ -79,7 +79,7 @@ def test_the_lm_itself_is_left_as_it_was(lm, sentence):
 
 
 @pytest.mark.parametrize("deep", [False, True])
-def test_gradients_are_those_of_finite_differences(lm, sentence, deep):
+def test_gradients_match_finite_differences(lm, sentence, deep):
     ids, vectors = softened(lm, sentence, [1, 3])
     deltas = torch.zeros(2, lm.n_levels, vectors.shape[1])
     learned = (deltas if deep else vectors).requires_grad_()
@@ -97,7 +97,7 @@ def test_gradients_are_those_of_finite_differences(lm, sentence, deep):
     assert (learned.grad * direction).sum() == pytest.approx(difference.item(), rel=0.02)
 
 
-def test_an_lm_whose_layers_are_shared_takes_no_deltas(tmp_path):
+def test_lm_with_shared_layers_refuses_deltas(tmp_path):
     albert = load(str(tiny_albert(tmp_path)))
 
     with pytest.raises(UnsupportedModel, match="first layer"):

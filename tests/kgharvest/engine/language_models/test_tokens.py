@@ -1,4 +1,4 @@
-"""Tokenizers of every type: entities' ids, the text around slots, leading spaces and continuation pieces."""
+"""Tokenizers of every type: entity ids, text around slots, leading spaces, and continuation pieces."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def may_be_later_only(tokens: Tokens) -> list[str]:
 
 
 @pytest.mark.parametrize("family", WORDPIECE)
-def test_wordpiece_continuations_are_exactly_what_may_only_come_later(family, tokens_of):
+def test_wordpiece_continuations_are_exactly_the_later_only_tokens(family, tokens_of):
     tokens = tokens_of(family)
 
     assert {"##s", "##a"} <= set(may_be_later_only(tokens))
@@ -45,7 +45,7 @@ def test_wordpiece_continuations_are_exactly_what_may_only_come_later(family, to
 
 
 @pytest.mark.parametrize(("mark", "families"), [("Ġ", BYTE_LEVEL), ("▁", SENTENCEPIECE)])
-def test_where_word_starts_are_marked_an_entity_starts_with_the_mark(mark, families, tokens_of):
+def test_entity_starts_with_word_start_mark(mark, families, tokens_of):
     for tokens in map(tokens_of, families):
         assert f"{mark}paris" in may_be_first(tokens)
         assert all(piece.startswith(mark) for piece in may_be_first(tokens))
@@ -66,14 +66,14 @@ def test_where_word_starts_are_marked_an_entity_starts_with_the_mark(mark, famil
         ("gpt2", ["Ġparis", "s"]),
     ],
 )
-def test_an_entity_is_encoded_as_behind_a_space(family, expected, tokens_of):
+def test_entity_is_encoded_with_leading_space(family, expected, tokens_of):
     tokens = tokens_of(family)
 
     assert pieces(tokens, tokens.encode_entity("pariss")) == expected
     assert tokens.encode_entity("  pariss ") == tokens.encode_entity("pariss")
 
 
-def test_space_inside_an_entity_is_one_space(lm):
+def test_whitespace_in_entity_is_normalized(lm):
     assert lm.encode_entity("dog \n cat") == lm.encode_entity("dog cat")
 
 
@@ -89,7 +89,7 @@ def test_space_inside_an_entity_is_one_space(lm):
         ("bart", [["<s>", "the"], ["s", "Ġcan"], [",", "Ġswim", "Ġ.", "</s>"]]),
     ],
 )
-def test_text_glued_to_a_slot_stays_tokens_of_its_own_and_starts_no_word(family, expected, tokens_of):
+def test_text_adjacent_to_slot_is_tokenized_separately(family, expected, tokens_of):
     tokens = tokens_of(family)
 
     encoded = tokens.encode_prompt(PromptTemplate.parse("the <ENT0>s can <ENT1>, swim ."))
@@ -98,7 +98,7 @@ def test_text_glued_to_a_slot_stays_tokens_of_its_own_and_starts_no_word(family,
 
 
 @pytest.mark.parametrize("family", ["bert", "distilbert", "albert", "xlm_roberta", "roberta", "modernbert", "bart"])
-def test_prompt_and_entities_together_are_what_the_tokenizer_makes_of_the_sentence(family, tokens_of):
+def test_filled_prompt_ids_match_tokenized_sentence(family, tokens_of):
     tokens = tokens_of(family)
     prompt = PromptTemplate.parse("the capital of <ENT1> is <ENT0> , in a place")
     entities = ["rome", "dog cat"]
@@ -110,13 +110,13 @@ def test_prompt_and_entities_together_are_what_the_tokenizer_makes_of_the_senten
 
 
 @pytest.mark.parametrize("text", ["<ENT0>is <ENT1>", " <ENT0>  is\n <ENT1> ", "<ENT0>is <ENT1>\n"])
-def test_runs_of_space_in_a_prompt_are_one_space_and_none_at_its_ends(text, lm):
+def test_whitespace_in_prompt_is_normalized(text, lm):
     tidy = " ".join(text.split())
 
     assert lm.encode_prompt(PromptTemplate.parse(text)) == lm.encode_prompt(PromptTemplate.parse(tidy))
 
 
-def test_an_unknown_letter_glued_to_a_slot_is_not_lost(tokens_of):
+def test_unknown_character_adjacent_to_slot_is_kept(tokens_of):
     tokens = tokens_of("xlm_roberta")
 
     encoded = tokens.encode_prompt(PromptTemplate.parse("<ENT0>☃ is in <ENT1>"))
@@ -124,7 +124,7 @@ def test_an_unknown_letter_glued_to_a_slot_is_not_lost(tokens_of):
     assert pieces(tokens, encoded.segments[1]) == ["<unk>", "▁is", "▁in"]
 
 
-def test_a_byte_level_tokenizer_that_prepends_a_space_glues_as_well(folder_of):
+def test_byte_level_tokenizer_with_prefix_space_keeps_adjacent_text(folder_of):
     tokenizer = AutoTokenizer.from_pretrained(folder_of("roberta"), add_prefix_space=True)
     tokens = Tokens(tokenizer, len(tokenizer))
 
@@ -135,7 +135,7 @@ def test_a_byte_level_tokenizer_that_prepends_a_space_glues_as_well(folder_of):
 
 
 @pytest.mark.parametrize("family", ["bert", "xlm_roberta", "roberta", "llama"])
-def test_a_special_token_in_a_prompt_is_refused(family, lm, folder_of):
+def test_special_token_in_prompt_is_refused(family, lm, folder_of):
     tokenizer = AutoTokenizer.from_pretrained(folder_of(family))
     special = tokenizer.mask_token or tokenizer.eos_token
     prompt = PromptTemplate.parse(f"<ENT0> is {special} <ENT1>")
@@ -144,7 +144,7 @@ def test_a_special_token_in_a_prompt_is_refused(family, lm, folder_of):
         lm.encode_prompt(prompt)
 
 
-def test_an_uncased_tokenizer_is_known_by_what_it_does(tmp_path: Path, tokens_of):
+def test_is_cased_is_detected_from_tokenizer_behavior(tmp_path: Path, tokens_of):
     words = (*tiny_models.WORDS, "Paris")
     cased = AutoTokenizer.from_pretrained(tiny_models.tiny_bert(tmp_path, words=words, lower_case=False))
 
@@ -157,7 +157,7 @@ def test_an_uncased_tokenizer_is_known_by_what_it_does(tmp_path: Path, tokens_of
 @pytest.mark.parametrize(
     ("family", "spelling"), [("bert", ["dog", "##s"]), ("roberta", ["Ġdog", "s"]), ("xlm_roberta", ["▁dog", "s"])]
 )
-def test_the_tokenizer_s_own_spelling_is_canonical(family, spelling, tokens_of):
+def test_default_tokenization_is_canonical(family, spelling, tokens_of):
     tokens = tokens_of(family)
     ids = tuple(tokens._tokenizer.convert_tokens_to_ids(spelling))
 
@@ -178,7 +178,7 @@ def test_the_tokenizer_s_own_spelling_is_canonical(family, spelling, tokens_of):
         ("roberta", ["Ġdog", "Ġ"]),
     ],
 )
-def test_another_spelling_half_a_letter_or_stray_space_is_not_canonical(family, spelling, tokens_of):
+def test_alternative_tokenization_is_not_canonical(family, spelling, tokens_of):
     tokens = tokens_of(family)
     ids = tuple(tokens._tokenizer.convert_tokens_to_ids(spelling))
 
@@ -186,7 +186,7 @@ def test_another_spelling_half_a_letter_or_stray_space_is_not_canonical(family, 
     assert tokens.canonical_texts([ids]) == [None]
 
 
-def test_letters_from_bytes_are_canonical(tokens_of):
+def test_byte_fallback_characters_are_canonical(tokens_of):
     tokens = tokens_of("llama")
 
     ids = tokens.encode_entity("café")
@@ -195,11 +195,11 @@ def test_letters_from_bytes_are_canonical(tokens_of):
     assert tokens.canonical_texts([ids]) == ["café"]
 
 
-def test_an_empty_batch_of_sequences_has_no_texts(lm):
+def test_empty_batch_has_no_canonical_texts(lm):
     assert lm.canonical_texts([]) == []
 
 
-def test_an_unknown_letter_makes_a_bad_seed_that_names_the_entity(tokens_of):
+def test_unknown_character_raises_bad_seed_naming_entity(tokens_of):
     for family in ("bert", "albert", "xlm_roberta"):
         with pytest.raises(BadSeed, match="cannot write the entity '☃'"):
             tokens_of(family).encode_entity("☃")
