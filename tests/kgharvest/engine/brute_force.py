@@ -1,6 +1,6 @@
-"""The definition of the search, word for word and slowly: every tuple, plain transformers forwards, a Python sort.
+"""Reference implementation of the search: all tuples, plain transformers forward passes, and a Python sort.
 
-Shares nothing with the engine but the predicates of the filters, which have tests of their own.
+It shares only the filter predicates with the engine. These have their own tests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Candidate:
 
 
 class BruteForce:
-    """`prompts`: texts with slots; `weights` add up to 1; `lead`: what stands before a word inside a text."""
+    """Exhaustive search. `prompts`: texts with slots; `weights` sum to 1; `lead`: prefix of words inside a text."""
 
     def __init__(self, folder, prompts, weights, lead=""):
         self.model = AutoModelForMaskedLM.from_pretrained(folder).eval()
@@ -43,7 +43,7 @@ class BruteForce:
         self.in_order = functools.cache(
             lambda pattern: sorted(self.candidates(pattern), key=lambda candidate: candidate.order)
         )
-        # Every tuple asks again for the same few entities and tokens.
+        # All tuples repeat the same few entities and tokens.
         self.surface, self.is_first, self.is_inner = map(functools.cache, (self.surface, self.is_first, self.is_inner))
 
     def text_ids(self, text):
@@ -53,7 +53,7 @@ class BruteForce:
         return self.text_ids(self.lead + text)
 
     def sentence(self, prompt, slot_ids):
-        """Return the ids of the prompt with `slot_ids[i]` in slot i, and where each slot begins."""
+        """Return the ids of the prompt with `slot_ids[i]` in slot i, and the start of each slot."""
         ids, begins = [self.tokenizer.cls_token_id], {}
         pieces = re.split(r"<ENT(\d)>", prompt)
         for index, piece in enumerate(pieces):
@@ -70,7 +70,7 @@ class BruteForce:
         return self.model(torch.tensor([ids])).logits[0, begins[slot] + offset]
 
     def token_logprobs(self, slot_ids, slot, offset):
-        """Return log_softmax of the weighted mean of the prompts' logits."""
+        """Return the log_softmax of the weighted mean of the prompts' logits."""
         mean = sum(
             weight * self.logits(prompt, slot_ids, slot, offset)
             for prompt, weight in zip(self.prompts, self.weights, strict=True)
@@ -85,12 +85,12 @@ class BruteForce:
         return self.is_inner(token) and (piece.startswith("Ġ") if self.lead else not piece.startswith("##"))
 
     def surface(self, ids):
-        """Return the entity's text, or None where the tokenizer writes it otherwise."""
+        """Return the text of the entity, or None if the ids are not its canonical tokenization."""
         text = self.tokenizer.decode(ids).strip()
         return text if text and self.entity_ids(text) == list(ids) else None
 
     def candidates(self, pattern):
-        """Yield every tuple of canonical entities with `pattern[i]` tokens in entity i."""
+        """Yield all tuples of canonical entities with `pattern[i]` tokens in entity i."""
         mask = self.tokenizer.mask_token_id
         vocabulary = range(len(self.tokenizer))
 
@@ -114,7 +114,7 @@ class BruteForce:
         yield from fill([[mask] * n for n in pattern], 0, 0, [], [])
 
     def search(self, patterns, wanted, cap=None, disabled=()):
-        """Return the kept candidates in order."""
+        """Return the kept candidates in search order."""
         kept, seen, repeats = [], set(), Counter()
         entity_filter = filters.EntityFilter([], frozenset({*disabled, filters.IN_PROMPT}))
         texts = [] if filters.IN_PROMPT in disabled else list(map(filters.words_of, self.prompt_texts()))
@@ -132,7 +132,7 @@ class BruteForce:
         return kept
 
     def is_rejected(self, candidate, entity_filter, texts):
-        """texts: the words of the prompts' texts in which no entity may occur."""
+        """Return True if a filter rejects an entity. texts: words of the prompts, which must not contain entities."""
         words = [filters.words_of(text) for text in candidate.surface]
         return any(
             entity_filter.rejection(entity)
@@ -145,7 +145,7 @@ class BruteForce:
         return [re.sub(r"[^\w\s]", " ", text) for prompt in self.prompts for text in re.split(r"<ENT\d>", prompt)]
 
     def compatibility(self, prompt, surface, alpha=2 / 3):
-        """Return f(E, p) as in Eq. 1 and Fig. 6."""
+        """Return f(E, p) of equation 1 and figure 6 in the paper."""
         ids = [self.entity_ids(text) for text in surface]
         slot_ids = [[self.tokenizer.mask_token_id] * len(entity) for entity in ids]
         logprobs = []

@@ -1,4 +1,4 @@
-"""LMs for the tests of the prompt systems."""
+"""LMs and relations for the tests of prompt methods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.kgharvest.engine.tiny_models import tiny_bert, tiny_roberta
 
 
 class KnownRelation(NamedTuple):
-    """A relation that the LM was trained on, asked in wordings that it was not."""
+    """Relation in the training data of the LM, with held-out prompts."""
 
     lm: MaskedLM
     prompts: list[EncodedPrompt]
@@ -30,7 +30,7 @@ class KnownRelation(NamedTuple):
 
 @pytest.fixture(scope="package")
 def knowing_lm():
-    """The smaller embedded LM, trained on facts that stand in the project."""
+    """Return the smaller embedded LM, trained on the facts in `kgharvest.embedded_lm`."""
     return load_compact(EMBEDDED_LMS["embedded-small"])
 
 
@@ -47,6 +47,6 @@ def known(request, knowing_lm):
 
 @pytest.fixture(scope="package", params=["wordpiece", "byte-level"])
 def tiny_lm(request, tmp_path_factory):
-    """A random LM, of either kind of tokenizer."""
+    """Return a random LM with a WordPiece or byte-level tokenizer."""
     build = tiny_bert if request.param == "wordpiece" else tiny_roberta
     return load(str(build(tmp_path_factory.mktemp(request.param))))

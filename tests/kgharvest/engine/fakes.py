@@ -1,4 +1,4 @@
-"""An LM whose distributions are written down in the test."""
+"""Fake LM with distributions defined by the test."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ MASK = -1
 
 
 class FakeLM:
-    """Every word is one token; `probabilities[filled words]` is the distribution of the next one, the rest is rare.
+    """Fake LM in which every word is one token.
 
-    The prompt makes no difference, except that `by_prompt` may give one prompt text distributions of its own.
+    `probabilities[filled words]` is the distribution of the next word; unlisted words share the remaining probability.
+    The prompt has no effect, except that `by_prompt` may assign separate distributions to prompt texts.
     """
 
     name, revision, is_cased, max_tokens, entity_end, is_affine = "fake", None, False, 64, (), True

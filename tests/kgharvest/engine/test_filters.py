@@ -12,7 +12,7 @@ PROMPTS = [
 
 
 @pytest.mark.parametrize("character", ["\x00", "\x7f", "\u00ad", "\u200b", "\u200e", "\u202e", "\u2066", "\ufeff"])
-def test_an_entity_with_a_character_that_nobody_sees_is_none_even_without_filters(character):
+def test_entity_with_invisible_character_is_refused_even_without_filters(character):
     lm = FakeLM(["dog", f"d{character}og"], {})
     vocabulary = EntityVocabulary(lm, EntityFilter([], frozenset(FILTERS)))
 
@@ -47,7 +47,7 @@ def test_an_entity_with_a_character_that_nobody_sees_is_none_even_without_filter
         ("東京都", None),
     ],
 )
-def test_an_entity_is_rejected_by_the_first_rule_that_applies(entity, rule):
+def test_entity_is_rejected_by_first_matching_rule(entity, rule):
     assert EntityFilter(PROMPTS).rejection(words_of(entity)) == rule
 
 
@@ -57,15 +57,15 @@ def test_an_entity_is_rejected_by_the_first_rule_that_applies(entity, rule):
         ("cat", "cat", True),
         ("black cat", "cat", True),
         ("cat", "black cat", True),
-        ("cat", "located", False),  # part of a word is no word
+        ("cat", "located", False),  # only whole words count
         ("cat black", "black cat", False),
     ],
 )
-def test_an_entity_may_not_equal_or_contain_another(entity, other, rejected):
+def test_entity_must_not_equal_or_contain_another(entity, other, rejected):
     assert EntityFilter([]).rejects_beside(words_of(entity), [words_of("dog"), words_of(other)]) is rejected
 
 
-def test_every_rule_can_be_switched_off():
+def test_every_rule_can_be_disabled():
     examples = {
         "stop_word": "whose",
         "no_letter_or_punctuation": "well-known",

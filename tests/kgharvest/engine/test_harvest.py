@@ -1,4 +1,4 @@
-"""The pipeline from a relation to ranked tuples, and what it says when it cannot."""
+"""Harvest pipeline from a relation to ranked tuples, and its error messages."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ from tests.kgharvest.engine.fakes import FakeLM
 from tests.kgharvest.engine.tiny_models import tiny_bert, tiny_roberta
 
 WORDS = ["paris", "france", "rome", "italy", "berlin", "germany", "dog"]
-KNOWN = {
+FACTS = {
     (): {"paris": 0.4, "rome": 0.3, "berlin": 0.2},
     ("paris",): {"france": 0.9},
     ("rome",): {"italy": 0.8},
@@ -38,8 +38,8 @@ SPEC = HarvestSpec(
 )
 
 
-def test_a_harvest_returns_what_the_lm_knows_best_first():
-    result = harvest(SPEC, FakeLM(WORDS, KNOWN))
+def test_harvest_returns_tuples_best_first():
+    result = harvest(SPEC, FakeLM(WORDS, FACTS))
 
     assert [scored.entities for scored in result.tuples] == [
         ("paris", "france"),
@@ -50,26 +50,26 @@ def test_a_harvest_returns_what_the_lm_knows_best_first():
     assert result.notice is None
 
 
-def test_top1_searches_with_the_heaviest_prompt_alone():
+def test_top1_searches_with_heaviest_prompt_only():
     good, bad = "<ENT0> is the capital of <ENT1> .", "<ENT1> is the capital of <ENT0> ."
-    lm = FakeLM(WORDS, KNOWN, {bad: {(): {"dog": 0.9}}})
+    lm = FakeLM(WORDS, FACTS, {bad: {(): {"dog": 0.9}}})
     spec = replace(SPEC, prompts=(bad, good), setting="top1")
 
     result = harvest(spec, lm)
 
     assert [(prompt.text, prompt.weight) for prompt in result.prompts] == [(good, 1.0)]
-    assert result.tuples == harvest(SPEC, FakeLM(WORDS, KNOWN)).tuples
+    assert result.tuples == harvest(SPEC, FakeLM(WORDS, FACTS)).tuples
 
 
-def test_multi_searches_with_all_ready_prompts_weighted():
+def test_multi_searches_with_all_existing_prompts():
     texts = ("<ENT0> is the capital of <ENT1> .", "<ENT1> has <ENT0> .")
-    result = harvest(replace(SPEC, prompts=texts, setting="multi"), FakeLM(WORDS, KNOWN))
+    result = harvest(replace(SPEC, prompts=texts, setting="multi"), FakeLM(WORDS, FACTS))
 
     assert [prompt.text for prompt in result.prompts] == list(texts)
     assert sum(prompt.weight for prompt in result.prompts) == pytest.approx(1)
 
 
-def test_an_entity_repeats_at_most_as_often_as_asked():
+def test_entity_repeats_at_most_as_configured():
     facts = {(): {"paris": 0.9}, ("paris",): {"france": 0.4, "italy": 0.3, "germany": 0.2}}
     params = replace(SPEC.params, candidates=5, max_entity_repeats=2)
 
@@ -78,8 +78,8 @@ def test_an_entity_repeats_at_most_as_often_as_asked():
     assert sum("paris" in scored.entities for scored in result.tuples) == 2
 
 
-def test_an_early_weak_tuple_does_not_use_an_entity_up():
-    # By MTL oslo comes first (.3 against .29), by consistency rome does (.29 x 1 against .3 x .3).
+def test_weak_tuple_does_not_exhaust_entity_cap():
+    # By MTL oslo ranks first (.3 > .29). By consistency rome does (.29 x 1 > .3 x .3).
     facts = {(): {"oslo": 0.3, "rome": 0.29}, ("oslo",): {"italy": 0.3}, ("rome",): {"italy": 1.0}}
     params = HarvestParams(candidates=2, max_entity_tokens=1, max_entity_repeats=1)
 
@@ -88,7 +88,7 @@ def test_an_early_weak_tuple_does_not_use_an_entity_up():
     assert [scored.entities for scored in result.tuples] == [("rome", "italy")]
 
 
-def test_the_list_is_filled_where_candidates_allow():
+def test_list_is_filled_if_candidates_suffice():
     facts = {(): {"paris": 0.9}, ("paris",): {"france": 0.4, "italy": 0.3, "germany": 0.2}}
     params = HarvestParams(max_tuples=4, max_entity_tokens=1, max_entity_repeats=2)
     spec, lm = replace(SPEC, params=params), FakeLM(WORDS, facts)
@@ -111,12 +111,12 @@ def test_longer_lists_get_more_candidates(max_tuples, n_candidates):
 def test_max_tuples_keeps_the_best():
     params = replace(SPEC.params, max_tuples=1)
 
-    assert [scored.entities for scored in harvest(replace(SPEC, params=params), FakeLM(WORDS, KNOWN)).tuples] == [
+    assert [scored.entities for scored in harvest(replace(SPEC, params=params), FakeLM(WORDS, FACTS)).tuples] == [
         ("paris", "france")
     ]
 
 
-def test_an_entity_keeps_the_casing_in_which_it_was_found_where_that_is_likeliest():
+def test_entity_keeps_likeliest_casing():
     words = ["NASA", "nasa", "Nasa", "rockets", "Rockets", "rome", "italy", *WORDS]
     lm = FakeLM(words, {(): {"NASA": 0.6}, ("NASA",): {"rockets": 0.9}})
     lm.is_cased = True
@@ -133,11 +133,11 @@ def test_an_entity_keeps_the_casing_in_which_it_was_found_where_that_is_likelies
     [
         ("United States of America", ["united states of america", "United States Of America"]),
         ("dog", ["Dog"]),
-        ("ısı", []),  # in title case "Isı", the title case of "isı"
-        ("ß" * 200, []),  # in title case a character longer than entities may be
+        ("ısı", []),  # title case "Isı" is also the title case of "isı"
+        ("ß" * 200, []),  # title case exceeds the maximum entity length by one character
     ],
 )
-def test_an_entity_is_spelled_as_found_in_lower_and_in_title_case(entity, others):
+def test_spellings_are_original_lower_and_title_case(entity, others):
     assert spellings(entity) == [entity, *others]
 
 
@@ -155,23 +155,23 @@ def test_surface_casing_is_chosen_by_score(tmp_path):
     assert len({scored.entities for scored in tuples}) == len(tuples)
 
 
-def test_the_same_spec_gives_the_same_result(tmp_path):
+def test_same_spec_gives_same_result(tmp_path):
     folder = str(tiny_bert(tmp_path))
     spec = replace(SPEC, setting="multi", params=HarvestParams(candidates=10))
 
     assert harvest(spec, load(folder)) == harvest(spec, load(folder))
 
 
-def test_progress_names_the_stages_and_may_cancel(tmp_path):
+def test_progress_reports_stages_and_may_cancel(tmp_path):
     stages = []
-    harvest(SPEC, FakeLM(WORDS, KNOWN), lambda progress: stages.append(progress.stage))
+    harvest(SPEC, FakeLM(WORDS, FACTS), lambda progress: stages.append(progress.stage))
     assert list(dict.fromkeys(stages)) == ["weights", "search", "rescore"]
 
     def cancel(progress):
         raise Cancelled("The harvest was cancelled.")
 
     with pytest.raises(Cancelled):
-        harvest(SPEC, FakeLM(WORDS, KNOWN), cancel)
+        harvest(SPEC, FakeLM(WORDS, FACTS), cancel)
 
 
 @pytest.mark.parametrize(
@@ -188,27 +188,27 @@ def test_progress_names_the_stages_and_may_cancel(tmp_path):
         ({"setting": "llm"}, EngineError, "does not prompt an LM"),
     ],
 )
-def test_bad_input_gets_a_sentence(changes, error, sentence):
+def test_bad_input_raises_descriptive_error(changes, error, sentence):
     with pytest.raises(error, match=sentence):
-        harvest(replace(SPEC, **changes), FakeLM(WORDS, KNOWN))
+        harvest(replace(SPEC, **changes), FakeLM(WORDS, FACTS))
 
 
-def test_an_entity_that_the_lm_cannot_write_gets_a_sentence(tmp_path):
+def test_unencodable_seed_entity_raises_bad_seed(tmp_path):
     spec = replace(SPEC, seed_tuples=(("paris", "france"), ("東京", "日本")))
 
     with pytest.raises(BadSeed, match="東京"):
         harvest(spec, load(str(tiny_bert(tmp_path))))
 
 
-def test_a_prompt_longer_than_the_lm_takes_gets_a_sentence(tmp_path):
+def test_too_long_prompt_raises_bad_prompt(tmp_path):
     spec = replace(SPEC, initial_prompts=("<ENT0> is the " + "capital " * 60 + "of <ENT1> .",))
 
     with pytest.raises(BadPrompt, match="maximum of 40"):
         harvest(spec, load(str(tiny_bert(tmp_path))))
 
 
-def test_a_prompt_that_is_too_long_only_with_long_entities_is_refused_before_any_search(tmp_path):
-    # 40 tokens with one-token entities, 42 with two-token ones.
+def test_prompt_too_long_with_long_entities_is_refused_before_search(tmp_path):
+    # 40 tokens with one-token entities, 42 with two-token entities.
     prompt = "<ENT0> is the " + "capital " * 33 + "<ENT1>"
     events = []
     spec = replace(SPEC, initial_prompts=(prompt,), params=HarvestParams(candidates=3))
@@ -220,7 +220,7 @@ def test_a_prompt_that_is_too_long_only_with_long_entities_is_refused_before_any
     assert events == []
 
 
-def test_ready_prompts_that_are_too_long_are_left_out_and_the_result_says_so(tmp_path):
+def test_too_long_existing_prompts_are_skipped_with_notice(tmp_path):
     long, short = "<ENT0> is the " + "capital " * 60 + "of <ENT1> .", "<ENT0> is the capital of <ENT1> ."
     lm = load(str(tiny_bert(tmp_path)))
     spec = replace(SPEC, setting="multi", prompts=(long, short))
@@ -233,24 +233,26 @@ def test_ready_prompts_that_are_too_long_are_left_out_and_the_result_says_so(tmp
         harvest(replace(spec, prompts=(long,)), lm)
 
 
-def test_a_harvest_says_that_no_paraphrase_was_found():
-    lm = FakeLM(WORDS, KNOWN)
+def test_notice_reports_missing_paraphrases():
+    lm = FakeLM(WORDS, FACTS)
     none, one = (
         SimpleNamespace(paraphrase=lambda *_: []),
         SimpleNamespace(paraphrase=lambda sentence, entities: [f"{entities[1]} is governed from {entities[0]} ."]),
     )
 
-    alone, paraphrased = (harvest(replace(SPEC, setting="multi"), lm, paraphraser=maker) for maker in (none, one))
+    alone, paraphrased = (
+        harvest(replace(SPEC, setting="multi"), lm, paraphraser=paraphraser) for paraphraser in (none, one)
+    )
 
     assert "No paraphrases of the initial prompts were found" in alone.notice
     assert len(paraphrased.prompts) > 1
     assert paraphrased.notice is None
 
 
-def test_a_ready_prompt_that_is_too_long_only_with_the_seeds_is_left_out(tmp_path):
+def test_existing_prompt_too_long_with_seeds_is_skipped(tmp_path):
     lm = load(str(tiny_bert(tmp_path)))
     short = "<ENT0> is the capital of <ENT1> ."
-    long = "<ENT0> is the " + "capital " * 33 + "<ENT1>"  # 40 tokens with entities of one token
+    long = "<ENT0> is the " + "capital " * 33 + "<ENT1>"  # 40 tokens with one-token entities
     seeds = (("paris capital capital capital", "france"), *SPEC.seed_tuples)
     params = HarvestParams(candidates=3, max_entity_tokens=1)
     spec = replace(SPEC, setting="multi", prompts=(long, short), params=params)
@@ -259,29 +261,29 @@ def test_a_ready_prompt_that_is_too_long_only_with_the_seeds_is_left_out(tmp_pat
     assert {prompt.text for prompt in harvest(spec, lm).prompts} == {short, long}
 
 
-def test_the_same_prompt_twice_counts_once():
+def test_duplicate_prompt_counts_once():
     spec = replace(SPEC, initial_prompts=SPEC.initial_prompts * 2)
 
-    assert [prompt.weight for prompt in harvest(spec, FakeLM(WORDS, KNOWN)).prompts] == [1.0]
+    assert [prompt.weight for prompt in harvest(spec, FakeLM(WORDS, FACTS)).prompts] == [1.0]
 
 
-def test_memory_that_runs_out_in_the_head_halves_the_rows(monkeypatch):
+def test_out_of_memory_in_head_halves_rows(monkeypatch):
     class SmallMemory(FakeLM):
         def logits(self, vectors):
             if len(vectors) > 1:
                 raise torch.OutOfMemoryError
             return vectors
 
-    assert harvest(SPEC, SmallMemory(WORDS, KNOWN)) == harvest(SPEC, FakeLM(WORDS, KNOWN))
+    assert harvest(SPEC, SmallMemory(WORDS, FACTS)) == harvest(SPEC, FakeLM(WORDS, FACTS))
 
 
-def test_a_head_that_never_fits_into_memory_gets_a_sentence():
+def test_head_exceeding_memory_raises_broken_model():
     class NoMemory(FakeLM):
         def logits(self, vectors):
             raise torch.OutOfMemoryError
 
     with pytest.raises(BrokenModel, match="head does not fit into memory"):
-        harvest(SPEC, NoMemory(WORDS, KNOWN))
+        harvest(SPEC, NoMemory(WORDS, FACTS))
 
 
 @pytest.mark.parametrize("stage", ["prompts", "weights", "search", "rescore"])
@@ -300,7 +302,7 @@ def scored(*entities, score):
     return ScoredTuple(entities, entities, score, score)
 
 
-def test_ranking_keeps_the_best_within_the_cap():
+def test_rank_keeps_best_tuples_within_cap():
     scored_tuples = [
         scored("a", "b", score=-2.0),
         scored("a", "c", score=-1.0),
@@ -328,23 +330,23 @@ def test_ranking_keeps_the_best_within_the_cap():
         ({"disabled_filters": frozenset({"stopword"})}, "filter 'stopword'"),
     ],
 )
-def test_parameters_that_cannot_be_get_a_sentence(params, sentence):
+def test_invalid_parameters_raise_descriptive_error(params, sentence):
     with pytest.raises(EngineError, match=sentence):
         HarvestParams(**params)
 
 
 @pytest.mark.parametrize("setting", ["human", "top1"])
-def test_logits_that_are_nan_get_a_sentence(setting):
+def test_nan_logits_raise_broken_model(setting):
     class NaNLM(FakeLM):
         def logits(self, vectors):
             return vectors * float("nan")
 
     with pytest.raises(BrokenModel, match="weights are damaged"):
-        harvest(replace(SPEC, setting=setting, prompts=SPEC.initial_prompts), NaNLM(WORDS, KNOWN))
+        harvest(replace(SPEC, setting=setting, prompts=SPEC.initial_prompts), NaNLM(WORDS, FACTS))
 
 
-def test_scores_are_nats_and_never_normalised():
-    best = harvest(SPEC, FakeLM(WORDS, KNOWN)).tuples[0]
+def test_scores_are_unnormalized_nats():
+    best = harvest(SPEC, FakeLM(WORDS, FACTS)).tuples[0]
 
     # 2/3 (log .4 + log .9) + 1/3 log .4
     assert best == ScoredTuple(("paris", "france"), ("paris", "france"), best.score, best.mtl)

@@ -1,4 +1,4 @@
-"""A harvest in parts is the same to the bit, whoever does them and in whatever order."""
+"""Distributed harvests: results are bitwise identical for any assignment and order of parts."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    """So that re-scoring has several parts, some of several chunks."""
+    """Reduce chunk sizes so that re-scoring has several parts, some with several chunks."""
     monkeypatch.setattr(parts, "QUESTIONS_AT_ONCE", 60)
     monkeypatch.setattr(parts, "MOST_RESCORE_PARTS", 7)
 
 
 class Shuffled:
-    """Does parts in an order of its own, each with an LM loaded for it alone."""
+    """Run parts in random order with separately loaded LMs."""
 
     def __init__(self, folder, question, seed):
         self.folder, self.question, self.random = folder, question, random.Random(seed)
@@ -69,7 +69,9 @@ class Shuffled:
         self.n_parts[stage] = len(parts)
         order = list(range(len(parts)))
         self.random.shuffle(order)
-        lm = {position: load(self.folder) for position in order[:2]}  # the others share one: loading takes its time
+        lm = {
+            position: load(self.folder) for position in order[:2]
+        }  # the other parts share one LM, because loading is slow
         last = load(self.folder)
         results = {n: parts[n].do(lm.get(n, last), self.question, lambda n_done: None) for n in order}
         return [results[position] for position in range(len(parts))]
@@ -82,25 +84,25 @@ CASES = [
 
 
 @pytest.mark.parametrize(("make", "case"), every(2, product([tiny_bert, tiny_roberta], CASES)))
-def test_parts_in_any_order_give_what_one_worker_gives(folders, make, case):
+def test_shuffled_parts_equal_single_worker_result(folders, make, case):
     spec, changes = case
     spec = replace(spec, params=replace(spec.params, **CHANGES[changes]))
     lm = load(folders[make])
 
-    alone = harvest(spec, lm)
+    expected = harvest(spec, lm)
 
     prepared = prepare(spec, lm)
     question = parts.Question(prepared.prompts.prompt_set, prepared.prompts.templates, spec.params)
     share = Shuffled(folders[make], question, seed=changes)
-    assert repr(harvest_prepared(prepared, spec.params, lm, share)) == repr(alone)  # repr tells every bit of a float
+    assert repr(harvest_prepared(prepared, spec.params, lm, share)) == repr(expected)  # repr shows every bit of a float
     n_patterns = (
         1 if spec.params.pattern_budget == "shared" else spec.params.max_entity_tokens ** len(spec.seed_tuples[0])
     )
     assert share.n_parts["search"] == n_patterns
-    assert share.n_parts["rescore"] > 1 or alone.stats["candidates"] < 10
+    assert share.n_parts["rescore"] > 1 or expected.stats["candidates"] < 10
 
 
-def test_parts_of_re_scoring_are_whole_chunks(folders):
+def test_rescore_parts_are_whole_chunks(folders):
     lm = load(folders[tiny_bert])
     prepared = prepare(BINARY, lm)
     question = parts.Question(prepared.prompts.prompt_set, prepared.prompts.templates, PARAMS)
@@ -126,31 +128,31 @@ def test_longest_searches_come_first():
     assert len(groups) == 9
 
 
-def test_a_budget_that_ends_one_search_leaves_the_others_whole(folders):
+def test_state_budget_ending_one_search_keeps_others_complete(folders):
     lm = load(folders[tiny_bert])
-    whole = harvest(replace(BINARY, params=replace(PARAMS, candidates=10, batch_size=1)), lm)
+    complete = harvest(replace(BINARY, params=replace(PARAMS, candidates=10, batch_size=1)), lm)
     question_params = replace(PARAMS, candidates=10, batch_size=1)
     prepared = prepare(BINARY, lm)
     question = parts.Question(prepared.prompts.prompt_set, prepared.prompts.templates, question_params)
     n_states = [search.do(lm, question, lambda n_found: None).n_states for search in parts.search_parts(question)]
-    budget = sorted(n_states)[-1] - 1  # too little for the longest search alone
+    budget = sorted(n_states)[-1] - 1  # too small for the longest search only
     assert n_states.count(max(n_states)) == 1
 
     ended = harvest(replace(BINARY, params=replace(question_params, state_budget=budget)), lm)
 
     assert f"after {budget} evaluated states" in ended.notice
     assert "1 of 4 token-count patterns" in ended.notice
-    assert ended.stats["candidates"] < whole.stats["candidates"]
+    assert ended.stats["candidates"] < complete.stats["candidates"]
     assert ended.stats["candidates"] > 30
 
 
-def test_progress_runs_through_all_parts_and_may_cancel(folders):
-    lm, seen = load(folders[tiny_bert]), []
+def test_progress_covers_all_parts_and_may_cancel(folders):
+    lm, reports = load(folders[tiny_bert]), []
     prepared = prepare(BINARY, lm)
 
-    harvest_prepared(prepared, PARAMS, lm, parts.InTurn(seen.append))
+    harvest_prepared(prepared, PARAMS, lm, parts.InTurn(reports.append))
 
-    searched = [progress for progress in seen if progress.stage == "search"]
+    searched = [progress for progress in reports if progress.stage == "search"]
     assert searched[-1] == Progress("search", 4 * 25, 4 * 25)
     assert [progress.done for progress in searched] == sorted(progress.done for progress in searched)
 

@@ -1,4 +1,4 @@
-"""Ranks, their averages, and which facts are asked."""
+"""Probing: ranks, average measures, and selection of usable facts."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def probed(ranks):
     return ProbeScores(np.array(ranks), np.zeros(len(ranks)))
 
 
-def test_a_rank_is_one_more_than_the_number_of_better_tokens():
-    """By hand: the scores 3, 1, 2, 2; ties do not count against the right object."""
+def test_rank_counts_better_tokens_plus_one():
+    """Scores 3, 1, 2, 2. Ties do not lower the rank of the correct object."""
     ranks = [ranks_of(LOGITS[:1], torch.tensor([tail]))[0] for tail in range(4)]
 
     assert ranks == [1, 4, 2, 2]
 
 
-def test_among_fewer_candidates_no_rank_gets_worse():
+def test_restricted_vocabulary_never_worsens_rank():
     assert ranks_of(LOGITS[:1], torch.tensor([1]), vocabulary=[1, 2])[0] == 2
     assert ranks_of(LOGITS[:1], torch.tensor([1]), vocabulary=[1])[0] == 1
 
 
 @given(st.permutations(range(6)), st.integers(0, 5))
-def test_the_names_of_tokens_do_not_matter(order, tail):
+def test_ranks_ignore_token_order(order, tail):
     scores = torch.tensor([[0.3, -1.0, 2.0, 0.3, 0.0, 5.0]])
     permuted = scores[:, order]
 
@@ -62,38 +62,38 @@ def test_the_names_of_tokens_do_not_matter(order, tail):
 
 
 @given(st.lists(st.integers(1, 20_000), min_size=1, max_size=30))
-def test_the_measures_stand_in_their_order(ranks):
+def test_measures_are_ordered(ranks):
     scores = probed(ranks)
 
     assert 0 <= scores.precision_at(1) <= scores.mrr <= 1
     assert scores.precision_at(1) <= scores.precision_at(10)
 
 
-def test_reciprocal_ranks_end_where_lama_ends_them():
+def test_reciprocal_ranks_beyond_10000_count_zero_as_in_lama():
     assert probed([1, 2, 10_000, 10_001]).mrr == pytest.approx((1 + 0.5 + 1e-4) / 4)
 
 
-def test_probing_takes_answers_in_parts():
+def test_probe_accepts_answers_in_parts():
     scores = probe(Answers(torch.log_softmax(LOGITS, dim=1)), facts_with([2, 0]))
 
     assert scores.ranks.tolist() == [2, 1]
     assert scores.logprobs[1] == pytest.approx(np.log(1 / 4))
 
 
-def test_scores_that_are_no_log_probabilities_are_normalised():
-    """Averaged log-probabilities, as of a rank ensemble, would otherwise pass for a smaller likelihood."""
+def test_unnormalized_scores_are_normalized():
+    """Averaged log-probabilities, as in a rank ensemble, would otherwise give too small likelihoods."""
     scores = probe(Answers(LOGITS + 7), facts_with([2, 0]))
 
     assert scores.logprobs == pytest.approx(torch.log_softmax(LOGITS, dim=1)[[0, 1], [2, 0]].numpy())
 
 
-def test_without_facts_nothing_is_measured():
+def test_probe_without_facts_has_no_measures():
     scores = probe(Answers(LOGITS), facts_with([]))
 
     assert (scores.n, scores.precision_at(1), scores.mrr, scores.nll) == (0, None, None, None)
 
 
-def test_the_majority_answers_what_was_right_most_often():
+def test_majority_ranks_most_frequent_objects_first():
     majority = Majority(facts_with([3, 3, 1]), vocab_size=5)
 
     scores = probe(majority, facts_with([3, 1, 0]))
@@ -102,7 +102,7 @@ def test_the_majority_answers_what_was_right_most_often():
     assert next(majority.scores([(1,)], lambda: None)).exp().sum() == pytest.approx(1)
 
 
-def test_facts_are_asked_once_and_only_with_objects_of_one_token(tmp_path):
+def test_usable_facts_are_unique_and_have_one_token_objects(tmp_path):
     lm = load(str(tiny_bert(tmp_path)))
     facts = [Fact("paris", "france"), Fact("paris", "france"), Fact("paris", "rome fish"), Fact("paris", "☃")]
 
@@ -113,7 +113,7 @@ def test_facts_are_asked_once_and_only_with_objects_of_one_token(tmp_path):
     assert usable_facts(lm, facts, vocabulary=[0]).facts == ()
 
 
-def test_facts_of_another_part_are_left_out_and_counted():
+def test_without_removes_and_counts_facts_of_another_part():
     train = UsableFacts((EncodedFact((1,), 3), EncodedFact((2,), 4)), {})
     test = UsableFacts((EncodedFact((2,), 4),), {})
 
@@ -121,8 +121,8 @@ def test_facts_of_another_part_are_left_out_and_counted():
     assert test.without(UsableFacts((), {}), "held out") is test
 
 
-def test_common_words_are_one_token_of_every_lm(tmp_path):
-    """By hand: "Rome" is no word of the one, "cat" none of the other; an uncased LM reads "Paris" as "paris"."""
+def test_common_words_are_single_tokens_in_every_lm(tmp_path):
+    """The uncased LM lacks "Rome" and the cased LM lacks "cat". The uncased LM reads "Paris" as "paris"."""
     uncased = load(tiny_bert(tmp_path / "uncased", words=("dog", "cat", "paris", "france")))
     cased = load(tiny_roberta(tmp_path / "cased", words=("dog", "Paris", "Rome", "France")))
 

@@ -1,4 +1,4 @@
-"""The search returns exactly what its definition says, whatever the batch size and the order of the prompts."""
+"""Best-first search, compared with brute force for all batch sizes and prompt orders."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from tests.kgharvest.engine.fakes import FakeLM
 from tests.kgharvest.engine.tiny_models import tiny_bert, tiny_roberta
 from tests.sampling import every
 
-TOLERANCE = 1e-4  # nats; what is closer than this may swap places
+TOLERANCE = 1e-4  # nats; closer tuples may swap places
 BINARY = ("<ENT0> the <ENT1> .", "bad <ENT1> cab <ENT0>", "<ENT1>s dab <ENT0> .")
 TERNARY = ("<ENT0> the <ENT1> bad <ENT2> .", "<ENT2> dab <ENT1> , <ENT0>")
 WEIGHTS = {3: (0.5, 0.3, 0.2), 2: (0.7, 0.3)}
-LETTERS_ALLOWED = frozenset({"short", "one_letter_word"})  # tiny vocabularies are made of letters
+LETTERS_ALLOWED = frozenset({"short", "one_letter_word"})  # tiny vocabularies consist of letters
 NO_FILTERS = frozenset(FILTERS)
 
 
 class Case:
-    """A tiny LM with a set of prompts, and the brute force over the same folder."""
+    """A tiny LM with weighted prompts, and a brute-force search over the same LM."""
 
     def __init__(self, folder, prompts, lead):
         self.lm = load(str(folder))
@@ -49,7 +49,7 @@ class Case:
         self.brute_force = BruteForce(folder, prompts, self.weights, lead)
 
     def parts(self, params, order=None):
-        """Return what asks through the prompts in `order`, and what knows their entities."""
+        """Return the token ranker for the prompts in `order` and the entity vocabulary."""
         order = order or range(len(self.prompts))
         templates = [PromptTemplate.parse(self.prompts[index]) for index in order]
         weights = [self.weights[index] for index in order]
@@ -81,18 +81,18 @@ def make_case(folder, family, prompts):
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory):
     torch.set_num_threads(1)
-    made = {}
+    cases = {}
 
     def get(family, prompts):
-        if (family, prompts) not in made:
-            made[family, prompts] = make_case(tmp_path_factory.mktemp("lm"), family, prompts)
-        return made[family, prompts]
+        if (family, prompts) not in cases:
+            cases[family, prompts] = make_case(tmp_path_factory.mktemp("lm"), family, prompts)
+        return cases[family, prompts]
 
     return get
 
 
 def assert_same_tuples(candidates, expected):
-    """The same tuples in the same order, where what is within TOLERANCE in every token may swap."""
+    """Assert equal tuples in equal order. Tuples within TOLERANCE in every token may swap."""
     assert len(candidates) == len(expected)
     by_entities = {(candidate.entities, candidate.surface): candidate for candidate in expected}
     for candidate, right in zip(candidates, expected, strict=True):
@@ -123,17 +123,17 @@ def test_search_equals_brute_force(cases, monkeypatch, family, question, disable
     first = case.search(params, patterns)
 
     assert_same_tuples(first.tuples, expected)
-    # Small enough that tokens are ranked again and again, and logits come in parts.
+    # Small values force repeated token rankings and split logits.
     monkeypatch.setattr(ranking, "TOP_K", 3)
     monkeypatch.setattr(ranking, "LOGITS_AT_ONCE", 1)
     for batch_size in (1, 7):
-        again = case.search(replace(params, batch_size=batch_size), patterns, order=range(len(prompts))[::-1])
-        assert_same_tuples(again.tuples, expected)
-        assert again.rejected == first.rejected
+        repeated = case.search(replace(params, batch_size=batch_size), patterns, order=range(len(prompts))[::-1])
+        assert_same_tuples(repeated.tuples, expected)
+        assert repeated.rejected == first.rejected
 
 
 @pytest.mark.parametrize("family", ["wordpiece", "byte-level bpe"])
-def test_each_pattern_has_its_own_candidates_unless_the_budget_is_shared(cases, family):
+def test_patterns_have_separate_candidates_unless_budget_is_shared(cases, family):
     case = cases(family, BINARY)
     params = HarvestParams(candidates=20, max_entity_repeats=1, disabled_filters=LETTERS_ALLOWED)
     patterns = [(1, 1), (1, 2), (2, 1), (2, 2)]
@@ -151,7 +151,7 @@ def test_each_pattern_has_its_own_candidates_unless_the_budget_is_shared(cases, 
     assert_same_tuples(shared.candidates, case.expected(params, patterns))
 
 
-def test_of_a_tuple_that_two_patterns_have_the_one_with_the_better_mtl_stays():
+def test_best_of_equals_keeps_duplicate_with_best_mtl():
     def candidate(surface, *costs):
         return Candidate((1,), costs=costs, entities=(Entity(surface, surface.casefold(), ()),), is_complete=True)
 
@@ -160,7 +160,7 @@ def test_of_a_tuple_that_two_patterns_have_the_one_with_the_better_mtl_stays():
     assert [(kept.surface, kept.mtl) for kept in best] == [(("rome",), -1.0), (("Oslo",), -1.5)]
 
 
-def test_an_exhausted_vocabulary_returns_every_tuple_there_is(cases):
+def test_exhausted_vocabulary_returns_all_tuples(cases):
     case = cases("wordpiece", BINARY)
     params = HarvestParams(candidates=10**6, disabled_filters=LETTERS_ALLOWED)
 
@@ -171,7 +171,7 @@ def test_an_exhausted_vocabulary_returns_every_tuple_there_is(cases):
 
 
 @pytest.mark.parametrize("batch_size", [1, 256])
-def test_only_states_that_can_matter_are_evaluated(cases, batch_size):
+def test_only_necessary_states_are_evaluated(cases, batch_size):
     case = cases("wordpiece", BINARY)
     params = HarvestParams(candidates=5, disabled_filters=LETTERS_ALLOWED, batch_size=batch_size)
 
@@ -179,7 +179,7 @@ def test_only_states_that_can_matter_are_evaluated(cases, batch_size):
     search = BestFirstSearch(ranker, vocabulary, params, lambda n_found: None)
     search.run([(1, 1)])
 
-    # The root, the heads whose own log-probability reaches the worst tuple kept, and the rest of a batch.
+    # The root, the heads with a log-probability of at least the worst kept tuple, and the rest of a batch.
     heads = case.brute_force.token_logprobs([[case.lm.mask_id]] * 2, 0, 0)
     worst = search.tuples[-1].mtl
     admissible = [token for token in range(len(heads)) if case.lm.starts_entity[token]]
@@ -187,7 +187,7 @@ def test_only_states_that_can_matter_are_evaluated(cases, batch_size):
     assert ranker.n_states <= n_needed + min(batch_size, 16) - 1
 
 
-def test_a_state_budget_ends_with_a_sentence_and_the_tuples_proved(cases):
+def test_state_budget_ends_search_with_notice_and_proved_tuples(cases):
     case = cases("wordpiece", BINARY)
     params = HarvestParams(candidates=40, disabled_filters=LETTERS_ALLOWED, batch_size=1)
 
@@ -198,13 +198,13 @@ def test_a_state_budget_ends_with_a_sentence_and_the_tuples_proved(cases):
     assert_same_tuples(search.tuples, case.expected(params, [(1, 1)])[: len(search.tuples)])
 
 
-def test_a_memory_budget_ends_with_a_sentence(cases):
+def test_memory_budget_ends_search_with_notice(cases):
     search = cases("wordpiece", BINARY).search(HarvestParams(candidates=10**6, memory_budget_mb=0), [(1, 1)])
 
     assert "memory budget of 0 MB" in search.notice
 
 
-def test_what_the_report_raises_ends_the_search(cases):
+def test_exception_in_report_ends_search(cases):
     def cancel(n_found):
         raise Cancelled("The harvest was cancelled.")
 
@@ -253,7 +253,7 @@ def test_prompt_weights_equal_brute_force(cases):
     assert [prompt.weight for prompt in weighted] == pytest.approx([exp(mean) / total for mean in means], abs=TOLERANCE)
 
 
-# -- order, worked out by hand -----------------------------------------------------------------------------------------
+# Hand-computed order
 
 
 def search_fake(words, probabilities, n_candidates, **params):
@@ -266,8 +266,8 @@ def search_fake(words, probabilities, n_candidates, **params):
     return [candidate.folded for candidate in search.tuples]
 
 
-def test_equal_mtl_is_decided_by_the_next_smallest_log_probability():
-    # All three have the MTL of their head, log .25; the tails are .5, .4 and .3.
+def test_equal_mtl_is_decided_by_next_smallest_log_probability():
+    # All three tuples have the MTL of their head, log .25. The tails have .5, .4, and .3.
     facts = {(): {"rome": 0.25, "oslo": 0.25}, ("rome",): {"italy": 0.4, "lazio": 0.3}, ("oslo",): {"norway": 0.5}}
 
     tuples = search_fake(["rome", "oslo", "italy", "lazio", "norway"], facts, 3)
@@ -275,14 +275,14 @@ def test_equal_mtl_is_decided_by_the_next_smallest_log_probability():
     assert tuples == [("oslo", "norway"), ("rome", "italy"), ("rome", "lazio")]
 
 
-def test_equal_log_probabilities_are_decided_by_the_entity_strings():
+def test_equal_log_probabilities_are_decided_by_entity_strings():
     words = ["zagreb", "bern", "athens", "land"]
     facts = {(): {"zagreb": 0.25, "bern": 0.25, "athens": 0.25}} | {(word,): {"land": 0.5} for word in words}
 
     assert search_fake(words, facts, 2) == [("athens", "land"), ("bern", "land")]
 
 
-def test_an_entity_is_proposed_four_times_as_often_as_it_is_kept():
+def test_entity_is_proposed_four_times_the_repeat_limit():
     tails = ["a", "b", "c", "d", "e"]
     probabilities = {tail: 0.15 - 0.01 * position for position, tail in enumerate(tails)} | {"paris": 1e-6}
     facts = {(): {"paris": 0.9}, ("paris",): probabilities}
@@ -292,14 +292,14 @@ def test_an_entity_is_proposed_four_times_as_often_as_it_is_kept():
     assert [entities for entities in tuples if "paris" in entities] == [("paris", tail) for tail in "abcd"]
 
 
-def test_a_tuple_waits_for_an_equal_one_that_the_lm_has_yet_to_be_asked_about():
-    # Tails of probability 1 cost nothing: a head that waits for the LM stands level with what is complete.
+def test_complete_tuple_waits_for_equal_unevaluated_tuple():
+    # Tails of probability 1 cost nothing, so an unevaluated head ties with complete tuples.
     facts = {(): {"b": 0.5, "a": 0.5}, ("b",): {"x": 1.0}, ("a",): {"x": 1.0}}
 
     assert search_fake(["b", "a", "x"], facts, 1, batch_size=1) == [("a", "x")]
 
 
-def test_reports_go_on_while_the_lm_is_not_asked(cases):
+def test_reports_continue_between_lm_calls(cases):
     case = cases("wordpiece", BINARY)
     n_reports_before, reports = [], []
     ranker, vocabulary = case.parts(HarvestParams(disabled_filters=NO_FILTERS))
@@ -309,4 +309,4 @@ def test_reports_go_on_while_the_lm_is_not_asked(cases):
 
     BestFirstSearch(ranker, vocabulary, params, reports.append).run([(1, 1)])
 
-    assert len(reports) > n_reports_before[-1] + 10  # the last forward is not the last report
+    assert len(reports) > n_reports_before[-1] + 10  # reports continue after the last forward pass

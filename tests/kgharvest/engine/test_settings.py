@@ -1,4 +1,4 @@
-"""The registry of settings."""
+"""Registry of harvest settings."""
 
 from pkgutil import resolve_name
 
@@ -9,14 +9,14 @@ from kgharvest.engine.types import EngineError
 
 
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=lambda setting: setting.name)
-def test_every_setting_names_the_function_that_obtains_its_prompts(setting):
+def test_every_setting_has_a_prompt_strategy(setting):
     assert callable(resolve_name(setting.strategy))
 
 
-def test_settings_that_learn_nothing_work_with_every_lm_and_are_quick():
+def test_settings_without_learning_are_human_top1_multi():
     assert WITHOUT_LEARNING == ("human", "top1", "multi")
 
 
-def test_an_unknown_setting_is_refused_with_those_there_are():
+def test_unknown_setting_error_lists_choices():
     with pytest.raises(EngineError, match=r"Unknown setting 'manual'. Choose one of human, top1, multi, lpaqa, "):
         find_setting("manual")

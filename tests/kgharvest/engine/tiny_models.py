@@ -1,9 +1,9 @@
-"""Tiny random LMs of every family, saved as folders: real architectures, real kinds of tokenizer, 2 layers of width 32.
+"""Tiny random LMs of every family, saved as folders: real architectures and tokenizer types, 2 layers of width 32.
 
-Every function saves a model and its tokenizer in `folder` and returns it, so that tests load the LM the way people do.
-`words` become one token each (space-prefixed where the tokenizer has such tokens); any other word over their letters is
-spelled in letters, and what has other letters is unknown. All weights, biases included, are drawn from `seed`, large
-enough that no distribution is flat and that the context matters.
+Each function saves a model and its tokenizer in `folder` and returns the folder, so that tests use the normal loading
+code. Each of `words` becomes one token, with a leading space if the tokenizer has such tokens. Other words over the
+same letters are split into letters; words with other letters are unknown. All weights and biases are drawn with
+`seed`, with a spread that makes distributions peaked and context-dependent.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ ENTITIES = ("paris", "france", "rome", "italy", "dog", "cat", "fish", "wood", "s
 WORDS = (*ENTITIES, "is", "the", "a", "capital", "of", "in", "for", "place", "can")
 CASED_WORDS = (*WORDS, "Paris", "France", "Rome", "Italy", "Dog")
 PUNCTUATION = ".,"
-# Causal LMs must be able to read their instruction.
+# Causal LMs must be able to encode their instruction.
 PRINTABLE = string.ascii_letters + string.digits + PUNCTUATION + ":()_'\n"
 
 HIDDEN = 32
@@ -194,7 +194,7 @@ def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Pat
 
 @torch.no_grad()
 def draw_weights(model: PreTrainedModel, rng: torch.Generator) -> None:
-    """Draw gains around 1, everything else around 0; BART's `final_logits_bias` is a buffer and is drawn too."""
+    """Draw gains around 1 and all other weights around 0. Includes buffers such as BART's `final_logits_bias`."""
     for name, weight in model.state_dict().items():
         weight.normal_(is_gain(name, weight), spread(name, weight), generator=rng)
 
@@ -204,14 +204,14 @@ def is_gain(name: str, weight: torch.Tensor) -> bool:
 
 
 def spread(name: str, weight: torch.Tensor) -> float:
-    """Return the standard deviation: smaller in the layers, or attention would saturate and forget the context."""
+    """Return the standard deviation. It is smaller in the layers to keep attention from saturating."""
     if is_gain(name, weight):
         return 0.1
     return 0.5 if "embed" in name or "head" in name else 0.35
 
 
 def letters(words: Iterable[str]) -> list[str]:
-    """Return the words' letters; every tokenizer knows the letter a."""
+    """Return the letters of the words, punctuation, and the letter a."""
     return sorted({*"".join(words), *PUNCTUATION, "a"})
 
 
@@ -225,20 +225,20 @@ def wordpiece_vocab(words: Sequence[str]) -> dict[str, int]:
 
 
 def unigram_vocab(specials: Sequence[str], words: Sequence[str]) -> list[tuple[str, float]]:
-    """Return pieces with log-probabilities such that a word is one piece rather than its letters."""
+    """Return pieces with log-probabilities that prefer whole words to letters."""
     pieces = ["▁", *letters(words)]
     return [(token, 0.0) for token in specials] + [(p, -9.0) for p in pieces] + [(f"▁{word}", -3.0) for word in words]
 
 
 def byte_level_bpe(words: Sequence[str], alphabet: Iterable[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Train on the words, each after a space, until every one is a token. Bytes outside `alphabet` have no token."""
+    """Train BPE until every word with a leading space is one token. Bytes outside `alphabet` have no token."""
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     return train_bpe(bpe, [f" {token}" for token in (*words, *PUNCTUATION)] + [*alphabet])
 
 
 def byte_fallback_bpe(words: Sequence[str]) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """Like Llama's: `▁` for the space, tokens for bytes (here those of a newline and of e with acute accent)."""
+    """Train Llama-style BPE: `▁` for the space, and byte tokens (here for a newline and e with acute accent)."""
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.Metaspace(split=True)
     vocab, merges = train_bpe(bpe, words, alphabet=sorted(set(PRINTABLE) - {"\n"}))

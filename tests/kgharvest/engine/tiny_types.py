@@ -1,6 +1,6 @@
-"""Tiny random LMs of many more types, by config alone; `tiny_models` has those whose tokenizer or sizes are special.
+"""Tiny random LMs of further types, defined by their config. `tiny_models` has types with special tokenizers or sizes.
 
-Sliding windows are shorter than the prompts, caps on logits bend them, and experts, rotations and grouped heads are on.
+Sliding windows are shorter than the prompts, logits are capped, and experts, rotations, and grouped heads are enabled.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def byte_fallback(words: Sequence[str] = CASED_WORDS) -> PreTrainedTokenizerBase
 
 
 def gemma(words: Sequence[str] = CASED_WORDS) -> PreTrainedTokenizerBase:
-    """Return one that writes the space as Gemma does: where it stands, and never before a text."""
+    """Return a tokenizer that encodes spaces like Gemma: in place, and never before a text."""
     pieces, merges = byte_fallback_bpe(words)
     specials = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
     vocab = [*specials, *(piece for piece in pieces if piece not in {"<unk>", "<s>", "</s>"}), "\n"]
@@ -81,7 +81,7 @@ def gemma(words: Sequence[str] = CASED_WORDS) -> PreTrainedTokenizerBase:
 
 
 class TinyType(NamedTuple):
-    """family: of ours, by the name of its class. sizes: of the config beside or in place of `SIZE`."""
+    """LM type. family: name of the LM class of kgharvest. sizes: config fields that extend or override `SIZE`."""
 
     model_type: str
     family: str
@@ -154,7 +154,7 @@ TYPES = {
 
 
 def tiny_of_type(name: str, folder: Path, seed: int = 0) -> Path:
-    """Save a tiny LM of TYPES in `folder`; return it."""
+    """Save a tiny LM of TYPES in `folder` and return the folder."""
     tiny = TYPES[name]
     tokenizer = tiny.tokenizer()
     end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else 0
