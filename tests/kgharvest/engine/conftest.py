@@ -18,7 +18,7 @@ from kgharvest.engine.prompts.template import PromptTemplate
 from tests.kgharvest.engine.tiny_models import tiny_bert, tiny_roberta
 
 
-class KnownRelation(NamedTuple):
+class TrainedRelation(NamedTuple):
     """Relation in the training data of the LM, with held-out prompts."""
 
     lm: MaskedLM
@@ -29,20 +29,20 @@ class KnownRelation(NamedTuple):
 
 
 @pytest.fixture(scope="package")
-def knowing_lm():
+def trained_lm():
     """Return the smaller embedded LM, trained on the facts in `kgharvest.embedded_lm`."""
     return load_compact(EMBEDDED_LMS["embedded-small"])
 
 
 @pytest.fixture(scope="package", params=["capital_of", "made_of"])
-def known(request, knowing_lm):
-    relation = next(relation for relation in load_world() if relation.name == request.param)
-    facts = [Fact(*fact) for fact in relation.facts]
+def relation(request, trained_lm):
+    world_relation = next(relation for relation in load_world() if relation.name == request.param)
+    facts = [Fact(*fact) for fact in world_relation.facts]
     random.Random(0).shuffle(facts)
     two_fifths = 2 * len(facts) // 5
     parts = facts[:two_fifths], facts[two_fifths : 3 * len(facts) // 5], facts[3 * len(facts) // 5 :]
-    prompts = [knowing_lm.encode_prompt(PromptTemplate.parse(phrasing.text)) for phrasing in relation.held_out]
-    return KnownRelation(knowing_lm, prompts, *(usable_facts(knowing_lm, part) for part in parts))
+    prompts = [trained_lm.encode_prompt(PromptTemplate.parse(phrasing.text)) for phrasing in world_relation.held_out]
+    return TrainedRelation(trained_lm, prompts, *(usable_facts(trained_lm, part) for part in parts))
 
 
 @pytest.fixture(scope="package", params=["wordpiece", "byte-level"])

@@ -1,4 +1,4 @@
-"""Gradients that estimate, candidates that are tried, and a search that keeps the best."""
+"""AutoPrompt: gradient estimates, candidate scoring, and trigger search."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from kgharvest.engine.types import EngineError
 PARAMS = AutoPromptParams(iterations=25, batch_size=16, seed=1)
 
 
-def quiet():
-    """Be the tick of a test that does not look at progress."""
+def ignore_tick():
+    """Ignore progress ticks."""
 
 
 def template(lm, n=4):
@@ -41,15 +41,15 @@ def examples(facts):
 
 
 @pytest.fixture(scope="module")
-def task(known):
-    gold = {fact.tail for facts in (known.train, known.dev, known.test) for fact in facts.facts}
-    allowed = allowed_triggers(known.lm, gold)
-    return TriggerTask(Likelihood(), examples(known.train), examples(known.dev), allowed)
+def task(relation):
+    gold = {fact.tail for facts in (relation.train, relation.dev, relation.test) for fact in facts.facts}
+    allowed = allowed_triggers(relation.lm, gold)
+    return TriggerTask(Likelihood(), examples(relation.train), examples(relation.dev), allowed)
 
 
 @pytest.fixture(scope="module")
-def search(known, task):
-    return search_trigger(known.lm, template(known.lm), (known.lm.mask_id,) * 4, task, PARAMS)
+def search(relation, task):
+    return search_trigger(relation.lm, template(relation.lm), (relation.lm.mask_id,) * 4, task, PARAMS)
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def tiny_task(tiny_lm):
     return TriggerTask(Compatibility(), [Example(t) for t in tuples], [Example(t) for t in tuples], everything)
 
 
-def test_the_gradient_is_that_of_finite_differences(tiny_lm, tiny_task):
-    """Along the way from one word's vector to another's, for an objective of several forwards."""
+def test_gradient_matches_finite_differences(tiny_lm, tiny_task):
+    """Check the direction from one word vector to another, for an objective with several forward passes."""
     run = _TriggerSearch(tiny_lm, template(tiny_lm), tiny_task, PARAMS, random.Random(0))
     trigger = (10, 20, 30, 40)
     gradient = run.gradient(trigger, tiny_task.train)
@@ -79,68 +79,68 @@ def test_the_gradient_is_that_of_finite_differences(tiny_lm, tiny_task):
 def scored_with(lm, task, vectors):
     prompt = template(lm).fill(range(lm.vocab_size, lm.vocab_size + len(vectors)))
     reader = lm.with_soft_words(SoftWords(vectors))
-    return scores(reader, task.objective, [prompt], task.train, quiet).mean().item()
+    return scores(reader, task.objective, [prompt], task.train, ignore_tick).mean().item()
 
 
-def test_candidates_tried_together_score_as_alone(known, task):
+def test_candidates_scored_together_match_single_scores(relation, task):
     triggers = [(50, 60, 70, 80), (50, 60, 70, 81), (51, 60, 70, 80)]
-    prompts = [template(known.lm).fill(trigger) for trigger in triggers]
+    prompts = [template(relation.lm).fill(trigger) for trigger in triggers]
 
-    together = scores(known.lm, task.objective, prompts, task.dev, quiet)
+    together = scores(relation.lm, task.objective, prompts, task.dev, ignore_tick)
 
-    alone = torch.cat([scores(known.lm, task.objective, [prompt], task.dev, quiet) for prompt in prompts])
+    alone = torch.cat([scores(relation.lm, task.objective, [prompt], task.dev, ignore_tick) for prompt in prompts])
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
 
 
-def test_the_dev_score_never_falls_and_is_that_of_the_trigger(known, task, search):
+def test_dev_score_never_falls_and_is_score_of_trigger(relation, task, search):
     assert list(search.history) == sorted(search.history)
-    prompt = template(known.lm).fill(search.trigger)
+    prompt = template(relation.lm).fill(search.trigger)
     assert search.prompt == prompt
-    assert scores(known.lm, task.objective, [prompt], task.dev, quiet).mean().item() == pytest.approx(
+    assert scores(relation.lm, task.objective, [prompt], task.dev, ignore_tick).mean().item() == pytest.approx(
         search.dev_score, abs=1e-4
     )
     assert search.history[-1] == search.dev_score
 
 
-def test_the_same_seed_finds_the_same_trigger(known, task, search):
-    again = search_trigger(known.lm, template(known.lm), (known.lm.mask_id,) * 4, task, PARAMS)
+def test_same_seed_finds_same_trigger(relation, task, search):
+    repeated = search_trigger(relation.lm, template(relation.lm), (relation.lm.mask_id,) * 4, task, PARAMS)
 
-    assert again == search
-
-
-def test_restarts_never_find_less_and_count_their_forwards(known, task):
-    start, few = template(known.lm, 2), replace(PARAMS, iterations=6)
-
-    once, again, same = (search_from_masks(known.lm, start, task, replace(few, restarts=n)) for n in (0, 2, 2))
-
-    assert again.dev_score >= once.dev_score
-    assert again.n_gradients == 3 * once.n_gradients
-    assert again == same
-    assert all(task.allowed[token] for token in again.trigger)
+    assert repeated == search
 
 
-def test_no_mask_is_left_and_no_forbidden_token_gets_in(known, task, search):
-    gold = {fact.tail for facts in (known.train, known.dev, known.test) for fact in facts.facts}
+def test_restarts_never_lower_dev_score_and_count_gradients(relation, task):
+    start, few = template(relation.lm, 2), replace(PARAMS, iterations=6)
 
-    assert known.lm.mask_id not in search.trigger
+    once, repeated, same = (search_from_masks(relation.lm, start, task, replace(few, restarts=n)) for n in (0, 2, 2))
+
+    assert repeated.dev_score >= once.dev_score
+    assert repeated.n_gradients == 3 * once.n_gradients
+    assert repeated == same
+    assert all(task.allowed[token] for token in repeated.trigger)
+
+
+def test_trigger_has_no_masks_or_forbidden_tokens(relation, task, search):
+    gold = {fact.tail for facts in (relation.train, relation.dev, relation.test) for fact in facts.facts}
+
+    assert relation.lm.mask_id not in search.trigger
     assert not gold & set(search.trigger)
     assert all(task.allowed[token] for token in search.trigger)
 
 
-def test_a_good_start_is_kept_unless_something_is_better(known, task, search):
+def test_good_initial_trigger_is_kept_unless_improved(relation, task, search):
     none = AutoPromptParams(iterations=1, n_candidates=1, batch_size=4)
 
-    kept = search_trigger(known.lm, template(known.lm), search.trigger, task, none)
+    kept = search_trigger(relation.lm, template(relation.lm), search.trigger, task, none)
 
     assert kept.dev_score >= search.dev_score
 
 
-def test_a_prompt_in_words_is_kept_unless_a_trigger_beats_it(known, task):
-    lm, masks = known.lm, (known.lm.mask_id,) * 4
+def test_baseline_prompt_is_kept_unless_a_trigger_beats_it(relation, task):
+    lm, masks = relation.lm, (relation.lm.mask_id,) * 4
     few = AutoPromptParams(iterations=4, n_candidates=2, batch_size=4)
     alone = search_trigger(lm, template(lm), masks, task, few)
-    baselines = [*known.prompts, alone.prompt]
-    dev_scores = scores(lm, task.objective, baselines, task.dev, quiet).mean(dim=1)
+    baselines = [*relation.prompts, alone.prompt]
+    dev_scores = scores(lm, task.objective, baselines, task.dev, ignore_tick).mean(dim=1)
 
     best = search_trigger(lm, template(lm), masks, replace(task, baselines=baselines), few)
 
@@ -150,20 +150,20 @@ def test_a_prompt_in_words_is_kept_unless_a_trigger_beats_it(known, task):
     assert best.history == alone.history
 
 
-def test_the_trigger_beats_masks_and_as_many_random_triggers(known, task, search):
-    lm, rng = known.lm, np.random.default_rng(0)
-    n_tried = search.n_forwards // (len(task.dev) * 4)  # a fourth of its forwards; what was found has far more to lose
+def test_trigger_beats_masks_and_random_triggers(relation, task, search):
+    lm, rng = relation.lm, np.random.default_rng(0)
+    n_tried = search.n_forwards // (len(task.dev) * 4)  # a quarter of the forward passes of the search
     drawn = rng.choice(np.flatnonzero(task.allowed), size=(n_tried, 4)).tolist()
     prompts = [template(lm).fill(trigger) for trigger in [(lm.mask_id,) * 4, *drawn]]
 
-    others = scores(lm, task.objective, prompts, task.dev, quiet).mean(dim=1)
+    others = scores(lm, task.objective, prompts, task.dev, ignore_tick).mean(dim=1)
 
     assert search.dev_score > others.max().item() + 0.1
-    accuracy = probe(PromptSetAnswerer(lm, uniform([template(lm).fill(search.trigger)])), known.test).precision_at(1)
+    accuracy = probe(PromptSetAnswerer(lm, uniform([template(lm).fill(search.trigger)])), relation.test).precision_at(1)
     assert accuracy > 0.5
 
 
-def test_capitals_and_special_tokens_are_no_triggers(tiny_lm):
+def test_capitalized_and_special_tokens_are_not_triggers(tiny_lm):
     allowed = allowed_triggers(tiny_lm, [7])
 
     texts = tiny_lm.tokens.texts()
@@ -173,7 +173,7 @@ def test_capitals_and_special_tokens_are_no_triggers(tiny_lm):
     assert allowed.sum() > 10
 
 
-def test_compatibility_with_seeds_is_learned_on_any_tokenizer(tiny_lm, tiny_task):
+def test_compatibility_is_learned_with_any_tokenizer(tiny_lm, tiny_task):
     params = AutoPromptParams(iterations=8)
 
     learned = search_trigger(tiny_lm, template(tiny_lm), (tiny_lm.mask_id,) * 4, tiny_task, params)
@@ -181,9 +181,9 @@ def test_compatibility_with_seeds_is_learned_on_any_tokenizer(tiny_lm, tiny_task
     assert learned.history[-1] >= learned.history[4] > -np.inf
 
 
-def test_what_cannot_be_learned_is_said(known, task):
+def test_invalid_training_input_is_refused(relation, task):
     with pytest.raises(EngineError, match="at least one training"):
         TriggerTask(task.objective, (), task.dev, task.allowed)
-    masks = (known.lm.mask_id,) * 4
+    masks = (relation.lm.mask_id,) * 4
     with pytest.raises(EngineError, match="2 iterations cannot fill 4 triggers"):
-        search_trigger(known.lm, template(known.lm), masks, task, AutoPromptParams(iterations=2))
+        search_trigger(relation.lm, template(relation.lm), masks, task, AutoPromptParams(iterations=2))

@@ -1,4 +1,4 @@
-"""The rewriter: itself at the start, words in what the LM reads, gradients only where they belong."""
+"""BERTese rewriter: identity initialization, word projection, and gradients."""
 
 from __future__ import annotations
 
@@ -28,88 +28,92 @@ from kgharvest.engine.types import EngineError
 from tests.kgharvest.engine.tiny_models import tiny_albert
 
 
-def questions(known, facts):
-    prompt = known.prompts[0]
-    return [AnsweredQuestion(known.lm.query(prompt, (len(fact.head), 1), fact.head), fact.tail) for fact in facts.facts]
+def questions(relation, facts):
+    prompt = relation.prompts[0]
+    return [
+        AnsweredQuestion(relation.lm.query(prompt, (len(fact.head), 1), fact.head), fact.tail) for fact in facts.facts
+    ]
 
 
 @pytest.fixture
-def batch(known):
-    alike = [question for question in questions(known, known.train) if len(question.query.ids) == 9][:8]
-    return as_tensors(known.lm, alike or questions(known, known.train)[:1])
+def batch(relation):
+    alike = [question for question in questions(relation, relation.train) if len(question.query.ids) == 9][:8]
+    return as_tensors(relation.lm, alike or questions(relation, relation.train)[:1])
 
 
 @pytest.fixture(params=[True, False], ids=["words", "vectors"])
-def rewriter(request, known):
-    return Rewriter(known.lm, reads_words=request.param)
+def rewriter(request, relation):
+    return Rewriter(relation.lm, reads_words=request.param)
 
 
-def test_at_the_start_every_question_is_rewritten_as_itself(known, rewriter, batch):
+def test_initial_rewriter_is_identity(relation, rewriter, batch):
     ids, tails = batch
     rewrites = rewriter(ids)
 
     assert torch.equal(rewrites.words, ids)
     assert rewrites.distances.abs().max() == 0
-    assert (n_masks(known, rewrites.words) == 1).all()
-    plain = cross_entropy(known.lm.logits_at(ids, positions(known, ids)), tails)
-    torch.testing.assert_close(losses(known.lm, rewriter, ids, tails).answer, plain, atol=1e-4, rtol=0)
+    assert (n_masks(relation, rewrites.words) == 1).all()
+    plain = cross_entropy(relation.lm.logits_at(ids, positions(relation, ids)), tails)
+    torch.testing.assert_close(losses(relation.lm, rewriter, ids, tails).answer, plain, atol=1e-4, rtol=0)
 
 
-def test_an_lm_whose_embeddings_are_narrower_than_its_layers_is_rewritten_for(tmp_path):
+def test_rewriter_supports_narrow_embeddings(tmp_path):
     lm = load(str(tiny_albert(tmp_path)))
     prompt = lm.encode_prompt(PromptTemplate.parse("the <ENT0> is in <ENT1> ."))
-    asked = [
+    training_questions = [
         AnsweredQuestion(lm.query(prompt, (1, 1), lm.encode_entity(head)), lm.encode_entity(tail)[0])
         for head, tail in [("paris", "france"), ("rome", "italy")]
     ]
-    ids, tails = as_tensors(lm, asked)
+    ids, tails = as_tensors(lm, training_questions)
     params = BerteseParams(learning_rate=1e-2, epochs=10)
 
-    learned = learn_rewriter(lm, asked, asked, params)
+    learned = learn_rewriter(lm, training_questions, training_questions, params)
 
     assert torch.equal(Rewriter(lm)(ids).words, ids)
     assert losses(lm, learned.rewriter, ids, tails).answer <= losses(lm, Rewriter(lm), ids, tails).answer
     assert len(learned.history) == 11
 
 
-def n_masks(known, ids):
-    return (ids == known.lm.mask_id).sum(1)
+def n_masks(relation, ids):
+    return (ids == relation.lm.mask_id).sum(1)
 
 
-def positions(known, ids):
-    return (ids == known.lm.mask_id).float().argmax(1)
+def positions(relation, ids):
+    return (ids == relation.lm.mask_id).float().argmax(1)
 
 
-def test_probing_with_a_rewriter_that_changes_nothing_is_probing_without(known, rewriter):
-    with_rewriter = probe(BerteseAnswerer(known.lm, rewriter, known.prompts[0]), known.test)
-    without = probe(PromptSetAnswerer(known.lm, uniform(known.prompts[:1])), known.test)
+def test_identity_rewriter_keeps_probe_scores(relation, rewriter):
+    with_rewriter = probe(BerteseAnswerer(relation.lm, rewriter, relation.prompts[0]), relation.test)
+    without = probe(PromptSetAnswerer(relation.lm, uniform(relation.prompts[:1])), relation.test)
 
     assert with_rewriter.ranks.tolist() == without.ranks.tolist()
     assert with_rewriter.logprobs == pytest.approx(without.logprobs, abs=1e-3)
 
 
-def test_answers_are_projected_at_the_mask_alone(known, rewriter):
-    """A projection everywhere takes the memory of a vocabulary for every token."""
+def test_only_mask_position_is_projected_to_vocabulary(relation, rewriter):
+    """Projecting all positions would need memory for one vocabulary per token."""
     shapes = []
-    hook = known.lm._head.projection.register_forward_hook(lambda module, inputs, output: shapes.append(output.shape))
+    hook = relation.lm._head.projection.register_forward_hook(
+        lambda module, inputs, output: shapes.append(output.shape)
+    )
 
-    probe(BerteseAnswerer(known.lm, rewriter, known.prompts[0]), known.test)
-    accuracy(known.lm, rewriter, questions(known, known.dev))
+    probe(BerteseAnswerer(relation.lm, rewriter, relation.prompts[0]), relation.test)
+    accuracy(relation.lm, rewriter, questions(relation, relation.dev))
     hook.remove()
 
     assert {len(shape) for shape in shapes} == {2}
 
 
-def test_gradients_reach_the_rewriter_and_not_the_lm(known, rewriter, batch):
-    loss = losses(known.lm, rewriter, *batch)
+def test_gradients_reach_rewriter_but_not_lm(relation, rewriter, batch):
+    loss = losses(relation.lm, rewriter, *batch)
 
     (loss.answer + loss.distance + loss.mask).backward()
 
     assert rewriter.projection.grad.abs().max() > 0
-    assert known.lm.word_embeddings.grad is None
+    assert relation.lm.word_embeddings.grad is None
 
 
-def test_what_is_read_is_words_and_the_gradient_is_of_what_was_written():
+def test_straight_through_reads_words_and_passes_gradient_to_vectors():
     soft = torch.tensor([1.0, 2.0], requires_grad=True)
     hard = torch.tensor([5.0, -1.0])
 
@@ -120,7 +124,7 @@ def test_what_is_read_is_words_and_the_gradient_is_of_what_was_written():
     assert soft.grad.tolist() == [3.0, 4.0]
 
 
-def test_the_nearest_word_is_the_nearest():
+def test_nearest_words_minimize_distance():
     words = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]])
     vectors = torch.tensor([[[0.9, 0.1], [0.0, 0.0], [0.2, 1.5]]])
 
@@ -130,7 +134,7 @@ def test_the_nearest_word_is_the_nearest():
     torch.testing.assert_close(distances, torch.tensor([[0.02, 0.0, 0.29]]))
 
 
-def test_shares_of_the_mask_add_up_and_sharpen(known, rewriter, batch):
+def test_mask_shares_sum_to_one_and_sharpen(relation, rewriter, batch):
     ids, _ = batch
     shares = rewriter(ids).mask_shares
     torch.testing.assert_close(shares.sum(1), torch.ones(len(ids)))
@@ -138,19 +142,21 @@ def test_shares_of_the_mask_add_up_and_sharpen(known, rewriter, batch):
     rewriter.log_sharpness.data.fill_(9.0)
 
     torch.testing.assert_close(rewriter(ids).mask_shares.amax(1), torch.ones(len(ids)))
-    assert torch.equal(rewriter(ids).mask_shares.argmax(1), positions(known, ids))
+    assert torch.equal(rewriter(ids).mask_shares.argmax(1), positions(relation, ids))
 
 
-def test_two_masks_share_equally(known, rewriter):
-    ids = torch.tensor([[*known.lm.tokens.prefix, known.lm.mask_id, known.lm.mask_id, *known.lm.tokens.suffix]])
+def test_two_masks_have_equal_shares(relation, rewriter):
+    ids = torch.tensor(
+        [[*relation.lm.tokens.prefix, relation.lm.mask_id, relation.lm.mask_id, *relation.lm.tokens.suffix]]
+    )
 
     shares = rewriter(ids).mask_shares[0].tolist()
 
     assert shares[1] == pytest.approx(shares[2])
-    assert n_masks(known, rewriter(ids).words).item() == 2
+    assert n_masks(relation, rewriter(ids).words).item() == 2
 
 
-def test_special_tokens_around_a_question_are_never_rewritten(known, rewriter, batch):
+def test_special_tokens_are_never_rewritten(relation, rewriter, batch):
     ids, _ = batch
     rewriter.projection.data.copy_(5 * torch.eye(len(rewriter.projection)))
 
@@ -158,79 +164,79 @@ def test_special_tokens_around_a_question_are_never_rewritten(known, rewriter, b
 
     assert torch.equal(rewrites.words[:, [0, -1]], ids[:, [0, -1]])
     assert not torch.equal(rewrites.words, ids)
-    assert mask_vectors(known.lm, rewrites).shape == (len(ids), known.lm.output_embeddings.shape[1])
+    assert mask_vectors(relation.lm, rewrites).shape == (len(ids), relation.lm.output_embeddings.shape[1])
 
 
-def test_learning_never_ends_below_its_start_on_dev(known):
-    train, dev = questions(known, known.train), questions(known, known.dev)
+def test_learning_never_lowers_dev_accuracy(relation):
+    train, dev = questions(relation, relation.train), questions(relation, relation.dev)
 
-    learned = learn_rewriter(known.lm, train, dev, BerteseParams(learning_rate=1e-3, epochs=2))
+    learned = learn_rewriter(relation.lm, train, dev, BerteseParams(learning_rate=1e-3, epochs=2))
 
     assert len(learned.history) == 3
-    answerer = BerteseAnswerer(known.lm, learned.rewriter, known.prompts[0])
-    assert probe(answerer, known.dev).precision_at(1) == pytest.approx(max(learned.history))
+    answerer = BerteseAnswerer(relation.lm, learned.rewriter, relation.prompts[0])
+    assert probe(answerer, relation.dev).precision_at(1) == pytest.approx(max(learned.history))
 
 
-def test_what_the_lm_reads_is_words_or_else_the_vectors(known, batch):
+def test_rewriter_outputs_words_or_vectors(relation, batch):
     ids, _ = batch
-    in_words, in_vectors = Rewriter(known.lm), Rewriter(known.lm, reads_words=False)
+    in_words, in_vectors = Rewriter(relation.lm), Rewriter(relation.lm, reads_words=False)
     for rewriter in (in_words, in_vectors):
         rewriter.projection.data.copy_(0.1 * torch.eye(len(rewriter.projection)))
 
-    words = known.lm.word_embeddings[in_words(ids).words]
+    words = relation.lm.word_embeddings[in_words(ids).words]
     torch.testing.assert_close(in_words(ids).embeddings, words)
     distances = (in_vectors(ids).embeddings - words).square().sum(-1)
     torch.testing.assert_close(distances, in_vectors(ids).distances)
     assert distances.max() > 0.1
 
 
-@pytest.mark.parametrize("known", ["made_of"], indirect=True)  # capitals are called up by their names alone
-def test_vectors_learn_to_ask_better(known):
-    known = known._replace(prompts=[known.lm.encode_prompt(PromptTemplate.parse("<ENT0>, <ENT1>."))])
-    train, dev = questions(known, known.train), questions(known, known.dev)
+@pytest.mark.parametrize("relation", ["made_of"], indirect=True)  # for capitals, the names alone suffice
+def test_learned_vectors_lower_training_nll(relation):
+    relation = relation._replace(prompts=[relation.lm.encode_prompt(PromptTemplate.parse("<ENT0>, <ENT1>."))])
+    train, dev = questions(relation, relation.train), questions(relation, relation.dev)
 
-    learned = learn_rewriter(known.lm, train, dev, BerteseParams(reads_words=False, learning_rate=3e-4, epochs=6))
+    learned = learn_rewriter(relation.lm, train, dev, BerteseParams(reads_words=False, learning_rate=3e-4, epochs=6))
 
-    answerer = BerteseAnswerer(known.lm, learned.rewriter, known.prompts[0])
-    without = PromptSetAnswerer(known.lm, uniform(known.prompts[:1]))
-    assert probe(answerer, known.train).nll < 0.7 * probe(without, known.train).nll
+    answerer = BerteseAnswerer(relation.lm, learned.rewriter, relation.prompts[0])
+    without = PromptSetAnswerer(relation.lm, uniform(relation.prompts[:1]))
+    assert probe(answerer, relation.train).nll < 0.7 * probe(without, relation.train).nll
 
 
-def test_a_heavier_price_of_distance_keeps_rewrites_nearer_to_words(known):
-    train, dev = questions(known, known.train), questions(known, known.dev)
-    near, far = (mean_distance(known, train, dev, weight) for weight in (10.0, 0.0))
+def test_higher_distance_weight_keeps_rewrites_nearer_to_words(relation):
+    train, dev = questions(relation, relation.train), questions(relation, relation.dev)
+    near, far = (mean_distance(relation, train, dev, weight) for weight in (10.0, 0.0))
 
     assert near < far
 
 
-def mean_distance(known, train, dev, weight):
+def mean_distance(relation, train, dev, weight):
     torch.manual_seed(0)
-    rewriter = Rewriter(known.lm)
+    rewriter = Rewriter(relation.lm)
     ids, tails = as_tensors(
-        known.lm, [question for question in train if len(question.query.ids) == len(train[0].query.ids)]
+        relation.lm, [question for question in train if len(question.query.ids) == len(train[0].query.ids)]
     )
     optimiser = torch.optim.Adam(rewriter.parameters(), lr=0.02)
     for _ in range(10):
-        loss = losses(known.lm, rewriter, ids, tails)
+        loss = losses(relation.lm, rewriter, ids, tails)
         optimiser.zero_grad()
         (loss.answer + weight * loss.distance).backward()
         optimiser.step()
     return rewriter(ids).distances.mean().item()
 
 
-def test_rewrites_can_be_read(known, rewriter):
-    question = questions(known, known.dev)[0].query
+def test_rewrites_are_readable(relation, rewriter):
+    question = questions(relation, relation.dev)[0].query
 
-    assert len(set(rewritten(known.lm, rewriter, [question])[0])) == 1
-    assert "[MASK]" in rewritten(known.lm, rewriter, [question])[0][0]
+    assert len(set(rewritten(relation.lm, rewriter, [question])[0])) == 1
+    assert "[MASK]" in rewritten(relation.lm, rewriter, [question])[0][0]
 
 
-def test_without_facts_there_is_a_sentence(known):
+def test_learning_without_facts_is_refused(relation):
     with pytest.raises(EngineError, match="at least one training"):
-        learn_rewriter(known.lm, [], questions(known, known.dev), BerteseParams())
+        learn_rewriter(relation.lm, [], questions(relation, relation.dev), BerteseParams())
 
 
-def test_any_tokenizer_will_do(tiny_lm):
+def test_rewriter_supports_any_tokenizer(tiny_lm):
     rewriter = Rewriter(tiny_lm)
     ids = torch.tensor([[*tiny_lm.tokens.prefix, 40, tiny_lm.mask_id, 41, *tiny_lm.tokens.suffix]])
 

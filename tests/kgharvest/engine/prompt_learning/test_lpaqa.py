@@ -1,4 +1,4 @@
-"""Weights of prompts: the value of a convex problem, never that of a linear one."""
+"""LPAQA: prompt weights from a convex optimization problem, and rankings by accuracy."""
 
 from __future__ import annotations
 
@@ -23,65 +23,65 @@ from kgharvest.engine.types import EngineError, HarvestParams, HarvestSpec
 from tests.kgharvest.engine.tiny_models import tiny_gpt2
 
 
-def nll(known, prompt_set, facts=None):
-    return probe(PromptSetAnswerer(known.lm, prompt_set), facts or known.train).nll
+def nll(relation, prompt_set, facts=None):
+    return probe(PromptSetAnswerer(relation.lm, prompt_set), facts or relation.train).nll
 
 
 @pytest.fixture(scope="module")
-def learned(known):
-    return optimised_ensemble(known.lm, known.prompts, known.train)
+def learned(relation):
+    return optimised_ensemble(relation.lm, relation.prompts, relation.train)
 
 
-def test_the_weights_are_shares(learned):
+def test_weights_are_shares(learned):
     assert min(learned.weights) >= 0
     assert sum(learned.weights) == pytest.approx(1, abs=1e-5)
 
 
-def test_the_ensemble_is_as_likely_as_the_best_prompt_and_as_equal_weights(known, learned):
-    singles = [nll(known, uniform([prompt])) for prompt in known.prompts]
+def test_ensemble_is_as_likely_as_best_prompt_and_equal_weights(relation, learned):
+    singles = [nll(relation, uniform([prompt])) for prompt in relation.prompts]
 
-    assert nll(known, learned) <= min(*singles, nll(known, uniform(known.prompts))) + 1e-2
+    assert nll(relation, learned) <= min(*singles, nll(relation, uniform(relation.prompts))) + 1e-2
 
 
-def test_the_loss_is_convex_in_the_weights(known):
-    vectors = prompt_vectors(known.lm, known.prompts, known.train.heads, 256, lambda: None)
+def test_loss_is_convex_in_weights(relation):
+    vectors = prompt_vectors(relation.lm, relation.prompts, relation.train.heads, 256, lambda: None)
     rng = np.random.default_rng(0)
     for _ in range(30):
-        ends = torch.tensor(rng.dirichlet(np.ones(len(known.prompts)), size=2), dtype=torch.float32)
+        ends = torch.tensor(rng.dirichlet(np.ones(len(relation.prompts)), size=2), dtype=torch.float32)
         share = rng.random()
-        along = [product_nll(known.lm, vectors, weights, known.train.tails) for weights in ends]
-        between = product_nll(known.lm, vectors, share * ends[0] + (1 - share) * ends[1], known.train.tails)
+        along = [product_nll(relation.lm, vectors, weights, relation.train.tails) for weights in ends]
+        between = product_nll(relation.lm, vectors, share * ends[0] + (1 - share) * ends[1], relation.train.tails)
         assert between <= share * along[0] + (1 - share) * along[1] + 1e-4
 
 
-def test_no_weights_nearby_are_better(known, learned):
-    """The optimum, checked by moving a twentieth of the weight to each prompt in turn."""
-    vectors = prompt_vectors(known.lm, known.prompts, known.train.heads, 256, lambda: None)
+def test_weights_are_optimal(relation, learned):
+    """Moving 5 % of the weight to any prompt must not lower the loss."""
+    vectors = prompt_vectors(relation.lm, relation.prompts, relation.train.heads, 256, lambda: None)
     weights = torch.tensor(learned.weights)
-    least = product_nll(known.lm, vectors, weights, known.train.tails)
+    least = product_nll(relation.lm, vectors, weights, relation.train.tails)
     for vertex in torch.eye(len(weights)):
-        assert product_nll(known.lm, vectors, 0.95 * weights + 0.05 * vertex, known.train.tails) >= least - 5e-3
+        assert product_nll(relation.lm, vectors, 0.95 * weights + 0.05 * vertex, relation.train.tails) >= least - 5e-3
 
 
-def test_the_best_prompt_comes_first(known):
-    ranked = ranked_by_accuracy(known.lm, known.prompts, known.train)
+def test_prompts_are_ranked_by_accuracy(relation):
+    ranked = ranked_by_accuracy(relation.lm, relation.prompts, relation.train)
 
     assert [accuracy for accuracy, _ in ranked] == sorted((accuracy for accuracy, _ in ranked), reverse=True)
-    assert top1(known.lm, known.prompts, known.train).prompts == (ranked[0][1],)
-    ensemble = rank_ensemble(known.lm, known.prompts, known.train, 2)
+    assert top1(relation.lm, relation.prompts, relation.train).prompts == (ranked[0][1],)
+    ensemble = rank_ensemble(relation.lm, relation.prompts, relation.train, 2)
     assert ensemble.prompts == tuple(prompt for _, prompt in ranked[:2])
     assert (ensemble.combine, ensemble.weights) == ("mean_score", (0.5, 0.5))
 
 
 @pytest.mark.parametrize("learn", [top1, optimised_ensemble])
-def test_without_training_facts_there_is_a_sentence(known, learn):
+def test_learning_without_training_facts_is_refused(relation, learn):
     nothing = UsableFacts((), {"object of several tokens": 3})
 
     with pytest.raises(EngineError, match="3 object of several tokens"):
-        learn(known.lm, known.prompts, nothing)
+        learn(relation.lm, relation.prompts, nothing)
 
 
-# -- causal LMs --------------------------------------------------------------------------------------------------------
+# Causal LMs
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def causal_prompts(causal):
 
 
 @pytest.mark.parametrize("is_affine", [True, False])
-def test_a_causal_lm_answers_after_the_subjects_line_and_prompts_multiply(
+def test_causal_lm_answers_after_subject_line_and_prompts_multiply(
     causal, causal_facts, causal_prompts, is_affine, monkeypatch
 ):
     monkeypatch.setattr(causal, "is_affine", is_affine)
@@ -121,11 +121,11 @@ def test_a_causal_lm_answers_after_the_subjects_line_and_prompts_multiply(
 
     scores = probe(PromptSetAnswerer(causal, learned), causal_facts)
     assert scores.logprobs == pytest.approx([naive(fact) for fact in causal_facts.facts], abs=1e-4)
-    alike = probe(PromptSetAnswerer(causal, uniform(causal_prompts)), causal_facts)
-    assert scores.nll <= alike.nll + 1e-3
+    equal_weights = probe(PromptSetAnswerer(causal, uniform(causal_prompts)), causal_facts)
+    assert scores.nll <= equal_weights.nll + 1e-3
 
 
-def test_a_causal_lm_harvests_with_learned_weights(causal):
+def test_causal_lm_harvests_with_learned_weights(causal):
     texts = ("<ENT0> is the capital of <ENT1> .", "<ENT1> has <ENT0> .")
     seeds = (("Paris", "France"), ("Rome", "Italy"))
     params = HarvestParams(candidates=5, max_entity_tokens=1)

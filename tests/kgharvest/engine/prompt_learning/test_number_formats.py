@@ -1,4 +1,4 @@
-"""What is learned does not depend much on the number format of the LM's weights, as it is itself kept in float32."""
+"""Prompt learning with low-precision LM weights: results stay close, because learned values are kept in float32."""
 
 from __future__ import annotations
 
@@ -28,20 +28,24 @@ def coarse_lm(request):
 
 
 @pytest.mark.parametrize(("coarse_lm", "method"), every(2, product(FORMATS, LEARNED)), indirect=["coarse_lm"])
-@pytest.mark.parametrize("known", ["made_of"], indirect=True)
-def test_methods_learn_nearly_what_they_learn_in_float32(known, coarse_lm, method):
-    task = ProbeTask("made_of", known.prompts[0], tuple(known.prompts), known.train, known.dev, known.test)
+@pytest.mark.parametrize("relation", ["made_of"], indirect=True)
+def test_methods_learn_nearly_the_same_as_in_float32(relation, coarse_lm, method):
+    task = ProbeTask(
+        "made_of", relation.prompts[0], tuple(relation.prompts), relation.train, relation.dev, relation.test
+    )
 
-    exact, coarse = (probe(learn(lm, method, [task], BUDGET)[0].answerer, known.test) for lm in (known.lm, coarse_lm))
+    exact, coarse = (
+        probe(learn(lm, method, [task], BUDGET)[0].answerer, relation.test) for lm in (relation.lm, coarse_lm)
+    )
 
     assert coarse.nll == pytest.approx(exact.nll, abs=0.02)
 
 
-def test_the_copy_that_is_trained_is_in_float32(coarse_lm):
+def test_trainable_copy_is_float32(coarse_lm):
     assert {weights.dtype for weights in coarse_lm.trainable_encoder().parameters()} == {torch.float32}
 
 
-def test_no_copy_of_a_quantized_lm_is_trained(coarse_lm, monkeypatch):
+def test_quantized_lm_has_no_trainable_copy(coarse_lm, monkeypatch):
     layer = next(module for module in coarse_lm._network.modules() if isinstance(module, torch.nn.Linear))
     monkeypatch.setitem(layer._parameters, "weight", torch.nn.Parameter(torch.zeros(1, dtype=torch.int8), False))
 

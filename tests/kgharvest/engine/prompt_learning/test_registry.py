@@ -1,4 +1,4 @@
-"""The registry of prompt-learning methods."""
+"""Registry of prompt-learning methods."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from kgharvest.engine.prompt_learning.registry import (
 from kgharvest.engine.types import EngineError
 
 
-def test_importing_the_registry_loads_no_torch():
+def test_registry_import_does_not_load_torch():
     code = "import kgharvest.engine.prompt_learning.registry, sys; print('torch' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
-def test_every_method_names_a_learner_and_parameters_that_there_are(method):
+def test_methods_name_existing_learners_and_parameters(method):
     assert callable(resolve_name(method.learner))
     assert {*method.parameters, *method.needs} <= set(BUDGET_FIELDS)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
-def test_every_preset_sets_every_option_of_every_method(method, preset):
+def test_presets_set_every_option_of_every_method(method, preset):
     assert set(LearningBudget(preset=preset).of(method)) == set(method.parameters)
 
 
-def test_what_is_given_takes_the_place_of_a_preset_where_a_method_has_it():
+def test_explicit_values_override_preset_if_method_has_option():
     budget = LearningBudget(preset="paper", batch_size=8, mask_weight=0.0)
 
     # Haviv et al. (2021), section 4; Qin & Eisner (2021), section 4.
@@ -54,12 +54,12 @@ def test_what_is_given_takes_the_place_of_a_preset_where_a_method_has_it():
     assert budget.of(METHODS["manual"]) == {}
 
 
-def test_a_preset_that_there_is_not_gets_a_sentence():
+def test_unknown_preset_is_refused():
     with pytest.raises(EngineError, match="Choose from small, paper"):
         LearningBudget(preset="large")
 
 
-def test_systems_and_values_are_named_as_a_phrase():
+def test_systems_and_preset_values_are_formatted():
     assert systems_with("iterations") == "AutoPrompt"
     assert systems_with("epochs") == "soft prompts and BERTese"
     assert systems_with("seed") == "AutoPrompt, soft prompts and BERTese"
@@ -68,5 +68,5 @@ def test_systems_and_values_are_named_as_a_phrase():
     assert preset_values("seed") == ""
 
 
-def test_a_probe_that_names_no_methods_compares_the_cheap_ones():
+def test_default_methods_are_the_cheap_ones():
     assert DEFAULT_METHODS == ("majority", "manual", "lpaqa")

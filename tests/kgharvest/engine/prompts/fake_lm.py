@@ -1,4 +1,4 @@
-"""An LM whose every distribution is written down: for tests of what asks LMs, not of LMs."""
+"""Fake LM with predefined distributions, for tests of code that queries LMs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadPrompt, BadSeed
 
 BLANK, OTHER_BLANK = "_", "?"
-LETTERS = "abcdefgh"  # so that any LM has a few words to propose that nobody wants
+LETTERS = "abcdefgh"  # irrelevant words that every fake LM can propose
 
 
 class FakeLM:
-    """A word-level LM that proposes `words` and reads any text.
+    """Word-level LM that proposes `words` and accepts any text.
 
-    answers: from a text with `_` where the question is and `?` at the other blanks, to logits by word. The words that
-    an answer leaves out, and all words where there is no answer, have logit 0.
+    answers: maps a text, with `_` at the queried blank and `?` at other blanks, to logits by word. Unlisted words, and
+    all words of texts without an answer, have logit 0.
     """
 
     name, revision, is_cased = "fake", None, True
@@ -34,16 +34,16 @@ class FakeLM:
         max_tokens: int = 100,
     ) -> None:
         self.answers, self.max_tokens = answers or {}, max_tokens
-        self._known = [BLANK, OTHER_BLANK, *words, *LETTERS]  # the words that only occur in texts are appended
-        self.vocab_size = len(self._known)
-        self.starts_entity = np.array([word not in (BLANK, OTHER_BLANK) for word in self._known])
+        self._vocabulary = [BLANK, OTHER_BLANK, *words, *LETTERS]  # words that occur only in texts are appended
+        self.vocab_size = len(self._vocabulary)
+        self.starts_entity = np.array([word not in (BLANK, OTHER_BLANK) for word in self._vocabulary])
         self.continues_entity = self.starts_entity
 
     def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
         return EncodedPrompt(tuple(self._ids(text) for text in prompt.segments), prompt.slots)
 
     def encode_entity(self, entity: str) -> TokenIds:
-        if unknown := set(entity.split()) - set(self._known[: self.vocab_size]):
+        if unknown := set(entity.split()) - set(self._vocabulary[: self.vocab_size]):
             raise BadSeed(f"Unknown words: {unknown}.")
         return self._ids(entity)
 
@@ -63,7 +63,7 @@ class FakeLM:
 
     def vectors(self, queries: Sequence[Query], batch_size: int, tick: object) -> torch.Tensor:
         answers = [self.answers.get(self._text(query.ids), {}) for query in queries]
-        words = self._known[: self.vocab_size]
+        words = self._vocabulary[: self.vocab_size]
         return torch.tensor([[float(answer.get(word, 0)) for word in words] for answer in answers])
 
     def logits(self, vectors: torch.Tensor) -> torch.Tensor:
@@ -71,8 +71,8 @@ class FakeLM:
 
     def _ids(self, text: str) -> TokenIds:
         words = text.split()
-        self._known += [word for word in dict.fromkeys(words) if word not in self._known]
-        return tuple(map(self._known.index, words))
+        self._vocabulary += [word for word in dict.fromkeys(words) if word not in self._vocabulary]
+        return tuple(map(self._vocabulary.index, words))
 
     def _text(self, ids: TokenIds) -> str:
-        return " ".join(self._known[token] for token in ids)
+        return " ".join(self._vocabulary[token] for token in ids)

@@ -1,4 +1,4 @@
-"""The loop that makes many prompts of few."""
+"""Prompt creation: the loop that extends a few initial prompts by paraphrases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WORDINGS = [
 
 
 class ScriptedParaphraser:
-    """Answers by a function of the call's number and the entities, and remembers what it was asked."""
+    """Fake paraphraser that computes answers from the call number and the entities, and records its inputs."""
 
     name = "scripted"
 
@@ -49,7 +49,7 @@ class ScriptedParaphraser:
         return [f"{start}, {sentence}" for start in self.frames]
 
 
-def test_where_paraphrases_are_too_few_a_fifth_may_be_framed() -> None:
+def test_missing_paraphrases_are_replaced_by_at_most_20_percent_frames() -> None:
     paraphraser = ScriptedParaphraser(lambda call, entities: [])
     paraphraser.frames = [word * 9 for word in ("so", "truly", "indeed")]
 
@@ -72,7 +72,7 @@ def texts(prompts: Sequence[PromptTemplate]) -> list[str]:
     return [prompt.text for prompt in prompts]
 
 
-def test_ten_prompts_the_initial_one_first_then_as_they_came() -> None:
+def test_ten_prompts_start_with_initial_prompt_in_creation_order() -> None:
     prompts = create_prompts(INITIAL, SEEDS, all_at_once(), random.Random(0))
 
     assert len(prompts) == 10
@@ -83,7 +83,7 @@ def test_ten_prompts_the_initial_one_first_then_as_they_came() -> None:
     ]
 
 
-def test_new_prompts_are_paraphrased_in_their_turn() -> None:
+def test_new_prompts_are_paraphrased_next() -> None:
     paraphraser = one_a_call()
 
     prompts = create_prompts(INITIAL, SEEDS[:1], paraphraser, random.Random(0))
@@ -96,20 +96,20 @@ def test_new_prompts_are_paraphrased_in_their_turn() -> None:
     ]
 
 
-def test_prompts_differ_by_more_than_a_quarter_from_each_other() -> None:
+def test_prompts_differ_by_more_than_a_quarter() -> None:
     prompts = create_prompts(INITIAL, SEEDS, all_at_once(), random.Random(0))
 
     assert all(similarity(first, second) < 0.75 for first, second in itertools.combinations(prompts, 2))
 
 
-def test_similarity_is_one_minus_edits_by_the_longer_length() -> None:
-    # prevents -> stops: of eight letters the last stays, three go and the other four become "stop".
+def test_similarity_is_one_minus_normalized_edit_distance() -> None:
+    # prevents -> stops: 7 edits. The last letter stays, 3 letters are deleted, and 4 are replaced by "stop".
     first, second = parse_prompts(["<ENT0> prevents <ENT1> .", "<ENT0> stops <ENT1> ."], arity=2)
 
     assert similarity(first, second) == pytest.approx(1 - 7 / 24)
 
 
-def test_what_is_too_similar_or_lost_a_slot_is_dropped() -> None:
+def test_similar_and_slotless_paraphrases_are_dropped() -> None:
     answers = ["{0} prevent {1}.", "{0} prevents it.", "{0} prevents {1} and {1}.", "{1} is stopped by {0}."]
     paraphraser = ScriptedParaphraser(lambda call, entities: [answer.format(*entities) for answer in answers])
 
@@ -118,7 +118,7 @@ def test_what_is_too_similar_or_lost_a_slot_is_dropped() -> None:
     assert texts(prompts) == ["<ENT0> prevents <ENT1> .", "<ENT1> is stopped by <ENT0> ."]
 
 
-def test_other_seed_tuples_are_tried_where_one_gives_nothing_new() -> None:
+def test_other_seed_tuples_are_tried_if_one_yields_nothing_new() -> None:
     paraphraser = ScriptedParaphraser(
         lambda call, entities: ["{1} is stopped by {0}.".format(*entities)] if entities[0] == "umbrella" else []
     )
@@ -128,7 +128,7 @@ def test_other_seed_tuples_are_tried_where_one_gives_nothing_new() -> None:
     assert len(prompts) == 2
 
 
-def test_it_ends_when_nothing_new_comes() -> None:
+def test_creation_ends_without_new_paraphrases() -> None:
     paraphraser = ScriptedParaphraser(lambda call, entities: [])
 
     prompts = create_prompts(INITIAL, SEEDS, paraphraser, random.Random(0))
@@ -141,7 +141,7 @@ def test_it_ends_when_nothing_new_comes() -> None:
     ]
 
 
-def test_initial_prompts_are_all_kept_and_enough_of_them_ask_for_no_paraphrase() -> None:
+def test_initial_prompts_are_kept_and_ten_need_no_paraphrases() -> None:
     initial = parse_prompts([f"<ENT0> prevents <ENT1> {number} ." for number in range(12)], arity=2)
     paraphraser = all_at_once()
 
@@ -149,43 +149,43 @@ def test_initial_prompts_are_all_kept_and_enough_of_them_ask_for_no_paraphrase()
     assert paraphraser.sentences == []
 
 
-def test_the_same_random_state_gives_the_same_prompts() -> None:
+def test_same_random_state_gives_same_prompts() -> None:
     runs = [create_prompts(INITIAL, SEEDS, one_a_call(), random.Random(7)) for _ in range(2)]
 
     assert runs[0] == runs[1]
 
 
 def test_progress_counts_kept_prompts() -> None:
-    heard: list[Progress] = []
+    reports: list[Progress] = []
 
-    create_prompts(INITIAL, SEEDS, one_a_call(), random.Random(0), heard.append)
+    create_prompts(INITIAL, SEEDS, one_a_call(), random.Random(0), reports.append)
 
-    assert [progress.done for progress in heard] == list(range(1, 11))
-    assert {(progress.stage, progress.total) for progress in heard} == {("prompts", 10)}
+    assert [progress.done for progress in reports] == list(range(1, 11))
+    assert {(progress.stage, progress.total) for progress in reports} == {("prompts", 10)}
 
 
-def test_a_slow_paraphraser_holds_up_neither_cancellation_nor_exit() -> None:
+def test_slow_paraphraser_does_not_block_cancellation_or_exit() -> None:
     answer_may_come = threading.Event()
     paraphraser = ScriptedParaphraser(lambda call, entities: [str(answer_may_come.wait(timeout=30))])
-    heard: list[Progress] = []
+    reports: list[Progress] = []
 
     def cancel_at_the_third_report(progress: Progress) -> None:
-        heard.append(progress)
-        if len(heard) == 3:
+        reports.append(progress)
+        if len(reports) == 3:
             raise Cancelled("Cancelled.")
 
     started_at = time.monotonic()
     with pytest.raises(Cancelled):
         create_prompts(INITIAL, SEEDS, paraphraser, random.Random(0), cancel_at_the_third_report)
-    took_s = time.monotonic() - started_at
+    duration_s = time.monotonic() - started_at
     still_waiting = [thread for thread in threading.enumerate() if thread.name == "paraphraser"]
     answer_may_come.set()
 
-    assert took_s < 3
-    assert all(thread.daemon for thread in still_waiting)  # so the process could exit
+    assert duration_s < 3
+    assert all(thread.daemon for thread in still_waiting)  # daemon threads do not block process exit
 
 
-def test_the_paraphrasers_error_reaches_the_caller() -> None:
+def test_paraphraser_error_reaches_caller() -> None:
     def fail(call: int, entities: Sequence[str]) -> list[str]:
         raise EngineError("The paraphraser is out of paper.")
 
@@ -196,7 +196,7 @@ def test_the_paraphrasers_error_reaches_the_caller() -> None:
 @pytest.mark.parametrize(
     ("initial", "ending"), [("<ENT0> prevents <ENT1>.", ">."), ("<ENT0> prevents <ENT1> .", "> .")]
 )
-def test_paraphrases_have_a_space_before_the_final_mark_where_the_prompt_has_one(initial: str, ending: str) -> None:
+def test_paraphrases_keep_space_before_final_mark_of_prompt(initial: str, ending: str) -> None:
     paraphraser = ScriptedParaphraser(lambda call, entities: ["Whoever has a {} need not fear {}.".format(*entities)])
 
     [_, paraphrase] = create_prompts(parse_prompts([initial], arity=2), SEEDS, paraphraser, random.Random(0))

@@ -1,4 +1,4 @@
-"""Prompts mined from sentences, on LPAQA's own examples and on counts by hand."""
+"""Prompt mining from sentences, checked with the examples of the LPAQA paper and hand counts."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def parsed(*rows: tuple[str, int]) -> list[str]:
 PARIS = parsed(("The", 2), ("capital", 6), ("of", 4), ("France", 2), ("is", 6), ("Paris", 0))
 
 
-def test_the_papers_example_of_middle_words():
+def test_middle_words_match_example_of_paper():
     assert mined("Barack Obama was born in Hawaii.", {"born": [("Barack Obama", "Hawaii")]}) == {
         "born": {"[X] was born in [Y] .": (1, 1)}
     }
 
 
-def test_the_papers_example_of_a_dependency_path():
+def test_dependency_path_matches_example_of_paper():
     prompts = mine_prompts(sentences_of_conllu(PARIS), CAPITALS, "dependency")
 
     assert prompts == {"capital": [MinedPrompt("capital of [X] is [Y] .", 1, 1)]}
 
 
-def test_prompts_are_counted_in_both_directions_whatever_the_case():
+def test_prompts_are_counted_in_both_directions_ignoring_case():
     text = """
     FRANCE has the capital Paris.
     New Zealand has the capital Wellington, and Italy has the capital Rome.
@@ -58,11 +58,11 @@ def test_prompts_are_counted_in_both_directions_whatever_the_case():
     assert list(found) == ["[X] has the capital [Y] .", "[Y], capital of [X] ."]
 
 
-def test_a_possessive_is_a_word_of_its_own():
+def test_possessive_is_a_separate_word():
     assert list(mined("France's old capital, Paris", CAPITALS)["capital"]) == ["[X]'s old capital, [Y] ."]
 
 
-def test_what_tells_nothing_and_what_is_long_is_left_out():
+def test_uninformative_and_long_prompts_are_excluded():
     text = "\n".join([
         "France of the Paris", "France , Paris", "France Paris",
         "France one two three four five six seven eight nine ten Paris",
@@ -72,7 +72,7 @@ def test_what_tells_nothing_and_what_is_long_is_left_out():
     assert list(mined(text, CAPITALS)["capital"]) == ["[X] one two three four five six seven eight nine ten [Y] ."]
 
 
-def test_a_pair_of_two_relations_counts_for_both_and_most_cuts_each():
+def test_pair_of_two_relations_counts_for_both_and_limit_applies_per_relation():
     facts = {"a": [("x", "y")], "b": [("x", "y"), ("y", "x")]}
     text = "x likes y\nx likes y\nx hates y"
 
@@ -86,7 +86,7 @@ def test_a_pair_of_two_relations_counts_for_both_and_most_cuts_each():
     assert mined(text, facts, most=1) == {"a": {"[X] likes [Y] .": (2, 1)}, "b": {"[X] likes [Y] .": (2, 1)}}
 
 
-def test_the_longest_entity_is_found_and_none_within_another():
+def test_longest_entity_is_found_without_nested_entities():
     index = EntityIndex(["new", "new york", "new york city", "york"])
 
     found = [(row.entity, row.start) for row in index.find(["New", "York", "City", "and", "New", "York", ",", "York"])]
@@ -94,17 +94,17 @@ def test_the_longest_entity_is_found_and_none_within_another():
     assert found == [("new york city", 0), ("new york", 4), ("york", 7)]
 
 
-def test_a_path_may_leave_the_words_between_and_a_tree_that_is_none_ends():
-    # "x and y met": the path from x to y leads through "met", which stands after both.
+def test_dependency_path_may_leave_the_span_and_cycles_terminate():
+    # "x and y met": the path from x to y contains "met", which follows both.
     sentence = Sentence(("x", "and", "y", "met"), (3, 2, 3, -1))
     assert mine_prompts([sentence], {"r": [("x", "y")]}, "dependency")["r"][0].template == "[X] and [Y] met ."
 
-    circle = Sentence(("x", "saw", "y"), (1, 2, 1))
-    assert mine_prompts([circle], {"r": [("x", "y")]}, "dependency")["r"][0].template == "[X] saw [Y] ."
+    cycle = Sentence(("x", "saw", "y"), (1, 2, 1))
+    assert mine_prompts([cycle], {"r": [("x", "y")]}, "dependency")["r"][0].template == "[X] saw [Y] ."
     assert mine_prompts([Sentence(("x", "saw", "y"))], {"r": [("x", "y")]}, "dependency") == {"r": []}
 
 
-def test_words_that_were_joined_or_elided_are_no_words():
+def test_conllu_multiword_tokens_and_empty_nodes_are_skipped():
     lines = ["# text = du x", "1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_", *(line for line in parsed(("de", 2), ("x", 0)))]
     lines.insert(3, "1.1\tgone\t_\t_\t_\t_\t_\t_\t_\t_")
 
@@ -112,13 +112,13 @@ def test_words_that_were_joined_or_elided_are_no_words():
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         (["1\tx\n"], "Line 1 is not a CoNLL-U word"),
         ([*parsed(("x", 0)), "2\ty\t_\t_\t_\t_\t0\t_\t_\t_"], "Line 3 is not a CoNLL-U word"),
         (parsed(("x", 7)), "line 1 has 1 words, but a word depends on number 7"),
     ],
 )
-def test_a_file_that_is_no_conllu_is_refused(lines, said):
-    with pytest.raises(EngineError, match=said):
+def test_invalid_conllu_is_refused(lines, message):
+    with pytest.raises(EngineError, match=message):
         list(sentences_of_conllu(lines))

@@ -1,4 +1,4 @@
-"""Which paraphraser a harvest gets."""
+"""Choice of the paraphraser from settings, and back-translation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.kgharvest.engine.prompts.fake_lm import FakeLM
 LM = FakeLM(["mask", "virus"])
 
 
-def test_the_default_is_offline() -> None:
+def test_default_paraphraser_is_offline() -> None:
     assert make_paraphraser(ParaphraserSettings(), LM).name == "offline"
 
 
@@ -28,7 +28,7 @@ def test_settings_choose_the_paraphraser(settings: ParaphraserSettings, name: st
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         (ParaphraserSettings("parrot"), "paraphraser 'parrot'. Choose one of offline, chat, seq2seq, translation"),
         (ParaphraserSettings("chat", base_url="http://127.0.0.1/v1"), "The chat paraphraser requires a model"),
@@ -37,13 +37,13 @@ def test_settings_choose_the_paraphraser(settings: ParaphraserSettings, name: st
         (ParaphraserSettings("seq2seq"), "The seq2seq paraphraser requires a model"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(settings: ParaphraserSettings, says: str) -> None:
-    with pytest.raises(EngineError, match=says):
+def test_invalid_paraphraser_settings_are_refused(settings: ParaphraserSettings, message: str) -> None:
+    with pytest.raises(EngineError, match=message):
         make_paraphraser(settings, LM)
 
 
 class Dictionary:
-    """A translator with some outputs and their log-probabilities."""
+    """Fake translator with predefined outputs and log-probabilities."""
 
     def __init__(self, **outputs: list[tuple[str, float]]):
         self._outputs = outputs
@@ -52,11 +52,11 @@ class Dictionary:
         return self._outputs[text][:n]
 
 
-def test_translations_there_and_back_come_by_the_likeliest_way() -> None:
+def test_back_translations_are_ranked_by_likeliest_path() -> None:
     paraphraser = TranslationParaphraser("en-de,de-en")
-    there = Dictionary(cat=[("Katze", -1.0), ("Kater", -2.0)])
+    outward = Dictionary(cat=[("Katze", -1.0), ("Kater", -2.0)])
     back = Dictionary(Katze=[("cat", -0.1), ("kitty", -3.0), ("puss", -2.5)], Kater=[("tomcat", -0.5), ("kitty", -1.0)])
-    paraphraser._models = (there, back)
+    paraphraser._models = (outward, back)
 
-    # tomcat -2.5; kitty -3 by Kater, where Katze would be -4; puss -3.5; "cat" is what was asked.
+    # tomcat -2.5; kitty -3 through Kater (-4 through Katze); puss -3.5; "cat" is the input.
     assert paraphraser.paraphrase("cat", []) == ["tomcat", "kitty", "puss"]

@@ -1,4 +1,4 @@
-"""How the answers of several prompts become one."""
+"""Combination of the answers of several prompts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def answers(lm, prompt_set, batch_size=256):
     return torch.cat(list(PromptSetAnswerer(lm, prompt_set, batch_size).scores(heads, lambda: None)))
 
 
-def test_each_combination_is_what_its_formula_says(tiny_lm, prompts):
+def test_combinations_match_their_formulas(tiny_lm, prompts):
     single = torch.stack([answers(tiny_lm, uniform([prompt])) for prompt in prompts], dim=1).double()  # (N, K, V)
     weights = torch.tensor(WEIGHTS, dtype=torch.float64)[None, :, None]
     scores = (weights * single).sum(1)
@@ -39,13 +39,13 @@ def test_each_combination_is_what_its_formula_says(tiny_lm, prompts):
 
 
 @pytest.mark.parametrize("combine", ["mixture", "product"])
-def test_probabilities_add_up_to_one(tiny_lm, prompts, combine):
+def test_probabilities_sum_to_one(tiny_lm, prompts, combine):
     total = answers(tiny_lm, PromptSet(prompts, WEIGHTS, combine)).exp().sum(1)
 
     torch.testing.assert_close(total, torch.ones(len(HEADS)), atol=1e-4, rtol=0)
 
 
-def test_a_mixture_lies_between_its_best_share_and_its_best_prompt(tiny_lm, prompts):
+def test_mixture_lies_between_weighted_and_best_prompt(tiny_lm, prompts):
     single = torch.stack([answers(tiny_lm, uniform([prompt])) for prompt in prompts])  # (K, N, V)
     mixed = answers(tiny_lm, PromptSet(prompts, WEIGHTS, "mixture"))
 
@@ -54,7 +54,7 @@ def test_a_mixture_lies_between_its_best_share_and_its_best_prompt(tiny_lm, prom
     assert (mixed <= single.amax(0) + 1e-4).all()
 
 
-def test_of_one_prompt_all_combinations_are_that_prompt():
+def test_single_prompt_combinations_equal_the_prompt():
     logprobs = torch.log_softmax(torch.randn(4, 1, 7, generator=torch.Generator().manual_seed(0)), dim=-1)
 
     for combine in (mixture, product, mean_score):
@@ -62,15 +62,15 @@ def test_of_one_prompt_all_combinations_are_that_prompt():
 
 
 @pytest.mark.parametrize("combine", ["mixture", "product", "mean_score"])
-def test_the_order_of_prompts_and_the_batch_size_do_not_matter(tiny_lm, prompts, combine):
+def test_prompt_order_and_batch_size_do_not_matter(tiny_lm, prompts, combine):
     forward = answers(tiny_lm, PromptSet(prompts, WEIGHTS, combine))
     backward = answers(tiny_lm, PromptSet(prompts[::-1], WEIGHTS[::-1], combine), batch_size=1)
 
     torch.testing.assert_close(forward, backward, atol=1e-4, rtol=0)
 
 
-def test_a_data_dependent_mixture_trusts_the_prompts_that_fit_the_head(tiny_lm, prompts):
-    """At a great temperature it is the plain mixture; at a small one, for each head, the prompt that fits it best."""
+def test_data_dependent_mixture_prefers_prompts_fitting_the_head(tiny_lm, prompts):
+    """A high temperature gives the plain mixture, a low temperature the best-fitting prompt of each head."""
     hot, cold = (
         answers(tiny_lm, PromptSet(prompts, WEIGHTS, "mixture", temperature=temperature)) for temperature in (1e6, 1e-4)
     )

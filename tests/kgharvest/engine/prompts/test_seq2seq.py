@@ -1,4 +1,4 @@
-"""The seq2seq paraphraser with a tiny T5 and a tiny BART."""
+"""Seq2seq and translation paraphrasers with a tiny T5 and a tiny BART."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENTITIES = ["paris", "france"]
 
 
 def tiny_t5(folder: Path) -> Path:
-    """Save a T5 with random weights that writes up to 40 of the sentence's words."""
+    """Save a tiny T5 with random weights and a vocabulary of the words of SENTENCE."""
     vocabulary = ["<pad>", "</s>", "<unk>", "paraphrase:", *sorted(set(SENTENCE.split()))]
     backend = Tokenizer(models.WordLevel({word: index for index, word in enumerate(vocabulary)}, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -41,7 +41,7 @@ def t5(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(tiny_t5(tmp_path_factory.mktemp("t5")))
 
 
-def test_beams_are_distinct_and_the_same_every_time(t5: str) -> None:
+def test_beams_are_distinct_and_deterministic(t5: str) -> None:
     runs = [Seq2SeqParaphraser(t5).paraphrase(SENTENCE, ENTITIES) for _ in range(2)]
 
     assert runs[0] == runs[1]
@@ -49,22 +49,22 @@ def test_beams_are_distinct_and_the_same_every_time(t5: str) -> None:
     assert SENTENCE not in runs[0]
 
 
-def test_samples_depend_on_the_seed_and_leave_torchs_random_state_alone(t5: str) -> None:
+def test_samples_depend_on_seed_and_keep_torch_random_state(t5: str) -> None:
     before = torch.random.get_rng_state()
 
-    first, again, other = (Seq2SeqParaphraser(t5, seed=seed).paraphrase(SENTENCE, ENTITIES) for seed in (1, 1, 2))
+    first, repeated, other = (Seq2SeqParaphraser(t5, seed=seed).paraphrase(SENTENCE, ENTITIES) for seed in (1, 1, 2))
 
-    assert first == again != other
+    assert first == repeated != other
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_the_prefix_reaches_the_model(t5: str) -> None:
+def test_prefix_reaches_model(t5: str) -> None:
     with_prefix = Seq2SeqParaphraser(t5, prefix="paraphrase: ").paraphrase(SENTENCE, ENTITIES)
 
     assert with_prefix != Seq2SeqParaphraser(t5).paraphrase(SENTENCE, ENTITIES)
 
 
-def test_log_probabilities_are_those_of_the_tokens_one_by_one(t5: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_probabilities_match_tokenwise_computation(t5: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = load_seq2seq(t5)
     outputs = torch.tensor([[0, 5, 6, 4, 1, 0], [0, 7, 1, 0, 0, 0]])
     monkeypatch.setattr(model, "_beam", lambda text, n: outputs)
@@ -81,28 +81,28 @@ def test_log_probabilities_are_those_of_the_tokens_one_by_one(t5: str, monkeypat
     assert [logprob for _, logprob in model.beam_with_logprobs(SENTENCE, 2)] == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_translator_there_and_back_gives_other_sentences(t5: str, tmp_path: Path) -> None:
+def test_back_translation_gives_different_sentences(t5: str, tmp_path: Path) -> None:
     paraphraser = TranslationParaphraser(f"{t5},{tiny_bart(tmp_path)}")
 
-    first, again = (paraphraser.paraphrase(SENTENCE, ENTITIES) for _ in range(2))
+    first, repeated = (paraphraser.paraphrase(SENTENCE, ENTITIES) for _ in range(2))
 
-    assert first == again != []
+    assert first == repeated != []
     assert SENTENCE not in first
 
 
-def test_a_bart_paraphrases_too(tmp_path: Path) -> None:
+def test_bart_paraphrases(tmp_path: Path) -> None:
     assert Seq2SeqParaphraser(str(tiny_bart(tmp_path)), seed=0).paraphrase(SENTENCE, ENTITIES)
 
 
-def test_the_name_is_that_of_the_model_and_loading_waits_for_the_first_call() -> None:
+def test_name_contains_model_and_loading_is_lazy() -> None:
     assert Seq2SeqParaphraser("somebody/paraphraser").name == "seq2seq:somebody/paraphraser"
 
 
-def test_a_folder_without_a_model_is_reported(tmp_path: Path) -> None:
+def test_folder_without_model_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFound, match="not contain a complete model"):
         Seq2SeqParaphraser(str(tmp_path)).paraphrase(SENTENCE, ENTITIES)
 
 
-def test_a_model_that_rewrites_nothing_is_reported(tmp_path: Path) -> None:
+def test_model_without_encoder_decoder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModel, match="not an encoder-decoder"):
         Seq2SeqParaphraser(str(tiny_bert(tmp_path))).paraphrase(SENTENCE, ENTITIES)

@@ -1,4 +1,4 @@
-"""Slots come back where the entities are, small inflections forgiven."""
+"""Slot recovery: entities in a sentence, inflected or not, are replaced by slots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def recovered(sentence: str, *entities: str) -> str | None:
         ("Harvested fields make bread .", ("field", "harvest"), "<ENT1>ed <ENT0>s make bread ."),
     ],
 )
-def test_a_plain_suffix_stays_behind_the_slot(sentence: str, entities: tuple[str, ...], template: str) -> None:
+def test_plain_suffix_stays_after_slot(sentence: str, entities: tuple[str, ...], template: str) -> None:
     assert recovered(sentence, *entities) == template
 
 
@@ -43,7 +43,7 @@ def test_a_plain_suffix_stays_behind_the_slot(sentence: str, entities: tuple[str
         ("A custom is a habit .", ("customs", "habits"), "A <ENT0> is a <ENT1> ."),
     ],
 )
-def test_any_other_inflection_disappears_into_the_slot(sentence: str, entities: tuple[str, ...], template: str) -> None:
+def test_other_inflections_are_absorbed_by_slot(sentence: str, entities: tuple[str, ...], template: str) -> None:
     assert recovered(sentence, *entities) == template
 
 
@@ -84,20 +84,20 @@ def test_articles_and_inner_words_may_change(sentence: str, entities: tuple[str,
         "slot in the sentence",
     ],
 )
-def test_no_template_unless_each_entity_is_there_once(sentence: str, entities: tuple[str, ...]) -> None:
+def test_template_requires_each_entity_exactly_once(sentence: str, entities: tuple[str, ...]) -> None:
     assert recovered(sentence, *entities) is None
 
 
-def test_words_of_a_longer_entity_do_not_count_for_a_shorter_one() -> None:
+def test_words_of_longer_entity_do_not_count_for_shorter_one() -> None:
     assert recovered("Fried rice is made from rice .", "fried rice", "rice") == "<ENT0> is made from <ENT1> ."
 
 
-def test_case_does_not_matter() -> None:
+def test_recovery_ignores_case() -> None:
     assert recovered("NATO welcomed germany .", "Germany", "nato") == "<ENT1> welcomed <ENT0> ."
 
 
 @pytest.mark.parametrize("word", ["bus", "gas", "king", "class", "red", "GPU", "2Pac", "C++"])
-def test_no_form_is_made_by_cutting_what_is_no_ending(word: str) -> None:
+def test_word_forms_never_cut_non_suffixes(word: str) -> None:
     assert min(map(len, word_forms(word))) == len(word)
 
 
@@ -105,11 +105,11 @@ def test_apostrophes_may_be_straight_or_curly() -> None:
     assert recovered("Chang’e-2 flew to the moon .", "Chang'e-2", "moon") == "<ENT0> flew to the <ENT1> ."
 
 
-def test_patterns_in_entities_are_plain_text() -> None:
+def test_regex_characters_in_entities_are_literal() -> None:
     assert recovered("C++ beats a.b (sometimes) .", "C++", "a.b") == "<ENT0> beats <ENT1> (sometimes) ."
 
 
-# Words for sentences and words for entities that share no form, so that every filled sentence is clean.
+# Sentence words and entities share no word forms, so that slots are unambiguous.
 TEXT_WORDS = ["in", "the", "a", "is", "place", "where", "people", "can,", "often", "because", "it's", "very"]
 ENTITIES = ["bird", "fly", "swim", "gym", "Barcelona", "tooth decay", "fail the exam", "the Continent", "U.S.", "make"]
 
@@ -126,10 +126,10 @@ def filled_templates(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 
 @given(filled_templates())
-def test_filling_and_recovering_is_the_identity(case: tuple[str, list[str]]) -> None:
+def test_recovery_inverts_filling(case: tuple[str, list[str]]) -> None:
     text, entities = case
     if "the <ENT" in text and "the Continent" in entities:
-        text = text.replace("the <ENT", "one <ENT")  # "the the Continent" is no clean sentence
+        text = text.replace("the <ENT", "one <ENT")  # avoids "the the Continent"
     sentence = PromptTemplate.parse(text).fill(entities)
 
     template = recover_slots(sentence, entities)
@@ -141,19 +141,19 @@ def test_filling_and_recovering_is_the_identity(case: tuple[str, list[str]]) -> 
 
 @example("a b", ["b", " "])
 @given(st.text(max_size=60), st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=3))
-def test_any_text_gives_a_template_of_the_right_arity_or_none(sentence: str, entities: list[str]) -> None:
+def test_any_text_yields_template_of_right_arity_or_none(sentence: str, entities: list[str]) -> None:
     template = recover_slots(sentence, entities)
 
     assert template is None or template.arity == len(entities)
 
 
-def test_sentences_are_written_without_space_before_punctuation() -> None:
+def test_sentences_have_no_space_before_punctuation() -> None:
     prompt = PromptTemplate.parse("If you <ENT0> , you <ENT1> .")
 
     assert as_sentence(prompt, ["run", "win"]) == "If you run, you win."
 
 
-def test_an_entity_keeps_the_full_stop_that_is_its_own() -> None:
+def test_entity_keeps_its_own_full_stop() -> None:
     prompt = PromptTemplate.parse("<ENT0> is part of the <ENT1> .")
 
     assert as_prompt(as_sentence(prompt, ["Texas", "U.S."]), ["Texas", "U.S."]) == prompt

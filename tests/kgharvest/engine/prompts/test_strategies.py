@@ -1,4 +1,4 @@
-"""The settings that learn prompts: they harvest, on masked LMs, from seed tuples alone."""
+"""Settings that learn prompts from seed tuples, used for harvests from masked LMs."""
 
 from __future__ import annotations
 
@@ -29,66 +29,66 @@ def languages():
     return next(relation for relation in load_world() if relation.name == "language_of")
 
 
-def asking(relation, setting):
+def make_spec(relation, setting):
     texts = tuple(phrasing.text for phrasing in relation.held_out)
     return HarvestSpec(relation.name, texts[:1], relation.facts[:5], setting, texts, PARAMS)
 
 
-def test_triggers_are_searched_beside_an_initial_prompt_without_words(knowing_lm, languages):
-    bare = replace(asking(languages, "autoprompt"), initial_prompts=("<ENT0> <ENT1>",), prompts=())
+def test_trigger_search_supports_initial_prompt_without_words(trained_lm, languages):
+    bare = replace(make_spec(languages, "autoprompt"), initial_prompts=("<ENT0> <ENT1>",), prompts=())
 
-    assert harvest(bare, knowing_lm).prompts[0].text != "<ENT0> <ENT1>"
+    assert harvest(bare, trained_lm).prompts[0].text != "<ENT0> <ENT1>"
 
 
 @pytest.mark.parametrize("setting", LEARNED)
-def test_learned_prompts_harvest_what_the_lm_knows(knowing_lm, languages, setting):
-    result = harvest(asking(languages, setting), knowing_lm)
+def test_learned_prompts_harvest_facts_of_lm(trained_lm, languages, setting):
+    result = harvest(make_spec(languages, setting), trained_lm)
 
     facts = set(languages.facts)
     assert sum(scored.entities in facts for scored in result.tuples) / len(result.tuples) > 0.4
     assert sum(prompt.weight for prompt in result.prompts) == pytest.approx(1, abs=1e-5)
     assert all(prompt.token_ids for prompt in result.prompts)
-    assert result == harvest(asking(languages, setting), knowing_lm)
+    assert result == harvest(make_spec(languages, setting), trained_lm)
 
 
-def test_triggers_hold_no_seed_entity_and_read_as_a_prompt(knowing_lm, languages):
-    seeds = encode_seeds(languages.facts[:5], knowing_lm)
+def test_triggers_exclude_seed_tokens_and_form_a_prompt(trained_lm, languages):
+    seeds = encode_seeds(languages.facts[:5], trained_lm)
 
-    chosen = choose_prompts(PromptSource(asking(languages, "autoprompt"), knowing_lm, seeds, None, ignore))
+    chosen = choose_prompts(PromptSource(make_spec(languages, "autoprompt"), trained_lm, seeds, None, ignore))
 
     seed_tokens = {token for seed in seeds for entity in seed for token in entity}
     assert not seed_tokens & {token for segment in chosen.prompt_set.prompts[0].segments for token in segment}
     assert sorted(PromptTemplate.parse(chosen.weighted[0].text).slots) == [0, 1]
     assert chosen.weighted[0].compatibility > -20
-    assert chosen.notice is None  # the ready prompts are not asked, and none was too long
+    assert chosen.notice is None  # existing prompts are not used, and none was too long
 
 
-@pytest.mark.parametrize("iterations", [N_TRIGGERS, 2 * N_TRIGGERS])  # just enough to fill the masks, or little more
-def test_triggers_are_never_less_compatible_than_the_initial_prompt(knowing_lm, languages, monkeypatch, iterations):
+@pytest.mark.parametrize("iterations", [N_TRIGGERS, 2 * N_TRIGGERS])  # the minimum to fill the masks, and twice as many
+def test_triggers_are_at_least_as_compatible_as_initial_prompt(trained_lm, languages, monkeypatch, iterations):
     monkeypatch.setattr(strategies, "TRIGGER_SEARCH", AutoPromptParams(iterations=iterations))
-    seeds = encode_seeds(languages.facts[:5], knowing_lm)
+    seeds = encode_seeds(languages.facts[:5], trained_lm)
 
     triggers, initial = (
-        choose_prompts(PromptSource(asking(languages, setting), knowing_lm, seeds, None, ignore)).weighted[0]
+        choose_prompts(PromptSource(make_spec(languages, setting), trained_lm, seeds, None, ignore)).weighted[0]
         for setting in ("autoprompt", "human")
     )
 
     assert triggers.compatibility >= initial.compatibility - 1e-4
 
 
-def test_learned_weights_make_the_seed_tuples_likelier_than_equal_ones(knowing_lm, languages):
-    seeds = encode_seeds(languages.facts[:5], knowing_lm)
-    source = PromptSource(asking(languages, "lpaqa"), knowing_lm, seeds, None, ignore)
+def test_learned_weights_raise_seed_likelihood_over_equal_weights(trained_lm, languages):
+    seeds = encode_seeds(languages.facts[:5], trained_lm)
+    source = PromptSource(make_spec(languages, "lpaqa"), trained_lm, seeds, None, ignore)
 
     chosen = choose_prompts(source)
 
     equal = PromptSet(chosen.prompt_set.prompts, (1 / len(chosen.weighted),) * len(chosen.weighted))
-    learned, plain = (step_nll(knowing_lm, prompt_set, seeds) for prompt_set in (chosen.prompt_set, equal))
+    learned, plain = (step_nll(trained_lm, prompt_set, seeds) for prompt_set in (chosen.prompt_set, equal))
     assert learned <= plain + 1e-3
 
 
 def step_nll(lm, prompt_set, seeds):
-    """Return the mean of -log P(token) over the tokens of `seeds` under the product of the prompts."""
+    """Return the mean of -log P(token) over the tokens of `seeds` for the product of the prompts."""
     total = []
     for seed in seeds:
         tokens = sum(seed, ())
@@ -100,13 +100,13 @@ def step_nll(lm, prompt_set, seeds):
     return sum(total) / len(total)
 
 
-def test_the_search_asks_a_mixture_as_a_mixture(knowing_lm, languages):
-    prompts = tuple(knowing_lm.encode_prompt(PromptTemplate.parse(phrasing.text)) for phrasing in languages.held_out)
+def test_ranker_ranks_mixture_as_mixture(trained_lm, languages):
+    prompts = tuple(trained_lm.encode_prompt(PromptTemplate.parse(phrasing.text)) for phrasing in languages.held_out)
     weights = (0.7, *(0.3 / (len(prompts) - 1),) * (len(prompts) - 1))
-    head = knowing_lm.encode_entity(languages.facts[0][0])
-    expected = next(PromptSetAnswerer(knowing_lm, PromptSet(prompts, weights, "mixture")).scores([head], lambda: None))
+    head = trained_lm.encode_entity(languages.facts[0][0])
+    expected = next(PromptSetAnswerer(trained_lm, PromptSet(prompts, weights, "mixture")).scores([head], lambda: None))
 
-    ranker = TokenRanker(knowing_lm, prompts, weights, 8, is_mixture=True)
+    ranker = TokenRanker(trained_lm, prompts, weights, 8, is_mixture=True)
     step = layout((1, 1), ())[1]
     ranked = next(iter(ranker.rank([State((1, 1), head, step)], lambda: None)))
 
@@ -115,7 +115,7 @@ def test_the_search_asks_a_mixture_as_a_mixture(knowing_lm, languages):
 
 
 @pytest.mark.parametrize("setting", ["autoprompt", "soft"])
-def test_on_an_lm_that_is_not_masked_learning_is_refused_in_a_sentence(tmp_path, languages, setting):
+def test_learning_settings_refuse_non_masked_lm(tmp_path, languages, setting):
     spec = HarvestSpec("r", ("<ENT0> is <ENT1>",), (("paris", "france"), ("rome", "italy")), setting, (), PARAMS)
 
     with pytest.raises(UnsupportedModel, match="masked LM"):

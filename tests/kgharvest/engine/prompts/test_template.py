@@ -8,7 +8,7 @@ from kgharvest.engine.prompts.template import PromptTemplate, parse_prompts
 from kgharvest.engine.types import BadPrompt
 
 
-def test_segments_stand_around_the_slots_in_textual_order() -> None:
+def test_segments_surround_slots_in_text_order() -> None:
     template = PromptTemplate.parse("The <ENT1>s of <ENT0> .")
 
     assert template.segments == ("The ", "s of ", " .")
@@ -16,12 +16,12 @@ def test_segments_stand_around_the_slots_in_textual_order() -> None:
     assert template.arity == 2
 
 
-def test_filling_puts_each_entity_into_its_slot_and_reads_no_slot_from_entities() -> None:
+def test_fill_inserts_entities_without_parsing_slots_in_them() -> None:
     assert PromptTemplate.parse("<ENT1> of <ENT0>").fill([r"a\1", "<ENT0>"]) == r"<ENT0> of a\1"
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("Masks prevent viruses .", "has no slot"),
         ("<ENT0> prevents <ENT0> .", "<ENT0> twice"),
@@ -30,11 +30,11 @@ def test_filling_puts_each_entity_into_its_slot_and_reads_no_slot_from_entities(
         (f"<ENT0> gives <ENT{'9' * 5000}> .", "too large"),
     ],
 )
-def test_slots_that_are_missing_or_double_are_refused(text: str, says: str) -> None:
-    with pytest.raises(BadPrompt, match=says):
+def test_missing_or_duplicate_slots_are_refused(text: str, message: str) -> None:
+    with pytest.raises(BadPrompt, match=message):
         PromptTemplate.parse(text)
 
 
-def test_prompts_of_another_arity_than_the_seeds_are_refused() -> None:
+def test_arity_mismatch_with_seeds_is_refused() -> None:
     with pytest.raises(BadPrompt, match="has 2 slots but the seed tuples have 3 entities"):
         parse_prompts(["<ENT0> prevents <ENT1> ."], arity=3)

@@ -1,4 +1,4 @@
-"""The chat paraphraser against scripted answers and against a real server on the loopback interface."""
+"""Chat paraphraser, tested with scripted responses and a real server on the loopback interface."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def completion(answer: str | None = ANSWER, **more: object) -> httpx.Response:
 
 
 class Script:
-    """A transport that gives one reply after the other, the last one for ever; exceptions are raised."""
+    """Transport that returns the replies in order and repeats the last one. Exceptions are raised."""
 
     def __init__(self, *replies: httpx.Response | Exception) -> None:
         self._replies = list(replies)
@@ -59,7 +59,7 @@ class Script:
         return self.paraphraser(**limits).paraphrase("A mask prevents a virus.", ENTITIES)
 
 
-def test_the_request_names_model_sentence_and_entities_and_carries_the_key() -> None:
+def test_request_contains_model_sentence_entities_and_key() -> None:
     script = Script(completion())
 
     assert script.paraphrase() == SENTENCES
@@ -74,7 +74,7 @@ def test_the_request_names_model_sentence_and_entities_and_carries_the_key() -> 
     assert "Sentence: A mask prevents a virus." in body["messages"][0]["content"]
 
 
-def test_without_a_key_none_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_key_sends_no_authorization_header(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(API_KEY_VARIABLE)
     script = Script(completion())
 
@@ -84,17 +84,17 @@ def test_without_a_key_none_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("key", ["sk one two", "clé", "sk-1\nHost: elsewhere.example"])
-def test_a_key_that_cannot_be_one_is_refused_and_not_repeated(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_key_is_refused_and_not_repeated_in_error(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(API_KEY_VARIABLE, key)
 
-    with pytest.raises(ParaphraserFailed, match="invalid in keys") as caught:
+    with pytest.raises(ParaphraserFailed, match="invalid in keys") as error:
         Script(completion()).paraphraser()
 
-    assert key not in str(caught.value)
+    assert key not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "failure",
     [
         httpx.Response(429),
         httpx.Response(500),
@@ -104,14 +104,14 @@ def test_a_key_that_cannot_be_one_is_refused_and_not_repeated(key: str, monkeypa
     ],
     ids=["429", "500", "503", "timeout", "no connection"],
 )
-def test_passing_trouble_is_tried_again_with_growing_waits(trouble: httpx.Response | Exception) -> None:
-    script = Script(trouble, trouble, trouble, completion())
+def test_temporary_failure_is_retried_with_growing_waits(failure: httpx.Response | Exception) -> None:
+    script = Script(failure, failure, failure, completion())
 
     assert script.paraphrase() == SENTENCES
     assert script.slept_s == [1, 2, 4]
 
 
-def test_retry_after_is_honoured() -> None:
+def test_retry_after_header_is_respected() -> None:
     script = Script(httpx.Response(429, headers={"Retry-After": "7"}), completion())
 
     script.paraphrase()
@@ -119,7 +119,7 @@ def test_retry_after_is_honoured() -> None:
     assert script.slept_s == [7]
 
 
-def test_a_wait_of_hours_is_refused() -> None:
+def test_wait_of_hours_is_refused() -> None:
     script = Script(httpx.Response(429, headers={"Retry-After": "7200"}))
 
     with pytest.raises(ParaphraserFailed, match="7200 s"):
@@ -137,12 +137,12 @@ def test_a_wait_of_hours_is_refused() -> None:
         ("", None),
     ],
 )
-def test_retry_after_is_given_in_seconds_or_as_a_date(header: str, wait_s: float | None) -> None:
+def test_retry_after_accepts_seconds_and_dates(header: str, wait_s: float | None) -> None:
     assert retry_after_s(header, now=datetime(2026, 11, 21, 10, 0, 0, tzinfo=UTC)) == wait_s
 
 
 @pytest.mark.parametrize(
-    ("reply", "says"),
+    ("reply", "message"),
     [
         (httpx.Response(500), "status 500 in 5 attempts"),
         (httpx.ReadTimeout("slow"), "within 60 s in 5 attempts"),
@@ -162,21 +162,21 @@ def test_retry_after_is_given_in_seconds_or_as_a_date(header: str, wait_s: float
         ),
     ],
 )
-def test_failures_are_one_sentence_without_the_key(
-    reply: httpx.Response | Exception, says: str, caplog: pytest.LogCaptureFixture
+def test_failures_are_one_sentence_without_key(
+    reply: httpx.Response | Exception, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
 
-    with pytest.raises(ParaphraserFailed, match=says) as caught:
+    with pytest.raises(ParaphraserFailed, match=message) as error:
         Script(reply).paraphrase()
 
-    sentence = str(caught.value)
+    sentence = str(error.value)
     assert sentence.endswith(".")
     assert "\n" not in sentence
-    assert KEY not in sentence + caplog.text + repr(caught.value.__cause__)
+    assert KEY not in sentence + caplog.text + repr(error.value.__cause__)
 
 
-def test_the_cap_on_calls_counts_every_request() -> None:
+def test_call_limit_counts_every_request() -> None:
     script = Script(httpx.Response(500), httpx.Response(500), completion())
     paraphraser = script.paraphraser(max_calls=3)
 
@@ -187,17 +187,17 @@ def test_the_cap_on_calls_counts_every_request() -> None:
     assert len(script.requests) == 3
 
 
-def test_the_cap_on_tokens_leaves_room_for_the_answer() -> None:
+def test_token_limit_reserves_room_for_response() -> None:
     script = Script(completion(usage={"prompt_tokens": 100, "completion_tokens": 600, "total_tokens": 700}))
     paraphraser = script.paraphraser(max_tokens=2000)
 
-    for _ in range(2):  # 0 and 700 used: a reply of at most 1000 fits in; 1400: it does not
+    for _ in range(2):  # a reply of up to 1000 tokens fits after 0 and 700 used tokens, but not after 1400
         paraphraser.paraphrase("A mask prevents a virus.", ENTITIES)
     with pytest.raises(ParaphraserFailed, match="1400 of 2000 tokens"):
         paraphraser.paraphrase("A mask prevents a virus.", ENTITIES)
 
 
-def test_tokens_are_estimated_where_the_endpoint_does_not_count() -> None:
+def test_tokens_are_estimated_without_usage_counts() -> None:
     paraphraser = Script(completion(answer="x" * 4000)).paraphraser()
 
     paraphraser.paraphrase("A mask prevents a virus.", ENTITIES)
@@ -205,7 +205,7 @@ def test_tokens_are_estimated_where_the_endpoint_does_not_count() -> None:
     assert 1000 <= paraphraser.n_tokens < 1300
 
 
-def test_models_that_name_the_limit_otherwise_are_asked_again() -> None:
+def test_max_tokens_refusal_is_retried_with_new_parameter() -> None:
     refusal = {"error": {"message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}}
     script = Script(httpx.Response(400, json=refusal), completion())
 
@@ -214,19 +214,19 @@ def test_models_that_name_the_limit_otherwise_are_asked_again() -> None:
 
 
 @pytest.mark.parametrize("url", ["", "llm.example.org/v1", "ftp://llm.example.org", "https://", "http://a:b"])
-def test_the_address_must_be_a_web_address(url: str) -> None:
+def test_address_must_be_http_url(url: str) -> None:
     with pytest.raises(ParaphraserFailed, match="not an http"):
         Script(completion()).paraphraser(url)
 
 
-def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
-    with pytest.raises(ParaphraserFailed, match=API_KEY_VARIABLE) as caught:
+def test_password_in_address_is_refused_and_not_repeated_in_error() -> None:
+    with pytest.raises(ParaphraserFailed, match=API_KEY_VARIABLE) as error:
         Script(completion()).paraphraser("https://me:hunter2@llm.example.org/v1")
 
-    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in str(error.value)
 
 
-def test_answers_are_cleaned_of_marks_and_thoughts() -> None:
+def test_responses_are_stripped_of_list_marks_and_thoughts() -> None:
     answer = (
         '<think>\nFirst, a mask ...\n</think>\n\n1. A mask stops it.\n- "It stops."\n  2) “Stop it.”\n' + "so " * 61
     )
@@ -234,12 +234,12 @@ def test_answers_are_cleaned_of_marks_and_thoughts() -> None:
     assert sentences_of(answer) == ["A mask stops it.", "It stops.", "Stop it."]
 
 
-def test_an_empty_answer_is_no_paraphrase() -> None:
+def test_empty_response_yields_no_paraphrases() -> None:
     assert Script(completion(answer=None)).paraphrase() == []
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Is busy once, then answers; remembers what it was asked."""
+    """Handler that is busy once, then responds, and records its requests."""
 
     requests: list[tuple[str, str | None, dict]] = []
 
@@ -254,7 +254,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(completion().content)
 
     def log_message(self, *args: object) -> None:
-        """Keep quiet."""
+        """Suppress request logging."""
 
 
 @pytest.fixture
@@ -266,7 +266,7 @@ def server() -> Iterator[ThreadingHTTPServer]:
         server.shutdown()
 
 
-def test_a_real_server_is_asked_again_when_it_was_busy(server: ThreadingHTTPServer) -> None:
+def test_busy_server_is_retried(server: ThreadingHTTPServer) -> None:
     url = f"http://127.0.0.1:{server.server_port}/v1"
 
     sentences = ChatParaphraser(url, "gpt-x").paraphrase("A mask prevents a virus.", ENTITIES)
@@ -275,7 +275,7 @@ def test_a_real_server_is_asked_again_when_it_was_busy(server: ThreadingHTTPServ
     assert [(path, key) for path, key, _ in Handler.requests] == [("/v1/chat/completions", f"Bearer {KEY}")] * 2
 
 
-def test_a_server_that_is_gone_is_reported(free_port: int) -> None:
+def test_unreachable_server_is_reported(free_port: int) -> None:
     url = f"http://127.0.0.1:{free_port}/v1"
     paraphraser = ChatParaphraser(url, "gpt-x", max_attempts=2, sleep=lambda seconds: None)
 

@@ -1,4 +1,4 @@
-"""The LM's own words between the slots."""
+"""Infilling: replacement of words between the slots by suggestions of the LM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROMPT = PromptTemplate.parse("<ENT0> prevents <ENT1> .")
 WORDS = ["mask", "virus", "rain", "prevents", "stops", "beats", "never", "in", "."]
 
 
-def test_blanks_are_words_that_carry_meaning_and_pairs_around_them() -> None:
+def test_blanks_are_content_words_and_pairs_around_them() -> None:
     prompt = PromptTemplate.parse("The capital of <ENT0>s, by law, is <ENT1> .")
 
     assert [blank.words for blank in blanks(prompt)] == [
@@ -28,18 +28,18 @@ def test_blanks_are_words_that_carry_meaning_and_pairs_around_them() -> None:
     ]
 
 
-def test_text_glued_to_a_slot_is_no_blank() -> None:
+def test_text_adjacent_to_slot_is_not_a_blank() -> None:
     assert blanks(PromptTemplate.parse("<ENT0>s are <ENT1>ing .")) == []
 
 
-def test_a_blank_is_a_stretch_of_the_prompts_text() -> None:
+def test_blank_is_a_span_of_prompt_text() -> None:
     (blank,) = blanks(PROMPT)
 
     assert blank == Blank(7, 15, ("prevents",))
     assert blank.fill(PROMPT.text, "stops") == "<ENT0> stops <ENT1> ."
 
 
-def test_likely_fillers_that_keep_the_meaning_are_taken() -> None:
+def test_likely_fillers_that_keep_meaning_are_accepted() -> None:
     lm = FakeLM(WORDS, {"mask _ virus .": {"stops": 9, "beats": 8, "never": 7, "in": 6}})
 
     assert [prompt.text for prompt in refill(lm, PROMPT, ["mask", "virus"])] == [
@@ -49,7 +49,7 @@ def test_likely_fillers_that_keep_the_meaning_are_taken() -> None:
 
 
 @pytest.mark.parametrize("text", ["mask beats _ .", "_ beats virus ."])
-def test_fillers_that_change_what_an_entity_can_be_are_dropped(text: str) -> None:
+def test_fillers_that_change_meaning_are_dropped(text: str) -> None:
     answers = {"mask _ virus .": {"stops": 9, "beats": 8}, text: {"rain": 20}}
 
     assert [prompt.text for prompt in refill(FakeLM(WORDS, answers), PROMPT, ["mask", "virus"])] == [
@@ -57,7 +57,7 @@ def test_fillers_that_change_what_an_entity_can_be_are_dropped(text: str) -> Non
     ]
 
 
-def test_two_words_are_filled_one_after_the_other() -> None:
+def test_two_word_blanks_are_filled_sequentially() -> None:
     prompt = PromptTemplate.parse("<ENT0> is used for <ENT1> .")
     words = ["mask", "virus", "is", "used", "for", "made", "against", "."]
     answers = {"mask is _ ? virus .": {"made": 9}, "mask is made _ virus .": {"against": 9}}
@@ -86,13 +86,13 @@ def texts(prompts: list[PromptTemplate]) -> list[str]:
         ("1990", ["capital"], False),
     ],
 )
-def test_a_filler_is_of_the_same_sort_word_by_word(filler: str, words: list[str], apt: bool) -> None:
+def test_filler_matches_word_classes_of_blank(filler: str, words: list[str], apt: bool) -> None:
     assert is_apt(filler, words) is apt
 
 
-def test_overlap_is_the_bhattacharyya_coefficient() -> None:
-    # For the second entity P = (1/2, 1/2, 0 ..) and Q = (1/2, 0, 1/2, 0 ..), so sqrt(1/2 * 1/2) = 1/2; for the first
-    # one both are flat, so 1. The least counts.
+def test_meaning_overlap_is_bhattacharyya_coefficient() -> None:
+    # Second entity: P = (1/2, 1/2, 0 ..) and Q = (1/2, 0, 1/2, 0 ..), so sqrt(1/2 * 1/2) = 1/2. First entity: both are
+    # flat, so 1. The minimum counts.
     answers = {"mask prevents _ .": {"virus": 50, "rain": 50}, "mask stops _ .": {"virus": 50, "snow": 50}}
     lm = FakeLM(["mask", "virus", "rain", "snow"], answers)
     variants = [PROMPT, PromptTemplate.parse("<ENT0> stops <ENT1> .")]
@@ -102,14 +102,14 @@ def test_overlap_is_the_bhattacharyya_coefficient() -> None:
     assert overlaps == pytest.approx([1.0, 0.5], abs=1e-6)
 
 
-def test_no_word_is_said_twice() -> None:
+def test_filler_never_repeats_a_word() -> None:
     prompt = PromptTemplate.parse("The usual colour of <ENT0> is <ENT1> .")
     lm = FakeLM(["milk", "white", "colour", "common"], {"The _ colour of milk is white .": {"colour": 9, "common": 8}})
 
     assert texts(refill(lm, prompt, ["milk", "white"])) == ["The common colour of <ENT0> is <ENT1> ."]
 
 
-def test_the_article_suits_the_filler() -> None:
+def test_article_agrees_with_filler() -> None:
     blank = Blank(12, 18, ("symbol",))
 
     assert blank.fill("<ENT0> is a symbol of <ENT1> .", "emblem") == "<ENT0> is an emblem of <ENT1> ."
@@ -117,7 +117,7 @@ def test_the_article_suits_the_filler() -> None:
 
 
 @pytest.mark.parametrize("build", [tiny_bert, tiny_roberta, tiny_bart, tiny_gpt2])
-def test_every_family_can_be_asked(build, tmp_path: Path) -> None:
+def test_every_lm_family_can_refill(build, tmp_path: Path) -> None:
     lm = load(str(build(tmp_path)))
     prompt = PromptTemplate.parse("<ENT0> is the capital of <ENT1> .")
 

@@ -6,7 +6,7 @@ import pytest
 
 from kgharvest.engine.prompts.paraphrasers.rules import Word, base_form, inflected, plural
 
-# infinitive, third person, participle, gerund: from a dictionary, not from the code
+# infinitive, third person, participle, gerund; taken from a dictionary
 VERBS = """
 prevent prevents prevented preventing
 sell sells sold selling
@@ -60,7 +60,7 @@ def test_verb_forms(line: str) -> None:
     assert [base_form(verb) for verb in (base, third, past_participle, ing)] == [base] * 4
 
 
-def test_only_the_first_word_of_a_verb_phrase_is_inflected() -> None:
+def test_only_first_word_of_verb_phrase_is_inflected() -> None:
     assert inflected("give rise to", "past") == "gave rise to"
 
 

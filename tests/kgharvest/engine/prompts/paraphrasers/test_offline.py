@@ -1,4 +1,4 @@
-"""The paraphraser that always works: enough prompts for ordinary relations, whatever the LM's taste."""
+"""Offline paraphraser: enough prompts for typical relations, with any LM."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RELATION_SETS = Path(kgharvest.__file__).parent / "relation_sets"
 ENTITIES = ("mask", "virus", "paper", "queen", "silk")
 
 
-def test_rewrites_come_first_in_the_order_of_the_lms_liking() -> None:
+def test_rewrites_come_first_ranked_by_lm_likelihood() -> None:
     answers = {"Because of mask , there is less _ .": {"virus": 9}, "What mask prevents is _ .": {"virus": 8}}
     lm = FakeLM(["mask", "virus"], answers)
 
@@ -30,7 +30,7 @@ def test_rewrites_come_first_in_the_order_of_the_lms_liking() -> None:
     assert sentences[:2] == ["Because of mask, there is less virus.", "What mask prevents is virus."]
 
 
-def test_every_third_wording_is_the_lms_own() -> None:
+def test_every_third_paraphrase_is_an_lm_infilling() -> None:
     lm = FakeLM(["mask", "virus", "stops", "prevents"], {"mask _ virus .": {"stops": 9}})
 
     sentences = OfflineParaphraser(lm).paraphrase("mask prevents virus.", ["mask", "virus"])
@@ -38,14 +38,14 @@ def test_every_third_wording_is_the_lms_own() -> None:
     assert sentences[2] == "mask stops virus."
 
 
-def test_frames_hold_the_sentence_as_it_is() -> None:
+def test_frames_contain_unchanged_sentence() -> None:
     sentences = OfflineParaphraser(FakeLM(["mask", "virus"])).frame("mask prevents virus.", ["mask", "virus"])
 
     assert len(sentences) == len(frames())
     assert all("mask prevents virus" in sentence for sentence in sentences)
 
 
-def test_wordings_that_the_lm_cannot_take_are_left_out() -> None:
+def test_paraphrases_exceeding_lm_limit_are_dropped() -> None:
     lm = FakeLM(["mask", "virus"], max_tokens=8)
 
     sentences = OfflineParaphraser(lm).paraphrase("mask prevents virus.", ["mask", "virus"])
@@ -55,7 +55,7 @@ def test_wordings_that_the_lm_cannot_take_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("sentence", ["Does a mask prevent a virus?", "A mask prevents it.", "mask mask virus."])
-def test_questions_and_sentences_without_the_entities_are_left_alone(sentence: str) -> None:
+def test_questions_and_sentences_without_entities_have_no_paraphrases(sentence: str) -> None:
     assert OfflineParaphraser(FakeLM(["mask", "virus"])).paraphrase(sentence, ["mask", "virus"]) == []
 
 
@@ -71,9 +71,9 @@ def test_questions_and_sentences_without_the_entities_are_left_alone(sentence: s
         "<ENT0> gives <ENT1> to <ENT2> because of <ENT3> .",
     ],
 )
-def test_rules_alone_give_ten_prompts(text: str) -> None:
+def test_rules_yield_ten_prompts_without_lm_help(text: str) -> None:
     prompt = PromptTemplate.parse(text)
-    lm = FakeLM(ENTITIES)  # likes nothing better than anything else
+    lm = FakeLM(ENTITIES)  # all words are equally likely
 
     prompts = create_prompts([prompt], [ENTITIES[: prompt.arity]], OfflineParaphraser(lm), random.Random(0))
 
@@ -82,7 +82,7 @@ def test_rules_alone_give_ten_prompts(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["<ENT0> <ENT1> .", "Tourists in <ENT1> go and see the <ENT0> ."])
-def test_what_no_rule_rewrites_is_not_filled_up_with_frames(text: str) -> None:
+def test_unmatched_prompts_are_not_padded_with_frames(text: str) -> None:
     prompts = create_prompts(
         [PromptTemplate.parse(text)], [ENTITIES[:2]], OfflineParaphraser(FakeLM(ENTITIES)), random.Random(0)
     )
@@ -91,7 +91,7 @@ def test_what_no_rule_rewrites_is_not_filled_up_with_frames(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["human", "commonsense", "lama"])
-def test_at_most_a_fifth_of_the_prompts_of_shipped_relations_are_framed(name: str) -> None:
+def test_at_most_20_percent_of_shipped_prompts_are_framed(name: str) -> None:
     relations = json.loads((RELATION_SETS / f"{name}.json").read_text())["relations"]
     not_rewritten = []
 
@@ -105,7 +105,7 @@ def test_at_most_a_fifth_of_the_prompts_of_shipped_relations_are_framed(name: st
     assert len(not_rewritten) <= len(relations) / 10
 
 
-def test_the_published_initial_prompts_get_seven_prompts_or_more(public_data: Path) -> None:
+def test_published_initial_prompts_yield_seven_or_more_prompts(public_data: Path) -> None:
     relations = json.loads((public_data / "bertnet" / "relation_info" / "human.json").read_text())
 
     for relation in relations.values():
@@ -121,7 +121,7 @@ def n_framed(prompts: list[PromptTemplate]) -> int:
     return sum(any(pattern.fullmatch(clause) for pattern in frame_patterns()) for clause in clauses)
 
 
-def test_the_same_lm_and_random_state_give_the_same_prompts(tmp_path: Path) -> None:
+def test_same_lm_and_random_state_give_same_prompts(tmp_path: Path) -> None:
     folder = str(tiny_bert(tmp_path, max_tokens=120))
     initial = [PromptTemplate.parse("<ENT0> is the capital of <ENT1> .")]
     seeds = [("paris", "france"), ("rome", "italy")]
@@ -131,17 +131,17 @@ def test_the_same_lm_and_random_state_give_the_same_prompts(tmp_path: Path) -> N
     assert runs[0] == runs[1]
 
 
-def test_what_tells_somebody_to_do_something_is_not_framed() -> None:
+def test_imperative_is_not_framed() -> None:
     paraphraser = OfflineParaphraser(FakeLM(["mask", "virus"]))
 
     assert paraphraser.frame("Wear a mask against a virus.", ["mask", "virus"]) == []
 
 
-@pytest.mark.parametrize(("entity", "is_said"), [("paris", True), ("1921", False)])
-def test_a_year_is_taken_for_no_place(entity: str, is_said: bool) -> None:
+@pytest.mark.parametrize(("entity", "is_produced"), [("paris", True), ("1921", False)])
+def test_year_is_not_treated_as_place(entity: str, is_produced: bool) -> None:
     sentences = OfflineParaphraser(FakeLM(["queen", entity])).paraphrase(
         f"queen was born in {entity}.", ["queen", entity]
     )
 
-    assert (f"The birthplace of queen is {entity}." in sentences) == is_said
+    assert (f"The birthplace of queen is {entity}." in sentences) == is_produced
     assert f"The life of queen began in {entity}." in sentences

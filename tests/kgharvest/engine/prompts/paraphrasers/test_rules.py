@@ -1,4 +1,4 @@
-"""The rewrite rules: what they make of ordinary prompts, and that no rule can lose a slot."""
+"""Rewrite rules: results for typical prompts, and preservation of slots by every rule."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rewrites_of(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "said"),
+    ("prompt", "paraphrase"),
     [
         ("<ENT0> prevents <ENT1> .", "<ENT1> is prevented by <ENT0> ."),
         ("<ENT0> guides <ENT1> .", "Guiding <ENT1> is what <ENT0> does ."),
@@ -82,16 +82,16 @@ def rewrites_of(text: str) -> set[str]:
         ("if you go to <ENT0>, take a <ENT1> .", "You should take a <ENT1> if you go to <ENT0> ."),
     ],
 )
-def test_a_rule_says_it_otherwise(prompt: str, said: str) -> None:
-    assert said in rewrites_of(prompt)
+def test_rule_rewrites_prompt(prompt: str, paraphrase: str) -> None:
+    assert paraphrase in rewrites_of(prompt)
 
 
 @pytest.mark.parametrize(
     ("prompt", "never"),
     [
-        ("You visit the <ENT0> when you are in <ENT1> .", "In <ENT1>, you visit"),  # out of a subordinate clause
-        ("A <ENT0> will soon be able to <ENT1> .", "It is <ENT1> that"),  # a verb in the place of an entity
-        ("A <ENT0> is able to <ENT1> .", "To <ENT1>, a"),  # no purpose, but what "able" asks for
+        ("You visit the <ENT0> when you are in <ENT1> .", "In <ENT1>, you visit"),  # not from a subordinate clause
+        ("A <ENT0> will soon be able to <ENT1> .", "It is <ENT1> that"),  # a verb instead of an entity
+        ("A <ENT0> is able to <ENT1> .", "To <ENT1>, a"),  # complement of "able", not a purpose
         ("A <ENT0> is a <ENT1> .", "is a is"),
         ("<ENT0> looks <ENT1> .", "is looked by"),  # no object
         ("You often see a <ENT0> <ENT1> in a <ENT2> .", "A <ENT0> is seen"),
@@ -101,7 +101,7 @@ def test_a_rule_says_it_otherwise(prompt: str, said: str) -> None:
         ("<ENT0> includes <ENT1> .", "is among <ENT0>"),
         ("<ENT0> grows in <ENT1> and dies in <ENT2> .", "known to"),
         ("People believe <ENT0> prevents <ENT1> .", "is believed prevents"),
-        ("<ENT0> is an organisation with its seat in <ENT1> .", "In <ENT1>"),  # what is there is the seat
+        ("<ENT0> is an organisation with its seat in <ENT1> .", "In <ENT1>"),  # only the seat is there
         ("<ENT0> is in <ENT1> .", "In <ENT1>"),
         ("<ENT0> got married to <ENT1> in <ENT2> .", "in ."),
         ("<ENT0> comes from <ENT1> .", "from ."),
@@ -110,14 +110,14 @@ def test_a_rule_says_it_otherwise(prompt: str, said: str) -> None:
         ("<ENT0> became <ENT1> .", "was become"),
     ],
 )
-def test_what_english_does_not_allow_is_not_said(prompt: str, never: str) -> None:
+def test_ungrammatical_rewrites_are_avoided(prompt: str, never: str) -> None:
     assert not [text for text in rewrites_of(prompt) if never in text]
 
 
 @pytest.mark.parametrize(
     ("prompt", "never"),
     [
-        ("<ENT0> gave <ENT1> to <ENT2> .", "To <ENT2>"),  # who got it, not what it was for
+        ("<ENT0> gave <ENT1> to <ENT2> .", "To <ENT2>"),  # recipient, not purpose
         ("<ENT0> prefers <ENT1> to <ENT2> .", "o <ENT2>, "),
         ("<ENT0> is too <ENT1> to <ENT2> .", "o <ENT2>, "),
         ("A <ENT0> was the first to <ENT1> .", "n order to"),
@@ -130,11 +130,11 @@ def test_what_english_does_not_allow_is_not_said(prompt: str, never: str) -> Non
         ("<ENT0> is used for <ENT1> .", "done with"),  # "Wood is used for furniture"
     ],
 )
-def test_what_means_something_else_is_not_said(prompt: str, never: str) -> None:
+def test_meaning_changing_rewrites_are_avoided(prompt: str, never: str) -> None:
     assert not [text for text in rewrites_of(prompt) if never in text]
 
 
-def test_a_preposition_at_the_end_stays_where_the_prompt_has_it() -> None:
+def test_final_preposition_of_prompt_is_kept() -> None:
     assert [text for text in rewrites_of("The <ENT0> is what a <ENT1> lives in .") if text.endswith(" in .")]
 
 
@@ -142,14 +142,14 @@ def test_a_preposition_at_the_end_stays_where_the_prompt_has_it() -> None:
     "frame",
     ["everybody knows that", "it is known that", "It is well known that", "people say that", "As everyone knows,"],
 )
-def test_what_says_that_people_know_it_comes_off(frame: str) -> None:
-    said = rewrites_of(f"{frame} the colour of <ENT0> is <ENT1> .")
+def test_knowledge_frame_is_removed(frame: str) -> None:
+    paraphrases = rewrites_of(f"{frame} the colour of <ENT0> is <ENT1> .")
 
-    assert {"The colour of <ENT0> is <ENT1> .", "<ENT1> is the colour of <ENT0> ."} <= said
+    assert {"The colour of <ENT0> is <ENT1> .", "<ENT1> is the colour of <ENT0> ."} <= paraphrases
 
 
 @pytest.mark.parametrize("frame", ["it is not known that", "nobody says that", "few people know that"])
-def test_what_denies_it_stays(frame: str) -> None:
+def test_denying_frame_is_kept(frame: str) -> None:
     assert "<ENT1> is the colour of <ENT0> ." not in rewrites_of(f"{frame} the colour of <ENT0> is <ENT1> .")
 
 
@@ -163,49 +163,51 @@ def test_what_denies_it_stays(frame: str) -> None:
         ("May follows <ENT0>, and before May is <ENT1> .", "May follows"),
     ],
 )
-def test_only_common_words_lose_the_capital_of_a_first_word(text: str, inside: str) -> None:
+def test_only_common_words_lose_initial_capital(text: str, inside: str) -> None:
     assert any(frame.text.startswith(f"In general, {inside}") for frame in framed(PromptTemplate.parse(text)))
 
 
-def test_a_name_of_several_words_keeps_its_case() -> None:
+def test_multiword_name_keeps_its_case() -> None:
     assert "In <ENT1>, Marie Curie studied <ENT0> ." in rewrites_of("Marie Curie studied <ENT0> in <ENT1> .")
 
 
 @pytest.mark.parametrize(
     "text", ["Mix <ENT0> with <ENT1> .", "Don’t use <ENT0> for <ENT1> .", "Never <ENT0> a <ENT1> ."]
 )
-def test_no_frame_holds_an_imperative(text: str) -> None:
+def test_imperatives_are_not_framed(text: str) -> None:
     assert framed(PromptTemplate.parse(text)) == []
 
 
-def test_every_wording_has_every_slot_of_its_pattern_once() -> None:
-    wrong = []
+def test_every_wording_has_each_slot_of_its_pattern_once() -> None:
+    invalid = []
     for rule in (*REWRITES, *GENERAL_REWRITES):
         parts = set(rule.regex.groupindex)
         for wording in rule.wordings:
             names = [name for _, name, _, _ in Formatter().parse(wording) if name]
-            held = sorted(name for name in names if name in HOLDS_SLOTS)
-            if not set(names) <= parts or held != sorted(parts & HOLDS_SLOTS):
-                wrong.append((rule.name, wording))
+            slot_names = sorted(name for name in names if name in HOLDS_SLOTS)
+            if not set(names) <= parts or slot_names != sorted(parts & HOLDS_SLOTS):
+                invalid.append((rule.name, wording))
 
     assert len(REWRITES) > 60
     assert len(GENERAL_REWRITES) > 20
-    assert wrong == []
+    assert invalid == []
 
 
-def test_the_parts_that_hold_slots_are_known() -> None:
-    own = {name for rule in (*REWRITES, *GENERAL_REWRITES) for name in rule.regex.groupindex} - set(PARTS) - HOLDS_NONE
-    holding = {name for name in PARTS if compiled(f"{{{name}}}").fullmatch("<ENT0>")}
+def test_slot_containing_parts_are_declared() -> None:
+    rule_parts = (
+        {name for rule in (*REWRITES, *GENERAL_REWRITES) for name in rule.regex.groupindex} - set(PARTS) - HOLDS_NONE
+    )
+    slot_parts = {name for name in PARTS if compiled(f"{{{name}}}").fullmatch("<ENT0>")}
 
-    assert own | holding == HOLDS_SLOTS
+    assert rule_parts | slot_parts == HOLDS_SLOTS
 
 
-def test_rules_and_frames_have_names_and_wordings_of_their_own() -> None:
+def test_rule_names_and_frames_are_unique() -> None:
     assert len({rule.name for rule in REWRITES}) == len(REWRITES)
     assert len(set(frames())) == len(frames())
 
 
-def test_a_frame_goes_around_the_clause_and_comes_off_again() -> None:
+def test_frame_can_be_added_and_removed() -> None:
     prompt = PromptTemplate.parse("The capital of <ENT0> is <ENT1> .")
 
     variants = framed(prompt)
@@ -215,7 +217,7 @@ def test_a_frame_goes_around_the_clause_and_comes_off_again() -> None:
 
 
 @pytest.mark.parametrize("text", ["USB ports connect <ENT0> and <ENT1> .", "I give <ENT0> to <ENT1> ."])
-def test_acronyms_keep_their_case_inside_a_frame(text: str) -> None:
+def test_acronyms_keep_case_inside_frame(text: str) -> None:
     assert f"In general, {text}" in {frame.text for frame in framed(PromptTemplate.parse(text))}
 
 
@@ -225,7 +227,7 @@ def test_all_public_initial_prompts_keep_their_slots(public_data: Path) -> None:
         for text in {text for relation in relations.values() for text in relation["init_prompts"]}:
             slots = sorted(SLOT.findall(text))
             if slots != ["0", "1", "2"][: len(slots)]:
-                continue  # a few of the published prompts have slots twice
+                continue  # a few published prompts contain duplicate slots
             prompt = PromptTemplate.parse(text)
             for variant in rewritten(prompt) + framed(prompt):
                 assert sorted(SLOT.findall(variant.text)) == slots

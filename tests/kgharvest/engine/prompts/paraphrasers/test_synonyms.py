@@ -1,4 +1,4 @@
-"""Synonyms: where they are put, in which form, and where they are not."""
+"""Synonym replacement: forms and exceptions."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from kgharvest.engine.prompts.paraphrasers.rules import expanded, with_article, 
 
 
 @pytest.mark.parametrize(
-    ("clause", "said"),
+    ("clause", "expected"),
     [
         ("<ENT0> needs <ENT1>", ["<ENT0> requires <ENT1>"]),
-        ("<ENT0> began <ENT1>", ["<ENT0> started <ENT1>"]),  # past and participle apart
+        ("<ENT0> began <ENT1>", ["<ENT0> started <ENT1>"]),  # past tense and participle differ
         ("<ENT1> was begun by <ENT0>", ["<ENT1> was started by <ENT0>"]),
         ("<ENT0> is a result of <ENT1>", ["<ENT0> is an outcome of <ENT1>", "<ENT0> is a consequence of <ENT1>"]),
         ("the workplaces of <ENT0> are <ENT1>", ["the places of work of <ENT0> are <ENT1>"]),
         ("<ENT0> causes <ENT1>", ["<ENT0> brings about <ENT1>", "<ENT0> gives rise to <ENT1>"]),
     ],
 )
-def test_a_word_is_exchanged_in_its_form(clause: str, said: list[str]) -> None:
-    assert list(with_synonyms(clause)) == said
+def test_synonym_has_form_of_replaced_word(clause: str, expected: list[str]) -> None:
+    assert list(with_synonyms(clause)) == expected
 
 
 @pytest.mark.parametrize(
@@ -43,26 +43,26 @@ def test_a_word_is_exchanged_in_its_form(clause: str, said: list[str]) -> None:
         "<ENT0> scored a goal for <ENT1>",
         "the occupation of <ENT0> by <ENT1>",  # by an army
         "<ENT0> and <ENT1> are separate <ENT2>",
-        "<ENT0> may not contain <ENT1>",  # it need not; "could not" says that it is impossible
+        "<ENT0> may not contain <ENT1>",  # "may not" is not "could not"
         "it is important for <ENT0> to <ENT1>",
     ],
 )
-def test_a_word_stays_where_another_would_mean_something_else(clause: str) -> None:
+def test_ambiguous_word_is_not_replaced(clause: str) -> None:
     assert list(with_synonyms(clause)) == []
 
 
-def test_what_takes_place_takes_no_spot() -> None:
+def test_takes_place_is_replaced_as_a_phrase() -> None:
     assert list(with_synonyms("<ENT0> takes place in <ENT1>")) == [
         "<ENT0> happens in <ENT1>",
         "<ENT0> occurs in <ENT1>",
     ]
 
 
-def test_a_sign_is_not_taken_for_a_symptom() -> None:
-    assert "symptom" not in with_heads("<ENT0> is a sign of <ENT1>")  # dark clouds, of rain
+def test_sign_is_not_replaced_by_symptom() -> None:
+    assert "symptom" not in with_heads("<ENT0> is a sign of <ENT1>")  # dark clouds are a sign of rain
 
 
-def test_all_words_are_led_back_to_the_heads_of_their_groups() -> None:
+def test_words_are_mapped_to_heads_of_synonym_groups() -> None:
     assert with_heads("a variety of <ENT0> requires <ENT1>") == "a kind of <ENT0> needs <ENT1>"
 
 
@@ -75,7 +75,7 @@ def test_all_words_are_led_back_to_the_heads_of_their_groups() -> None:
         ("<ENT1>'s capital is <ENT0>", "<ENT1>'s capital is <ENT0>"),
     ],
 )
-def test_contractions_are_written_out(clause: str, full: str) -> None:
+def test_contractions_are_expanded(clause: str, full: str) -> None:
     assert expanded(clause) == full
 
 
@@ -89,5 +89,5 @@ def test_contractions_are_written_out(clause: str, full: str) -> None:
         ("the ", "outcome", "the outcome"),
     ],
 )
-def test_an_article_agrees_with_the_next_word(before: str, word: str, text: str) -> None:
+def test_article_agrees_with_next_word(before: str, word: str, text: str) -> None:
     assert with_article(before, word) == text

@@ -1,4 +1,4 @@
-"""Wordings of relations: the data files, and the rewrites of prompts that match one of their lines."""
+"""Relation wordings: data files, and rewrites of prompts that match one of their lines."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ GROUPS = [group for name in WORDING_FILES for group in read_blocks(name)]
 PARTS = {"{A}": "<ENT0>", "{B}": "<ENT1>", "{C}": "<ENT2>", "{s}": "s", "{place}": "in", "{sea}": "the ocean"}
 
 
-def written(line: str) -> str:
-    """Return a clause that `line` matches."""
+def example_clause(line: str) -> str:
+    """Return an example clause that matches `line`."""
     return re.sub(r"\{[^}]+\}", lambda part: PARTS[part[0].replace(":bare", "")], line.lstrip("<> "))
 
 
@@ -30,30 +30,30 @@ def rewrites_of_prompt(text: str) -> set[str]:
     return {prompt.text for prompt in rewritten(PromptTemplate.parse(text))}
 
 
-def test_every_line_of_a_group_has_each_slot_once() -> None:
-    wrong = []
+def test_every_line_has_each_slot_once() -> None:
+    invalid = []
     for group in GROUPS:
         slots = [sorted(re.findall(r"\{([A-C])(?::bare)?\}", line)) for line in group]
-        numbers = [sorted(re.findall(r"ENT(\d)", written(line))) for line in group]
+        numbers = [sorted(re.findall(r"ENT(\d)", example_clause(line))) for line in group]
         expected = ["A", "B", "C"][: len(slots[0])], ["0", "1", "2"][: len(slots[0])]
-        wrong += [line for line, *of_line in zip(group, slots, numbers, strict=True) if tuple(of_line) != expected]
+        invalid += [line for line, *of_line in zip(group, slots, numbers, strict=True) if tuple(of_line) != expected]
 
     assert len(GROUPS) > 80
-    assert wrong == []
+    assert invalid == []
 
 
-def test_no_group_has_a_line_twice() -> None:
-    assert [line for group in GROUPS for line, n in Counter(map(written, group)).items() if n > 1] == []
+def test_groups_have_no_duplicate_lines() -> None:
+    assert [line for group in GROUPS for line, n in Counter(map(example_clause, group)).items() if n > 1] == []
 
 
-def test_every_line_is_recognized_as_it_is_written() -> None:
+def test_every_line_matches_its_own_example() -> None:
     rules = relation_rewrites()
 
     assert len(rules) > 400
-    assert [rule.name for rule in rules if not rule.regex.fullmatch(with_heads(written(rule.name)))] == []
+    assert [rule.name for rule in rules if not rule.regex.fullmatch(with_heads(example_clause(rule.name)))] == []
 
 
-def test_marks_limit_a_line_to_output_or_to_recognition() -> None:
+def test_marks_restrict_lines_to_output_or_recognition() -> None:
     group = ["{A} fits {B}", "> {B} suits {A}", "< {A} exactly fits {B}"]
 
     rules = list(wording_rules(group))
@@ -63,7 +63,7 @@ def test_marks_limit_a_line_to_output_or_to_recognition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "said"),
+    ("prompt", "paraphrase"),
     [
         ("<ENT1> is a book by <ENT0> .", "<ENT0> wrote <ENT1> ."),
         ("A <ENT0> requires <ENT1> in order to <ENT2> .", "Without <ENT1>, a <ENT0> cannot <ENT2> ."),
@@ -79,27 +79,27 @@ def test_marks_limit_a_line_to_output_or_to_recognition() -> None:
         ("A typical <ENT0> is made of <ENT1> .", "People use <ENT1> to make a typical <ENT0> ."),
     ],
 )
-def test_a_relation_is_said_otherwise(prompt: str, said: str) -> None:
-    assert said in rewrites_of_prompt(prompt)
+def test_relation_is_rephrased(prompt: str, paraphrase: str) -> None:
+    assert paraphrase in rewrites_of_prompt(prompt)
 
 
 @pytest.mark.parametrize(
     ("prompt", "never"),
     [
         ("Without <ENT1>, it is impossible for a <ENT0> to <ENT2> .", "happy"),
-        ("A <ENT0> can only <ENT1> if it has <ENT2> .", "possible for"),  # what "only" bears on
+        ("A <ENT0> can only <ENT1> if it has <ENT2> .", "possible for"),  # scope of "only"
         ("I am a <ENT0> and need <ENT1> to <ENT2> .", "To <ENT2>, I am"),
         ("A <ENT0> is a common kind of <ENT1> .", "as a common kind"),
-        ("Every <ENT0> needs <ENT1> to <ENT2> .", "every <ENT0> cannot"),  # but "no <ENT0> can"
-        ("<ENT0> contains <ENT1> .", "recipe"),  # what contains something need not be a dish
-        ("<ENT0> was written in <ENT1> .", "language"),  # nor is where it was written a language
+        ("Every <ENT0> needs <ENT1> to <ENT2> .", "every <ENT0> cannot"),  # correct: "no <ENT0> can"
+        ("<ENT0> contains <ENT1> .", "recipe"),  # not only dishes contain things
+        ("<ENT0> was written in <ENT1> .", "language"),  # may be a place
         ("<ENT0> follows <ENT1> .", "religion"),
-        ("The <ENT0> has the ability to <ENT1> .", "To <ENT1>, the"),  # not what the ability is for
+        ("The <ENT0> has the ability to <ENT1> .", "To <ENT1>, the"),  # not a purpose clause
         ("<ENT0> is a legal term in <ENT1> .", "is what <ENT0> is a"),
-        ("What <ENT0> prevents is <ENT1> .", "It is"),  # brought out once, not twice
-        ("Fly to <ENT1> to see <ENT0> .", "that fly to"),  # an imperative has no cleft
+        ("What <ENT0> prevents is <ENT1> .", "It is"),  # no double cleft
+        ("Fly to <ENT1> to see <ENT0> .", "that fly to"),  # imperatives have no cleft
         ("Whenever you go from <ENT0> to <ENT1>, you cross the sea .", "To <ENT1>, you"),
-        ("When people visit <ENT0>, they see <ENT1> .", "They see"),  # "they" before it is said who
+        ("When people visit <ENT0>, they see <ENT1> .", "They see"),  # "they" without an antecedent
         ("<ENT0> looks <ENT1> .", "colour"),  # tired
         ("<ENT0> is an example of <ENT1> .", "kind of"),  # Paris, of a city
         ("<ENT0> contrasts with <ENT1> .", "opposite"),
@@ -116,5 +116,5 @@ def test_a_relation_is_said_otherwise(prompt: str, said: str) -> None:
         ("<ENT0> plays <ENT1> .", "player"),  # a part in a film
     ],
 )
-def test_what_does_not_follow_is_not_said(prompt: str, never: str) -> None:
+def test_unwarranted_rewrites_are_avoided(prompt: str, never: str) -> None:
     assert not [text for text in rewrites_of_prompt(prompt) if never in text]
