@@ -89,7 +89,7 @@ def test_hub_model_records_commit(hub, revision):
 def test_unreachable_hub_is_not_retried(hub, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:1")
-    monkeypatch.setattr(huggingface_hub.utils._http.time, "sleep", lambda s: pytest.fail("the hub is asked again"))
+    monkeypatch.setattr(huggingface_hub.utils._http.time, "sleep", lambda s: pytest.fail("The hub is contacted again."))
 
     assert load("lab/tiny").revision == COMMIT
     with pytest.raises(ModelNotFound, match="'lab/none' is neither"):
