@@ -254,4 +254,4 @@ def lacking(now: datetime, queues: Collection[str] | None = None) -> str:
         place = " on a machine with a GPU"
     elif served_queues:
         missing_worker, jobs, place = f"No worker for the queue {' or '.join(sorted(missing))}", "its jobs wait", ""
-    return f"{missing_worker} is running, so {jobs}. Start one{place} with ./run worker. It runs queued jobs automatically."
+    return f"{missing_worker} is running, so {jobs}. Start one{place} with ./run worker. It runs queued jobs."
