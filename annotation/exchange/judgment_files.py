@@ -1,4 +1,4 @@
-"""Parser of judgment files in CSV: rows or faults. Does not use the database."""
+"""Parser of judgment files in CSV. Yields rows and faults. Does not use the database."""
 
 import csv
 import json
@@ -62,7 +62,7 @@ def read_rows(path: Path) -> list[ImportedRow]:
 
 
 class _FaultsByReason:
-    """First fault per reason, with the number of similar faults, so that all unknown labels are listed.
+    """First fault per reason, with the number of faults for that reason, so that each unknown label is listed once.
 
     Only the reasons that are shown are stored, which bounds memory.
     """
@@ -87,7 +87,7 @@ class _FaultsByReason:
 def read_judgments(lines: Iterable[str]) -> Iterator[ImportedRow | BadEntry]:
     """Yield the rows or faults of a CSV file with commas, semicolons, or tabs and any line endings.
 
-    lines: with line endings. Memory use is constant. Equal values are the same objects.
+    lines: include their line endings. Memory use is constant. Equal values are the same objects.
     """
     lines = iter(lines)
     heading = next(lines, "")

@@ -43,7 +43,7 @@ class GoldCandidate(NamedTuple):
 def gold_candidates(relation: Relation) -> list[GoldCandidate]:
     """Return at most CANDIDATES_AT_ONCE corrupted seeds without a decision, in a random order fixed per relation.
 
-    Seed tuples and harvested tuples are excluded: an LM may well be right.
+    Seed tuples are excluded, and so are harvested tuples, because they may be true.
     """
     best = HarvestedTuple.objects.presentable().filter(job__relation=relation, rank__lte=HARVESTED_AT_ONCE)
     harvested = best.order_by("rank", "pk").values_list("surface", flat=True)[:HARVESTED_AT_ONCE]

@@ -15,8 +15,9 @@ class GoldDecisionQuerySet(models.QuerySet):
 class GoldDecision(models.Model):
     """A corrupted seed that a person confirmed as false or rejected. Only confirmed ones become gold.
 
-    entities: the seed tuple with the entity of `slot` replaced. key: their `tuple_key`. seed: the original tuple.
-    withdrawn_at: None while the decision is in force. Withdrawn decisions are kept because rounds may depend on them.
+    entities: the seed tuple with the entity of `slot` replaced. key: `tuple_key` of `entities`. seed: the original
+    tuple. withdrawn_at: None while the decision is in force. Withdrawn decisions are kept because rounds may depend on
+    them.
     """
 
     relation = models.ForeignKey(Relation, on_delete=models.PROTECT, related_name="gold_decisions")

@@ -1,4 +1,4 @@
-"""Joining a round with an invite, an account or as a guest; return codes; invites; and the capacity of annotators.
+"""Joining a round with an invite, with an account, or as a guest; return codes; and invites.
 
 Guests need a name, if the round allows guests, or an invite. Each person is one annotator. Guests return with a signed
 code.

@@ -22,7 +22,7 @@ from kgharvest.models import Job
 OTHER = "other"  # unjudgeable, unparsable, or not answered
 JUDGE_STRATA = (Label.TRUE.value, Label.FALSE.value, OTHER)
 ASSUMED_ACCURACY = {Label.TRUE.value: 0.9, Label.FALSE.value: 0.3, OTHER: 0.5}  # if no such tuple has been judged
-LEAST_PER_STRATUM = 5  # statements per label, if available; fewer do not reveal the judge's errors
+LEAST_PER_STRATUM = 5  # statements per label, if available; fewer statements do not reveal the judge's errors
 
 
 class JudgeStrata(NamedTuple):
@@ -94,8 +94,8 @@ def allocate(
     sizes; the surplus of small strata goes to the other strata in the same manner. "optimal" minimizes the variance of
     the population rate, given the standard deviations `spreads` (Neyman 1934), in whole numbers within the bounds
     (Wright 2012, "The equivalence of Neyman optimum allocation for sampling and equal proportions for apportioning the
-    U.S. House of Representatives", American Statistician 66). least: minimum per stratum of at least this size, if `n`
-    suffices.
+    U.S. House of Representatives", American Statistician 66). least: minimum sample size of each stratum (smaller
+    strata are sampled completely), if `n` suffices.
     """
     if allocation == "optimal":
         weights = [size * spread for size, spread in zip(sizes, spreads or [1.0] * len(sizes), strict=True)]

@@ -12,14 +12,14 @@ from annotation.judges.runs import Answered, Question, Usage, endpoint_of
 from kgharvest.chat_models.spending import BudgetSpent, Pace, Reserved, Spending, reserved, tokens_of
 from kgharvest.engine.chat_completions import ChatFailed, Completion, Filtered, NoCompletion
 
-TRIES_FOR_A_COMPLETION = 3  # requests per question until a reply is a completion
+TRIES_FOR_A_COMPLETION = 3  # maximum requests per question if no reply is a completion
 POLL_S = 0.5  # seconds until a cancelled run is noticed
 
 
 class Attempt(NamedTuple):
     """A question and its replies so far.
 
-    n: replies that were not completions. spent: the last of them, with the tokens of all; None before the first.
+    n: replies that were not completions. spent: the last such reply, with the tokens of all of them; None if n is 0.
     """
 
     question: Question
@@ -111,7 +111,7 @@ class ChatJudge:
         model = f"{completion.model} {completion.fingerprint}".strip()
         tokens = tokens_of(prompt, completion)
         answered = Answered(attempt.question, completion.text, model, *tokens, completion.seconds)
-        if not is_completion:  # not LM text: its words are no label ("false" in JSON), its length no token count
+        if not is_completion:  # not LM text: it contains no label (JSON has "false"), and its length is no token count
             most = self._run.max_completion_tokens
             answered = answered._replace(label=UNPARSABLE, n_completion_tokens=min(answered.n_completion_tokens, most))
         self._spending.count(answered.n_prompt_tokens, answered.n_completion_tokens)

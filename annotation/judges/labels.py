@@ -53,7 +53,7 @@ def judge_labels(run: JudgeRun) -> dict[int, str]:
 
     Tuples without an answer are missing.
     """
-    if run.repeats == 1:  # counting votes takes a gigabyte for a million tuples
+    if run.repeats == 1:  # avoid counting votes: a gigabyte for a million tuples
         return dict(run.answers.order_by().values_list("knowledge_tuple", "label").iterator())
     votes: dict[int, dict[str, int]] = defaultdict(dict)
     rows = run.answers.order_by().values_list("knowledge_tuple", "label").annotate(n=Count("pk"))

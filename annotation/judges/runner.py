@@ -42,4 +42,4 @@ def run_judge(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     except BudgetSpent:
         heartbeat(Progress(OUT_OF_BUDGET, done, total))
         raise
-    return lambda: JudgeRun.objects.filter(pk=run.pk).update(done=total, total=total)  # reports may skip some
+    return lambda: JudgeRun.objects.filter(pk=run.pk).update(done=total, total=total)  # heartbeats may skip some

@@ -135,7 +135,7 @@ def read_answer(annotator: Annotator, fields: Mapping[str, Any]) -> tuple[Answer
 
 
 class StatementReportInput(TaskSerializer):
-    """Field names are those of the page's form."""
+    """The field names equal the names in the page's form."""
 
     def get_fields(self) -> dict[str, serializers.Field]:
         return super().get_fields() | {

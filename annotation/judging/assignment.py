@@ -104,8 +104,8 @@ def _assigned_tasks() -> QuerySet[JudgmentTask]:
 def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
     """Lease up to `n` more open tasks in the annotator's cycle.
 
-    The query checks the status of the round again, which may have closed during the wait for the annotator's lock
-    (wait_for_answers).
+    The query checks the status of the round again, because the round may have been closed during the wait for the
+    annotator's lock (wait_for_answers).
     """
     tasks = _next_in_cycle(annotator, _untouched, n)
     if tasks and annotator.round.gold_rate:
@@ -147,8 +147,8 @@ def _mix_in_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[Judgme
 def wanted_gold(annotator: Annotator, assignments: AssignmentQuerySet) -> JudgmentTaskQuerySet:
     """Return the gold among these assignments that would still need judgments if it were an ordinary task.
 
-    Skipped and expired gold returns only while it has fewer than k judgments and the round has open tasks. Gold that
-    always returned would reveal itself.
+    Skipped and expired gold returns only while it has fewer than k judgments and the round has open tasks. Otherwise,
+    annotators could recognize gold because it always returns.
     """
     round = annotator.round
     k = 2 if round.third_only_if_split else round.judgments_per_task
@@ -279,9 +279,9 @@ def free_slots(task_ids: Sequence[int]) -> None:
 def wait_for_answers(round: Round) -> None:
     """Wait for answers that are being stored, in the transaction that closes or pauses the round.
 
-    Answers are stored under their annotator's lock and check the status of the round under it. When this returns, all
-    answers with an earlier lock are stored, and later ones see the new status. The caller must not hold the lock of an
-    annotator.
+    Each answer is stored under its annotator's lock, after checking the status of the round under the same lock. When
+    this function returns, all answers with an earlier lock are stored, and later answers see the new status. The caller
+    must not hold the lock of an annotator.
     """
     annotators = Annotator.objects.filter(round=round).order_by("pk").select_for_update(no_key=True)
     list(annotators.values_list("pk"))

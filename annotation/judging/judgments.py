@@ -155,7 +155,7 @@ def _store(judgment: Judgment, assignment: Assignment) -> None:
         _set_done(id=assignment.pk)
         has_slot = was_leased
         if not was_leased:
-            # The quota first, so that late answers to gold take the same queries as others.
+            # Check the quota first, so that late answers to gold take the same queries as other late answers.
             quota, leased = annotator.quota, annotator.assignments.filter(status=Assignment.Status.LEASED)
             has_room = quota is None or annotator.n_judged + leased.count() < quota
             has_slot = has_room and task.n_wanted > task.n_judgments + task.n_leased
@@ -168,7 +168,7 @@ def _store(judgment: Judgment, assignment: Assignment) -> None:
         setattr(task, f"n_{name}", getattr(task, f"n_{name}") + change)
     if changes and round.third_only_if_split:
         task.n_wanted, task.verdict = wanted_if_split(task.n_true, task.n_false, task.n_unjudgeable, task.n_leased), ""
-    if changes and task.n_judgments >= task.n_wanted:  # as update_verdicts sets it in bulk
+    if changes and task.n_judgments >= task.n_wanted:  # same rule as update_verdicts, which works in bulk
         task.verdict = majority(task.n_true, task.n_false, task.n_judgments, round.quorum)
     _set_counts(id=task.pk, **{name: getattr(task, name) for name in WRITTEN})
     _insert_judgment(judgment)

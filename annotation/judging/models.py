@@ -48,7 +48,7 @@ def new_token_key() -> str:
 
 
 def _feistel(left: bytes, right: bytes, key: str, order: Iterable[int]) -> tuple[bytes, bytes]:
-    """Return the halves after the rounds in `order`. With swapped halves and the reverse order, it is its inverse."""
+    """Return the halves after the rounds in `order`. Swapped halves and the reverse order give the inverse function."""
     for number in order:
         mask = blake2s(right, digest_size=HALF, key=key.encode(), salt=bytes([number])).digest()
         left, right = right, bytes(a ^ b for a, b in zip(left, mask, strict=True))
@@ -144,7 +144,7 @@ class Annotator(models.Model):
         return (left + right).hex()
 
     def task_of(self, token: str) -> int:
-        """Return the task id of a token, 0 if it is not a valid id. The task need not be assigned to them."""
+        """Return the task id of a token, 0 if it is not a valid id. The task need not be assigned to the annotator."""
         block = bytes.fromhex(token)
         right, left = _feistel(block[HALF:], block[:HALF], self.token_key, reversed(range(N_ROUNDS)))
         task_id = int.from_bytes(left + right, "big")
@@ -158,7 +158,7 @@ class Annotator(models.Model):
 
     @property
     def most_to_judge(self) -> int:
-        """Maximum number of statements available to them, including gold."""
+        """Maximum number of statements that the annotator can judge, including gold."""
         return self.round.n_tasks if self.quota is None else min(self.round.n_tasks, self.quota)
 
     @property

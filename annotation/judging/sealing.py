@@ -75,7 +75,7 @@ class JudgmentTable(AuditedTable):
             hashes = {_row_hash(row, marks.has_counted)}
             is_resealed = marks.sealed_in != number
             if is_resealed and marks.annotator in exclusions.reinstated:
-                hashes.add(_row_hash(row, True))  # it may have counted then
+                hashes.add(_row_hash(row, True))  # the judgment may have counted when it was sealed
             is_hash_valid = recorded[str(pk)] in hashes or (is_resealed and marks.annotator in withdrawn)
             # The counting state must agree with the exclusions of the annotator.
             if marks.is_excluded:

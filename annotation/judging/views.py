@@ -44,7 +44,7 @@ from kgharvest.errors import DomainError
 
 LARGEST_PAGE = 100  # statements, the maximum of batch_size
 N_RECENT = 5
-FEW_AHEAD = 4  # statements; below, the one-at-a-time page loads more, like its script
+FEW_AHEAD = 4  # statements; with fewer, the one-at-a-time page loads more, like its script
 PAGES = {Layout.ONE: "annotation/judging/judge.html", Layout.PAGE: "annotation/judging/judge_page.html"}
 ROW_FIELDS = ("task", "label", "client_uuid", "seconds", "comment")
 NOTHING_TO_JUDGE = (RoundNotOpen, ComesFirst)  # errors that also prevent showing statements

@@ -83,7 +83,7 @@ def cell_rates(
     *,
     has_interval: bool = True,
 ) -> list[Rate]:
-    """Return the accuracy of each cell as in reports. cells: their strata. Without intervals it is much faster."""
+    """Return the accuracy of each cell as in reports. cells: the strata of each cell. Much faster without intervals."""
     n_by_labels = [+labels[stratum.pk] for strata in cells for stratum in strata]
     rows = sorted({row for n_tasks in n_by_labels for row in n_tasks})
     patterns = np.array(rows, dtype=np.int64).reshape(-1, 4)
@@ -129,16 +129,16 @@ def stratum_counts(round: Round, job: HarvestJob | None = None) -> tuple[LabelsB
 # Tables
 
 
-Cell = Mapping[str, Any]  # of count_cells
+Cell = Mapping[str, Any]  # as returned by count_cells
 NOT_NAMED = "not named"
-COLUMNS = ("relation", "model", "setting", "accuracy", "drawn", *OUTCOMES)  # of the list
+COLUMNS = ("relation", "model", "setting", "accuracy", "drawn", *OUTCOMES)  # of the list view
 
 
 def cell_tables(cells: Sequence[Cell], address: QueryDict) -> dict[str, Any]:
     """Return the tables for a query string: `cells` is "list" or "pivot", `q` words of names, `sort` a column.
 
-    Without `cells`, a round with a single LM and setting is shown as a list. sides, rows: of the pivot, or rows of the
-    list. n_shown: rows that match `q`. notice: reason for missing accuracies, otherwise empty.
+    Without `cells`, a round with a single LM and setting is shown as a list. sides: columns of the pivot. rows: of the
+    pivot or the list. n_shown: rows that match `q`. notice: reason for missing accuracies, otherwise empty.
     """
     sides = sorted({(cell["model"], cell["setting"]) for cell in cells})
     view = address.get("cells", "")

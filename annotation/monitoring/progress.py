@@ -133,7 +133,7 @@ HALF_WIDTH = "half_width"  # snapshot subject
 def look_at_half_width(round: Round, now: datetime) -> float | None:
     """Return the largest half-width of the anytime-valid intervals of the round's LMs and settings.
 
-    Recomputed at most once a minute. None while one of them is undefined.
+    Recomputed at most once a minute. None while one of these intervals is undefined.
     """
     last = last_look(round)
     if last is None or now - last.counted_at > max(LOOK_EVERY, timedelta(seconds=STALE_AFTER * last.took_s)):
@@ -152,8 +152,8 @@ def last_look(round: Round) -> Snapshot | None:
 LIVE_JUDGMENTS = 30_000  # rounds up to this size are counted on every request
 LIVE_HISTORY = 5_000  # history and annotators of rounds up to this size
 ROWS_AT_ONCE = 10_000
-STALE_AFTER = 20  # multiple of the counting time
-ABANDONED_AFTER = timedelta(minutes=5)  # then the counting process is considered dead
+STALE_AFTER = 20  # cached counts expire after this multiple of the counting time
+ABANDONED_AFTER = timedelta(minutes=5)  # a count that takes longer is considered aborted
 
 CountRound = Callable[[Round], Any]
 
@@ -461,7 +461,7 @@ def release_assigned(round: Round, codes: Collection[str] | None = None, by=None
     leased = Assignment.objects.filter(annotator=OuterRef("pk"), status=Assignment.Status.LEASED)
     locked = annotators.filter(Exists(leased)).order_by("pk").select_for_update(no_key=True)
     n_of = {annotator: release_leases(Assignment.objects.filter(annotator=annotator)) for annotator in locked}
-    # The rest answered while this call waited for locks.
+    # The other annotators answered while this call waited for locks.
     released = {annotator: n for annotator, n in n_of.items() if n}
     for annotator, n in released.items():
         record("annotator.released", annotator, by, round=round, annotator=annotator, n=n)

@@ -126,7 +126,7 @@ def _statistics(
 
 
 class Attention:
-    """Inattention flags that need more than a profile. judgments: sorted by annotator and time."""
+    """Inattention flags that require data beyond a profile. judgments: sorted by annotator and time."""
 
     COLUMNS = (
         "annotator", "task", "is_counted", "task__is_gold", "task__n_true", "task__n_false", "task__n_unjudgeable",

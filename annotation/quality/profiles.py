@@ -173,7 +173,7 @@ def expected_longest_run(n: int, shares: Mapping[str, float]) -> float:
 
 # Signs of inattention
 
-# Adults silently read 175 to 300 words of six characters per minute (Brysbaert 2019). The limit is twice the fastest.
+# Adults silently read 175 to 300 words of six characters per minute (Brysbaert 2019). The limit is twice 300 words.
 FASTEST_READING = 60.0  # characters per second
 SHORTEST_PASTED = 30  # letters and digits; shorter texts can be equal by chance
 

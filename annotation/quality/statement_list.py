@@ -23,7 +23,7 @@ from kgharvest.bulk.pagination import Filtered, KeysetPage, keyset_page, number_
 
 STATEMENTS_PER_PAGE = 25
 COUNTERS = ("n_true", "n_false", "n_unjudgeable")
-MAX_MARKED_IDS = 10_000  # up to so many marked statements are selected by id; more are found by scanning the round
+MAX_MARKED_IDS = 10_000  # up to this number of marked statements are selected by id; more require a scan of the round
 
 Counts = tuple[int, ...]  # n_true, n_false, n_unjudgeable of a task
 

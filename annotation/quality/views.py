@@ -104,7 +104,7 @@ def annotator_detail(request: HttpRequest, path: str, code: str) -> HttpResponse
 def annotator_change(
     request: HttpRequest, path: str, code: str, change: Callable[..., Any], action: Action
 ) -> HttpResponse:
-    """Pause, resume, reinstate, withdraw or erase an annotator. change: service function; action: required by it."""
+    """Pause, resume, reinstate, withdraw or erase an annotator. change: service function. action: permission for it."""
     annotator = managed_annotator(request, path, code, action)
     with refusal_as_message(request):
         outcome = change(annotator, by=request.user)

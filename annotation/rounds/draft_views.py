@@ -185,7 +185,7 @@ def draft_page(request: HttpRequest, draft: Round) -> HttpResponse:
     try:
         frozen = freeze_round(draft, request.user)
     except DomainError as refusal:
-        # Cells given by job still have a relation.
+        # Cells specified by a job still have a relation.
         jobs = [cell["job"] for cell in draft.spec["cells"] if "job" in cell]
         relations = Relation.objects.filter(jobs__in=jobs).select_related("relation_set").distinct()
         context |= {"no_plan": str(refusal), "relations": relations_with_gold(relations, draft)}

@@ -279,7 +279,7 @@ class Round(models.Model):
 
     def clean(self) -> None:
         """Raise ValidationError, by option, for options that contradict each other."""
-        if self.third_only_if_split and self.judgments_per_task not in (3, None):  # a form may leave it empty: 3
+        if self.third_only_if_split and self.judgments_per_task not in (3, None):  # None: left empty in a form, so 3
             reason = (
                 f"An adaptive third judgment requires 3 judgments per statement, not {self.judgments_per_task}. Set 3."
             )
@@ -317,7 +317,8 @@ class Round(models.Model):
     def gold_rate(self) -> float:
         """Share of gold among the statements assigned to an annotator, constant over the round.
 
-        Lower than `gold_share` if there is too little gold. If gold ran out early, its absence would reveal the rest.
+        Lower than `gold_share` if there is too little gold. If gold ran out early, annotators could infer which
+        statements are not gold.
         """
         return min(self.gold_share, self.n_gold / self.most_by_one) if self.n_gold else 0.0
 

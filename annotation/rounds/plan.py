@@ -133,7 +133,7 @@ class PlannedComparison(NamedTuple):
 
 
 class PlannedComparisons(NamedTuple):
-    """level: Holm's threshold for the smallest p. fewest_relations: minimum for a test over relations to reach it."""
+    """level: Holm's threshold for the smallest p. fewest_relations: relations that a test requires to reach `level`."""
 
     comparisons: list[PlannedComparison]
     level: float | None
@@ -241,7 +241,7 @@ def plan_round(
 def _ways(
     round: Round, cells: Sequence[Sequence[StratumPlan]], is_judged: bool, wish: Wish, pace: float | None
 ) -> list[Way]:
-    """Return people only, then people with the round's or an assumed judge. Shared statements count once per cell."""
+    """Return the work without a judge and with the round's or an assumed judge. Shared statements count in each cell."""
     judge, judge_cost = judge_of(round)
     ways = []
     for name, cost in (("", None), (judge, judge_cost)):

@@ -22,7 +22,7 @@ class TrainingAnswerForm(forms.Form):
 @require_http_methods(["GET", "POST"])
 @for_annotator
 def training(request: HttpRequest, annotator: Annotator) -> HttpResponse:
-    """Store an answer, or show the reason for it, the next statement, or the result of the last training."""
+    """Store an answer, or show the correct label with its reason, the next statement, or the last training's result."""
     if not annotator.round.training_size:
         raise Http404("This round has no training.")
     if request.method == "POST":

@@ -30,7 +30,7 @@ class Written(NamedTuple):
 
 def _written(run: JudgeRun) -> Iterator[Written]:
     judged: dict[int, JudgedTuple] = {}
-    with suppress(DomainError):  # a draft may have lost its tuples since; their answers remain
+    with suppress(DomainError):  # a draft may no longer have tuples; the answers remain
         judged = {row.tuple_id: row for row in tuples_to_judge(run)}
     answers = run.answers.select_related("knowledge_tuple__relation__relation_set").order_by(
         "knowledge_tuple", "repeat"
