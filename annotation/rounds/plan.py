@@ -241,7 +241,7 @@ def plan_round(
 def _ways(
     round: Round, cells: Sequence[Sequence[StratumPlan]], is_judged: bool, wish: Wish, pace: float | None
 ) -> list[Way]:
-    """Return the work without a judge and with the round's or an assumed judge. Shared statements count in each cell."""
+    """Return the work without a judge and with the round's or an assumed one. Shared statements count once per cell."""
     judge, judge_cost = judge_of(round)
     ways = []
     for name, cost in (("", None), (judge, judge_cost)):

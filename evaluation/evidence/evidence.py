@@ -29,7 +29,7 @@ BASES = (10, 100)  # k of the cuts base:k in Table 2
 
 
 class StratumKey(NamedTuple):
-    """A part of the cell number `cell`. The other fields are None if the population is unknown. job: id of the harvest.
+    """A stratum of cell number `cell`. The other fields are None if the population is unknown. job: id of the harvest.
 
     judge_label, ranks: as in `annotation.models.Stratum`.
     """
@@ -44,7 +44,7 @@ class StratumKey(NamedTuple):
 
 
 class Judgments(NamedTuple):
-    """Judgments by statement, then annotator. seconds: NaN if not measured. All of shape (J,)."""
+    """Judgments by statement, then annotator. seconds: NaN if not measured. All arrays have shape (J,)."""
 
     task: Codes
     annotator: Codes
@@ -53,7 +53,7 @@ class Judgments(NamedTuple):
 
 
 class ExcludedJudgments(NamedTuple):
-    """Judgments of an excluded annotator that counted before the exclusion. Both of shape (E,)."""
+    """Judgments of an excluded annotator that counted before the exclusion. Both arrays have shape (E,)."""
 
     task: Codes
     label: Codes
@@ -70,7 +70,7 @@ class Conduct(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """Draws, all of shape (D,). rank: 0 and score: NaN if the statement has no harvest."""
+    """Draws. All arrays have shape (D,). Without a harvest, rank is 0 and score is NaN."""
 
     task: Codes
     stratum: Codes
@@ -81,7 +81,7 @@ class Draws(NamedTuple):
 class SampledHarvest(NamedTuple):
     """A harvest that strata were drawn from. population: number of top-ranked tuples in the sampling frame.
 
-    kept_by_base: number of tuples in the cut base:k, by k; without each k whose cut exceeds the population.
+    kept_by_base: number of tuples in the cut base:k, by k. If a cut exceeds the population, its k is absent.
     """
 
     job: int
@@ -108,10 +108,11 @@ class Evidence:
 
     verdict (T,): as stored, by position in VERDICTS. adjudicated (T,): the expert's verdict, or INCOMPLETE. cells: in
     report order. annotators: sorted codes. has_thirds: a third judgment was requested only if the first two differed;
-    third (T,): its annotator, or -1. wanted (T,): required judgments, including those of excluded annotators. quorum:
-    minimum number of judgments for a verdict. gold: judgments of gold statements, numbered after the other statements;
-    gold_truth (number of gold statements,): TRUE or FALSE. demonstrators: LMs of the round whose quality does not
-    generalize to other LMs. planned: the two sides of each preregistered comparison; None without a preregistration.
+    third (T,): annotator of the third judgment, or -1. wanted (T,): required judgments, including those of excluded
+    annotators. quorum: minimum number of judgments for a verdict. gold: judgments of gold statements, numbered after
+    the other statements; gold_truth (number of gold statements,): TRUE or FALSE. demonstrators: LMs of the round whose
+    quality does not generalize to other LMs. planned: the two sides of each preregistered comparison; None without a
+    preregistration.
     """
 
     round: str
@@ -435,7 +436,7 @@ class DrawnVerdicts(CompletedVerdicts):
 
 
 def drawn_verdicts(evidence: Evidence, patterns: Patterns | None = None, rule: VerdictRule = majority) -> DrawnVerdicts:
-    """patterns: of the labels; default is those of the evidence."""
+    """Return the verdicts of all draws. patterns: of the labels; default: the patterns of the evidence."""
     draws = evidence.draws.stratum, evidence.draws.task
     return DrawnVerdicts(len(evidence.strata), draws, patterns or evidence.patterns, evidence.quorum, rule)
 
@@ -474,7 +475,7 @@ class Cell:
 
 
 def joint_rate(cells: Sequence[Cell], verdict: int, *, weights: ArrayLike | None = None) -> Rate:
-    """Return the share of a verdict in the joint population of cells. weights: of the strata, in order."""
+    """Return the share of a verdict in the joint population of cells. weights: one per stratum, in order."""
     samples = (cell.samples[verdict] for cell in cells)
     sample = VerdictSample(*map(np.concatenate, zip(*samples, strict=True)))
     population = np.concatenate([cell.population for cell in cells])
@@ -534,8 +535,8 @@ def members_of(ranks: Sequence[Sequence[int] | None]) -> Members | None:
 # Comparisons of two sides by the statements drawn for each
 
 
-# Arguments: two sides and the weight of each draw (D,) for acceptance. None if the sides share no relation with
-# verdicts in all strata.
+# Arguments: two sides and the weight of each draw (D,) for acceptance. Returns None if the sides share no relation
+# with verdicts in all strata.
 CompareStatements = Callable[[Side, Side, VerdictSample], StatementDifference | None]
 
 

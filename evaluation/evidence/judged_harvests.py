@@ -56,8 +56,8 @@ class JudgedHarvest:
     def part(self, ranks: Mapping[int, int]) -> tuple[int, Rate]:
         """Return the number of judged draws in a part of the harvest, and the accuracy of the part.
 
-        ranks: of the part's tuples, by knowledge tuple. The draws of a stratum are a simple sample of its share of the
-        part. Hidden tuples of a stratum are assumed to be evenly distributed over its ranks.
+        ranks: of the part's tuples, by knowledge tuple. The draws of a stratum in the part are a simple random sample
+        of its tuples in the part. Hidden tuples of a stratum are assumed to be evenly distributed over its ranks.
         """
         is_in = np.isin(self.knowledge_tuple, list(ranks))
         in_order = np.sort(np.fromiter(ranks.values(), dtype=np.int64, count=len(ranks)))

@@ -211,7 +211,7 @@ class JudgedStrata:
             self._is_heard[strata] = tells_apart(self.sample(strata, self.ranked.last[strata]))
 
     def heard(self, strata: Codes, last_rank: Codes) -> JudgedSample:
-        """Return `sample`, ignoring the judge for each LM and setting whose verdicts do not differ between its labels.
+        """Return `sample`, ignoring the judge for each LM and setting whose verdicts do not depend on judge labels.
 
         This is decided once per LM and setting, so that an average is the mean of its cells.
         """
@@ -285,10 +285,10 @@ class JudgedStrata:
 
 
 def _apportioned(counted: Floats, population: Codes, drawn: Codes) -> Codes:
-    """Return the tuples by group (S, 3), of sum `population` (S,) and at least those `drawn` (S, 3).
+    """Return the number of tuples by group (S, 3): at least `drawn` (S, 3), with the sum `population` (S,) per stratum.
 
-    `counted` covers the tuples that curation leaves now. Tuples hidden since the draw belonged to the population and
-    are distributed like the counted ones (largest remainders).
+    `counted` contains the tuples that curation does not hide now. Tuples hidden since the draw belonged to the
+    population and are distributed like the counted tuples (largest remainders).
     """
     apportioned = np.maximum(counted, drawn).astype(np.int64)
     for row in np.flatnonzero(apportioned.sum(axis=1) != population):

@@ -303,13 +303,13 @@ def _draw_rows(round: Round, tasks: Codes, strata: Codes, for_files: bool) -> Co
 
 
 LOGARITHMS = (HarvestJob.ScoreScale.NATS, HarvestJob.ScoreScale.LOG_SHARE)  # scales that base:k can cut
-NOT_PARAMETERS = ("device", "dtype")  # columns of their own
+NOT_PARAMETERS = ("device", "dtype")  # have separate columns
 
 
 def harvest_rows(cells: Cells, *, for_files: bool = False) -> dict[str, Any]:
     """Return the sampled harvests. kept_by_base: number of tuples in the cut base:k, by k.
 
-    It is known for harvests with at least k tuples and logarithmic scores.
+    This number is known for harvests with at least k tuples and logarithmic scores.
     """
     by_rank = sorted((s for strata in cells.values() for s in strata if s.job_id), key=attrgetter("rank_to", "pk"))
     last = {stratum.job_id: stratum for stratum in by_rank}
@@ -455,7 +455,7 @@ ORDER_OF_EXAMPLES = "order of the examples"
 
 
 def differences(run: JudgeRun, other: JudgeRun) -> list[str]:
-    """Return the options in which two runs differ, by the resulting prompts."""
+    """Return the options in which two runs differ. Prompt options are compared by the resulting prompts."""
     differs = [word for name, word in DIFFERENCES.items() if getattr(run, name) != getattr(other, name)]
     if run.prompt_sha256 != other.prompt_sha256:
         parts_a, parts_b = (LABEL_WORDS.split(prompt.lower()) for prompt in (run.prompt, other.prompt))

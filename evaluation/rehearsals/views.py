@@ -17,8 +17,8 @@ from evaluation.rehearsals.rehearsal import Assumptions, draft_evidence, n_runs_
 from kgharvest.access import User, researcher_required
 from kgharvest.errors import DomainError
 
-N_CELLS = 20  # with the widest intervals
-MOST_SIDES = 8  # with separate accuracies; if there are more, all share one
+N_CELLS = 20  # listed: the cells with the widest intervals
+MOST_SIDES = 8  # LMs and settings with separate accuracies; if there are more, all share one accuracy
 DEFAULTS = Assumptions(())
 DEFAULT_ACCURACY = 70
 MOST_PEOPLE = 1000

@@ -246,7 +246,7 @@ def build_document(
 
 
 def _notes(evidence: Evidence, conducted: Mapping[str, Any] | None) -> list[str]:
-    """Return notes that readers of any number need."""
+    """Return the notes that apply to all numbers of the report."""
     n_tasks, open_tasks = evidence.n_tasks, evidence.n_tasks - int(evidence.is_complete.sum())
     counts = evidence.counts[evidence.is_complete]
     n_judgments = counts.sum(axis=1)

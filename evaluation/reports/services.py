@@ -49,7 +49,7 @@ def store_report(report: Report, by=None) -> Report:
 
 
 def reported_heads() -> Iterator[tuple[str, Head]]:
-    """Yield the name of each report and the audit log's head that it states."""
+    """Yield the name of each report and the audit log head stated in it."""
     rows = Report.objects.filter(document__has_key="audit").order_by("pk").values_list("pk", "document__audit")
     for pk, audit in rows:
         yield f"report {pk}", Head(audit["number"], audit["hash"])

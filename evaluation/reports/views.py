@@ -280,7 +280,7 @@ def figure_file(request: HttpRequest, pk: int, name: str, file_format: str) -> H
 
 
 def page_drawing(request: HttpRequest, draw: DrawFigure, document: Document, title: str) -> HttpResponse:
-    """Return SVG elements of a width in pixels, without the LMs and settings numbered in `off`. Raises BadRequest."""
+    """Return SVG elements in the requested width, without the LMs and settings listed in `off`. Raises BadRequest."""
     try:
         width = min(max(int(request.GET["width"]), LEAST_WIDTH), MOST_WIDTH)
         off = {int(number) for number in request.GET.get("off", "").split(",") if number}

@@ -23,7 +23,7 @@ MOST_SCORES = 200_000
 MOST_SYSTEMS = 20
 LONGEST_NAME = 100
 ENTITIES_AT_ONCE = 500
-UNSURE = 0.5  # share of other answers
+UNSURE = 0.5  # value of an answer that is neither True nor False
 SHARE_OF_TRUE = {Label.TRUE.value: 1.0, Label.FALSE.value: 0.0}
 
 # Scores of case-folded tuples by system and by relation (set/name or name).

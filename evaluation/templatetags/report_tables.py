@@ -75,7 +75,7 @@ def evidence_url(report: Report | None, about: Mapping[str, str | None] | None) 
 @register.simple_tag
 def with_evidence(sentence: str, address: str) -> SafeString:
     """Return the sentence with its number linked to `address`."""
-    [*_, number] = NUMBER.finditer(sentence)  # names can also contain one
+    [*_, number] = NUMBER.finditer(sentence)  # names can also contain numbers
     start, end = number.span()
     return format_html('{}<a href="{}">{}</a>{}', sentence[:start], address, sentence[start:end], sentence[end:])
 

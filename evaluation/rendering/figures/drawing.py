@@ -193,7 +193,7 @@ class Panel(NamedTuple):
     def x_axis(self, form: Callable[[float], str], title: str = "") -> Iterator[Shape]:
         """Yield grid lines with their values below, and the title under them."""
         values = ticks(*self.x_domain, max(2, round(self.width / 64)))
-        if len({form(value) for value in values}) < len(values):  # counts below 10 have no halves
+        if len({form(value) for value in values}) < len(values):  # no half tuples in counts below 10
             values = [value for value in values if value == round(value)]
         yield hidden(
             *(line([(self.x(value), self.top), (self.x(value), self.bottom)], "line") for value in values),
@@ -215,8 +215,8 @@ class Panel(NamedTuple):
 def grid(n: int, width: float, *, least: float, height: float, n_lines: int = 0) -> tuple[list[Panel], float]:
     """Return n panels and the lower edge of the last one's axis.
 
-    There is a line above them for the name of the y-axis, and `n_lines` above each. As many panels are side by side as
-    are `least` wide.
+    The line above the panels is for the name of the y-axis. Above each panel are `n_lines` lines. Each row has as many
+    panels as fit with a width of at least `least`.
     """
     n_columns, head = max(1, min(n, int(width // least))), LINE * n_lines
     step, row, top = width / n_columns, head + height + FOOT, LINE + 6
@@ -262,7 +262,7 @@ def paper_box(drawing: Drawing, document: Document) -> tuple[float, float, float
 
 
 def render(drawing: Drawing, document: Document, file_format: str, theme: Theme = LIGHT) -> bytes:
-    """Return a file as "svg" or "pdf" on a transparent ground; text in SVG is text in the reader's own font."""
+    """Return a file as "svg" or "pdf" on a transparent ground. SVG text remains text, in the reader's font."""
     [sheet] = drawing
     width, height, top = paper_box(drawing, document)
     origin = text(width - 4, -7, ORIGINS.get(document.get("source", ""), ""), **{"font-style": "italic", **RIGHT})

@@ -11,7 +11,7 @@ MOST_POINTS = 60  # maximum number of marks of a curve on a page
 
 
 def names_of(scores: Mapping[str, Any]) -> list[str]:
-    """Return the scorers with their average precision to three digits, in which good scorers differ."""
+    """Return the scorers with their average precision to three digits, because good scorers differ in the third."""
     return [f"{scorer['scorer']} ({share(scorer['average_precision'], 3)})" for scorer in scores["scorers"]]
 
 

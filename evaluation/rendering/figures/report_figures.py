@@ -24,7 +24,7 @@ class ReportFigure(NamedTuple):
     shows: returns its data; reports without data lack the figure. alt: text description. draw: the figure as
     `draw(document, width=None, off=())`, as wide as in files if there is no width. table: the report's table
     with its numbers; numbers: the drawn part of it, None if the page shows the table anyway. left_out: the cells that
-    are not drawn, in words; readers choose them by relation. is_interactive: pages replace its image by a drawing.
+    are not drawn, as text; readers can select them by relation. is_interactive: pages replace the image by a drawing.
     """
 
     name: str

@@ -111,7 +111,7 @@ def fit_models(evidence: Evidence) -> list[FittedModel]:
 
 
 def judged_opinions(evidence: Evidence) -> tuple[Judged, Flags]:
-    """Return the True and False labels, gold statements last, and which annotators gave any (A,)."""
+    """Return the True and False labels, gold statements last, and which annotators (A,) gave at least one of them."""
     columns = [np.concatenate(pair) for pair in zip(evidence.judgments[:3], evidence.gold[:3], strict=True)]
     task, annotator, label = (column[columns[2] != UNJUDGEABLE] for column in columns)
     n_tasks = evidence.n_tasks + len(evidence.gold_truth)
@@ -369,7 +369,8 @@ def _stability(evidence: Evidence, tasks: Codes, counts: Codes, n_tasks: Codes, 
     panel_size = int(np.bincount(counts.sum(axis=1), n_tasks)[1:].argmax()) + 1
     if panel_size < 2:
         return {"k": None, "flips": None, "low": None, "high": None, "reason": MOSTLY_ALONE}
-    k = evidence.judgments_per_task if evidence.has_thirds else panel_size  # two equal labels decide like three
+    # With adaptive third judgments, two equal labels give the same verdict as three.
+    k = evidence.judgments_per_task if evidence.has_thirds else panel_size
     has_size = counts.sum(axis=1) == panel_size
     by_n_true = np.bincount(counts[has_size, 0], n_tasks[has_size], minlength=panel_size + 1).astype(np.int64)
     flips = expected_flips(by_n_true, k, np.random.default_rng(evidence.seed), n_draws)

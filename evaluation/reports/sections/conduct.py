@@ -264,7 +264,7 @@ def _flow_of_people(conduct: Mapping[str, Any]) -> Iterator[Step]:
     if people["n_blocked_by_limits"]:
         yield Step("people", "of these, paused by a limit", people["n_blocked_by_limits"], is_part=True)
     if people["n_with_full_share"]:
-        yield Step("people", "of these, with their full share judged", people["n_with_full_share"], is_part=True)
+        yield Step("people", "of these, judged their full share", people["n_with_full_share"], is_part=True)
     reason = "excluded, or no counted judgment" if people["n_excluded"] else "no counted judgment"
     yield _step("people", "counted", people["n_counted"], people["n_judged"], reason)
 

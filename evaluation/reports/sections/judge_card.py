@@ -209,7 +209,7 @@ def _calibration_entry(evidence: Evidence, answers: JudgeAnswers, has_verdict: F
 
 
 def _alternative_annotator(evidence: Evidence, answers: JudgeAnswers) -> list[dict[str, Any]]:
-    """Return the test for each kind of annotator, without third judgments, which exist only for disputes."""
+    """Return the test for each kind of annotator, without third judgments, which only disputed statements have."""
     task, annotator, label, _ = evidence.first_two.judgments
     entries = []
     for kind, epsilon in EPSILON.items():

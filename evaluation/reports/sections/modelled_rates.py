@@ -41,7 +41,7 @@ METHOD_PARTS = {
     "every_look": (
         "Anytime-valid intervals contain the numbers of hits whose prior-to-posterior ratio has stayed below 20, for a "
         "beta-binomial prior (1/2, 1/2) in each stratum (Waudby-Smith and Ramdas 2020). The ratios of strata are "
-        "multiplied. Over all looks together, at most 5 % of rounds have an interval that misses."
+        "multiplied. In at most 5 % of rounds, at least one interim interval misses the true value."
     ),
     "every_look_with_judge": (
         "Anytime-valid intervals with a judge: the ratios of people alone and with the judge are averaged."
@@ -49,7 +49,7 @@ METHOD_PARTS = {
     "every_look_of_averages": (
         "Anytime-valid intervals of averages over relations: normal mixture (Robbins 1970), with variances from shares "
         "to which a hit and a miss are added. They hold asymptotically: with two or three relations and few "
-        "statements, up to 6 of 100 simulated rounds had a look that missed."
+        "statements, in up to 6 of 100 simulated rounds at least one interim interval missed the true value."
     ),
 }
 NOTE_ON_CORRECTION = (
@@ -325,9 +325,10 @@ def every_look_table(document: Document) -> Table:
     )
     notes = (
         "These intervals allow you to monitor a round and stop it once they are narrow enough: over any number of "
-        "looks, at most 5 of 100 rounds have an interval that misses. The standard interval of a cell assumes a fixed "
-        "sample size: with six looks, up to 17 of 100 simulated rounds had an interval that missed. The anytime-valid "
-        "interval is about one and a half times as wide. Averages are defined once each relation has a judgment.",
+        "looks, at least one interval misses the true value in at most 5 of 100 rounds. The standard interval of a "
+        "cell assumes a fixed sample size: with six looks, at least one interval missed the true value in up to 17 of "
+        "100 simulated rounds. The anytime-valid interval is about one and a half times as wide. Averages are defined "
+        "once each relation has a judgment.",
     )
     return Table("every-look", "Accuracy with anytime-valid intervals", columns, tuple(rows), notes)
 

@@ -122,7 +122,7 @@ def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, A
         pooled = []
         for verdict in (ACCEPTED, REJECTED, UNDECIDED):
             n, n_hits = (sum(float(cell.samples[verdict][part].sum()) for cell in side_cells) for part in (0, 1))
-            # Several cells have no interval, as they are no joint sample.
+            # No interval over several cells, as they are not a joint sample.
             of_cells = Rate(n_hits / n) if n else Rate(reason=NOTHING_COUNTED)
             pooled.append(side_cells[0].rate_of(verdict) if len(side_cells) == 1 else of_cells)
         accuracy, rejection, undecided = pooled
@@ -166,7 +166,7 @@ def rates_of(cell: Mapping[str, Any]) -> Rates:
 
 
 def interval_of_average(total: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Return the interval of a mean for similar relations, or that of the relation if there is only one."""
+    """Return the interval of a mean for similar relations; for a single relation, the interval of its accuracy."""
     if total["n_relations"] == 1:
         return total.get("macro_accuracy_these_low"), total.get("macro_accuracy_these_high")
     return total.get("macro_accuracy_low"), total.get("macro_accuracy_high")
@@ -317,7 +317,7 @@ N_SIZES, N_SIZES_OF_SIDES = 20, 10  # points of sides cover all their strata and
 def curve_entries(
     evidence: Evidence, ranked: RankedStrata, accepted: VerdictSample, judged: JudgedStrata | None = None
 ) -> list[dict[str, Any]]:
-    """Return a curve per cell of known population, then one per LM and setting; with `judge` if there is one."""
+    """Return a curve per cell of known population, then one per LM and setting. With a judge, entries have `judge`."""
     known_strata = np.flatnonzero((ranked.population > 0) & (ranked.last > 0))
     entries = []
     for number, key in enumerate(evidence.cells):
@@ -597,7 +597,7 @@ def plan_entry(
 
 
 def _plan_total(total: Mapping[str, Any], cells: Sequence[Cell], judgments_each: float) -> dict[str, Any]:
-    """Return the sample size that halves the interval for these relations: a quarter of every stratum's variance."""
+    """Return the sample size that halves the interval for these relations (quarters the variance of each stratum)."""
     side = {"model": total["model"], "setting": total["setting"]}
     low, high = total["macro_accuracy_these_low"], total["macro_accuracy_these_high"]
     if low is None or low == high:

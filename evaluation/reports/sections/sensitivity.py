@@ -32,7 +32,7 @@ class WithoutAnnotator(NamedTuple):
     """A round without the judgments of one annotator, which are missing like those of an excluded annotator.
 
     counts (4,): verdicts that remain certain, in the order of VERDICTS. n_changed: expected number of changed verdicts.
-    accuracy (C,): of cells, NaN if undefined. drawn: computes the drawn verdicts, as slow as for the whole round.
+    accuracy (C,): of cells, NaN if undefined. drawn: computes the drawn verdicts, as slowly as for the whole round.
     """
 
     annotator: str
@@ -115,7 +115,7 @@ NO_ANNOTATOR_OMITTED = {
 
 
 def without_one(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an entry's results without each annotator; empty for old documents, which list them among the rules."""
+    """Return an entry's results without each annotator; empty for old documents, which list them as rules."""
     without: Mapping[str, Any] = entry.get("left_out", NO_ANNOTATOR_OMITTED)
     return without
 
@@ -280,7 +280,7 @@ def _numbers_of(counts: Codes) -> dict[str, int]:
 
 
 def _cell_entries(evidence: Evidence, table: Floats, n_rules: int) -> Iterator[dict[str, Any]]:
-    """Yield an entry per cell. table (R + A, C): rules, then omitted annotators, which are too many to list."""
+    """Yield an entry per cell. table (R + A, C): rules, then omitted annotators, whose results are only summarized."""
     relations = np.array([cell.relation for cell in evidence.cells], dtype=object)
     ranks = np.full(table.shape, np.nan)
     for relation in dict.fromkeys(relations.tolist()):

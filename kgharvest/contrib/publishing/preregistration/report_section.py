@@ -45,7 +45,10 @@ NOT_COMPARED = "Not compared: too few shared relations have a verdict."
 HASH_OF = {"instructions.round_sha256": "options.instructions", "instructions.consent_sha256": "options.consent"}
 # Earlier wordings of the same method: a preregistration that froze one of them does not deviate.
 METHOD_PATH = "analysis.method_sha256"
-EARLIER_WORDINGS = {"c8460897190de13af2fd250555f7507ead324dda5b8fd274a3e98dca8dcff2e4"}
+EARLIER_WORDINGS = {
+    "c8460897190de13af2fd250555f7507ead324dda5b8fd274a3e98dca8dcff2e4",
+    "c18fe9102c55f7412719c14add282089936141a2fa296f0156e7dbdb4bd1054f",
+}
 LONGEST = 300  # maximum characters of a displayed value
 
 
