@@ -22,7 +22,7 @@ class PanelEvent(models.Model):
     """Event received from a platform, stored before it is acknowledged and handled by a job.
 
     body: encrypted, as it contains participant ids. event_id: assigned by the platform, unique per platform.
-    event_type: the platform's name for it. next_try_at: time of the next attempt to handle it. error: of the last
+    event_type: as named by the platform. next_try_at: time of the next attempt to handle it. error: of the last
     attempt, without ids. outcome: one or two words.
     """
 
@@ -69,7 +69,8 @@ class PlatformCommand(models.Model):
     message, category: explanation and platform category of a rejection; the participant reads the message.
     external_id: of a payment that is set up but not yet sent.
 
-    UNCERTAIN: sent without an answer, so a retry could pay twice. Reconciliation finds out; until then nothing is sent.
+    UNCERTAIN: sent without an answer, so a retry could pay twice. Nothing is sent until reconciliation determines
+    whether the payment was made.
     """
 
     class Kind(models.TextChoices):

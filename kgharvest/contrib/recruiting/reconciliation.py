@@ -89,7 +89,7 @@ def _move(submission: Submission, remote: RemoteSubmission, at: datetime) -> boo
     before, status = Status(submission.status), remote.status
     if before == status or status == Status.ACTIVE:
         return False
-    # The local status says more if the platform has not learned of the end here yet, or never will.
+    # The local status is more specific if the platform does not show the end of the submission here (yet).
     if status == Status.COMPLETED and before in Submission.ENDED:
         if submission.platform_status.casefold().replace("-", " ") != before:
             return False

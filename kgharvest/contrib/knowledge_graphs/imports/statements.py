@@ -242,7 +242,7 @@ def _is_value(value: Any) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
 
 
-# Label and reader of each
+# Label and reader of each format
 FORMATS: Mapping[str, tuple[str, Callable[[Iterable[str], LabelOf], Iterator[Statement | BadEntry]]]] = {
     "tsv": ("TSV: head, relation, tail, optional score", read_tsv),
     "csv": ("CSV: head, relation, tail, optional score", read_csv),
@@ -334,7 +334,7 @@ class StagedKG:
         return line, number, head, tail, score, json.dumps(others, ensure_ascii=False) if others else None
 
     def _fill(self, insert: str, rows: Iterable[TableRow | BadEntry], source: str) -> None:
-        """Insert the rows of a file. Raises ImportRefused if any of them are errors."""
+        """Insert the rows of a file. Raises ImportRefused if any row is an error."""
         faults = Faults()
 
         def valid() -> Iterator[TableRow]:

@@ -92,7 +92,7 @@ class MappingForm(forms.Form):
                 if name:
                     target = mapping.existing_target(name, self._existing)
                     slots, others = target.slots[2:], relation.others
-                    # If the file lacks a value ENT2, ENT3, ..., slots take its other values in order.
+                    # If the file lacks a value ENT2, ENT3, ..., its other values fill the slots in order.
                     values = [value for value in others if not value.startswith("ENT")][: len(slots)]
                     if not set(slots) <= set(others) and len(values) == len(slots):
                         target = mapping.existing_target(name, self._existing, values)

@@ -119,10 +119,10 @@ class JudgedKG:
     def _with_undrawn(self, source: Source, draws: Iterable[Row]) -> Iterator[Row]:
         """Merge the draws with the harvest's undrawn tuples, except hidden and sensitive tuples.
 
-        Both are sorted by rank, so that the rows are streamed.
+        Draws and tuples are sorted by rank, so that the rows are streamed.
         """
         drawn_rank = None
-        for row in merge(draws, self._tuples_of(source), key=lambda row: row.rank or 0):  # a draw before its tuple
+        for row in merge(draws, self._tuples_of(source), key=lambda row: row.rank or 0):  # a draw precedes its tuple
             if row.verdict != NOT_JUDGED:
                 drawn_rank = row.rank or drawn_rank  # unranked draws can follow
             if row.verdict != NOT_JUDGED or row.rank != drawn_rank:

@@ -248,7 +248,7 @@ def relation_type(pairs: Collection[tuple[str, str]]) -> str:
 def probe_relations(
     relations: Sequence[Relation], facts: Mapping[str, FactsByPart] | None = None, more: Prompts | None = None
 ) -> list[ProbeRelation]:
-    """Return binary relations with facts, in `facts` by name or by default in the embedded LMs' world.
+    """Return the binary relations with facts in `facts` (by name), by default in the embedded LMs' world.
 
     more: additional prompts. Raises NotProbed.
     """

@@ -298,7 +298,7 @@ def choose_label_tokens(
 
 
 def log_odds(logits: Floats) -> Floats:
-    """Return (V, L): the log-odds of softmax(`logits`). They have the order of the probabilities, but never tie."""
+    """Return (V, L): the log-odds of softmax(`logits`), in the same order as the probabilities but without ties."""
     rest = np.stack([logsumexp(np.delete(logits, label, axis=1), axis=1) for label in range(logits.shape[1])], axis=1)
     odds: Floats = logits - rest
     return odds

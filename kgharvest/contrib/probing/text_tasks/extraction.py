@@ -252,7 +252,7 @@ def learn_triggers(
 class ExtractionScores:
     """Scores of answers. ranking: the rank of the best correct answer.
 
-    is_true: (N,), True if the LM answers with the original fact; in a perturbed context, it answers from memory.
+    is_true: (N,), True if the LM answers with the original fact; in a perturbed context, this is an answer from memory.
     """
 
     ranking: ProbeScores
@@ -341,7 +341,7 @@ class RelationExtraction:
                 self._facts = {part: perturb(facts, objects, rng) for part, facts in self._facts.items()}
 
     def _draw_contexts(self, rng: Random) -> None:
-        """Set the usable facts in context and the number of others, by part. Raises NotExtracted if a part has none."""
+        """Set the usable facts in context and count the other facts, by part. Raises NotExtracted for an empty part."""
         self._facts: dict[str, list[FactInContext]] = {}
         self._left_out: dict[str, dict[str, int]] = {}
         for part in PARTS:

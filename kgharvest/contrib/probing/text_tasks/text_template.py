@@ -90,7 +90,7 @@ def encode_texts(
     """Return `kind(parts, *columns)` for each (text by field, *columns) of `texts`.
 
     parts: tokens of the template's fields, in order. Texts are truncated to fit in the template. Raises
-    BadPrompt if it leaves no room for them.
+    BadPrompt if the template leaves no room for texts.
     """
     encoded = template.encode(lm)
     room = lm.max_tokens - sum(map(len, encoded.segments)) - 1  # the mask

@@ -30,7 +30,7 @@ ENCODINGS = {".parquet": "application/x-parquet", ".jsonl": "application/jsonlin
 
 def croissant_file(study: Facts, files: Sequence[PackFile]) -> PackFile:
     answers = study["answers"]
-    stated: dict[str, Any] = {}  # by the authors only; a missing answer has no field
+    stated: dict[str, Any] = {}  # fields from the authors only; a missing answer has no field
     if authors := study["authors"]:
         stated["creator"] = [{"@type": "sc:Person", "name": author.name} for author in authors]
         names = latex_text(" and ".join(f"{author.family}, {author.given}" for author in authors))

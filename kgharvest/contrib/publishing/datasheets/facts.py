@@ -24,7 +24,7 @@ from kgharvest.pages.number_format import share_with_interval
 LEAST_PEOPLE = 5  # smaller groups are not counted in documents
 NAME_LEFT_OUT, MAIL_LEFT_OUT = "[name omitted]", "[email address omitted]"
 SHORTEST_NAME = 3  # letters; shorter names are initials, which occur within words
-LABELS = tuple(label.label for label in Label)  # as buttons show them
+LABELS = tuple(label.label for label in Label)  # as shown on buttons
 SPDX = "https://spdx.org/licenses/"
 
 Scrub = Callable[[str], str]
@@ -34,9 +34,9 @@ Facts = Mapping[str, Any]
 def gather_facts(report: Report) -> dict[str, Any]:
     """Return the facts of a study. Raises DomainError "NoConduct" for a report without conduct.
 
-    document: the report's (docs/report-json.md), without the timeline, file names, and names of people.
-    instructions_sha256, consent_sha256: of the texts that annotators saw; names and email addresses are removed from
-    the texts here. consent: empty if the round has no consent text. guides: instructions for single relations.
+    document: of the report (docs/report-json.md), without the timeline, file names, and names of people.
+    instructions_sha256, consent_sha256: of the texts that annotators saw; in the facts, names and email addresses are
+    removed from the texts. consent: empty if the round has no consent text. guides: instructions for single relations.
     n_sensitive: statements with a word from the list of sensitive words. answers: by the key of the question.
     """
     if not report.document.get("conduct"):
@@ -76,7 +76,7 @@ def with_answers(facts: Facts, licence: str, authors: Sequence[str]) -> dict[str
 
 
 def with_derived(facts: Facts) -> dict[str, Any]:
-    """Return the facts with the values that templates need and the facts imply. Pure.
+    """Return the facts with derived values that templates need. Pure.
 
     draw: "simple", "ranks" or "judge": how statements were drawn. in_force: exclusions in force. missing: questions
     without an answer.

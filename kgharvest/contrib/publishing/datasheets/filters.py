@@ -38,7 +38,7 @@ def missing_answer(label: str) -> str:
 
 @register.filter
 def answer_to(answers: Mapping[str, str], key: str) -> str:
-    """Return the answer in Markdown, with the text of a choice, or that it is missing."""
+    """Return the answer in Markdown, with the text of a choice, or a note that the answer is missing."""
     question, answer = BY_KEY[key], answers.get(key, "")
     return dict(question.choices).get(answer, answer) or f"**{missing_answer(question.label)}**"
 
@@ -62,5 +62,5 @@ def latex(text: str) -> str:
 
 @register.filter
 def yaml(text: str) -> str:
-    """Return a YAML string. Every JSON string is one."""
+    """Return a YAML string. Every JSON string is a valid YAML string."""
     return json.dumps(text, ensure_ascii=False)

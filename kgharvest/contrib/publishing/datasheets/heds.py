@@ -24,8 +24,9 @@ class HedsQuestion(NamedTuple):
 
     field: its name in the form. kind: "text", "one" (one option, with a text if the option requires one) or "many" (all
     options that apply). options: the options that answers use, by number. chosen: the options that always apply.
-    stated: option by answer of the authors, "" for any other answer; the answer then replaces the recorded one. None:
-    the authors' answer follows the recorded text. unknown_if_imported: imported judgments come without an answer.
+    stated: option by answer of the authors, "" for any other answer; the authors' answer then replaces the recorded
+    answer. If None, the authors' answer follows the recorded text. unknown_if_imported: the records have no answer for
+    imported judgments.
     """
 
     number: str
@@ -73,7 +74,7 @@ def heds_answers(study: Facts, texts: Mapping[str, str]) -> dict[str, Answer]:
     """Return the answer to each question by number. texts: recorded answers, from the template heds_answers.txt."""
     texts = {**texts, "4.3.2": study["instructions"]}  # verbatim, with its line breaks
     recruited = study["recruited"]
-    options = {  # that depend on the records
+    options = {  # options that depend on the records
         "3.1.2": [1 if study["draw"] == "simple" else 2],
         "3.2.2.4": [1 if recruited["n_members"] else 3 if recruited["n_guests"] else 2],
         "3.3.1": [1],
@@ -93,7 +94,7 @@ def _answer(
         is_recorded = bool(texts[number])
         stated = stated.rstrip(".").casefold() if stated.rstrip(".").casefold() in question.stated else stated
         if is_recorded and stated in question.stated:
-            stated = ""  # at no registry, but preregistered here
+            stated = ""  # not at a registry, but preregistered in kgharvest
     if stated and question.stated is not None:
         option = question.stated.get(stated, question.stated.get(""))
         text = "" if stated in question.stated else stated
@@ -116,7 +117,7 @@ def _labelled(question: HedsQuestion, chosen: Sequence[int]) -> dict[int, str]:
 
 
 def coverage(answers: Mapping[str, Answer]) -> dict[str, list[str]]:
-    """Return the numbers of the questions by source of their answers, and of those that are applicable."""
+    """Return the numbers of the questions by source of their answers, and the numbers of applicable questions."""
     numbers = {
         source.name.lower(): [number for number, answer in answers.items() if answer.source == source]
         for source in Source

@@ -56,15 +56,17 @@ def sums_of(files: Iterable[PackFile]) -> PackFile:
 
 @contextmanager
 def zipped(files: Iterable[PackFile], folder: Path) -> Iterator[IO[bytes]]:
-    """Yield a package's ZIP file at its start: an unnamed temporary file on the disk of `folder`. Raises
-    NotWritable."""
+    """Yield a package's ZIP file, ready to be read: an unnamed temporary file on the disk of `folder`.
+
+    Raises NotWritable.
+    """
     with ExitStack() as stack:
         try:
             zip_file = stack.enter_context(tempfile.TemporaryFile(dir=folder))
             with zipfile.ZipFile(zip_file, "w", zipfile.ZIP_DEFLATED) as archive:
                 for file in sorted(files, key=lambda file: file.path):
                     entry = zipfile.ZipInfo(file.path, THE_SAME_TIME)
-                    entry.create_system, entry.external_attr = 3, READABLE  # Unix, on every operating system
+                    entry.create_system, entry.external_attr = 3, READABLE  # 3: Unix, on every system
                     entry.compress_type = zipfile.ZIP_DEFLATED
                     archive.writestr(entry, file.content)
         except OSError as error:

@@ -107,7 +107,7 @@ def check_unchanged(report: Report, files: Sequence[PackFile]) -> None:
     first, *others = verification.problems
     more = f" and {len(others):,} more differences" if others else ""
     other = report.code_version if report.code_version != code_version() else ""
-    since = f", or kgharvest {other} computed it otherwise" if other else ""
+    since = f", or kgharvest {other} computed it differently" if other else ""
     raise DomainError(
         "RoundChanged",
         f"Round {report.round} has changed since report {report.pk} was created{since} ({first}{more}). Create a new "

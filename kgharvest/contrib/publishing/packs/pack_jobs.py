@@ -34,7 +34,7 @@ DRAFT = re.compile(rf"\.{FILE_NAME.pattern}\.\d+")  # temporary files of bulk.fi
 ABANDONED_AFTER = timedelta(days=1)
 SWEPT_EVERY = timedelta(minutes=1)
 
-_swept_at: datetime | None = None  # by this process
+_swept_at: datetime | None = None  # last sweep of this process
 
 
 def queue_pack(report: Report, by=None) -> PaperPack:

@@ -69,7 +69,7 @@ def preregistration_files(facts: Mapping[str, Any]) -> list[PackFile]:
     """Return the preregistration as the file whose hash was published, if the round has one."""
     if not (registered := facts.get("preregistration")):
         return []
-    about = "The preregistration; its SHA-256 is that of this file."
+    about = "The preregistration. Its SHA-256 is the hash of this file."
     return [PackFile(PREREGISTRATION, canonical_json(registered["document"]).encode(), "application/json", about)]
 
 
@@ -109,7 +109,7 @@ def values_of_files(rows: Rows) -> dict[str, Columns]:
         "harvest": {pk: number for number, pk in enumerate(rows["harvests"]["harvest"], start=1)},
         "annotator": dict(enumerate(rows["annotators"]["annotator"])),
     }
-    names_in = {"annotators": {}}  # its pseudonyms are values already
+    names_in = {"annotators": {}}  # pseudonyms are written unchanged
     return {
         table.name: {
             column.name: _values(
@@ -282,7 +282,7 @@ def recompute(values: Rows, facts: Facts) -> tuple[dict[str, Any], list[tuple[st
 def rows_of_values(values: Rows, quorum: int) -> tuple[dict[str, Columns], list[tuple[str, str, str]]]:
     """Return the columns of evaluation.evidence.tables, and verdicts that do not match the counted judgments.
 
-    values: of `read_rows`. Verdicts: as of `recompute`. Raises BadPack.
+    values: of `read_rows`. Verdicts: as in `recompute`. Raises BadPack.
     """
     _check_references(values)
     rows: dict[str, dict[str, Any]] = {
@@ -327,7 +327,7 @@ def _column(table: RowTable, column: RowColumn, values: Sequence[Any]) -> Any:
 
 
 def _derive_from_harvested(rows: dict[str, dict[str, Any]]) -> None:
-    """Add columns of harvests that the database would count: cuts base:k, and ranks excluded by curation."""
+    """Derive the columns of harvests that are otherwise read from the database: cuts base:k and curated ranks."""
     harvests, harvested = rows["harvests"], rows["harvested"]
     number, rank = harvested["harvest"], harvested["rank"]
     if (np.diff(number) < 0).any() or (np.diff(rank)[np.diff(number) == 0] <= 0).any():

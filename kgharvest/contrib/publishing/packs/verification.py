@@ -146,7 +146,7 @@ def _verify(contents: Mapping[str, bytes]) -> Verification:
     document_of_rows, verdicts = recompute(rows, facts)
     recomputed = json.loads(json.dumps(document_of_rows))
     packed = {name: value for name, value in document.items() if name not in STAMP}
-    recomputed["novelty"] = packed.get("novelty")  # its reference is not in the package
+    recomputed["novelty"] = packed.get("novelty")  # the reference KG is not in the package
     same_wording = document.get("code_version") in (None, code_version())
     compared = DocumentComparison(packed, recomputed, row_files.REPEATED_PATHS, same_wording=same_wording)
     head = document.get("audit")
@@ -256,5 +256,5 @@ def _cells(line: Any, expected: Any) -> str:
     """Describe the difference between two lines: cell by cell for CSV."""
     if isinstance(line, list) and isinstance(expected, list) and len(line) == len(expected):
         pairs = [(value, other) for value, other in zip(line, expected, strict=True) if value != other]
-        return "; ".join(f"packed {value!r:.60}, by the report {other!r:.60}" for value, other in pairs)
-    return f"packed {line!r:.80}, by the report {expected!r:.80}"
+        return "; ".join(f"packed {value!r:.60}, in the report {other!r:.60}" for value, other in pairs)
+    return f"packed {line!r:.80}, in the report {expected!r:.80}"

@@ -127,7 +127,7 @@ def _with_sides(entry: Mapping[str, Any], pairs: Sequence[Pair], path: str) -> d
 
 
 def whole_hypothesis(hypothesis: Mapping[str, Any]) -> str:
-    """Return a frozen hypothesis as worded, followed by the tested one in parentheses if it is worded differently."""
+    """Return the wording of a frozen hypothesis, followed by the tested hypothesis in parentheses if they differ."""
     words, tested = hypothesis["words"], hypothesis_in_words(hypothesis)
     return words if words == tested else f"{words} ({tested.rstrip('.')})"
 

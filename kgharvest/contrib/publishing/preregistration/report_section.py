@@ -179,7 +179,7 @@ def _outcome(hypothesis: Mapping[str, Any], numbers: Mapping[str, Any]) -> str:
 def preregistration_table(document: Document) -> Table:
     registered = document.get("preregistration")
     rows = tuple(Row(row) for row in _facts(registered) if row[1]) if registered else ()
-    notes = ("Times are in UTC. The SHA-256 is that of the preregistration's JSON file, also in the audit log.",)
+    notes = ("Times are in UTC. SHA-256: hash of the preregistration's JSON file, also in the audit log.",)
     return Table("preregistration", "Preregistration", (Column("item"), Column("value")), rows, notes)
 
 

@@ -54,7 +54,7 @@ def freeze_preregistration(round: Round, plan: Mapping[str, Any], now: datetime,
     """Freeze the state of the round and the plan as the next version.
 
     plan: validated by PlanSerializer. Annotators cannot join or answer during the check for judgments, so every
-    judgment is later. Raises NotAllowed, TooLate, BadPlan, and errors of freeze_round.
+    judgment is made after the freeze. Raises NotAllowed, TooLate, BadPlan, and errors of freeze_round.
     """
     with transaction.atomic():
         round = Round.objects.select_for_update(of=("self",)).select_related("project").get(pk=round.pk)
@@ -72,7 +72,7 @@ def freeze_preregistration(round: Round, plan: Mapping[str, Any], now: datetime,
             "version": versions + 1,
             "frozen_at": now.isoformat(timespec="seconds"),
             "round": {"name": round.name, "project": round.project.slug, "status": round.status},
-            # The role in the project, which identifies nobody. Operator: of a command, or a superuser outside it.
+            # The role in the project, which identifies no one. Commands and superusers outside the project: operator.
             "written_by": members.values_list("role", flat=True).first() or "operator",
             "plan": completed_plan(plan, pairs_compared(parts.cells)),
             "state": state_of(parts),

@@ -102,7 +102,7 @@ QUESTIONS = (
     ),
     Question(
         "pay", PEOPLE, "Were the annotators paid?", "", Places(("3.2.2.2",), checklist=("D2",)),
-        choices=(("money", "With money"), ("other", "Otherwise, such as with credits"), ("no", "No")),
+        choices=(("money", "With money"), ("other", "In another form, such as credits"), ("no", "No")),
     ),
     Question(
         "pay_adequacy", PEOPLE, "Amount and adequacy of pay",
@@ -116,7 +116,7 @@ QUESTIONS = (
     ),
     Question(
         "researchers_judged", PEOPLE, "Did any of the researchers judge?",
-        "The records show it for accounts, but not for guests.", Places(("3.2.2.4",)), choices=YES_OR_NO,
+        "The records answer this question for accounts, but not for guests.", Places(("3.2.2.4",)), choices=YES_OR_NO,
         is_optional=True,
     ),
     Question(
@@ -183,7 +183,7 @@ Answers = Mapping[str, str]  # by key; unanswered questions are absent
 
 
 def missing(answers: Answers, document: Mapping[str, Any]) -> Sequence[Question]:
-    """Return the required questions without an answer. document: of a report; a preregistration in it is an answer."""
+    """Return the required questions without an answer. document: of a report. A preregistration counts as an answer."""
     recorded = {"preregistration"} if document.get("preregistration") else set()
     required = [question for question in QUESTIONS if not question.is_optional]
     return [question for question in required if not answers.get(question.key) and question.key not in recorded]
@@ -266,7 +266,7 @@ def unsaid_on(report: Report) -> list[Question]:
 
 @transaction.atomic
 def save_statements(round: Round, answers: Mapping[str, str], by=None) -> list[str]:
-    """Store answers by question key; an empty one deletes the stored answer. Return the keys that changed.
+    """Store answers by question key; an empty answer deletes the stored answer. Return the keys that changed.
 
     Raises NotAllowed, BadStatement; then nothing is stored.
     """

@@ -179,7 +179,7 @@ def stop_panel(panel: Panel, by=None) -> None:
 def _change(
     panel: Panel, before: Sequence[str], to: Status, operation: Callable[[], Any], by, reason: str = "", **facts: Any
 ) -> None:
-    """Update the status, then call the platform; revert if it refuses. The first participants find the panel open."""
+    """Update the status before calling the platform, so that first participants can enter; revert if it refuses."""
     status, previous_reason = Panel.objects.values_list("status", "ended_reason").get(pk=panel.pk)
     if status not in before or not _move(panel, before, to, reason):
         raise DomainError("WrongPanelStatus", f"Panel {panel.name} is {status}. Reload its page.")

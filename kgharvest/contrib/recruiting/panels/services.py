@@ -58,7 +58,7 @@ class Browser(NamedTuple):
 
     def holds(self, submission: Submission) -> bool:
         """Return whether this browser can continue the submission."""
-        # Before consent, nothing is stored. Link previews may have opened a link without a session id first.
+        # Before consent, nothing is stored. A link preview may have been the first to open a link without a session id.
         is_open = submission.annotator_id is None and not submission.panel.session_parameter
         is_of_guest = submission.annotator_id is not None and submission.annotator_id == self.annotator_id
         is_same = bool(submission.browser_digest) and constant_time_compare(submission.browser_digest, self.digest)
@@ -198,7 +198,7 @@ def move(submission: Submission, *before: Submission.Status, to: Submission.Stat
 
 
 def holds_another_place(submission: Submission) -> bool:
-    """Return whether the participant holds another place of the panel, which rules out a second one."""
+    """Return whether the participant holds another place of the panel, so that this submission cannot hold one."""
     submissions = Submission.objects.filter(panel=submission.panel_id, participant_digest=submission.participant_digest)
     return submissions.holding_places().exclude(pk=submission.pk).exists()
 
@@ -206,8 +206,8 @@ def holds_another_place(submission: Submission) -> bool:
 def finish(submission: Submission, now: datetime) -> bool:
     """Complete a submission without statements left to judge, or release its place if nothing was judged.
 
-    Skipped statements that still need judgments count as left. Return whether the submission has ended, regardless of
-    the platform's status.
+    Skipped statements that still need judgments count as left to judge. Return whether the submission has ended,
+    regardless of the platform's status.
     """
     if submission.status not in Submission.HOLDING or submission.completed_at:
         return True

@@ -1,4 +1,4 @@
-"""Bonuses: granting, manual payment, and those missing to the minimum hourly rate ("floor").
+"""Bonuses: granting, manual payment, and bonuses that raise pay to the minimum hourly rate ("floor").
 
 A panel whose median rate falls below its floor pauses and lists the missing bonuses.
 """
@@ -94,8 +94,8 @@ class OpenBonus:
 def open_bonuses(panel: Panel) -> list[OpenBonus]:
     """Return amounts other than rewards to be paid manually: owed, unpaid, and without an unfinished command.
 
-    Includes bonuses that the platform refused. Excludes uncertain ones, which may have been paid. On platforms without
-    an API, screen-out rewards are included.
+    Includes bonuses that the platform refused. Excludes uncertain bonuses, which may have been paid. On platforms
+    without an API, screen-out rewards are included.
     """
     purposes = [Purpose.BONUS]
     if not platform_of(panel).has_api:
@@ -114,8 +114,8 @@ def open_bonuses(panel: Panel) -> list[OpenBonus]:
 def bulk_lines(bonuses: Iterable[OpenBonus]) -> str:
     """Return Prolific's bulk payment format: lines "id,amount" without a header.
 
-    The id is the submission's, or the participant's if there is none. Raises NotPayable for an id that was deleted or
-    would need quotes.
+    The id is the submission id, or the participant id if the submission has none. Raises NotPayable for an id that was
+    deleted or would need quotes.
     """
     lines = []
     for bonus in bonuses:
@@ -234,7 +234,7 @@ def run_pause_job(job: Job, heartbeat: Heartbeat) -> Store:
 
 
 def make_good(panel: Panel, by=None) -> int:
-    """Grant the bonuses missing to the floor, and resume a panel that was paused by it; return their sum.
+    """Grant the bonuses required to reach the floor, and resume a panel that the floor paused; return their sum.
 
     A bonus counts as pay once it is owed, so a repeated call grants nothing. Raises NotAllowed, NothingMissing, and the
     platform's errors on resuming.

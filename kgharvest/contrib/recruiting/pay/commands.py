@@ -273,10 +273,11 @@ def finish(command: PlatformCommand, now: datetime) -> bool:
 
 
 def settle(command: PlatformCommand, was_done: bool, now: datetime) -> bool:
-    """Settle a command by the platform's state; return whether that changed anything.
+    """Settle a command by the platform's state; return whether the command changed.
 
-    was_done: True if the platform shows it as done, also if it is still pending here (done manually there). now: time
-    of that state. A missing payment is retried only SENDING_LASTS after it was sent; before, it may be in progress.
+    was_done: True if the platform shows the command as done, even if it is still pending here (done manually on the
+    platform). now: time of the platform's state. A missing payment is retried only SENDING_LASTS after it was sent;
+    before, it may be in progress.
     """
     if was_done:
         return finish(command, now)

@@ -52,7 +52,10 @@ class Work:
 
 @dataclass(frozen=True)
 class HourlyPay:
-    """Hourly pay of a panel. median: in minor units per hour, None for `reason`. n: participants with measured time."""
+    """Hourly pay of a panel.
+
+    median: in minor units per hour, None if undefined; `reason` says why. n: participants with measured time.
+    """
 
     works: Sequence[Work]
     median: float | None
@@ -80,7 +83,7 @@ def hourly_pay(panel: Panel) -> HourlyPay:
 def active_times(panel: Panel) -> Mapping[int, float]:
     """Return active seconds by submission id; submissions with too few measurements are absent.
 
-    A judgment belongs to the last place that its annotator had entered before. Superseded judgments count, too.
+    A judgment belongs to the last place that its annotator entered before judging. Superseded judgments count, too.
     """
     later = Submission.objects.filter(
         annotator=OuterRef("annotator"),

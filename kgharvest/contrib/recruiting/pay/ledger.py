@@ -33,7 +33,7 @@ def owe(submission: Submission, purpose: str, key: str, amount: int, reason: str
 
 
 def record_paid(submission: Submission, purpose: str, key: str, amount: int, reason: str, **source: Any) -> bool:
-    """Record a payment, in minor units; return False if an entry with this key exists, whoever wrote it."""
+    """Record a payment, in minor units; return False if an entry with this key exists, from any source."""
     entry, is_new = _add(submission, Side.PAID, purpose, key, amount, reason, **source)
     if is_new:
         panel = submission.panel

@@ -88,7 +88,7 @@ class Client:
         self._ask("POST", f"/api/v1/submissions/{submission}/request-return/", {"request_return_reasons": [reason]})
 
     def approve_all(self, submissions: Sequence[str]) -> None:
-        """Approve at most 1,000 submissions. Prolific does so in the background; their status shows the result."""
+        """Approve at most 1,000 submissions. Prolific works in the background; the statuses show the result."""
         self._answer("POST", "/api/v1/submissions/bulk-approve/", {"submission_ids": list(submissions)})
 
     def set_up_bonus(self, study: str, submission: str, amount: int) -> Document:

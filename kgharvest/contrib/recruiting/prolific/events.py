@@ -68,7 +68,7 @@ def store(headers: Mapping[str, str], body: bytes) -> bool:
 
 
 class EventOutbox(Outbox):
-    """Handle events repeatedly and in any order, so handling is idempotent."""
+    """Handle events. They can arrive repeatedly and in any order, so handling is idempotent."""
 
     job_kind = "panel_events"
     model = PanelEvent

@@ -190,7 +190,7 @@ class Prolific(RecruitingPlatform):
         self._move("STOP", "ACTIVE", "PAUSED")
 
     def _move(self, action: str, *from_statuses: str) -> None:
-        """Move the study if it has one of these statuses; otherwise it was moved before."""
+        """Move the study if it has one of these statuses; otherwise it was already moved."""
         study = self.client.study(self.panel.external_id)
         if study["status"] in from_statuses:
             self._transition(study, action)
@@ -198,7 +198,7 @@ class Prolific(RecruitingPlatform):
     def _transition(self, study: dict[str, Any], action: str) -> None:
         try:
             self.client.move_study(study["id"], action)
-        except PlatformRefused:  # also if the answer to an earlier, successful attempt was lost
+        except PlatformRefused:  # raised also if an earlier attempt succeeded but its answer was lost
             if self.client.study(study["id"])["status"] == study["status"]:
                 raise
 
@@ -206,7 +206,7 @@ class Prolific(RecruitingPlatform):
         return STUDY_STATUSES.get(self.client.study(self.panel.external_id)["status"])
 
     def submissions(self) -> Iterator[RemoteSubmission]:
-        """Yield every submission of the study, including bonuses for those with an uncertain payment.
+        """Yield every submission of the study, including bonuses for submissions with an uncertain payment.
 
         Submissions entered with a forged link are missing on Prolific; they are yielded as returned.
         """
