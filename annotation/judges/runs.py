@@ -62,8 +62,8 @@ class Answered(NamedTuple):
     """An answer of a judge; see JudgeAnswer.
 
     label: None to parse it from `raw`. prompt_sha256: prompt hash of an imported answer; empty for the run's prompt.
-    is_answer: False for a reply that was not a completion when the run stopped. It is charged, but its question stays
-    open.
+    is_answer: False for a question's last reply that was not a completion when the run stopped. The reply is charged,
+    but the question stays open.
     """
 
     question: Question
