@@ -1,15 +1,15 @@
-"""How gunicorn serves the pages; arguments of `./run web` go before these."""
+"""gunicorn settings of the web server. Arguments of `./run web` take precedence."""
 
 import gc
 
 worker_class = "kgharvest.operations.web_worker.WaitressWorker"
 threads = 8
 control_socket_disable = True
-preload_app = True  # workers share what is loaded once
-keepalive = 75  # seconds without a byte: longer than a judge looks at a statement, and than proxies keep a connection
+preload_app = True  # workers share code that is loaded once
+keepalive = 75  # idle seconds; longer than an annotator looks at a statement and than proxies keep a connection
 
 
 def when_ready(server):
-    """Leave what every worker needs for good out of each collection of garbage."""
+    """Exclude the objects that every worker needs permanently from garbage collection."""
     gc.collect()
     gc.freeze()

@@ -26,7 +26,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ .Values.existingSecret | default (include "kgharvest.name" .) }}
 {{- end }}
 
-{{/* What every pod is: who runs it, and what it may. */}}
+{{/* Settings of every pod: user and permissions. */}}
 {{- define "kgharvest.pod" -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
@@ -58,7 +58,7 @@ imagePullSecrets:
   {{- end }}
 {{- end }}
 
-{{/* What every container is: what it may, its secrets and folders. */}}
+{{/* Settings of every container: permissions, secrets, and folders. */}}
 {{- define "kgharvest.container" -}}
 imagePullPolicy: {{ .Values.image.pullPolicy | default "IfNotPresent" }}
 securityContext:
