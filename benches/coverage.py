@@ -1,13 +1,14 @@
-"""How often the 95 % intervals of reports hold what is true, over simulated rounds.
+"""Coverage of the reports' 95 % intervals over simulated rounds.
 
     python benches/coverage.py [N_ROUNDS]
 
-A round: relations drawn from a world of relations, each with its accuracy in two settings; statements drawn per cell,
-each true with that accuracy. The interval of a cell, and Newcombe's between two, should hold what is true of the cells;
-the averages "these" what is true of the relations drawn; the averages "like" and the difference of the settings what is
-true in the world, whichever relations were drawn.
+A round consists of relations drawn from a population of relations, each with its accuracy in two settings, and of
+statements drawn per cell, each true with that accuracy. The interval of a cell, and Newcombe's interval between two
+cells, should contain the true value of the cells. The averages "these" should contain the true average of the relations
+drawn. The averages "like" and the difference between the settings should contain the true average in the population,
+regardless of which relations were drawn.
 
-In the second table a cell is a harvest whose accuracy falls from the first rank to the last, drawn in strata of ranks.
+In the second table, a cell is a harvest whose accuracy falls from the first rank to the last, drawn in strata of ranks.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from kgharvest.statistics.rates import Rate, difference_interval, macro_interval
 
 N_ROUNDS = 500
 SIZES = ((5, 20), (8, 20), (14, 20), (14, 50), (14, 200), (40, 20))  # relations, statements per cell
-MEAN, SPREAD = np.array([0.55, 0.68]), 0.15  # of the accuracies in the world, per setting
+MEAN, SPREAD = np.array([0.55, 0.68]), 0.15  # accuracies in the population, per setting
 SETTINGS = ("human", "multi")
-STRATA = (  # sizes of the harvest's parts, draws from each, accuracy of the first rank and of the last
+STRATA = (  # sizes of the strata, draws from each, accuracy of the first and of the last rank
     ((100,) * 5, (10,) * 5, 0.95, 0.4),
     ((100, 900), (20, 20), 0.9, 0.5),
     ((10, 90, 400), (10, 20, 20), 0.95, 0.55),
@@ -41,18 +42,18 @@ Interval = tuple[float | None, float | None]
 
 
 def covered(intervals: Iterable[Interval], truths: Iterable[float]) -> float:
-    """Return the share of intervals, where there is one, that hold the truth."""
+    """Return the share of the defined intervals that contain the true value."""
     known = [(*interval, truth) for interval, truth in zip(intervals, truths, strict=True) if interval[0] is not None]
     return float(np.mean([low - 1e-12 <= truth <= high + 1e-12 for low, high, truth in known]))
 
 
-# -- simple samples ----------------------------------------------------------------------------------------------------
+# Simple samples
 
 
 def simulate(n_relations: int, n_statements: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return the accuracies and the numbers of true statements, both (relations, settings)."""
-    spread = MEAN * (1 - MEAN) / SPREAD**2 - 1  # of the Beta distribution that has this mean and spread
-    accuracies = rng.beta(MEAN * spread, (1 - MEAN) * spread, size=(n_relations, 2))
+    precision = MEAN * (1 - MEAN) / SPREAD**2 - 1  # of the Beta distribution with this mean and spread
+    accuracies = rng.beta(MEAN * precision, (1 - MEAN) * precision, size=(n_relations, 2))
     return accuracies, rng.binomial(n_statements, accuracies)
 
 
@@ -88,7 +89,7 @@ def cover(n_relations: int, n_statements: int, n_rounds: int) -> str:
     return f"{n_relations:9} {n_statements:11}" + "".join(f"{value:11.1%}" for value in values) + f"{undefined:11}"
 
 
-# -- strata ------------------------------------------------------------------------------------------------------------
+# Strata
 
 
 def simulate_strata(population, drawn, accuracies, rng: np.random.Generator) -> tuple[Rate, float]:
@@ -100,7 +101,7 @@ def simulate_strata(population, drawn, accuracies, rng: np.random.Generator) -> 
 
 
 def cover_strata(population, drawn, first: float, last: float, n_rounds: int) -> str:
-    """Return one row of the second table; the difference is that of two harvests of the same kind."""
+    """Return one row of the second table. The difference is between two harvests of the same kind."""
     rng = np.random.default_rng(0)
     accuracies = np.linspace(first, last, sum(population))
     rounds = [[simulate_strata(population, drawn, accuracies, rng) for _ in range(2)] for _ in range(n_rounds)]
@@ -116,7 +117,7 @@ def cover_strata(population, drawn, first: float, last: float, n_rounds: int) ->
 
 def main() -> None:
     n_rounds = int(sys.argv[1]) if len(sys.argv) > 1 else N_ROUNDS
-    print(f"{n_rounds} rounds a line")
+    print(f"{n_rounds} rounds per row")
     print("relations  statements   accuracy   Newcombe      these       like difference  undefined")
     for n_relations, n_statements in SIZES:
         print(cover(n_relations, n_statements, n_rounds), flush=True)

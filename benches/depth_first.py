@@ -1,9 +1,10 @@
-"""The baseline of the benches: Algorithm 1 of the BertNet paper, depth first, one forward per prompt and state.
+"""Baseline of the benches: Algorithm 1 of the BertNet paper, depth first, one forward pass per prompt and state.
 
 Straightforward PyTorch: batch size 1, the full LM head at every position, a sorted vocabulary at every state. As
-printed, Algorithm 1 prunes below the first entity only, so every first entity costs a state; like the reference code,
-this stops at the N best of them. `prunes_first` prunes there, too. With an entity cap it is not exact (the cap is
-applied in visiting order, as the reference code does); without one and with `prunes_first` it is, up to ties.
+printed, Algorithm 1 prunes only below the first entity, so every first entity costs a state; like the reference code,
+this search stops at the N best first entities. `prunes_first` also prunes at the first entity. With an entity cap, the
+search is not exact, because it applies the cap in visiting order, like the reference code. Without a cap and with
+`prunes_first`, it is exact, up to ties.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ import torch
 
 
 class DepthFirstSearch:
-    """`ask(prompt_index, pattern, filled)` gives the ids and the position of the next token to fill."""
+    """`ask(prompt_index, pattern, filled)` returns the ids and the position of the next token to fill."""
 
-    def __init__(self, model, ask, weights, is_entity, starts, wanted, cap=None, prunes_first=False):
+    def __init__(self, model, ask, weights, is_entity, starts, n_tuples, cap=None, prunes_first=False):
         self.model, self.ask, self.weights = model, ask, weights
         self.is_entity, self.starts = is_entity, starts
-        self.wanted, self.cap, self.prunes_first = wanted, cap, prunes_first
+        self.n_tuples, self.cap, self.prunes_first = n_tuples, cap, prunes_first
         self.heap: list[tuple[float, tuple[int, ...]]] = []
         self.repeats: Counter[int] = Counter()
         self.n_forwards = 0
@@ -49,11 +50,11 @@ class DepthFirstSearch:
         logprobs = self.logprobs(filled)
         for token in np.argsort(-logprobs):
             value = min(mtl, float(logprobs[token]))
-            is_hopeless = len(self.heap) == self.wanted and value < self.heap[0][0]
+            is_hopeless = len(self.heap) == self.n_tuples and value < self.heap[0][0]
             if is_hopeless and (filled or self.prunes_first):
                 return
             if self.starts[token] and not self.is_saturated((*filled, token)) and self.is_entity(filled, int(token)):
-                if not filled and self.n_first == self.wanted:
+                if not filled and self.n_first == self.n_tuples:
                     return
                 self.n_first += not filled
                 self.visit((*filled, int(token)), value)
@@ -63,7 +64,7 @@ class DepthFirstSearch:
             return
         heapq.heappush(self.heap, (mtl, filled))
         self.repeats.update(filled)
-        if len(self.heap) > self.wanted:
+        if len(self.heap) > self.n_tuples:
             self.repeats.subtract(heapq.heappop(self.heap)[1])
 
     def is_saturated(self, filled):
@@ -72,7 +73,7 @@ class DepthFirstSearch:
 
 @torch.no_grad()
 def compatibility(model, ask, n_prompts, weights, ids, alpha=2 / 3):
-    """Return the consistency of one tuple of token ids, one forward per prompt and token."""
+    """Return the consistency of one tuple of token ids, with one forward pass per prompt and token."""
     pattern = tuple(len(entity) for entity in ids)
     total = 0.0
     for index in range(n_prompts):

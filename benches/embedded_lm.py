@@ -1,12 +1,13 @@
-"""How good the embedded LMs are: python benches/embedded_lm.py [--prompts FILE] [--only-fresh]
+"""Quality of the embedded LMs: python benches/embedded_lm.py [--prompts FILE] [--only-fresh]
 
-Tail given head: the last entity of a fact, where it is one token, ranked over the whole vocabulary without the other
-true tails of the same head. Harvest: the product's own search, the 50 best tuples after re-scoring judged by the facts
-of the world, so a true tuple that it does not list counts as wrong. Seen prompts are those of the relation set `demo`.
-Seconds are CPU-seconds on one thread, of the harvest with all seen prompts. Fresh prompts (two a relation; sets of them
-in fresh_prompts.json, with how each was written) are by people who saw neither phrasings nor vocabulary, and none was
-made a phrasing; those where both hit on the same words are counted. --prompts judges a file of one more set, as an
-object of relation name to prompts.
+Tail given head: the last entity of a fact, if it is one token, ranked over the whole vocabulary without the other true
+tails of the same head. Harvest: the product's own search. The 50 best tuples after re-scoring are compared with the
+facts of the world, so a true tuple that is not a listed fact counts as wrong. Seen prompts are those of the relation
+set `demo`. Seconds are CPU seconds on one thread for the harvest with all seen prompts.
+
+Fresh prompts (two per relation; fresh_prompts.json contains the sets and describes how each was written) were written
+by people who saw neither phrasings nor vocabulary. None became a phrasing; prompts that happen to match one are
+counted. --prompts evaluates the file of a further set, an object that maps relation names to prompts.
 """
 
 from __future__ import annotations
@@ -39,24 +40,24 @@ from kgharvest.engine.types import HarvestParams
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = json.loads((ROOT / "kgharvest" / "relation_sets" / "demo.json").read_text(encoding="utf-8"))
 FRESH_SETS = {
-    kept["name"]: kept["prompts"]
-    for kept in json.loads((ROOT / "benches" / "fresh_prompts.json").read_text(encoding="utf-8"))
+    written["name"]: written["prompts"]
+    for written in json.loads((ROOT / "benches" / "fresh_prompts.json").read_text(encoding="utf-8"))
 }
-FEW_TRUE = 0.2  # of a harvest of which the product should have warned
+FEW_TRUE = 0.2  # precision below which the product should warn about a harvest
 SEEN_PROMPTS = {relation["name"]: relation["prompts"] for relation in DEMO["relations"]}
-# Most of the eight patterns of a 3-ary relation hold no fact, so there the candidates are not divided among patterns.
+# Most of the eight patterns of a 3-ary relation contain no fact, so its candidates are not divided among patterns.
 PARAMS = {
     2: HarvestParams(candidates=450, pattern_budget="each"),
     3: HarvestParams(candidates=1200, pattern_budget="shared"),
 }
 LOADINGS = 3
 
-Prompts = Mapping[str, Sequence[str]]  # by the name of their relation
+Prompts = Mapping[str, Sequence[str]]  # by relation name
 
 
 @dataclass(frozen=True)
 class Quality:
-    """What one LM shows on one relation. single: with each of the seen prompts alone."""
+    """Results of one LM on one relation. single: results with each of the seen prompts alone."""
 
     relation: Relation
     tail_seen: TailRecall
@@ -72,7 +73,7 @@ class Quality:
 
     @property
     def gain_of_multi(self) -> int:
-        """Return how many more true tuples all prompts find together than alone, summed over the single prompts."""
+        """Return how many more true tuples all prompts find together than each single prompt, summed."""
         return sum(self.seen.n_true - quality.n_true for quality in self.single)
 
 
@@ -94,7 +95,7 @@ def measure(lm: LanguageModel, relation: Relation) -> Quality:
 
 
 def print_fresh_prompts(lm: LanguageModel, relations: Sequence[Relation], name: str, prompts: Prompts) -> None:
-    """Print how well `lm` does with the fresh `prompts` together and each alone, and of which it warns."""
+    """Print the quality of `lm` with the fresh `prompts` together and each alone, and how often it warns."""
     recalls, alone, together = [], [], []
     for relation in relations:
         texts = prompts[relation.name]
@@ -103,27 +104,27 @@ def print_fresh_prompts(lm: LanguageModel, relations: Sequence[Relation], name: 
         together.append(harvest_quality(lm, relation, texts, PARAMS[relation.arity]))
     few = [quality.precision < FEW_TRUE for quality in alone]
     warned = [quality.warning is not None for quality in alone]
-    n_rightly = sum(map(all, zip(few, warned, strict=True)))
+    n_right_warnings = sum(map(all, zip(few, warned, strict=True)))
     p_together, p_alone = (fmean(quality.precision for quality in qualities) for qualities in (together, alone))
     known = [is_known(relation, text) for relation in relations for text in prompts[relation.name]]
     p_new = fmean(quality.precision for quality, is_old in zip(alone, known, strict=True) if not is_old)
     print(
         f"fresh prompts, {name}: tail P@1 {average(recalls).precision_at_1:.3f}  harvest P@{TOP} with both "
         f"{p_together:.3f}, with one {p_alone:.3f} ({p_new:.3f} without the {sum(known)} that are also phrasings); "
-        f"below {FEW_TRUE} with {sum(few)} of {len(few)}, of which it warns of {n_rightly}, and of "
-        f"{sum(warned) - n_rightly} others",
+        f"below {FEW_TRUE} with {sum(few)} of {len(few)}, warnings for {n_right_warnings} of these and for "
+        f"{sum(warned) - n_right_warnings} others",
         flush=True,
     )
 
 
 def is_known(relation: Relation, prompt: str) -> bool:
-    """Return whether `prompt` is a wording that the LMs were trained on, but for capitals and the last mark."""
+    """Return whether the LMs were trained on the wording of `prompt`, except for case and final punctuation."""
     text = prompt.lower().replace("<ent", "<ENT").rstrip(".!?")
     return any(phrasing.holds(text + end) for phrasing in relation.phrasings for end in ("", ".", "!", "?"))
 
 
 def loading_seconds(folder: Path) -> float:
-    """Return the wall time of a new process that loads the LM, imports included; the shortest of a few."""
+    """Return the wall-clock time of a new process that loads the LM, with imports; the minimum of a few."""
     program = (
         "from pathlib import Path; from kgharvest.engine.language_models.compact import load_compact; "
         f"load_compact(Path({str(folder)!r}))"
@@ -137,9 +138,9 @@ def loading_seconds(folder: Path) -> float:
 
 
 def sign_flip_p(differences: Sequence[int]) -> float:
-    """Return the two-sided p of the sum of paired `differences` under all 2^n changes of sign.
+    """Return the two-sided p of the sum of paired `differences` under all 2^n sign changes.
 
-    Exact for any n: of whole numbers, the sign patterns that lead to a sum can be counted by convolution.
+    Exact for any n: the differences are integers, so convolution can count the sign patterns that lead to a sum.
     """
     ways = np.ones(1)  # ways[i]: sign patterns whose sum is i - sum(|differences| so far)
     for difference in differences:
@@ -183,9 +184,9 @@ def print_summary(qualities: Sequence[Quality]) -> None:
             f"{fmean(quality.mean_single for quality in of_arity):.3f}"
         )
     gains = [quality.gain_of_multi for quality in qualities]
-    print(f"all prompts against the mean single one: {describe(gains)}")
-    deceived = sum(quality.seen.n_misconceptions > 0 for quality in qualities)
-    print(f"misconceptions among the best {TOP}: in {deceived} of {len(qualities)} relations")
+    print(f"all prompts against the mean single prompt: {describe(gains)}")
+    n_with_misconceptions = sum(quality.seen.n_misconceptions > 0 for quality in qualities)
+    print(f"misconceptions among the best {TOP}: in {n_with_misconceptions} of {len(qualities)} relations")
     print(f"seconds per relation: mean {fmean(quality.seconds for quality in qualities):.1f}", end="  ")
     print(f"slowest {max(quality.seconds for quality in qualities):.1f}")
 
@@ -205,24 +206,24 @@ def describe(differences: Sequence[int]) -> str:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="How good the embedded LMs are.")
-    parser.add_argument("--prompts", type=Path, help="a file of fresh prompts to judge besides the kept ones")
-    parser.add_argument("--only-fresh", action="store_true", help="judge fresh prompts and nothing else")
+    parser = argparse.ArgumentParser(description="Measure the quality of the embedded LMs.")
+    parser.add_argument("--prompts", type=Path, help="file with a further set of fresh prompts")
+    parser.add_argument("--only-fresh", action="store_true", help="evaluate only fresh prompts")
     return parser.parse_args()
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    asked = arguments()
+    options = arguments()
     fresh_sets = dict(FRESH_SETS)
-    if asked.prompts:
-        fresh_sets[asked.prompts.name] = json.loads(asked.prompts.read_text(encoding="utf-8"))
+    if options.prompts:
+        fresh_sets[options.prompts.name] = json.loads(options.prompts.read_text(encoding="utf-8"))
     relations = load_world()
     measured = []
     for name, folder in EMBEDDED_LMS.items():
         lm = load_compact(folder)
         print(f"\n== {name}: loaded in {loading_seconds(folder):.1f} s with imports")
-        if not asked.only_fresh:
+        if not options.only_fresh:
             measured.append([measure(lm, relation) for relation in tqdm(relations, desc=name, leave=False)])
             print_relations(measured[-1])
             print()

@@ -1,7 +1,8 @@
-"""How large the evidence page of a large report is, and how soon it shows its first rows.
+"""Size of the evidence page of a large report, and time until it shows its first rows.
 
-`python benches/evidence_page.py [--statements 20000] [--relations 14] [--sides 4] [--output page.html]`. Made-up rows,
-three labels a statement; sides are LMs and settings. Times are of the page's script in Chromium, the best of five.
+`python benches/evidence_page.py [--statements 20000] [--relations 14] [--sides 4] [--output page.html]`. Uses made-up
+rows with three labels per statement; sides are LMs and settings. Times are those of the page's script in Chromium, the
+minimum of five.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ SCRIPT = (
 
 
 def made_up(n_statements: int, n_relations: int, n_sides: int) -> tuple[dict, dict]:
-    """Return a report's document and the rows behind it."""
+    """Return a made-up report document and the rows behind it."""
     rng = np.random.default_rng(0)
     keys = [CellKey(f"relation_{number:02}", *side) for number, side in product(range(n_relations), SIDES[:n_sides])]
     per_cell = n_statements // len(keys)
@@ -61,7 +62,7 @@ def made_up(n_statements: int, n_relations: int, n_sides: int) -> tuple[dict, di
     n = len(evidence.draws.task)
     picked = rng.integers(0, len(words), (n, 9))
     statements = [" ".join(words[number] for number in row) for row in picked]
-    said = rng.integers(0, N_ANNOTATORS, (n, 3))
+    judges = rng.integers(0, N_ANNOTATORS, (n, 3))
     labels = np.where(evidence.verdict[:, None] == 0, 0, rng.integers(1, 3, (n, 3)))
     rows = {
         "labels": LABELS, "verdicts": VERDICTS, "judge": None,
@@ -72,7 +73,7 @@ def made_up(n_statements: int, n_relations: int, n_sides: int) -> tuple[dict, di
         },
         "tasks": {
             "statement": statements, "spans": [[0, len(text.split()[0])] for text in statements],
-            "verdict": evidence.verdict.tolist(), "labels": np.stack([said, labels], 2).reshape(n, 6).tolist(),
+            "verdict": evidence.verdict.tolist(), "labels": np.stack([judges, labels], 2).reshape(n, 6).tolist(),
             "comments": {},
         },
         "cells": [

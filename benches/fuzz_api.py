@@ -1,11 +1,11 @@
-"""Requests drawn from the API's own description as every role: no 5xx, no status or answer that it does not describe.
+"""Fuzz the API as every role with requests drawn from its own description. No 5xx, no undocumented status or answer.
 
     python benches/fuzz_api.py [--cases 5000] [--seed 0] [--role owner] [--only "POST /api/v1/relations/"]
 
-schemathesis draws valid and invalid requests for each operation; numbers in addresses and bodies are bent towards rows
-that there are. They go to the application as gunicorn serves it, on an empty database of its own (DATABASE_URL and
-DEBUG=1 choose another). Prints each failure with the request, and how many answers had which status; ends with status 1
-if one failed.
+schemathesis draws valid and invalid requests for each operation. Most numbers in addresses and bodies are replaced with
+ids of existing rows. The requests go to the application as gunicorn serves it, on a new empty database (DATABASE_URL
+and DEBUG=1 choose another). Prints each failure with its request, and the number of answers by status. Exits with
+status 1 if a request failed.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benches.installation import migrate, set_up_django
 
-NEAR = 6  # ids of rows that there are: 1 to this
+N_IDS = 6  # existing rows have ids from 1 to this
 FAILURES_SHOWN = 40
 REFERENCES = {"relation", "relations", "sets", "copy_of", "job", "jobs", "round", "report", "task", "language_model"}
 Send = Callable[[Any], None]
 
 
-def near(value: Any) -> Any:
-    """Bend a number towards an id that there is, in three of four cases."""
+def existing_id(value: Any) -> Any:
+    """Replace a number with an existing id, in three of four cases."""
     if isinstance(value, list):
-        return [near(item) for item in value]
+        return [existing_id(item) for item in value]
     is_id = isinstance(value, int) and not isinstance(value, bool)
-    return 1 + value % NEAR if is_id and value % 4 else value
+    return 1 + value % N_IDS if is_id and value % 4 else value
 
 
-def bend(value: Any, is_reference: bool = False) -> Any:
-    """Return a body whose references are bent."""
+def with_existing_ids(value: Any, is_reference: bool = False) -> Any:
+    """Return a body in which most references are existing ids."""
     if isinstance(value, dict):
-        return {name: bend(item, name in REFERENCES) for name, item in value.items()}
-    return near(value) if is_reference else value
+        return {name: with_existing_ids(item, name in REFERENCES) for name, item in value.items()}
+    return existing_id(value) if is_reference else value
 
 
 class Fuzz:
-    """Draws requests for the operations of the description and counts what is answered.
+    """Draws requests for the described operations and counts the answers.
 
-    names: of rows that addresses name by text, by the parameter's name.
+    names: names of rows that addresses contain as text, by parameter name.
     """
 
     def __init__(self, names: Mapping[str, list[str]]):
@@ -74,9 +74,9 @@ class Fuzz:
     def run(
         self, role: str, headers: Mapping[str, str], n: int, seed: int, chosen: Callable[[int, Any], bool] | None = None
     ) -> None:
-        """Send `n` requests as a role, as many for each operation. headers: with the role's token.
+        """Send `n` requests as a role, the same number for each operation. headers: include the role's token.
 
-        chosen: whether an operation, of this number, is drawn; all without.
+        chosen: returns whether an operation with this number is tested; if None, all operations are.
         """
         numbered = enumerate(self.operations())
         operations = [op for number, op in numbered if chosen is None or chosen(number, op)]
@@ -115,7 +115,7 @@ class Fuzz:
         case.path_parameters = {
             name: self._existing(name, value) for name, value in (case.path_parameters or {}).items()
         }
-        case.body = bend(case.body)
+        case.body = with_existing_ids(case.body)
         response = case.call(headers=dict(headers))
         self.statuses[response.status_code] += 1
         try:
@@ -128,7 +128,7 @@ class Fuzz:
     def _existing(self, name: str, value: Any) -> Any:
         if name in self.names and isinstance(value, str) and len(value) % 4:
             return self.names[name][len(value) % len(self.names[name])]
-        return near(value)
+        return existing_id(value)
 
 
 CONFORMANCE = {
@@ -148,7 +148,7 @@ def description() -> dict[str, Any]:
 
 
 def populate() -> tuple[dict[str, dict[str, str]], dict[str, list[str]]]:
-    """Fill the database with some of everything; return the headers of each role, and names for addresses."""
+    """Fill the database with sample rows. Return the headers of each role, and names for addresses."""
     from django.utils import timezone
 
     from kgharvest.accounts.projects import default_project
@@ -183,10 +183,10 @@ def populate() -> tuple[dict[str, dict[str, str]], dict[str, list[str]]]:
 
 def main() -> bool:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=5000, help="for each role")
+    parser.add_argument("--cases", type=int, default=5000, help="number of requests per role")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--role", default="")
-    parser.add_argument("--only", default="", help='one operation, such as "POST /api/v1/relations/"')
+    parser.add_argument("--only", default="", help='test only this operation, such as "POST /api/v1/relations/"')
     options = parser.parse_args()
     set_up_django()
     from django.conf import settings

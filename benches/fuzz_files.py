@@ -1,12 +1,12 @@
-"""Odd commands and files: every command ends with a sentence, none with a traceback.
+"""Fuzz the commands with odd arguments and files. Every command must end with a message, never with a traceback.
 
     python benches/fuzz_files.py [--commands 5000] [--seed 0] [--only NUMBER]
 
-Each command is drawn from the seed and its number: one of ours, with arguments of its parser and odd ones, and files
-that were whole once: bytes changed, cut off, put in, taken out, other encodings, odd JSON in the place of values, and
-whatever is no file. It runs in this process as manage.py runs it. Commands that ask an LM get files that end them
-before, and a tenth of them whole ones. Prints each traceback with its number; ends with status 1 if there was one.
-DATABASE_URL and DEBUG=1 choose another database than SQLite.
+Each command is drawn from the seed and its number: a command of the project, with arguments of its parser and odd ones,
+and with files that were valid before they were damaged: bytes changed, cut off, inserted, or removed, other encodings,
+odd JSON instead of values, and paths that are not files. It runs in this process as in manage.py. Commands that query
+an LM get files that stop them before the query, and valid files in a tenth of the cases. Prints each traceback with its
+number. Exits with status 1 if there was one. DATABASE_URL and DEBUG=1 choose a database other than SQLite.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ ODD_VALUES = [
     "<ENT99>",
 ]
 ODD_PATHS = ["/nowhere/at/all", "/dev/null", "/", ".", "a" * 300, "\udcff", "/proc/self/mem", "/root/../etc/shadow", ""]
-CHOICES = 0.75  # how often an option gets what it asks for
+SUITABLE_SHARE = 0.75  # share of options that get a suitable value
 
 RELATION = {
     "name": "home",
@@ -123,7 +123,7 @@ TEXTS = {
     "train.tsv": "sentence\tlabel\nthis is a\t0\nthis is b\t1\n",
     "words.txt": "one\ntwo\n",
 }
-# The files that options and arguments of commands are for; others get any.
+# Files that options and arguments of commands expect. Other commands get any file.
 FILES = {
     "import_relations": ["relations.json", "reference.json", "lama.jsonl"],
     "import_tuples": ["tuples.jsonl", "tuples.csv", "ent_tuples.json"],
@@ -136,7 +136,7 @@ FILES = {
     "extract": ["facts.jsonl", "facts.zip"],
     "classify": ["train.jsonl", "train.tsv"],
 }
-ASK_AN_LM = {"evaluate_scores", "probe", "extract", "classify"}
+QUERY_AN_LM = {"evaluate_scores", "probe", "extract", "classify"}
 NOT_RUN = {"demo", "train_embedded_lm"}
 NAMES = {
     "relation": ["home", "animals/home", "lair", "nothing"],
@@ -150,11 +150,11 @@ NAMES = {
 }
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# Files
 
 
-def whole_files() -> dict[str, bytes]:
-    """Return the files by name as they are taken."""
+def valid_files() -> dict[str, bytes]:
+    """Return the files by name, in their valid form."""
     files = {name: text.encode() for name, text in TEXTS.items()}
     for name, document in DOCUMENTS.items():
         lines = [json.dumps(line) for line in document] if name.endswith("l") else [json.dumps(document, indent=1)]
@@ -167,7 +167,7 @@ def whole_files() -> dict[str, bytes]:
 
 
 def with_odd_value(rng: random.Random, document: Any) -> Any:
-    """Return the document with something in it replaced, left out or doubled."""
+    """Return the document with one part replaced, removed, or added."""
     if not isinstance(document, dict | list) or not document or rng.random() < 0.15:
         return rng.choice(ODD_VALUES)
     copy = dict(document) if isinstance(document, dict) else list(document)
@@ -206,28 +206,28 @@ def some_file(rng: random.Random, folder: Path, files: dict[str, bytes], command
     if rng.random() < 0.06:
         return rng.choice([*ODD_PATHS, str(folder)])
     name = rng.choice(FILES.get(command) or list(files)) if rng.random() < 0.93 else rng.choice(list(files))
-    is_whole = rng.random() < (0.1 if command in ASK_AN_LM else 0.3)
+    is_valid = rng.random() < (0.1 if command in QUERY_AN_LM else 0.3)
     path = folder / name
-    path.write_bytes(files[name] if is_whole else damaged(rng, name, files[name]))
+    path.write_bytes(files[name] if is_valid else damaged(rng, name, files[name]))
     return str(path)
 
 
-# -- commands ----------------------------------------------------------------------------------------------------------
+# Commands
 
 
 def our_commands() -> dict[str, Any]:
     from django.core.management import get_commands, load_command_class
 
-    ours = {
+    apps = {
         name: app
         for name, app in get_commands().items()
         if app.partition(".")[0] in ("kgharvest", "annotation", "evaluation")
     }
-    return {name: load_command_class(app, name) for name, app in sorted(ours.items()) if name not in NOT_RUN}
+    return {name: load_command_class(app, name) for name, app in sorted(apps.items()) if name not in NOT_RUN}
 
 
 def value_for(rng: random.Random, action: argparse.Action, folder: Path, files: dict[str, bytes], command: str) -> str:
-    if rng.random() > CHOICES:
+    if rng.random() > SUITABLE_SHARE:
         return rng.choice(ODD_WORDS)
     if action.choices:
         return str(rng.choice(list(action.choices)))
@@ -260,9 +260,9 @@ def draw_command(rng: random.Random, folder: Path, commands: dict[str, Any], fil
             "verbosity",
         ):
             continue
-        is_wanted = action.required or not action.option_strings
-        saves_time = name in ASK_AN_LM and action.dest == "facts"  # all facts of the embedded LMs' world otherwise
-        if not saves_time and rng.random() > (0.97 if is_wanted else 0.25):
+        is_required = action.required or not action.option_strings
+        saves_time = name in QUERY_AN_LM and action.dest == "facts"  # without it, all facts of the embedded LMs' world
+        if not saves_time and rng.random() > (0.97 if is_required else 0.25):
             continue
         option = action.option_strings[-1:]
         if action.nargs == 0:
@@ -274,20 +274,20 @@ def draw_command(rng: random.Random, folder: Path, commands: dict[str, Any], fil
 
 
 def fault_of(arguments: list[str]) -> str:
-    """Run a command; return its traceback, or nothing."""
+    """Run a command; return its traceback, or an empty string."""
     from django.core.management import execute_from_command_line
     from django.db import connection
 
     printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()) as said:
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()) as stderr:
         try:
             execute_from_command_line(["manage.py", *arguments])
         except SystemExit as end:
-            sentence = said.getvalue()
-            if end.code and not sentence.strip():
-                return "ended without a word"
-            return sentence if "Traceback" in sentence else ""
-        except Exception:  # whatever leaves a command is what is looked for
+            message = stderr.getvalue()
+            if end.code and not message.strip():
+                return "ended without a message"
+            return message if "Traceback" in message else ""
+        except Exception:  # any uncaught exception is a failure
             return traceback.format_exc(limit=-4)
         finally:
             if not connection.in_atomic_block:
@@ -295,9 +295,9 @@ def fault_of(arguments: list[str]) -> str:
     return ""
 
 
-def fuzz(folder: Path, seed: int, numbers: range, say: Callable[[str], None] = print) -> tuple[Counter[str], int]:
-    """Return how often each command ran, and how many ended with a traceback, each of which `say` is told."""
-    commands, files = our_commands(), whole_files()
+def fuzz(folder: Path, seed: int, numbers: range, report: Callable[[str], None] = print) -> tuple[Counter[str], int]:
+    """Return how often each command ran, and how many failed. Calls `report` for each failure."""
+    commands, files = our_commands(), valid_files()
     n_run, n_failed = Counter[str](), 0
     for number in numbers:
         arguments = draw_command(random.Random(f"{seed}:{number}"), folder, commands, files)
@@ -305,20 +305,20 @@ def fuzz(folder: Path, seed: int, numbers: range, say: Callable[[str], None] = p
         fault = fault_of(arguments)
         n_run[arguments[0]] += 1
         if (took_s := time.monotonic() - started) > SLOW_S:
-            say(f"command {number} took {took_s:.0f} s: {arguments!r:.200}")
+            report(f"command {number} took {took_s:.0f} s: {arguments!r:.200}")
         if fault:
             n_failed += 1
-            say(f"command {number}: {arguments!r:.400}\n{fault:.3000}")
+            report(f"command {number}: {arguments!r:.400}\n{fault:.3000}")
     return n_run, n_failed
 
 
 def populate(folder: Path) -> None:
-    """Import what the files say, so that names exist."""
+    """Import the valid files, so that the names in them exist."""
     from django.core.management import call_command
 
     from tests.factories import make_researcher
 
-    for name, content in whole_files().items():
+    for name, content in valid_files().items():
         (folder / name).write_bytes(content)
     make_researcher("researcher")
     call_command("import_relations", folder / "relations.json")
@@ -334,7 +334,7 @@ def main() -> bool:
     parser.add_argument("--only", type=int)
     options = parser.parse_args()
     folder = set_up_django(HF_HUB_OFFLINE="1")
-    os.chdir(folder)  # outputs of odd names go there
+    os.chdir(folder)  # folder for output files with odd names
     logging.disable(logging.CRITICAL)
     migrate()
     with contextlib.redirect_stdout(io.StringIO()):

@@ -1,12 +1,12 @@
-"""Odd requests as every role: none may be answered with a 5xx, or leave the application as an exception.
+"""Fuzz the application with odd requests as every role. None may cause a 5xx or an uncaught exception.
 
-    python benches/fuzz_requests.py [--requests 20000] [--seed 0] [--only NUMBER]     an empty database of its own
+    python benches/fuzz_requests.py [--requests 20000] [--seed 0] [--only NUMBER]     on a new empty database
 
-Each request is drawn from the seed and its number: an address of ours with odd numbers and texts in it, a method, a
-body (forms with the fields that pages have, JSON, files, nothing), odd heads, charsets and cookies, as nobody, an
-annotator, a researcher or an administrator. It goes to the application as gunicorn serves it. Prints each
-failure with its number, and how many answers had which status; ends with status 1 if one failed. DATABASE_URL and
-DEBUG=1 choose another database than SQLite.
+Each request is drawn from the seed and its number: a site address with odd numbers and texts, a method, a body (forms
+with the fields of the pages, JSON, files, or nothing), and odd headers, charsets, and cookies, sent as anonymous user,
+annotator, researcher, or administrator. It goes to the application as gunicorn serves it. Prints each failure with its
+number, and the number of answers by status. Exits with status 1 if a request failed. DATABASE_URL and DEBUG=1 choose a
+database other than SQLite.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ SLOW_S = 10.0
 NAME = re.compile(r'name="([^"]+)"')
 
 
-def ask(application: Any, environ: Environ) -> tuple[int, bytes]:
-    """Return status and page. Raises what leaves the application."""
+def send(application: Any, environ: Environ) -> tuple[int, bytes]:
+    """Return status and page. Raises any exception that the application does not catch."""
     environ = {**environ}
     setup_testing_defaults(environ)
     statuses: list[str] = []
@@ -48,8 +48,8 @@ def ask(application: Any, environ: Environ) -> tuple[int, bytes]:
     return int(statuses[0].split()[0]), page
 
 
-def fuzz(known: Known, seed: int, numbers: range, say: Callable[[str], None] = print) -> tuple[Counter[int], int]:
-    """Return how many answers had which status, and how many requests failed, each of which `say` is told."""
+def fuzz(known: Known, seed: int, numbers: range, report: Callable[[str], None] = print) -> tuple[Counter[int], int]:
+    """Return the number of answers by status, and the number of failed requests. Calls `report` for each failure."""
     from kgharvest.wsgi import application
 
     statuses: Counter[int] = Counter()
@@ -61,26 +61,26 @@ def fuzz(known: Known, seed: int, numbers: range, say: Callable[[str], None] = p
         environ = draw_request(rng, known)
         started = time.monotonic()
         try:
-            status, page = ask(application, environ)
+            status, page = send(application, environ)
             fault = f"answered {status}" if status >= 500 else ""
-        except Exception:  # whatever leaves the application is what is looked for
+        except Exception:  # any uncaught exception is a failure
             status, page, fault = 0, b"", traceback.format_exc(limit=-6)
         statuses[status] += 1
         if (took_s := time.monotonic() - started) > SLOW_S:
-            say(f"request {number} took {took_s:.0f} s: {environ['REQUEST_METHOD']} {environ['PATH_INFO']!r:.100}")
+            report(f"request {number} took {took_s:.0f} s: {environ['REQUEST_METHOD']} {environ['PATH_INFO']!r:.100}")
         if environ["REQUEST_METHOD"] == "GET" and status == 200 and b"<form" in page:
             known.fields[quote(environ["PATH_INFO"])] = sorted(
                 set(NAME.findall(page.decode())) - {"csrfmiddlewaretoken", "viewport", "color-scheme"}
             )
         if fault:
             n_failed += 1
-            asked = {key: value for key, value in environ.items() if key not in ("wsgi.input", "HTTP_COOKIE")}
-            say(f"request {number}: {fault}\n  {asked!r:.600}\n  {environ['wsgi.input'].getvalue()!r:.600}")
+            request = {key: value for key, value in environ.items() if key not in ("wsgi.input", "HTTP_COOKIE")}
+            report(f"request {number}: {fault}\n  {request!r:.600}\n  {environ['wsgi.input'].getvalue()!r:.600}")
     return statuses, n_failed
 
 
 def cookies_of_roles() -> dict[str, str]:
-    """Return the cookies of nobody and of three people, who are made if need be."""
+    """Return the cookies of an anonymous user and of three accounts, which are created if necessary."""
     from django.contrib.auth import get_user_model
 
     from annotation.models import Annotator
@@ -104,7 +104,7 @@ def header(cookies: dict[str, str]) -> str:
 
 
 def populate() -> Known:
-    """Fill the database with one of everything."""
+    """Fill the database with one object of every kind."""
     from annotation.models import Round
     from evaluation.reports.services import compute_report
     from tests import factories

@@ -1,11 +1,11 @@
-"""Whether gold can be told by how long its answers take: the area under the ROC curve of wall time and of CPU time.
+"""Whether response times disclose gold statements: area under the ROC curve of wall-clock time and of CPU time.
 
     python benches/gold_disclosure.py [--statements 2000]          on a SQLite file in a temporary folder
     DATABASE_URL=postgres://... DEBUG=1 python benches/gold_disclosure.py    on an empty PostgreSQL database
 
-One annotator answers every statement of a round, a tenth of it gold, through Django's test client, as the judging page
-does; then another, asking for the next statement with each answer. Told from the time of the answer to a statement,
-and in the second walk also from the time of the reply that brought it.
+One annotator answers every statement of a round, a tenth of them gold, through Django's test client, like the judging
+page. Then another annotator does so, requesting the next statement with each answer. Gold is predicted from the time of
+the answer to a statement and, for the second annotator, also from the time of the reply that delivered the statement.
 
 Must hold: between .45 and .55 over 2,000 statements.
 """
@@ -40,7 +40,7 @@ GOLD_SHARE = 0.1
 
 
 class Answered(NamedTuple):
-    """One statement: milliseconds of the wall clock and of this process's CPU until its answer was stored."""
+    """An answered statement: wall-clock and CPU milliseconds of this process until its answer was stored."""
 
     is_gold: bool
     wall: float
@@ -57,7 +57,7 @@ def mixed_round(n_statements: int, batch_size: int) -> Round:
 
 
 def walk(round: Round, more: str) -> Iterator[Answered]:
-    """Answer every statement that a new annotator gets. more: "1" asks for the next ones with each answer."""
+    """Answer every statement that a new annotator gets. more: "1" requests the next ones with each answer."""
     [annotator] = make_annotators(round, 1)
     client = Client(headers={"accept": "application/json"})
     client.force_login(annotator.user)
@@ -76,15 +76,15 @@ def walk(round: Round, more: str) -> Iterator[Answered]:
             ahead += fresh
 
 
-def area_under_curve(clues: list[float], is_gold: list[bool]) -> float:
-    """Return how often gold took longer than another statement, ties by half."""
-    gold = [clue for clue, gold in zip(clues, is_gold, strict=True) if gold]
-    others = [clue for clue, gold in zip(clues, is_gold, strict=True) if not gold]
+def area_under_curve(durations: list[float], is_gold: list[bool]) -> float:
+    """Return how often gold took longer than another statement; ties count half."""
+    gold = [duration for duration, gold in zip(durations, is_gold, strict=True) if gold]
+    others = [duration for duration, gold in zip(durations, is_gold, strict=True) if not gold]
     return mannwhitneyu(gold, others).statistic / (len(gold) * len(others))
 
 
 def areas(answered: list[Answered], is_gold: list[bool]) -> str:
-    """`is_gold`: of the statement that each answer is held against."""
+    """Return both areas as text. is_gold: whether the statement that each answer is compared with is gold."""
     wall, cpu = (area_under_curve([answer[clock] for answer in answered], is_gold) for clock in (1, 2))
     return f"{sum(is_gold)} gold of {len(is_gold)}: AUC of wall time {wall:.3f}, of CPU time {cpu:.3f}"
 
@@ -100,8 +100,8 @@ def main() -> None:
     print("answers:                 ", areas(with_page, [answer.is_gold for answer in with_page]))
     one_by_one = list(walk(mixed_round(arguments.statements + 1, batch_size=1), more="1"))
     print("answers with the next:   ", areas(one_by_one, [answer.is_gold for answer in one_by_one]))
-    brought = [answer.is_gold for answer in one_by_one[1:]]
-    print("replies that bring it:   ", areas(one_by_one[:-1], brought))
+    is_delivered_gold = [answer.is_gold for answer in one_by_one[1:]]
+    print("replies that deliver it: ", areas(one_by_one[:-1], is_delivered_gold))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""How often a limit on gold accuracy pauses people who keep to it, and how soon people who do not.
+"""How often a limit on gold accuracy pauses people who meet it, and how soon it pauses people who do not.
 
     python benches/gold_limit.py [N_PEOPLE]
 
-Everybody is looked at after each answer to gold from the tenth on, up to 200. A table for docs/quality.md.
+Everyone is checked after each gold answer from the tenth to the 200th. Prints a table for docs/quality.md.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from annotation.quality.profiles import is_below
 
 LIMITS = (0.6, 0.7, 0.8, 0.85, 0.9)
 N_GOLD, N_ANSWERS = 10, 200
-BELOW = 0.2  # of somebody who should be paused
+BELOW = 0.2  # distance from the limit of people who should be paused
 
 is_below = cache(is_below)
 
 
 def answers_until_pause(accuracy: float, limit: float, n_people: int, rng: np.random.Generator) -> np.ndarray:
-    """Return (n_people,): after how many answers each is paused, infinity for never."""
+    """Return (n_people,) the number of answers after which each is paused, or infinity for never."""
     n_right = (rng.random((n_people, N_ANSWERS)) < accuracy).cumsum(axis=1)
     return np.array(
         [
@@ -37,7 +37,7 @@ def answers_until_pause(accuracy: float, limit: float, n_people: int, rng: np.ra
 
 def main(n_people: int = 4000) -> None:
     rng = np.random.default_rng(0)
-    print("| limit | paused of those exactly at it | 20 points below: half are paused after | 90 % after |")
+    print("| limit | paused people exactly at the limit | 20 points below: half are paused after | 90 % after |")
     print("|---|---|---|---|")
     for limit in LIMITS:
         false_alarms = np.isfinite(answers_until_pause(limit, limit, n_people, rng)).mean()

@@ -1,4 +1,4 @@
-"""Precision of a harvest from an embedded LM, judged by the facts of its world."""
+"""Precision of a harvest from an embedded LM, measured by the facts of its world."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ N_SEEDS = 5
 class HarvestQuality:
     """n_true, n_misconceptions: facts and planted misconceptions among the `TOP` best harvested tuples.
 
-    warning: the warning that the harvest gave about its quality, if any.
+    warning: the harvest's warning about its quality, or None.
     """
 
     n_true: int
@@ -33,7 +33,7 @@ class HarvestQuality:
 def harvest_quality(
     lm: LanguageModel, relation: Relation, prompts: Sequence[str], params: HarvestParams, setting: str = "multi"
 ) -> HarvestQuality:
-    """Harvest `relation` with `prompts`, the first of them the initial one. True tuples are facts of the world."""
+    """Harvest `relation` with `prompts`, of which the first is the initial one. True tuples are facts of the world."""
     seeds = relation.facts[:: len(relation.facts) // N_SEEDS][:N_SEEDS]
     spec = HarvestSpec(relation.name, tuple(prompts[:1]), seeds, setting, tuple(prompts), params)
     result = harvest(spec, lm)

@@ -1,4 +1,4 @@
-"""The installation that a bench runs on: Django set up on a folder that goes with the process, or that is kept."""
+"""Django setup for benches, with the data in a temporary folder or in a folder that is kept."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def set_up_django(folder: str | Path | None = None, **environment: str) -> Path:
-    """Set Django up with its data in `folder`, a new one if None, and return the folder.
+    """Set up Django with its data in `folder`, or in a temporary folder if None, and return the folder.
 
-    environment: variables besides. A bench that another one imports is on the folder of that one.
+    environment: additional environment variables. A bench imported by another bench uses the other bench's folder.
     """
     if apps.ready:
         return Path(os.environ["KGHARVEST_DATA_DIR"])
@@ -31,5 +31,5 @@ def set_up_django(folder: str | Path | None = None, **environment: str) -> Path:
 
 
 def migrate() -> None:
-    """Make the tables, in the database of DATABASE_URL or a SQLite file in the folder."""
+    """Create the tables, in the database of DATABASE_URL or in a SQLite file in the folder."""
     call_command("migrate", verbosity=0)

@@ -1,8 +1,8 @@
-"""How often the 95 % intervals that the product prints hold the truth: the simulations behind docs/statistics.md.
+"""Coverage of the product's 95 % intervals: the simulations behind docs/statistics.md.
 
 `python benches/interval_coverage.py [--runs 2000] [--only WORD]`. Each line is one design: populations with the shares
-of true tuples that it names, samples drawn from them without replacement, people who err at a rate, and the interval of
-each sample by the function that reports call. Each line has a seed of its own, so that it can be run alone.
+of true tuples in the line's name, samples drawn from them without replacement, people with an error rate, and the
+interval of each sample from the function that reports call. Each line has its own seed, so it can be run alone.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def lines_of_agreement() -> Iterator[Line]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=2000)
-    parser.add_argument("--only", default="", help="lines whose name has this word")
+    parser.add_argument("--only", default="", help="run only lines whose name contains this word")
     options = parser.parse_args()
     print(f"| design | coverage of {options.runs:,} runs | mean width | no interval |\n|---|---|---|---|")
     covered = []
@@ -170,7 +170,7 @@ def main() -> None:
             covered.append(((low - 1e-9 <= truth) & (truth <= high + 1e-9)).mean())
             none = f"{1 - has_interval.mean():.3f}" if not has_interval.all() else ""
             print(f"| {line.name} | {covered[-1]:.3f} | {(high - low).mean():.3f} | {none} |", flush=True)
-    print(f"\n{len(covered)} lines: least {min(covered):.3f}, mean {np.mean(covered):.3f}")
+    print(f"\n{len(covered)} lines: minimum {min(covered):.3f}, mean {np.mean(covered):.3f}")
 
 
 if __name__ == "__main__":

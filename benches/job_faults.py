@@ -1,11 +1,11 @@
-"""Jobs under faults: what is left of 300 jobs while connections are cut, workers killed and the broker is emptied.
+"""Jobs under faults: state of 300 jobs while connections are cut, workers are killed, and the broker is emptied.
 
     python benches/job_faults.py postgres://user@host/postgres [--jobs 300] [--workers 3] [--seed 0] [--restart COMMAND]
 
-On a database of its own, which is made and dropped; the user must be a superuser. Every job takes half a second. Ten
-times all connections of the database are cut, five times a worker is killed with its children, three times the broker
-loses all messages. With a command that does it, such as `pg_ctl restart -m immediate -D ...`, the server is restarted
-twice. Holds: every job succeeds and is stored once, none fails.
+Runs on its own database, which it creates and drops; the user must be a superuser. Every job takes half a second. All
+connections of the database are cut ten times, a worker is killed with its children five times, and the broker loses all
+messages three times. With a restart command, such as `pg_ctl restart -m immediate -D ...`, the server is restarted
+twice. Passes if every job succeeds and is stored once, and none fails.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PATIENCE_S = 900
 
 @contextmanager
 def database(server: str) -> Iterator[str]:
-    """Make a database and yield its URL."""
+    """Create a database and yield its URL."""
     drop = f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)"
     execute(server, drop)
     execute(server, f"CREATE DATABASE {DATABASE}")
@@ -46,7 +46,7 @@ def database(server: str) -> Iterator[str]:
 
 
 def execute(url: str, statement: str, *values: str) -> list:
-    """Return the rows of a statement, which is tried again while the server restarts."""
+    """Return the rows of a statement. Retries while the server restarts."""
     while True:
         try:
             with psycopg.connect(url, autocommit=True) as connection:
@@ -57,7 +57,7 @@ def execute(url: str, statement: str, *values: str) -> list:
 
 
 class Workers:
-    """Workers of one process each, one of which can be killed and is started again."""
+    """Workers of one process each. A killed worker is restarted."""
 
     def __init__(self, installation: Installation, n: int, stack: ExitStack):
         self._installation, self._stack = installation, stack
@@ -89,14 +89,14 @@ def run(server: str, n_jobs: int, n_workers: int, seed: int, restart: str) -> bo
         while (now := dict(execute(url, COUNTS))).get("succeeded", 0) + now.get("failed", 0) < n_all:
             if time.monotonic() - started > PATIENCE_S:
                 break
-            # Faults come evenly over the course of the jobs.
+            # Faults are spread evenly over the jobs.
             if faults and now.get("succeeded", 0) >= n_all * (1 - len(faults) / n_faults) * 0.95:
                 inflict(faults.pop(), server, installation, workers, rng, restart)
             time.sleep(0.2)
         print(f"{time.monotonic() - started:.0f} s, seed {seed}: {now}, {len(faults)} faults left")
         attempts = execute(url, "SELECT attempts, count(*) FROM kgharvest_job GROUP BY 1 ORDER BY 1")
         [[n_tuples]] = execute(url, "SELECT count(*) FROM kgharvest_harvestedtuple")
-        print(f"attempts: {dict(attempts)}; {installation.starts()} starts; {n_tuples} tuples, 3 a job")
+        print(f"attempts: {dict(attempts)}; {installation.starts()} starts; {n_tuples} tuples, 3 per job")
         log = installation.worker_log()
         print(f"unexpected errors in the log: {log.count('failed unexpectedly')}, tracebacks: {log.count('Traceback')}")
         return now == {"succeeded": n_all} and n_tuples == 3 * n_all and not faults
@@ -113,7 +113,7 @@ def inflict(
         workers.kill(rng)
     else:
         messages = installation.folder / "broker" / "messages"
-        shutil.rmtree(messages, ignore_errors=True)  # workers take some meanwhile
+        shutil.rmtree(messages, ignore_errors=True)  # workers remove some at the same time
         messages.mkdir(exist_ok=True)
 
 

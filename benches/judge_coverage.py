@@ -1,14 +1,14 @@
-"""How often intervals hold the accuracy of a harvest that a judge has labelled, and how wide they are.
+"""Coverage and width of intervals for the accuracy of a harvest labeled by a judge.
 
     python benches/judge_coverage.py [N_RUNS] [--potato FOLDER]
 
-A harvest of N tuples, a share of which is true; a judge who calls true ones True with its sensitivity and false ones
-False with its specificity, and says neither of some; n tuples drawn for people, whose verdicts are the truth. People:
-their verdicts alone. PPI++: prediction_powered_mean, and where ppi-python is installed its own,
-which must be equal. Potato: its `ppi_mean` at 95 %, where FOLDER holds its unpacked wheel (GPL; not part of this
-project). Judge: the share that the judge calls true, from its labels alone.
+A harvest has N tuples, of which a share is true. A judge labels true tuples True with its sensitivity and false tuples
+False with its specificity, and labels some tuples neither. n tuples are drawn for people, whose verdicts are the truth.
+People: their verdicts alone. PPI++: prediction_powered_mean, and, if ppi-python is installed, its own function, which
+must give equal results. Potato: its `ppi_mean` at 95 %, if FOLDER contains its unpacked wheel (GPL; not part of this
+project). Judge: the share that the judge labels true, from its labels alone.
 
-Then averages over several strata, and how often a comparison of two sides has the wrong sign.
+Also prints averages over several strata, and how often a comparison of two sides has the wrong sign.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ SIDES = (Setting(400, 50, 0.8, 0.9, 0.8), Setting(400, 50, 0.75, 0.95, 0.6))
 
 
 class Simulated(NamedTuple):
-    """Harvests by what the judge says (R, 3): tuples, draws, and accepted draws. truth: the same in all."""
+    """Simulated harvests by the judge's label (R, 3): tuples, draws, and accepted draws. truth: equal in all runs."""
 
     truth: float
     population: np.ndarray
@@ -102,7 +102,7 @@ def simulate(setting: Setting, n_runs: int, rng: np.random.Generator) -> Simulat
     return Simulated(n_true / setting.population, both[0], both[1], drawn[:, :3])
 
 
-# -- cells -------------------------------------------------------------------------------------------------------------
+# Cells
 
 Interval = tuple[float, float]
 Method = Callable[[Simulated, int], Interval]
@@ -118,7 +118,7 @@ def with_judge(cell: Simulated, run: int) -> Interval:
 
 
 def predictions(cell: Simulated, run: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return what people say and what the judge says of what was drawn, and what the judge says of all; 0 or 1."""
+    """Return people's and the judge's labels of the drawn tuples, and the judge's labels of all tuples, as 0 or 1."""
     hits, misses = cell.hits[run], cell.drawn[run] - cell.hits[run]
     label = np.repeat([1.0, 0.0], [hits.sum(), misses.sum()])
     is_true = np.array([1.0, 0.0, 0.0])
@@ -132,7 +132,7 @@ def prediction_powered(cell: Simulated, run: int) -> Interval:
 
 
 def peers(potato: Path | None) -> Iterator[tuple[str, Method]]:
-    """Yield what is installed of others' estimators."""
+    """Yield the third-party estimators that are installed."""
     try:
         from ppi_py import ppi_mean_ci
 
@@ -147,21 +147,21 @@ def peers(potato: Path | None) -> Iterator[tuple[str, Method]]:
         ppi_mean = importlib.import_module("potato.labeling_engine.contracts.ppi").ppi_mean
 
         def by_potato(cell: Simulated, run: int) -> Interval:
-            told = ppi_mean(*predictions(cell, run), 0.95)
-            return max(0.0, told["lo"]), min(1.0, told["hi"])
+            result = ppi_mean(*predictions(cell, run), 0.95)
+            return max(0.0, result["lo"]), min(1.0, result["hi"])
 
         yield "Potato 2.12.1", by_potato
 
 
 def judge_alone(cell: Simulated) -> float:
-    """Return how often Wilson's interval of the judge's share of True holds the accuracy."""
+    """Return the coverage of Wilson's interval for the judge's share of True."""
     population = cell.population[0].sum()
     share = cell.population[:, 0] / population
     half = 1.96 * np.sqrt(share * (1 - share) / population)
     return float(np.mean(np.abs(share - cell.truth) <= half))
 
 
-def told(intervals: np.ndarray, truth: float) -> tuple[float, float]:
+def coverage_and_width(intervals: np.ndarray, truth: float) -> tuple[float, float]:
     """Return coverage and mean width."""
     low, high = intervals.T
     return float(np.mean((low - 1e-9 <= truth) & (truth <= high + 1e-9))), float(np.mean(high - low))
@@ -169,13 +169,13 @@ def told(intervals: np.ndarray, truth: float) -> tuple[float, float]:
 
 def print_cells(n_runs: int, potato: Path | None) -> None:
     methods = {"people": by_people, "with judge": with_judge, "PPI++": prediction_powered, **dict(peers(potato))}
-    print(f"{n_runs} runs a line; coverage / mean width\n")
+    print(f"{n_runs} runs per row; coverage / mean width\n")
     print(f"| harvest | {' | '.join(methods)} | judge alone |\n|---|{'---|' * (len(methods) + 1)}")
     every: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
     for number, setting in enumerate(SETTINGS):
         cell = simulate(setting, n_runs, np.random.default_rng(number))
         for name, method in methods.items():
-            every[name].append(told(np.array([method(cell, run) for run in range(n_runs)]), cell.truth))
+            every[name].append(coverage_and_width(np.array([method(cell, run) for run in range(n_runs)]), cell.truth))
         numbers = " | ".join(f"{coverage:.3f} / {width:.3f}" for coverage, width in (v[-1] for v in every.values()))
         print(f"| {setting} | {numbers} | {judge_alone(cell):.3f} |", flush=True)
     of_people = np.array([width for _, width in every["people"]])
@@ -184,11 +184,11 @@ def print_cells(n_runs: int, potato: Path | None) -> None:
         ratio = width / of_people
         print(
             f"\n{name}: coverage {coverage.min():.3f} to {coverage.max():.3f}, mean {coverage.mean():.4f}; width "
-            f"{ratio.min():.2f} to {ratio.max():.2f} of people's, mean {ratio.mean():.2f}"
+            f"{ratio.min():.2f} to {ratio.max():.2f} of the width with people alone, mean {ratio.mean():.2f}"
         )
 
 
-# -- averages and comparisons ------------------------------------------------------------------------------------------
+# Averages and comparisons
 
 
 def joined(samples: Sequence[JudgedSample]) -> JudgedSample:
@@ -201,7 +201,7 @@ def joined(samples: Sequence[JudgedSample]) -> JudgedSample:
 
 
 def print_averages(n_runs: int) -> None:
-    print(f"\n{n_runs} runs a line; coverage / mean width, bias\n\n| average | people | with judge |\n|---|---|---|")
+    print(f"\n{n_runs} runs per row; coverage / mean width, bias\n\n| average | people | with judge |\n|---|---|---|")
     for number, (name, settings, by_size) in enumerate(AVERAGES):
         rng = np.random.default_rng(number)
         cells = [simulate(setting, n_runs, rng) for setting in settings]
@@ -213,7 +213,7 @@ def print_averages(n_runs: int) -> None:
         columns = []
         for part in (1, 0):
             value, *interval = np.array([rate[part][:3] for rate in rates], dtype=float).T
-            coverage, width = told(np.array(interval).T, truth)
+            coverage, width = coverage_and_width(np.array(interval).T, truth)
             columns.append(f"{coverage:.3f} / {width:.4f}, {value.mean() - truth:+.4f}")
         print(f"| {name} | {' | '.join(columns)} |", flush=True)
 
@@ -222,7 +222,7 @@ def print_wrong_signs(n_runs: int) -> None:
     rng = np.random.default_rng(0)
     cells = [simulate(setting, n_runs, rng) for setting in SIDES]
     true_difference = cells[0].truth - cells[1].truth
-    wrong, held, widths = np.zeros(2), np.zeros(2), np.zeros(2)
+    wrong, covered, widths = np.zeros(2), np.zeros(2), np.zeros(2)
     for run in range(n_runs):
         sides = [
             JudgedSide(cell.sample(run), np.array([number]), np.ones(1), np.zeros(1, dtype=np.int64))
@@ -233,10 +233,10 @@ def print_wrong_signs(n_runs: int) -> None:
         for column, difference in enumerate((alone, with_labels)):
             low, high = difference.interval
             wrong[column] += 0.5 if difference.value == 0 else difference.value < 0
-            held[column] += low - 1e-9 <= true_difference <= high + 1e-9
+            covered[column] += low - 1e-9 <= true_difference <= high + 1e-9
             widths[column] += high - low
     print(f"\nComparison of {SIDES[0]} with {SIDES[1]}: {n_runs} runs\n\n| | people | with judge |\n|---|---|---|")
-    for name, values in (("wrong sign, ties by half", wrong), ("coverage", held), ("mean width", widths)):
+    for name, values in (("wrong sign, ties count half", wrong), ("coverage", covered), ("mean width", widths)):
         print(f"| {name} | {' | '.join(f'{value / n_runs:.3f}' for value in values)} |")
 
 

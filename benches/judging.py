@@ -1,8 +1,9 @@
-"""What one judgment costs on the server's side: next_batch + submit_judgment, in rounds of 10,000 and 1,000,000 tasks,
-for a newcomer and for an annotator with 20,000 judgments behind them.
+"""Server-side cost of one judgment: next_batch + submit_judgment, in rounds of 10,000 and 1,000,000 tasks.
 
     python benches/judging.py             on a SQLite file in a temporary folder
     DATABASE_URL=postgres://... DEBUG=1 python benches/judging.py    on an empty PostgreSQL database
+
+Measured for a newcomer and for an annotator with 20,000 earlier judgments.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from uuid import uuid4
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZES = (10_000, 1_000_000)
-BEHIND = 20_000
+N_EARLIER = 20_000
 MEASURED = 1000
 BATCH = 10
 
@@ -36,7 +37,7 @@ from kgharvest.models import KnowledgeTuple, Project, Relation, RelationSet
 
 @transaction.atomic
 def make_round(n_tasks: int) -> Round:
-    """Make a round without harvest: what is measured does not look at where tasks come from."""
+    """Create a round without a harvest, because the measured code does not depend on the tasks' origin."""
     relation_set = RelationSet.objects.create(name=f"set-{n_tasks}", is_shipped=True)
     relation = Relation.objects.create(
         relation_set=relation_set, name="r", statement="<ENT0> <ENT1>", arity=2, initial_prompts=[], seed_tuples=[]
@@ -55,10 +56,10 @@ def make_round(n_tasks: int) -> Round:
 
 
 @transaction.atomic
-def give_a_past(annotator: Annotator, n: int) -> None:
-    """Let the annotator have judged the `n` tasks up to the place where they are; all of these stay open."""
-    behind = annotator.round.tasks.filter(position__lt=annotator.next_position).order_by("-position")
-    tasks = list(behind.values_list("pk", flat=True)[:n])
+def add_earlier_judgments(annotator: Annotator, n: int) -> None:
+    """Add the annotator's judgments of the `n` tasks before their position. All these tasks stay open."""
+    tasks_before = annotator.round.tasks.filter(position__lt=annotator.next_position).order_by("-position")
+    tasks = list(tasks_before.values_list("pk", flat=True)[:n])
     now = timezone.now()
     leases = ((task, annotator.pk, "done", now) for task in tasks)
     insert_rows(Assignment, ("task", "annotator", "status", "expires_at"), leases)
@@ -70,7 +71,7 @@ def give_a_past(annotator: Annotator, n: int) -> None:
 
 
 def cost_of_judging(annotator: Annotator) -> tuple[float, float]:
-    """Return wall and CPU seconds of this process per judgment, the statement asked for each time as it is needed."""
+    """Return wall-clock and CPU seconds of this process per judgment. Each statement is requested when needed."""
     wall, cpu = time.perf_counter(), time.process_time()
     for _ in range(MEASURED):
         task = next_batch(annotator, timezone.now())[0]
@@ -84,13 +85,13 @@ def main() -> None:
     for n_tasks in SIZES:
         round = make_round(n_tasks)
         middle = n_tasks // 2
-        for name, n_behind in (("newcomer", 0), (f"{BEHIND:,} behind", BEHIND)):
-            n_behind = min(n_behind, middle - BATCH)
-            annotator = Annotator.objects.create(round=round, code=name, next_position=middle, n_judged=n_behind)
-            if n_behind:
-                give_a_past(annotator, n_behind)
+        for name, n_earlier in (("newcomer", 0), (f"{N_EARLIER:,} earlier", N_EARLIER)):
+            n_earlier = min(n_earlier, middle - BATCH)
+            annotator = Annotator.objects.create(round=round, code=name, next_position=middle, n_judged=n_earlier)
+            if n_earlier:
+                add_earlier_judgments(annotator, n_earlier)
             with connection.cursor() as cursor:
-                cursor.execute("ANALYZE")  # as PostgreSQL's autovacuum does after so many new rows
+                cursor.execute("ANALYZE")  # as PostgreSQL's autovacuum does after this many new rows
             wall, cpu = cost_of_judging(annotator)
             print(f"{n_tasks:>9,} tasks, {name:<14} wall {1000 * wall:6.2f}  CPU {1000 * cpu:6.2f}", flush=True)
         begin = time.perf_counter()

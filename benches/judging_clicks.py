@@ -1,13 +1,13 @@
-"""CPU of one answer in the web process, and its statements of SQL: in JSON as the judging page asks, and by the plain
-form, which answers with a redirect to the page with the next statement.
+"""CPU time and SQL statements of one answer in the web process, in JSON and by the plain form.
 
     python benches/judging_clicks.py             on a SQLite file in a temporary folder
     DATABASE_URL=postgres://... DEBUG=1 python benches/judging_clicks.py    on an empty PostgreSQL database
 
-Through Django's test client, without network and threads, so that two versions can be compared on a machine that
-others use as well: the least of twenty batches. SQLite works in this process; PostgreSQL's own work is not in it.
+The judging page uses JSON. The plain form answers with a redirect to the page with the next statement. Requests go
+through Django's test client, without network and threads, so that two versions can be compared on a machine that others
+also use. Prints the minimum of twenty batches. SQLite works in this process; PostgreSQL's own work is not included.
 
-Must hold: 5 ms in JSON and 12 ms by the form on PostgreSQL, its own work included (benches/judging_http.py has that).
+Must hold: 5 ms in JSON and 12 ms by the form on PostgreSQL, including its own work (see benches/judging_http.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from annotation.models import Round
 from benches.judging import BATCH, make_round
 from tests.factories import make_annotators
 
-FEW = 4  # statements ahead; with fewer, the page asks for more
+FEW = 4  # statements ahead; with fewer, the page requests more
 BATCHES, CLICKS = 20, 25
 
 
@@ -60,7 +60,7 @@ def form_clicks(client: Client, url: str) -> Callable[[], None]:
     return click
 
 
-def _client_of_a_newcomer(round: Round, accept: str) -> tuple[Client, str]:
+def _client_of_new_annotator(round: Round, accept: str) -> tuple[Client, str]:
     [annotator] = make_annotators(round, 1)
     client = Client(headers={"accept": accept})
     client.force_login(annotator.user)
@@ -75,7 +75,7 @@ def n_statements(click: Callable[[], None]) -> int:
 
 
 def cpu_ms(click: Callable[[], None]) -> float:
-    """Return the milliseconds of this process's CPU for one click, of the batch that had the least."""
+    """Return the CPU milliseconds of this process per click, in the batch with the least."""
     batches = []
     for _ in range(BATCHES):
         begin = time.process_time()
@@ -87,14 +87,14 @@ def cpu_ms(click: Callable[[], None]) -> float:
 
 def main() -> None:
     settings.ALLOWED_HOSTS.append("testserver")
-    settings.DEBUG = False  # else every statement of SQL is kept
+    settings.DEBUG = False  # with DEBUG, Django stores every SQL statement
     migrate()
     round = make_round(10_000)
     with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")  # as autovacuum does after so many new rows
+        cursor.execute("ANALYZE")  # as autovacuum does after this many new rows
     for name, accept, clicks in (("JSON", "application/json", json_clicks), ("form", "text/html", form_clicks)):
-        click = clicks(*_client_of_a_newcomer(round, accept))
-        for _ in range(BATCH):  # what is made once
+        click = clicks(*_client_of_new_annotator(round, accept))
+        for _ in range(BATCH):  # warm up: one-time work
             click()
         print(
             f"{connection.vendor}, {name}: {cpu_ms(click):5.2f} ms of CPU, {n_statements(click)} statements", flush=True

@@ -1,14 +1,15 @@
-"""Eight people judging at once over HTTP: judgments per second, CPU of the server for each, and how long people wait.
+"""Eight people judging at once over HTTP: judgments per second, server CPU per judgment, and waiting times.
 
     DATABASE_URL=postgres://... DEBUG=1 python benches/judging_http.py [--tasks 10000 1000000]    an empty database
     DATABASE_URL=sqlite:////tmp/a.sqlite3 DEBUG=1 python benches/judging_http.py --workers 1      the embedded default
 
-For each size of a round: newcomers, then people with 20,000 judgments behind them. A judgment is an answer submitted
-with what asking for statements adds to it; the wait for both counts. First as the judging page asks: with an answer
-that leaves fewer than four statements ahead, so once in about six answers. Then strictly, with each answer. Each is
-done as fast as the server can; as the page does, also at a steady 80 judgments/s, where a wait begins when the answer
-is due. Last by the plain form, each of whose answers leads to a page with the next statement. Web server: gunicorn's
-processes; database: PostgreSQL's, if it runs on this machine; neither has the clients.
+Each round size is measured with newcomers, then with people who have 20,000 earlier judgments. A judgment is a
+submitted answer, including a request for statements if it contains one; the wait covers both. First, people judge like
+the judging page: an answer requests statements if it leaves fewer than four ahead, which is about every sixth answer.
+Then every answer requests statements. Both run as fast as the server can. The page's way also runs at a steady 80
+judgments/s, where a wait starts when the answer is due. Last, people use the plain form: each answer leads to a page
+with the next statement. The CPU of the web server is that of gunicorn's processes. The CPU of the database is that of
+PostgreSQL's processes, if it runs on this machine. Neither includes the clients.
 
 Must hold: on PostgreSQL 150 judgments/s at 5 ms of the server's CPU each, within 20 % at every size, and 60/s at
 12 ms by the form; 95 % of waits under 100 ms at 80 judgments/s, on SQLite too.
@@ -41,19 +42,19 @@ from django.db import connection
 from django.urls import reverse
 
 from annotation.models import Annotator, Round
-from benches.judging import BATCH, give_a_past, make_round
+from benches.judging import BATCH, add_earlier_judgments, make_round
 from tests.factories import make_annotators
 from tests.load.web_server import WebServer, cpu_seconds, logged_in, url_of
 
 N_ANNOTATORS = 8
-BEHIND = 20_000
+N_EARLIER = 20_000
 WARM_UP = 20
 STEADY = 80  # judgments per second
 ANSWER = {"label": "true", "seconds": "1.00", "comment": ""}
 
 
 class Judge:
-    """A person at a browser: a connection that stays open, and just enough HTTP to cost next to nothing itself."""
+    """A person with a browser: a connection that stays open, and a minimal HTTP client that costs next to nothing."""
 
     accept = "application/json"
 
@@ -64,7 +65,7 @@ class Judge:
             "Accept": self.accept,
             "Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items()),
             "X-CSRFToken": cookies["csrftoken"],
-            "X-Forwarded-Proto": "https",  # as the proxy says in production
+            "X-Forwarded-Proto": "https",  # set by the proxy in production
             "Origin": f"https://127.0.0.1:{port}",
             "Content-Type": "application/x-www-form-urlencoded",
         }
@@ -75,9 +76,10 @@ class Judge:
         self._ahead: list[int] = []
 
     def judge(self, n: int, few: int, every_s: float) -> list[float]:
-        """Return the seconds that each of `n` judgments took, one due every so often; 0: as soon as the last is done.
+        """Return the seconds that each of `n` judgments took.
 
-        Statements are asked for with an answer that leaves fewer than `few` ahead.
+        A judgment is due every `every_s` seconds, or, if 0, when the previous one is done. An answer that leaves fewer
+        than `few` statements ahead requests more.
         """
         with socket.create_connection(("127.0.0.1", self._port)) as self._socket:
             self._begin()
@@ -91,14 +93,14 @@ class Judge:
 
     def _begin(self) -> None:
         if not self._ahead:
-            self._take(json.loads(self._send("GET")))
+            self._add_statements(json.loads(self._send("GET")))
 
     def _answer(self, few: int) -> None:
         shown = {"task": self._ahead.pop(0), "client_uuid": uuid4()}
         more = "1" if len(self._ahead) < few else ""
-        self._take(json.loads(self._send("POST", urlencode(shown | ANSWER | {"more": more}))))
+        self._add_statements(json.loads(self._send("POST", urlencode(shown | ANSWER | {"more": more}))))
 
-    def _take(self, reply: dict[str, Any]) -> None:
+    def _add_statements(self, reply: dict[str, Any]) -> None:
         fresh = [statement["task"] for statement in reply.get("tasks", []) if statement["task"] not in self._known]
         self._known.update(fresh)
         self._ahead += fresh
@@ -117,12 +119,12 @@ class Judge:
 
     def _received(self) -> bytes:
         received = self._socket.recv(65536)
-        assert received, "the server has closed the connection"
+        assert received, "The server closed the connection."
         return received
 
 
 class FormJudge(Judge):
-    """Somebody without scripts: an answer is sent as a form, and the redirect followed to the next page."""
+    """A person without JavaScript: submits each answer as a form and follows the redirect to the next page."""
 
     accept = "text/html"
 
@@ -136,7 +138,7 @@ class FormJudge(Judge):
 
 
 def judge_together(people: list[Judge], n: int, few: int, rate: float | None) -> list[float]:
-    """Judge as all of them at once, in threads: they wait far more than they work."""
+    """Judge as all people at once, in threads, because they wait far more than they work."""
     every_s = len(people) / rate if rate else 0.0
 
     def run(position: int, person: Judge) -> list[float]:
@@ -144,11 +146,11 @@ def judge_together(people: list[Judge], n: int, few: int, rate: float | None) ->
         return person.judge(n, few, every_s)
 
     with ThreadPoolExecutor(len(people)) as pool:
-        return [wait for theirs in pool.map(run, count(), people) for wait in theirs]
+        return [wait for waits in pool.map(run, count(), people) for wait in waits]
 
 
 def measure(server: WebServer, people: list[Judge], n: int, few: int, rate: float | None) -> str:
-    """Let everybody give `n` answers and say what they cost."""
+    """Let every person give `n` answers, and return a line with their cost."""
     judge_together(people, WARM_UP, few, None)
     begin, web, database = time.perf_counter(), server.cpu_seconds(), database_seconds()
     waits = judge_together(people, n, few, rate)
@@ -161,7 +163,7 @@ def measure(server: WebServer, people: list[Judge], n: int, few: int, rate: floa
 
 
 def database_seconds() -> float:
-    """Return the CPU that the processes of open connections to this database have used, 0 if it has none here."""
+    """Return the CPU seconds of the processes of open connections to this database, or 0 if none are here."""
     if connection.vendor != "postgresql":
         return 0.0
     with connection.cursor() as cursor:
@@ -169,21 +171,21 @@ def database_seconds() -> float:
         return cpu_seconds([pid for (pid,) in cursor])
 
 
-def annotators_of(round: Round, n_behind: int) -> list[Annotator]:
-    """Let new annotators join in the middle of the round, each with `n_behind` judgments before that."""
+def annotators_of(round: Round, n_earlier: int) -> list[Annotator]:
+    """Add new annotators in the middle of the round, each with `n_earlier` earlier judgments."""
     annotators = make_annotators(round, N_ANNOTATORS)
     for position, annotator in enumerate(annotators):
         annotator.next_position = round.n_tasks // 2 + position * round.n_tasks // 20
-        annotator.n_judged = n_behind
+        annotator.n_judged = n_earlier
         annotator.save()
-        if n_behind:
-            give_a_past(annotator, n_behind)
+        if n_earlier:
+            add_earlier_judgments(annotator, n_earlier)
     with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")  # as autovacuum does after so many new rows
+        cursor.execute("ANALYZE")  # as autovacuum does after this many new rows
     return annotators
 
 
-# Who judges; how many statements ahead are few enough to ask for more; judgments per second, None for all that can be.
+# Class of judge; number of statements ahead below which more are requested; judgments per second, None for no limit.
 WAYS = {
     "as the page": (Judge, 4, None),
     f"as the page, {STEADY}/s": (Judge, 4, STEADY),
@@ -196,14 +198,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tasks", type=int, nargs="+", default=[10_000, 1_000_000])
     parser.add_argument("--workers", default="2")
-    parser.add_argument("--judgments", type=int, default=100, help="of each annotator, for each figure")
+    parser.add_argument("--judgments", type=int, default=100, help="number of judgments per annotator, for each figure")
     arguments = parser.parse_args()
     migrate()
     with WebServer(url_of(connection), settings.SECRET_KEY, "--workers", arguments.workers) as server:
         for n_tasks in arguments.tasks:
             round = make_round(n_tasks)
-            for name, n_behind in (("newcomers", 0), ("many behind", min(BEHIND, n_tasks // 2 - BATCH))):
-                annotators = annotators_of(round, n_behind)
+            for name, n_earlier in (("newcomers", 0), ("experienced", min(N_EARLIER, n_tasks // 2 - BATCH))):
+                annotators = annotators_of(round, n_earlier)
                 path = reverse("annotation:judge", args=[round.pk])
                 for way, (kind, few, rate) in WAYS.items():
                     people = [kind(server.port, path, logged_in(annotator.user)) for annotator in annotators]

@@ -1,10 +1,10 @@
-"""Import, export and the audit trail of 300,000 judgments: seconds, and the memory of a process that does no more.
+"""Cost of import, export, and audit log of 300,000 judgments: seconds, and memory of a process that does nothing else.
 
     python benches/judgment_files.py      on a SQLite file in a temporary folder
     DATABASE_URL=postgres://... DEBUG=1 python benches/judgment_files.py    on an empty PostgreSQL database
 
-Must hold: the import in under 30 s, each export in under 10 s with no more memory than that of 3,000 judgments,
-sealing and verifying in under 120 s.
+Must hold: the import in under 30 s; each export in under 10 s, with no more memory than for 3,000 judgments; sealing
+and verifying in under 120 s.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SIZES = (3_000, 300_000)
 ANNOTATORS_PER_TUPLE = 3
 N_ANNOTATORS = 40
 COLUMNS = ("relation", "entities", "annotator", "label", "model", "setting", "seconds", "judged_at")
-# Measured from inside, as only the process itself knows its highest memory.
+# Measured inside the process, because only the process itself knows its peak memory.
 MEASURED = """
 import resource, sys, time
 sys.argv[0] = "manage.py"
@@ -33,7 +33,7 @@ import django; django.setup()
 begin = time.perf_counter()
 execute_from_command_line(sys.argv)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(f"{time.perf_counter() - begin:6.1f} s, at most {peak:4.0f} MB", file=sys.stderr)
+print(f"{time.perf_counter() - begin:6.1f} s, peak {peak:4.0f} MB", file=sys.stderr)
 """
 
 
@@ -44,15 +44,15 @@ def write_judgments(path: Path, n: int) -> None:
         writer.writerow(COLUMNS)
         for number in range(n // ANNOTATORS_PER_TUPLE):
             entities = json.dumps([f"head {number}", f"tail {number % 997}"])
-            for who in rng.sample(range(N_ANNOTATORS), ANNOTATORS_PER_TUPLE):
+            for annotator in rng.sample(range(N_ANNOTATORS), ANNOTATORS_PER_TUPLE):
                 label = rng.choice(("True", "True", "False", "Unjudgeable"))
-                moment = f"2026-03-{1 + number % 28:02}T12:{who:02}:00Z"
-                cell = (f"relation_{number % 14}", entities, f"worker {who}", label, "big", "multi")
+                moment = f"2026-03-{1 + number % 28:02}T12:{annotator:02}:00Z"
+                cell = (f"relation_{number % 14}", entities, f"worker {annotator}", label, "big", "multi")
                 writer.writerow((*cell, f"{rng.uniform(1, 20):.2f}", moment))
 
 
 def measured(*arguments: object, output: Path | None = None) -> str:
-    """Run a command of manage.py in a process of its own; return what it took."""
+    """Run a command of manage.py in its own process and return its cost."""
     command = [sys.executable, "-c", MEASURED, *map(str, arguments)]
     with (output or Path(os.devnull)).open("wb") as file:
         run = subprocess.run(command, cwd=ROOT, stdout=file, stderr=subprocess.PIPE, text=True, check=False)
@@ -61,8 +61,8 @@ def measured(*arguments: object, output: Path | None = None) -> str:
     return run.stderr.splitlines()[-1]
 
 
-def show(n: int, what: str, measure: Callable[[], str]) -> None:
-    print(f"{n:>7,} {what:<14} {measure()}", flush=True)
+def show(n: int, name: str, measure: Callable[[], str]) -> None:
+    print(f"{n:>7,} {name:<14} {measure()}", flush=True)
 
 
 def main() -> None:

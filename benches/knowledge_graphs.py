@@ -1,9 +1,9 @@
-"""A KG of a million statements in and out: seconds, CPU seconds and the memory of the process.
+"""Cost of import and export of a KG of a million statements: seconds, CPU seconds, and memory of the process.
 
     python benches/knowledge_graphs.py [--tuples 1000000]       on SQLite in a temporary folder
 
-A file of ten relations is imported; a round draws 2,000 of the tuples; then they are exported in
-every format, all of them. Must hold for a million: 60 s an export, and 500 MB for import and export.
+Imports a file of ten relations, opens a round that draws 2,000 of the tuples, and exports all tuples in every format.
+Must hold for a million: 60 s per export, and 500 MB for import and export.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def main() -> None:
         measured(("shell", "--no-imports", "--verbosity", 0, "--command", OPEN_ROUND))
         for file_format in FORMATS:
             output = folder / f"out-{file_format}"
-            asked = ("export_kg", "--round", "bench", "--format", file_format, "--verdict", "all", "--output", output)
-            show(n, f"export {file_format}", measured(asked))
+            command = ("export_kg", "--round", "bench", "--format", file_format, "--verdict", "all", "--output", output)
+            show(n, f"export {file_format}", measured(command))
             shutil.rmtree(output) if output.is_dir() else output.unlink()
 
 

@@ -1,9 +1,9 @@
-"""A harvest of the paper's largest size: 50,000 candidates, entities of up to two tokens.
+"""Cost of a harvest of the paper's largest size: 50,000 candidates, entities of up to two tokens.
 
     python benches/large_harvest.py [--model M] [--relation R] [--candidates 50000] [--pattern-budget shared|each]
 
-`each`: so many candidates for each token-count pattern. Prints seconds of the stages and CPU seconds of all, the peak
-of memory above that of the loaded LM, and the longest silence between two reports of progress, which bounds how long a
+With `each`, every token-count pattern gets that many candidates. Prints seconds of the stages and CPU seconds in total,
+the peak memory above that of the loaded LM, and the longest time between two progress reports, which bounds how long a
 cancellation takes.
 """
 
@@ -30,18 +30,18 @@ RELATION_SETS = Path(__file__).resolve().parent.parent / "kgharvest" / "relation
 
 
 class Watch:
-    """Notes when each stage reports, and the longest time without a report."""
+    """Progress callback that records the seconds of each stage and the longest time without a report."""
 
     def __init__(self):
         self.seconds: dict[str, float] = {}
-        self.longest_silence = 0.0
+        self.longest_gap = 0.0
         self.last = time.monotonic()
 
     def __call__(self, progress):
-        silence = time.monotonic() - self.last
-        self.last += silence
-        self.longest_silence = max(self.longest_silence, silence)
-        self.seconds[progress.stage] = self.seconds.get(progress.stage, 0.0) + silence
+        gap = time.monotonic() - self.last
+        self.last += gap
+        self.longest_gap = max(self.longest_gap, gap)
+        self.seconds[progress.stage] = self.seconds.get(progress.stage, 0.0) + gap
 
 
 def peak_mb():
@@ -59,7 +59,7 @@ def main():
     relations = json.loads((RELATION_SETS / "demo.json").read_text())["relations"]
     relation = next(relation for relation in relations if relation["name"] == arguments.relation)
     embedded = EMBEDDED_LMS.get(arguments.model)
-    lm = load_compact(embedded) if embedded else load(arguments.model)  # as harvests do
+    lm = load_compact(embedded) if embedded else load(arguments.model)  # as in harvests
     spec = HarvestSpec(
         relation=relation["name"],
         initial_prompts=tuple(relation["initial_prompts"]),
@@ -74,7 +74,7 @@ def main():
     stages = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in watch.seconds.items())
     cpu_s = time.process_time() - cpu_start
     print(f"{time.monotonic() - start:.1f} s, {cpu_s:.1f} CPU-seconds ({stages})")
-    print(f"longest silence {watch.longest_silence:.2f} s")
+    print(f"longest time without a progress report {watch.longest_gap:.2f} s")
     print(f"peak memory {peak_mb():.0f} MB, {peak_mb() - loaded:.0f} MB above the loaded LM")
     print(f"{result.stats}, rejected {dict(result.rejected)}, notice {result.notice}")
 

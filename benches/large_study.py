@@ -1,16 +1,17 @@
-"""A whole study at size: 1,000,000 tuples, each judged by three people, and what people then wait for.
+"""Response times of a full-size study: 1,000,000 tuples, each judged by three people.
 
     DATABASE_URL=postgres://... DEBUG=1 python benches/large_study.py [--parts fill report pages judging sizes]
 
-On an empty PostgreSQL database, or one that it has filled. What is in it: the tuples and harvests of benches/pages.py;
-a closed round of all its tuples with three judgments each by 500 people, their assignments, draws and entries in the
-audit trail; an open round of a tenth of them. gunicorn serves it with two workers, as in production.
+Runs on an empty PostgreSQL database, or on one that it has filled before. The data: the tuples and harvests of
+benches/pages.py; a closed round of all these tuples with three judgments each by 500 people, and their assignments,
+draws, and audit log entries; an open round of a tenth of the tuples. gunicorn serves it with two workers, as in
+production.
 
-pages: every page that links lead to from the start page, one address for each view and its parameters, the hard
-searches of benches/pages.py, and the API's lists; the first look, then the median and 95th percentile of ten more.
-judging: 200 people at 80 judgments/s for a minute, a wait beginning when the answer is due; first each answer with the
-next statements, then as the judging page asks. report: of the closed round, in a process of its own.
-Server, database and client: their CPU, which does not grow with what else the machine does as waits do.
+pages: every page that links lead to from the start page, one address per view and set of parameters; the hard searches
+of benches/pages.py; and the API's lists. Prints the first request, then the median and 95th percentile of ten more.
+judging: 200 people at 80 judgments/s for a minute. A wait starts when the answer is due. First, each answer requests
+the next statements; then as the judging page does. report: the report of the closed round, in its own process. Also
+prints the CPU time of server, database, and client, because other load on the machine increases waits, but not CPU.
 
 Must hold: pages 300 ms, next + submit 100 ms (95th percentiles), a report 60 s.
 """
@@ -62,12 +63,12 @@ PARTS = ("fill", "report", "pages", "judging", "sizes")
 REPORT = "--report-of"
 JUDGED, OPEN = "judged", "open"
 N_ANNOTATORS, K = 500, 3
-OPEN_SHARE = 10  # one in so many tuples is in the open round
+OPEN_SHARE = 10  # one in this many tuples is in the open round
 LABELS = ("true", "false", "unjudgeable")
 SETTINGS_OF_SERVER = ("--workers", "2")
 N_PEOPLE, RATE, SECONDS = 200, 80, 60
-WAYS = {"each with the next": 10, "as the page asks": 4}  # statements ahead with fewer of which more are asked for
-LOOKS = 10
+WAYS = {"with each answer": 10, "as the page does": 4}  # statements ahead below which more are requested
+N_REQUESTS = 10
 PAGE_LIMIT_MS, CLICK_LIMIT_MS, REPORT_LIMIT_S = 300, 100, 60
 TASK_COLUMNS = (
     "round", "knowledge_tuple", "statement", "entities", "spans", "position", "n_wanted", "n_judgments",
@@ -75,25 +76,26 @@ TASK_COLUMNS = (
 )  # fmt: skip
 
 
-# -- filling -----------------------------------------------------------------------------------------------------------
+# Data
 
 
 def fill(n_tuples: int) -> None:
-    told("knowledge", lambda: knowledge.fill(n_tuples))
+    print_cost("knowledge", lambda: knowledge.fill(n_tuples))
     get_user_model().objects.create_superuser("operator")
     known = list(KnowledgeTuple.objects.order_by("pk").values_list("pk", "entities"))
     rng = np.random.default_rng(0)
     rng.shuffle(known)
-    told("the judged round", lambda: fill_judged_round(known, rng))
-    told("the open round", lambda: fill_open_round(known[::OPEN_SHARE]))
-    told("sealing", seal_judgments)
+    print_cost("the judged round", lambda: fill_judged_round(known, rng))
+    print_cost("the open round", lambda: fill_open_round(known[::OPEN_SHARE]))
+    print_cost("sealing", seal_judgments)
     run_sql("VACUUM ANALYZE")
 
 
-def told(what: str, fill_part) -> None:
+def print_cost(name: str, fill_part) -> None:
     begin, cpu = time.perf_counter(), time.process_time()
     fill_part()
-    print(f"{what}: {time.perf_counter() - begin:.0f} s, {time.process_time() - cpu:.0f} s of CPU here", flush=True)
+    seconds, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
+    print(f"{name}: {seconds:.0f} s, {cpu_s:.0f} s of CPU in this process", flush=True)
 
 
 def new_round(name: str, n_tasks: int, **fields) -> Round:
@@ -122,7 +124,7 @@ def fill_judged_round(known: list[tuple[int, list[str]]], rng: np.random.Generat
     insert_rows(
         JudgmentTask, TASK_COLUMNS,
         (
-            (round.pk, pk, *(said := statement_of(entities))[:1], entities, said[1], position, K, K, *counts[position],
+            (round.pk, pk, *(text := statement_of(entities))[:1], entities, text[1], position, K, K, *counts[position],
              majority(*counts[position][:2], K).value)
             for position, (pk, entities) in enumerate(known)
         ),
@@ -146,12 +148,12 @@ def fill_judged_round(known: list[tuple[int, list[str]]], rng: np.random.Generat
 
 
 def judgments_of(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return who judged each of `n` statements and how: indexes of people and of LABELS, both of shape (n, K).
+    """Return the annotators and labels of `n` statements: indexes of people and of LABELS, both of shape (n, K).
 
-    Seven in ten statements are true; people are right in 65 to 95 %, and call every tenth statement unjudgeable.
+    Seven in ten statements are true. People are right in 65 to 95 % and label every tenth statement unjudgeable.
     """
     first, steps = rng.integers(N_ANNOTATORS, size=(n, 1)), rng.integers(1, N_ANNOTATORS // K, size=(n, K))
-    people = (first + np.cumsum(steps, axis=1)) % N_ANNOTATORS  # steps of less than a third of the circle: all differ
+    people = (first + np.cumsum(steps, axis=1)) % N_ANNOTATORS  # steps of under a third of the circle, so all differ
     is_true = rng.random((n, 1)) < 0.7
     is_right = rng.random((n, K)) < 0.65 + 0.3 * people / N_ANNOTATORS
     labels = np.where(is_true == is_right, 0, 1)
@@ -159,7 +161,7 @@ def judgments_of(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarr
 
 
 def draw(round: Round, task_of: dict[int, int]) -> None:
-    """Draw all tuples of every harvest. task_of: the task's id by the tuple's."""
+    """Draw all tuples of every harvest. task_of: the task id of each tuple id."""
     for job in HarvestJob.objects.filter(n_tuples__gt=0):
         drawn = HarvestedTuple.objects.filter(job=job).order_by("rank").values_list("pk", "knowledge_tuple_id")
         stratum = Stratum.objects.create(
@@ -176,7 +178,7 @@ def fill_open_round(known: list[tuple[int, list[str]]]) -> None:
     insert_rows(
         JudgmentTask, TASK_COLUMNS,
         (
-            (round.pk, pk, *(said := statement_of(entities))[:1], entities, said[1], position, K, 0, 0, 0, 0, "")
+            (round.pk, pk, *(text := statement_of(entities))[:1], entities, text[1], position, K, 0, 0, 0, 0, "")
             for position, (pk, entities) in enumerate(known)
         ),
     )  # fmt: skip
@@ -188,11 +190,11 @@ def run_sql(statement: str) -> None:
         cursor.execute(statement)
 
 
-# -- pages -------------------------------------------------------------------------------------------------------------
+# Pages
 
 
 def address_class(address: str) -> tuple | None:
-    """Return the view of an address with the names of its parameters, None for what is no page to measure."""
+    """Return the view of an address and the names of its parameters, or None if it is not a page to measure."""
     parts = urlsplit(address)
     try:
         match = resolve(parts.path)
@@ -207,7 +209,7 @@ def address_class(address: str) -> tuple | None:
 
 
 def crawl(browser: Browser) -> dict[tuple, str]:
-    """Return an address for each class that links lead to from the start page, in the order found."""
+    """Return one address of each class that links lead to from the start page, in the order found."""
     found: dict[tuple, str] = {address_class("/"): "/"}
     waiting = ["/"]
     while waiting:
@@ -220,7 +222,7 @@ def crawl(browser: Browser) -> dict[tuple, str]:
             del found[address_class(page)]
             continue
         if (seconds := time.perf_counter() - begin) > 1:
-            print(f"first of all, {seconds:.1f} s: {page}", flush=True)
+            print(f"very first request, {seconds:.1f} s: {page}", flush=True)
         if status != 200 or not body.lstrip()[:15].lower().startswith(b"<!doctype html"):
             continue
         for link in re.findall(rb'<a [^>]*?href="([^"#]+)', body):
@@ -233,7 +235,7 @@ def crawl(browser: Browser) -> dict[tuple, str]:
 
 
 def api_lists(round: Round) -> Iterator[str]:
-    """Yield what the API lists without an id, and of a round."""
+    """Yield the addresses of the API's lists that need no id, or only that of a round."""
     known = {"round_id": round.pk}
     for namespace, (_, resolver) in get_resolver().namespace_dict.items():
         for name in resolver.reverse_dict:
@@ -244,7 +246,7 @@ def api_lists(round: Round) -> Iterator[str]:
 
 
 class Reader(Browser):
-    """Somebody who reads pages; of the API's addresses, JSON."""
+    """A person who reads pages. Requests JSON from the API."""
 
     def request(self, method: str, path: str, **fields) -> tuple[int, bytes]:
         self._headers["Accept"] = "application/json" if path.startswith("/api/") else "text/html"
@@ -252,7 +254,7 @@ class Reader(Browser):
 
 
 class Cost:
-    """What the requests between its making and `line` cost."""
+    """Cost of the requests between the object's creation and `per`."""
 
     def __init__(self, server: WebServer):
         self._server = server
@@ -262,7 +264,7 @@ class Cost:
         return time.perf_counter(), self._server.cpu_seconds(), database_seconds(), time.process_time()
 
     def per(self, n: int) -> tuple[float, ...]:
-        """Return milliseconds of the clock, and of the CPU of server, database and client, for one of `n`."""
+        """Return wall-clock milliseconds, and CPU milliseconds of server, database, and client, for one of `n`."""
         return tuple(1000 * (now - then) / n for now, then in zip(self._now(), self._begin, strict=True))
 
 
@@ -294,12 +296,12 @@ def round_pages(round: Round) -> Iterator[str]:
 
 
 def measure_page(server: WebServer, browser: Browser, page: str) -> list[float]:
-    """Print what a page costs, and return the milliseconds of the looks after the first."""
+    """Print the cost of a page, and return the milliseconds of the requests after the first."""
     first, (status, body) = timed(lambda: browser.request("GET", page))
     if status != 200:
         print(f"{status} {page}", flush=True)
         return []
-    n = LOOKS if first < 3000 else 3
+    n = N_REQUESTS if first < 3000 else 3
     cost = Cost(server)
     waits = [timed(lambda: browser.request("GET", page))[0] for _ in range(n)]
     _, web, database, _ = cost.per(n)
@@ -319,11 +321,11 @@ def timed(call) -> tuple[float, object]:
     return 1000 * (time.perf_counter() - begin), result
 
 
-# -- judging, report, sizes --------------------------------------------------------------------------------------------
+# Judging, report, sizes
 
 
 class Judging(NamedTuple):
-    """What `n` judgments in a row cost, in milliseconds each, and the seconds that people waited for each."""
+    """Cost of `n` consecutive judgments, in milliseconds each, and the seconds that people waited for each."""
 
     n: int
     wall_ms: float
@@ -346,7 +348,7 @@ def people_of(server: WebServer, n: int = N_PEOPLE) -> list[Judge]:
 
 
 def judge_at(server: WebServer, people: list[Judge], few: int, rate: float, seconds: float) -> Judging:
-    """Let them judge at `rate` judgments a second together. few: as of benches.judging_http.Judge."""
+    """Let people judge together at `rate` judgments per second. few: see benches.judging_http.Judge."""
     wal, cost = wal_position(), Cost(server)
     waits = judge_together(people, round(rate * seconds) // len(people), few, rate)
     n = len(waits)
@@ -354,7 +356,7 @@ def judge_at(server: WebServer, people: list[Judge], few: int, rate: float, seco
 
 
 def wal_position() -> int:
-    """Return the bytes of WAL that the whole server has written, whoever made it write."""
+    """Return the number of WAL bytes that the whole server has written, for any client."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint")
         return cursor.fetchone()[0]
@@ -362,13 +364,13 @@ def wal_position() -> int:
 
 def measure_judging(server: WebServer) -> None:
     people = people_of(server)
-    judge_at(server, people, 4, RATE, 15)  # first pages, first batches, statements that are prepared
+    judge_at(server, people, 4, RATE, 15)  # warm up: first pages, first batches, prepared SQL statements
     for way, few in WAYS.items():
         judging = judge_at(server, people, few, RATE, SECONDS)
         late = "   TOO SLOW" if judging.wait_ms(95) > CLICK_LIMIT_MS else ""
         print(
             f"{way}: {judging.n} judgments at {1000 / judging.wall_ms:.0f}/s by {N_PEOPLE} people: median "
-            f"{judging.wait_ms(50):.0f}, p95 {judging.wait_ms(95):.0f}, p99 {judging.wait_ms(99):.0f} ms; CPU a "
+            f"{judging.wait_ms(50):.0f}, p95 {judging.wait_ms(95):.0f}, p99 {judging.wait_ms(99):.0f} ms; CPU per "
             f"judgment: server {judging.server_ms:.2f}, database {judging.database_ms:.2f}, client "
             f"{judging.client_ms:.2f} ms; {judging.wal_bytes:,.0f} bytes of WAL{late}",
             flush=True,
@@ -414,9 +416,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tuples", type=int, default=1_000_000)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--only", default="", metavar="TEXT", help="pages with this in their address")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only pages whose address contains this text")
     options = parser.parse_args()
-    settings.DEBUG = False  # else every statement of SQL is kept
+    settings.DEBUG = False  # with DEBUG, Django stores every SQL statement
     migrate()
     if "fill" in options.parts and not KnowledgeTuple.objects.exists():
         fill(options.tuples)

@@ -1,15 +1,15 @@
-"""Several hosts under faults: what is left of a round and of harvests while links are cut and everything is killed.
+"""Several hosts under faults: state of a round and of harvests while links are cut and processes are killed.
 
     python benches/namespaces.py --broker rabbitmq|redis [--seed 0] [--annotators 40] [--tasks 400] [--harvests 100]
 
-As root on Linux, with programs of PostgreSQL and the broker installed. Five network namespaces: two web servers, two
-workers, and one with a PostgreSQL cluster and a broker of its own; people judge from a sixth, and a seventh is the
-switch between them. In random order each link is cut for CUT_S seconds, each process is killed (SIGKILL) and started
-again, as a service manager does, and PostgreSQL is restarted. All is made in a temporary folder and removed after.
+Requires root on Linux and the programs of PostgreSQL and the broker. Creates network namespaces for two web servers,
+two workers, a host with its own PostgreSQL cluster and broker, people who judge, and the switch between them.
+In random order, each link is cut for CUT_S seconds, each process is killed (SIGKILL) and restarted as by a service
+manager, and PostgreSQL is restarted. Everything is created in a temporary folder and removed afterwards.
 
-Holds, else exit status 1: exactly k judgments a task, of k people; what was acknowledged is stored, once, with its
-label; every job succeeds and ends once; every harvest is byte for byte the one of a single process; counters and
-verdicts are those that the judgments give; the audit trail verifies.
+Checks, with exit status 1 if one fails: each task has exactly k judgments by k people; every acknowledged judgment is
+stored once, with its label; every job succeeds and ends once; every harvest is byte for byte equal to that of a single
+process; counters and verdicts match the judgments; the audit log verifies.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HOSTS = {"web1": 11, "web2": 12, "worker1": 21, "worker2": 22, "data": 30, "peop
 SMALL_HOSTS = ("web1", "worker1", "data", "people")
 NET = "10.77.0"
 CUT_S = 10
-PAUSE_S = 4.0  # between two faults, on average; several may be at work at once
+PAUSE_S = 4.0  # mean time between two faults; several may be active at once
 PATIENCE_S = 480
 K = 3
 SECRET = "only-for-a-bench-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGH"
@@ -55,20 +55,20 @@ WHEN (OLD.finished_at IS NULL AND NEW.finished_at IS NOT NULL) EXECUTE FUNCTION 
 
 
 def missing(broker: str) -> str:
-    """Return what this machine lacks as a sentence, or nothing."""
+    """Return a sentence about a missing requirement of this machine, or an empty string."""
     if sys.platform != "linux" or os.geteuid() != 0 or not shutil.which("ip"):
-        return "network namespaces need root on Linux, and iproute2"
+        return "Network namespaces require root on Linux and iproute2."
     name = f"kgp{os.getpid()}"
     trial = ["netns add {}", "-n {} link add bridge type bridge", "-n {} link add there type veth peer name here"]
     commands = [["ip", *command.format(name).split()] for command in trial]
     is_made = all(subprocess.run(command, capture_output=True).returncode == 0 for command in commands)
     subprocess.run(["ip", "netns", "del", name], capture_output=True)
     if not is_made:
-        return "no network namespaces with a bridge between them can be made here"
+        return "Cannot create network namespaces with a bridge between them."
     if not list(POSTGRES.glob("*/bin/initdb")):
-        return f"there is no initdb below {POSTGRES}"
+        return f"No initdb found below {POSTGRES}."
     server = RABBITMQ if broker == "rabbitmq" else shutil.which("redis-server")
-    return "" if server and Path(server).exists() else f"{broker} is not installed"
+    return "" if server and Path(server).exists() else f"{broker} is not installed."
 
 
 def ip(*arguments: str) -> None:
@@ -76,7 +76,7 @@ def ip(*arguments: str) -> None:
 
 
 class Network:
-    """A namespace for each host, and one for the switch between them. Names are this process's own."""
+    """A namespace for each host, and one for the switch between them. Names contain the id of this process."""
 
     def __init__(self, hosts: Iterable[str]):
         self.hosts = list(hosts)
@@ -113,7 +113,7 @@ class Network:
         ip("-n", self._switch, "link", "set", host, state)
 
     def start(self, host: str, command: list, log: Path, environment: dict[str, str]) -> subprocess.Popen:
-        """Start a program on a host, in a process group of its own."""
+        """Start a program on a host, in its own process group."""
         inside = ["ip", "netns", "exec", self.namespace(host), *map(str, command)]
         with log.open("a") as output:
             streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
@@ -121,29 +121,29 @@ class Network:
 
 
 class Service:
-    """A program that is started again whenever it has ended, until it is stopped."""
+    """A program that is restarted whenever it ends, until it is stopped."""
 
     def __init__(self, name: str, start: Callable[[], subprocess.Popen]):
         self.name, self._start = name, start
         self.process = start()
         self.n_starts, self._ended_at = 1, 0.0
 
-    def look_after(self) -> None:
+    def restart_ended(self) -> None:
         if self.process.poll() is None:
             self._ended_at = 0.0
         elif not self._ended_at:
             self._ended_at = time.monotonic()
-        elif time.monotonic() - self._ended_at > 1:  # as a service manager waits
+        elif time.monotonic() - self._ended_at > 1:  # delay of a service manager
             self.process, self._ended_at = self._start(), 0.0
             self.n_starts += 1
 
     def kill(self) -> None:
-        """Kill all its processes at once, but for those of PostgreSQL, which end when they find their parent dead."""
+        """Kill all its processes at once, except PostgreSQL's, which end when they notice that their parent is dead."""
         os.killpg(self.process.pid, signal.SIGKILL)
 
 
 class Hosts:
-    """The services on their hosts, with all their files in `folder`."""
+    """The services on their hosts, with all files in `folder`."""
 
     def __init__(self, network: Network, folder: Path, broker: str, is_small: bool):
         self.network, self.folder, self.broker, self.is_small = network, folder, broker, is_small
@@ -152,7 +152,7 @@ class Hosts:
         self._sockets = folder / "sockets"
 
     def environment(self, host: str, here: bool = False) -> dict[str, str]:
-        """Return the variables of our programs on a host. here: to reach the database from outside the namespaces."""
+        """Return the variables of kgharvest's programs on a host. here: for a process outside the namespaces."""
         address = quoted(self._sockets) if here else f"{NET}.{HOSTS['data']}:5432"
         brokers = {"rabbitmq": "amqp://guest:guest@{}:5672//", "redis": "redis://{}:6379/0"}
         variables = {name: value for name, value in os.environ.items() if not name.startswith("KGHARVEST_")}
@@ -173,7 +173,7 @@ class Hosts:
         }
 
     def start_data(self) -> None:
-        """Make a cluster that syncs nothing, as no power is cut here, and start database and broker."""
+        """Create a cluster without fsync, because no power failure is simulated, and start database and broker."""
         cluster = self.folder / "cluster"
         for path in (cluster, self._sockets):
             path.mkdir()
@@ -185,7 +185,7 @@ class Hosts:
             file.write(f"host all all {NET}.0/24 trust\n")
         settings = {"listen_addresses": "*", "unix_socket_directories": self._sockets, "fsync": "off"}
         flags = [flag for name, value in settings.items() for flag in ("-c", f"{name}={value}")]
-        # Not through runuser, which would stand between us and the signals.
+        # Not through runuser, because signals would reach runuser instead of PostgreSQL.
         command = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"]
         self._serve("data", "postgres", [*command, self.bin / "postgres", "-D", cluster, *flags], {})
         if self.broker == "redis":
@@ -229,9 +229,9 @@ class Hosts:
             environment = variables
         self.services.append(Service(name, lambda: self.network.start(host, command, log, environment)))
 
-    def look_after(self) -> None:
+    def restart_ended(self) -> None:
         for service in self.services:
-            service.look_after()
+            service.restart_ended()
 
     def faults(self, rng: random.Random) -> list[tuple[str, str]]:
         faults = [("cut", host) for host in self.network.hosts if host != "people"]
@@ -247,35 +247,35 @@ class Hosts:
         if kind == "kill":
             service.kill()
         else:
-            service.process.send_signal(signal.SIGINT)  # PostgreSQL's fast shutdown; it is started again
+            service.process.send_signal(signal.SIGINT)  # PostgreSQL's fast shutdown; the service restarts it
 
 
 def quoted(path: Path) -> str:
     return str(path).replace("/", "%2F")
 
 
-def until(holds: Callable[[], object], what: str, patience_s: float = 120) -> None:
+def wait_until(holds: Callable[[], object], event: str, patience_s: float = 120) -> None:
     deadline = time.monotonic() + patience_s
     while True:
         try:
             if holds():
                 return
-        except Exception as error:  # not there yet
-            what = f"{what} ({error})"[:300]
+        except Exception as error:  # not available yet
+            event = f"{event} ({error})"[:300]
         if time.monotonic() > deadline:
-            raise RuntimeError(f"It did not happen in time: {what}.")
+            raise RuntimeError(f"Timed out: {event}.")
         time.sleep(0.3)
 
 
-# -- what is done ------------------------------------------------------------------------------------------------------
+# Harvests and people
 
 
 def queue_harvests(n: int, how: dict[str, int] | None = None) -> None:
-    """Queue `n` harvests, none of them twice, as the command does; large enough that faults find some under way."""
+    """Queue `n` different harvests with the command, each large enough to be interrupted by faults."""
     from django.core.management import call_command
 
     entries = sorted(json.loads(DEMO.read_text())["relations"], key=lambda entry: len(entry["seed_tuples"][0]))
-    relations = [entry["name"] for entry in entries]  # binary ones first, as the stand-in for the LM knows no others
+    relations = [entry["name"] for entry in entries]  # binary first: the LM's stand-in knows no others
     chosen = defaultdict(list)
     for relation, cell in [(relation, cell) for cell in CELLS for relation in relations][:n]:
         chosen[cell].append(relation)
@@ -285,7 +285,7 @@ def queue_harvests(n: int, how: dict[str, int] | None = None) -> None:
 
 
 def exported() -> dict[str, str]:
-    """Return the file of each harvest of the database."""
+    """Return the exported tuples of each harvest in the database."""
     from kgharvest.harvests.tuple_files import export_tuples
     from kgharvest.models import HarvestJob
 
@@ -294,7 +294,7 @@ def exported() -> dict[str, str]:
 
 
 def write_reference(file: Path, n: int) -> None:
-    """Do the harvests in this one process, on its own database, and write their files."""
+    """Run the harvests in this single process, on its own database, and write their exported tuples."""
 
     from kgharvest.jobs import ledger
     from kgharvest.models import Job
@@ -306,12 +306,12 @@ def write_reference(file: Path, n: int) -> None:
 
 
 def reference(hosts: Hosts, n: int) -> dict[str, str]:
-    """Return the files of the harvests as one process makes them, on a copy of the database."""
+    """Return the exported tuples of the harvests as run by one process on a copy of the database."""
     from django.db import connection
 
     file, environment = hosts.folder / "reference.json", hosts.environment("reference", here=True)
     connection.close()
-    with connection._nodb_cursor() as cursor:  # of no database that is copied
+    with connection._nodb_cursor() as cursor:  # not connected to the database that is copied
         cursor.execute("CREATE DATABASE alone TEMPLATE kgharvest")
     environment["DATABASE_URL"] = environment["DATABASE_URL"].replace("/kgharvest", "/alone")
     command = [sys.executable, __file__, "--write-reference", file, "--harvests", str(n)]
@@ -323,27 +323,27 @@ def write_people(hosts: Hosts, round, n: int, longest_pause_s: float) -> None:
     from tests.factories import make_annotators
     from tests.load.web_server import logged_in
 
-    course = {
+    config = {
         "webs": [f"{NET}.{HOSTS[host]}" for host in hosts.named("web")],
         "path": f"/judge/{round.pk}/",
         "cookies": [logged_in(annotator.user) for annotator in make_annotators(round, n)],
         "share": round.n_tasks * K * 0.9 // n,
         "longest_pause_s": longest_pause_s,
     }
-    (hosts.folder / "people.json").write_text(json.dumps(course))
+    (hosts.folder / "people.json").write_text(json.dumps(config))
 
 
-def go_through(hosts: Hosts, round, rng: random.Random) -> list[str]:
-    """Inflict every fault once while people judge and workers work, until all is done; return what happened when."""
+def inflict_faults(hosts: Hosts, round, rng: random.Random) -> list[str]:
+    """Inflict every fault once while people judge and workers run jobs, until all is done; return timed events."""
     from django.db import DatabaseError, connection
 
     from kgharvest.models import Job
 
-    faults, links_up_at, story = hosts.faults(rng), {}, []
+    faults, links_up_at, events = hosts.faults(rng), {}, []
     began, next_at = time.monotonic(), time.monotonic() + 3
     while time.monotonic() < began + PATIENCE_S:
         now = time.monotonic()
-        hosts.look_after()
+        hosts.restart_ended()
         for host in [host for host, at in links_up_at.items() if now >= at]:
             hosts.network.set_link(host, "up")
             del links_up_at[host]
@@ -352,25 +352,25 @@ def go_through(hosts: Hosts, round, rng: random.Random) -> list[str]:
             hosts.inflict(kind, name)
             if kind == "cut":
                 links_up_at[name] = now + CUT_S
-            story.append(f"{now - began:.0f} s {kind} {name}")
+            events.append(f"{now - began:.0f} s {kind} {name}")
             next_at = now + rng.uniform(0.5, 1.5) * PAUSE_S
         if not faults and not links_up_at:
             (hosts.folder / "faults_are_over").touch()
             try:
                 is_judged = not round.tasks.filter(verdict="").exists()
                 if is_judged and not Job.objects.unfinished().exists():
-                    return [*story, f"{time.monotonic() - began:.0f} s all done"]
-            except DatabaseError:  # it is being restarted
+                    return [*events, f"{time.monotonic() - began:.0f} s all done"]
+            except DatabaseError:  # PostgreSQL is being restarted
                 connection.close()
         time.sleep(0.2)
-    raise RuntimeError(f"It did not come to its end in {PATIENCE_S} s: {story}")
+    raise RuntimeError(f"Not finished after {PATIENCE_S} s: {events}")
 
 
-# -- what must hold ----------------------------------------------------------------------------------------------------
+# Checks
 
 
 def recomputed(round) -> dict[int, tuple]:
-    """Return judgments, labels and verdict of each task from its judgments alone."""
+    """Return judgments, labels, and verdict of each task, computed from its judgments alone."""
     from annotation.models import Judgment
 
     labels = defaultdict(list)
@@ -387,8 +387,8 @@ def recomputed(round) -> dict[int, tuple]:
     return tasks
 
 
-def faults_found(hosts: Hosts, round, alone: dict[str, str]) -> dict[str, object]:
-    """Return what does not hold, by the claim; nothing if all does."""
+def failed_checks(hosts: Hosts, round, expected: dict[str, str]) -> dict[str, object]:
+    """Return the exceptions to each claim that does not hold; empty if all claims hold."""
     from django.core.management import call_command
     from django.db import connection
 
@@ -409,8 +409,8 @@ def faults_found(hosts: Hosts, round, alone: dict[str, str]) -> dict[str, object
     files, counted = exported(), recomputed(round)
     people = list(round.annotators.values_list("pk", "n_judged"))
     judged = Counter(Judgment.objects.current().filter(task__round=round).values_list("annotator", flat=True))
-    different = [cell for cell in files | alone if files.get(cell) != alone.get(cell)]
-    if hosts.is_small:  # the stand-in says the same three tuples of every relation
+    different = [cell for cell in files | expected if files.get(cell) != expected.get(cell)]
+    if hosts.is_small:  # the stand-in returns the same three tuples for every relation
         different = [cell for cell, file in files.items() if file.count("\n") != 3]
     seal_judgments()
     print(
@@ -419,23 +419,23 @@ def faults_found(hosts: Hosts, round, alone: dict[str, str]) -> dict[str, object
         f"{dict(sorted(Counter(jobs.values_list('attempts', flat=True)).items()))}; "
         f"{sum(map(len, files.values())):,} bytes of tuples; starts "
         f"{ {service.name: service.n_starts for service in hosts.services} }; "
-        f"{(hosts.folder / 'failures').read_text()} requests of people failed and were sent again"
+        f"{(hosts.folder / 'failures').read_text()} requests of people failed and were retried"
     )
     claims = {
-        "every task has k judgments of k people": [row for row in tables.items() if row[1][0] != K],
-        "none acknowledged is lost": lost,
+        "every task has k judgments by k people": [row for row in tables.items() if row[1][0] != K],
+        "no acknowledged judgment is lost": lost,
         "every job succeeded": list(jobs.exclude(status="succeeded").values_list("pk", "status", "error")),
         "every job ended once": [pk for pk in jobs.values_list("pk", flat=True) if ends[pk] != 1],
-        "every harvest is the single process's": different,
-        "counters and verdicts are those of the judgments": [pk for pk in tables if tables[pk] != counted.get(pk)],
-        "people's counts are those of the judgments": [pk for pk, n in people if judged[pk] != n],
+        "every harvest equals that of a single process": different,
+        "counters and verdicts match the judgments": [pk for pk in tables if tables[pk] != counted.get(pk)],
+        "people's counts match the judgments": [pk for pk, n in people if judged[pk] != n],
         "every process was killed": [service.name for service in hosts.services if service.n_starts < 2],
     }
     call_command("audit", "verify")
-    return {claim: wrong for claim, wrong in claims.items() if wrong}
+    return {claim: exceptions for claim, exceptions in claims.items() if exceptions}
 
 
-# -- from the beginning to the end -------------------------------------------------------------------------------------
+# Course of the bench
 
 
 def run(options: argparse.Namespace) -> bool:
@@ -445,12 +445,12 @@ def run(options: argparse.Namespace) -> bool:
         Network(SMALL_HOSTS if options.small else HOSTS) as network,
     ):
         folder = Path(name)
-        folder.chmod(0o755)  # PostgreSQL is another user
+        folder.chmod(0o755)  # PostgreSQL runs as another user
         hosts = Hosts(network, folder, options.broker, options.small)
         try:
-            return course(options, hosts)
+            return run_on_hosts(options, hosts)
         finally:
-            print(f"{options.broker}, seed {options.seed}: {time.monotonic() - began:.0f} s in all")
+            print(f"{options.broker}, seed {options.seed}: {time.monotonic() - began:.0f} s in total")
             if options.logs:
                 shutil.copytree(folder, options.logs, ignore=lambda _, names: [n for n in names if "." not in n])
 
@@ -463,7 +463,7 @@ def make_database() -> bool:
     return True
 
 
-def course(options: argparse.Namespace, hosts: Hosts) -> bool:
+def run_on_hosts(options: argparse.Namespace, hosts: Hosts) -> bool:
     hosts.start_data()
     os.environ.clear()
     os.environ.update(hosts.environment("bench", here=True))
@@ -475,12 +475,12 @@ def course(options: argparse.Namespace, hosts: Hosts) -> bool:
 
     from tests.factories import make_round
 
-    until(make_database, "PostgreSQL starts")
+    wait_until(make_database, "PostgreSQL starts")
     call_command("migrate", verbosity=0)
     with connection.cursor() as cursor:
         cursor.execute(COUNT_ENDS)
     call_command("import_relations", DEMO, verbosity=0)
-    alone = {} if options.small else reference(hosts, options.harvests)
+    expected = {} if options.small else reference(hosts, options.harvests)
     round = make_round(options.tasks, judgments_per_task=K, batch_size=4)
     write_people(hosts, round, options.annotators, options.longest_pause)
     hosts.start_programs()
@@ -490,14 +490,14 @@ def course(options: argparse.Namespace, hosts: Hosts) -> bool:
         raise RuntimeError((hosts.folder / "launch.log").read_text())
     program = [sys.executable, "tests/load/people_of_several_webs.py", hosts.folder]
     people = hosts.network.start("people", program, hosts.folder / "people.log", dict(os.environ))
-    until(lambda: (hosts.folder / "acknowledged.jsonl").exists(), "somebody judges")
-    story = go_through(hosts, round, random.Random(options.seed))
+    wait_until(lambda: (hosts.folder / "acknowledged.jsonl").exists(), "the first judgment is acknowledged")
+    events = inflict_faults(hosts, round, random.Random(options.seed))
     (hosts.folder / "is_over").touch()
     people.wait(60)
-    print("; ".join(story))
-    found = faults_found(hosts, round, alone)
-    print(json.dumps(found, indent=1, default=str) if found else "All of it holds.")
-    return not found
+    print("; ".join(events))
+    failed = failed_checks(hosts, round, expected)
+    print(json.dumps(failed, indent=1, default=str) if failed else "All checks passed.")
+    return not failed
 
 
 def parsed() -> argparse.Namespace:
@@ -507,8 +507,8 @@ def parsed() -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=int, default=default, metavar="N")
     parser.add_argument("--longest-pause", type=float, default=6.0, metavar="SECONDS")
     parser.add_argument("--small", action="store_true", help="one web server, one worker, a stand-in for the LM")
-    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep the logs")
-    parser.add_argument("--write-reference", type=Path, help=argparse.SUPPRESS)  # these two as programs of their own
+    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="folder to copy the logs to")
+    parser.add_argument("--write-reference", type=Path, help=argparse.SUPPRESS)  # these two run as separate programs
     parser.add_argument("--queue", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""Draw odd requests from a generator: addresses of ours with odd numbers and texts, bodies, heads and cookies."""
+"""Random odd requests: site addresses with odd numbers and texts, bodies, headers, and cookies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from io import BytesIO
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes, urlencode
 
-COOKIE = "a" * 32  # for CSRF
+COOKIE = "a" * 32  # CSRF token
 PARAMETER = re.compile(r"\(\?P<\w+>[^)]*\)|<(?:(\w+):)?\w+>")
 ODD_TEXTS = [
     "",
@@ -81,7 +81,7 @@ ODD_TYPES = [
     "application/xml",
     "multipart/mixed; boundary=x",
 ]
-ODD_HEADS = {
+ODD_HEADERS = {
     "HTTP_ACCEPT": ["*/*", "application/json", "text/html", "application/xml", "\xff", ";q=", "a" * 5000],
     "HTTP_ACCEPT_LANGUAGE": ["de", "x" * 1000, "\xff", "en;q=nan", "*"],
     "HTTP_HOST": ["127.0.0.1", "localhost", "evil.example", "a b", "", "[::1", "127.0.0.1:99999", "\xff"],
@@ -130,7 +130,7 @@ def routes() -> list[str]:
 
 
 class Known:
-    """What requests are made of: addresses, names that exist, and the fields that pages have shown so far."""
+    """Parts of requests: addresses, existing names, and the form fields that pages have shown so far."""
 
     def __init__(self, routes: list[str], names: list[str], cookies: Callable[[], dict[str, str]]):
         self.routes, self.names, self._cookies = routes, names, cookies
@@ -164,7 +164,7 @@ def path(rng: random.Random, known: Known) -> str:
     if rng.random() < 0.03:
         return "/" + quote(text(rng, known).encode("utf-8", "surrogatepass"))
     route = rng.choice(known.routes)
-    if route.startswith("/admin/") and rng.random() < 0.8:  # most of the addresses, and least of what is ours
+    if route.startswith("/admin/") and rng.random() < 0.8:  # most of the addresses, but little of our code
         route = rng.choice([other for other in known.routes if not other.startswith("/admin/")])
     return PARAMETER.sub(filled, route)
 
@@ -267,8 +267,8 @@ def draw_request(rng: random.Random, known: Known) -> Environ:
         "role": role,
     }
     if rng.random() < 0.2:
-        name = rng.choice(list(ODD_HEADS))
-        environ[name] = rng.choice(ODD_HEADS[name])
+        name = rng.choice(list(ODD_HEADERS))
+        environ[name] = rng.choice(ODD_HEADERS[name])
     return environ
 
 
@@ -303,5 +303,5 @@ QUERIES = [
 
 
 def unquoted(address: str) -> str:
-    """Return the path as WSGI has it: its bytes, each as a character."""
+    """Return the path as in WSGI: one character per byte."""
     return unquote_to_bytes(address.encode("utf-8", "surrogatepass")).decode("latin-1")

@@ -1,9 +1,9 @@
-"""What opening a round costs: one that draws all tuples of a harvest.
+"""Cost of opening a round that draws all tuples of a harvest.
 
     python benches/opening.py [--statements 20000 100000]    on a SQLite file in a temporary folder
     DATABASE_URL=postgres://... DEBUG=1 python benches/opening.py    on an empty PostgreSQL database
 
-Prints seconds of the wall clock, of this process's CPU and, if it runs on this machine, of PostgreSQL's.
+Prints wall-clock seconds, CPU seconds of this process, and CPU seconds of PostgreSQL if it runs on this machine.
 
 Must hold: 10 s for 100,000 statements on PostgreSQL.
 """
@@ -46,7 +46,7 @@ def harvest_of(n: int) -> HarvestJob:
 
 
 def cost_of_opening(job: HarvestJob) -> tuple[float, float, float]:
-    """Return seconds of the wall clock, of this process's CPU and of the database's."""
+    """Return wall-clock seconds, CPU seconds of this process, and CPU seconds of the database."""
     document = {"name": f"of-{job.n_tuples}", "cells": [{"job": job.pk, "n": None}]}
     wall, cpu, database = time.perf_counter(), time.process_time(), database_seconds()
     open_round(document, project=job.project)
@@ -57,13 +57,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--statements", type=int, nargs="+", default=[20_000, 100_000])
     arguments = parser.parse_args()
-    settings.DEBUG = False  # else every statement of SQL is kept
+    settings.DEBUG = False  # with DEBUG, Django stores every SQL statement
     migrate()
     print(connection.vendor)
     for n in arguments.statements:
         job = harvest_of(n)
         with connection.cursor() as cursor:
-            cursor.execute("ANALYZE")  # as autovacuum does after so many new rows
+            cursor.execute("ANALYZE")  # as autovacuum does after this many new rows
         wall, cpu, database = cost_of_opening(job)
         print(f"{n:>9,} statements  wall {wall:6.2f} s  CPU {cpu:6.2f} s, database {database:6.2f} s", flush=True)
 

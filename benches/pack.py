@@ -1,9 +1,9 @@
-"""What a paper pack costs: of rounds of 20,000 statements with three judgments each.
+"""Cost of replication packs for rounds of 20,000 statements with three judgments each.
 
     python benches/pack.py [N_TASKS ...]
 
-The rounds are those of benches/report.py. Prints the seconds of packing and of verifying, and the peak of memory of
-processes that do nothing else, and the size of the pack.
+The rounds are those of benches/report.py. Prints the seconds and the peak memory of packing and of verifying, each in a
+process that does nothing else, and the size of the pack.
 """
 
 from __future__ import annotations
@@ -42,14 +42,12 @@ def main() -> None:
 
 
 def measure(*command: str) -> None:
-    """Run a command in a process of its own, and print what it took."""
+    """Run a command in its own process and print its cost."""
     begin = time.perf_counter()
     process = subprocess.Popen([sys.executable, str(ROOT / "manage.py"), *command], env=os.environ)
     _, status, usage = os.wait4(process.pid, 0)
     seconds, cpu = time.perf_counter() - begin, usage.ru_utime + usage.ru_stime
-    print(
-        f"{command[0]}: {seconds:.1f} s, {cpu:.1f} s of the processor, {usage.ru_maxrss / 1024:.0f} MB; exit {status}"
-    )
+    print(f"{command[0]}: {seconds:.1f} s, {cpu:.1f} s of CPU, {usage.ru_maxrss / 1024:.0f} MB; exit {status}")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""What researchers' pages cost among a million tuples: the median of 20 requests at the server, and their queries.
+"""Response times of researchers' pages with a million tuples: median of 20 requests at the server, and queries.
 
     python benches/pages.py [--tuples 1000000] [--keep FOLDER]    on SQLite in a temporary folder, or in FOLDER
     DATABASE_URL=postgres://... DEBUG=1 python benches/pages.py   on an empty PostgreSQL database
 
-With --keep, or on PostgreSQL, a database that is already filled is taken as it is. Fifty relations, the first with a
-fifth of all tuples, harvested from two LMs in two settings that share some of what they find; one entity in every
-twentieth tuple; 20,000 judged statements; 2,000 harvests that found nothing. It is filled through the services, so that
-the line "stored" is the speed of an import without its parsing. A page holds if it answers in under 200 ms.
+With --keep, or on PostgreSQL, a database that is already filled is reused. The data: fifty relations, the first with a
+fifth of all tuples, harvested from two LMs in two settings that share some of their tuples; one entity in every
+twentieth tuple; 20,000 judged statements; 2,000 harvests without tuples. The services fill the database, so the line
+"stored" shows the speed of an import without its parsing. A page passes if it answers in under 200 ms.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ N_IDLE_JOBS = 2000
 N_JUDGED = 20_000
 MODELS = ("lm-one", "lm-two")
 SETTINGS = ("human", "multi")
-SHARED = 0.1  # of a cell's tuples, with the next cell
+SHARED = 0.1  # share of a cell's tuples that the next cell also contains
 HUB = "person"
 HUB_EVERY = 20
 REQUESTS = 20
@@ -37,7 +37,7 @@ LIMIT_MS = 200
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tuples", type=int, default=1_000_000)
-    parser.add_argument("--keep", metavar="FOLDER", help="where to keep the SQLite database for the next time")
+    parser.add_argument("--keep", metavar="FOLDER", help="folder that keeps the SQLite database for the next run")
     return parser.parse_args()
 
 
@@ -62,7 +62,7 @@ from kgharvest.models import HarvestJob, KnowledgeTuple, LanguageModel, Project,
 AT_ONCE = {"batch_size": 5000}
 
 
-# -- filling -----------------------------------------------------------------------------------------------------------
+# Data
 
 
 def fill(n_tuples: int) -> None:
@@ -80,7 +80,7 @@ def fill(n_tuples: int) -> None:
     sizes = [share(number, n_tuples) for number in range(N_RELATIONS)]
     n_stored = sum(fill_relation(relation, models, size, rng) for relation, size in zip(relations, sizes, strict=False))
     seconds, cpu_s = time.perf_counter() - start, time.process_time() - cpu_start
-    rate = f"{n_stored / seconds:,.0f} a second"
+    rate = f"{n_stored / seconds:,.0f} per second"
     print(f"stored {n_stored:,} harvested tuples in {seconds:.0f} s ({cpu_s:.0f} s of CPU), {rate}", flush=True)
     for _ in range(N_IDLE_JOBS):
         make_job(rng.choice(relations), rng.choice(models), rng.choice(SETTINGS))
@@ -91,7 +91,7 @@ def fill(n_tuples: int) -> None:
 
 
 def share(number: int, n_tuples: int) -> int:
-    """Return how many tuples a relation has: the first a fifth of all, the others the same."""
+    """Return the number of tuples of a relation: a fifth of all for the first, equal shares for the others."""
     return n_tuples // 5 if number == 0 else n_tuples * 4 // 5 // (N_RELATIONS - 1)
 
 
@@ -157,11 +157,11 @@ def task(round: Round, harvested, position: int, rng: random.Random) -> Judgment
     )  # fmt: skip
 
 
-# -- measuring ---------------------------------------------------------------------------------------------------------
+# Measurement
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Yield what is measured, and its address. Other apps' pages are added here."""
+    """Yield the name and the address of each page to measure. Other apps' pages are added here."""
     job = HarvestJob.objects.order_by("-n_tuples").first()
     relation = job.relation
     known = KnowledgeTuple.objects.harvested().order_by("-n_harvests", "-pk").first()
@@ -204,12 +204,12 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def comparisons(relation: Relation) -> Iterator[tuple[str, str]]:
-    """Yield two harvests of over 50,000 tuples, two of 4,500, and two cells over the relations of their set."""
+    """Yield comparisons of harvests: two of over 50,000 tuples, two of 4,500, and two cells over their relation set."""
     page = reverse("evaluation:compare_harvests")
-    for which, compared in (("large", relation), ("usual", Relation.objects.get(pk=relation.pk + 1))):
+    for size, compared in (("large", relation), ("usual", Relation.objects.get(pk=relation.pk + 1))):
         a, b = compared.jobs.filter(n_tuples__gt=0).order_by("pk").values_list("pk", flat=True)[:2]
-        yield f"compare two {which} harvests", f"{page}?a={a}&b={b}"
-        yield f"compare two {which} harvests, only A", f"{page}?a={a}&b={b}&part=only_a&page=20"
+        yield f"compare two {size} harvests", f"{page}?a={a}&b={b}"
+        yield f"compare two {size} harvests, only A", f"{page}?a={a}&b={b}&part=only_a&page=20"
     yield "compare two cells over a set", f"{reverse('evaluation:compare_sets')}?a={a}&b={b}"
 
 
@@ -218,7 +218,7 @@ def address(page: str, /, **query) -> str:
 
 
 def measure(client: Client, path: str) -> tuple[float, float, int]:
-    """Return the medians of the time and of this process's part in it, in milliseconds, and the number of queries."""
+    """Return the median wall-clock and CPU milliseconds of this process, and the number of queries."""
     reset_queries()
     with CaptureQueriesContext(connection) as queries:
         response = client.get(path)

@@ -1,18 +1,18 @@
-"""What the offline paraphraser makes of prompts: python benches/paraphrases.py [FILE ...] [--published FOLDER]
+"""Quality of the offline paraphraser: python benches/paraphrases.py [FILE ...] [--published FOLDER]
 
-Each initial prompt is taken alone and becomes ten prompts, itself and nine paraphrases, as in a harvest that is given
-no other. By default the rules alone are asked, in their own order, with PLACEHOLDERS in the slots; with --lm NAME a
-masked LM chooses among their wordings and fills in words of its own, on the seed tuples of relation set `demo`, for
-which its relations have to be those of the set. Sets: fresh_prompts.json and the shipped relation sets; FILE, more of
-{"relation": ["prompt", ..], ..}; and with --published those of BertNet's repository, `human.json` and `lama.json` in
-FOLDER (LAMA's templates).
+Each initial prompt alone becomes ten prompts, itself and nine paraphrases, as in a harvest with no other prompts. By
+default, only the rules are used, in their own order, with PLACEHOLDERS in the slots. With --lm NAME, a masked LM
+chooses among their wordings and fills in its own words, based on the seed tuples of the relation set `demo`, so the
+relations must be those of the set. Sets: fresh_prompts.json and the built-in relation sets; FILE, additional sets as
+{"relation": ["prompt", ..], ..}; and with --published, the sets of BertNet's repository, `human.json` and `lama.json`
+in FOLDER (LAMA's templates).
 
-got: paraphrases of the nine wanted. framed: holds the clause of the initial prompt, or of another paraphrase, as it is.
-words added: every word of the initial prompt is there, in its order, with others around or between (clefts; frames are
-such). order: the slots come in another order. content: lacks a content word of the initial prompt in any inflection.
-alike: says the same words in the same order as the initial prompt or one before it, function words left out.
-distinct: neither framed nor alike. > 1/5: initial prompts of whose prompts, themselves included,
-more than a fifth are framed.
+got: paraphrases of the nine requested. framed: contains the clause of the initial prompt, or of another paraphrase,
+unchanged. words added: contains every word of the initial prompt in its order, with other words around or between them
+(clefts; frames are among these). order: the slots are in another order. content: lacks a content word of the initial
+prompt in any inflection. alike: has the same words in the same order as the initial prompt or an earlier paraphrase,
+ignoring function words. distinct: neither framed nor alike. > 1/5: initial prompts for which more than a fifth of the
+prompts, including the initial one, are framed.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ N_PROMPTS = 10
 PLACEHOLDERS = ("mask", "virus", "paper")
 SHIPPED = ("demo", "human", "commonsense", "lama")
 PUBLISHED = ("human", "lama")
-# Words of function, besides those that are no entity: they may change without the relation being named otherwise.
+# Function words, in addition to those that are not entities. Changing them does not rename the relation.
 FUNCTION_WORDS = STOP_WORDS | {"one", "you", "people", "we", "something", "there", "what", "when", "whom", "whose"}
 
 PromptsByRelation = Mapping[str, Sequence[str]]
 
 
-class RulesAlone:
+class RulesOnly:
     """The offline paraphraser without an LM: wordings in the order of the rules."""
 
     name = "rules"
@@ -67,7 +67,7 @@ class RulesAlone:
 
 @dataclass(frozen=True)
 class Counts:
-    """Of paraphrases, but `prompts`, `none` (initial prompts without any) and `over_a_fifth`."""
+    """Counts of paraphrases, except `prompts`, `none` (initial prompts without paraphrases), and `over_a_fifth`."""
 
     prompts: int = 0
     wanted: int = 0
@@ -90,7 +90,7 @@ def words_of(prompt: PromptTemplate) -> list[str]:
 
 
 def content_of(prompt: PromptTemplate) -> list[str]:
-    """Return the words of `prompt` that are no function words, slots among them."""
+    """Return the words of `prompt` that are not function words, including slots."""
     return [word for word in words_of(prompt) if word not in FUNCTION_WORDS]
 
 
@@ -105,17 +105,17 @@ def only_adds(prompt: PromptTemplate, initial: PromptTemplate) -> bool:
 
 
 def lacks_content(prompt: PromptTemplate, initial: PromptTemplate) -> bool:
-    there = {form for word in words_of(prompt) for form in word_forms(word)}
-    return any(not word_forms(word) & there for word in content_of(initial) if not word.startswith("ENT"))
+    forms = {form for word in words_of(prompt) for form in word_forms(word)}
+    return any(not word_forms(word) & forms for word in content_of(initial) if not word.startswith("ENT"))
 
 
 def counts_of(initial: PromptTemplate, paraphrases: Sequence[PromptTemplate]) -> Counts:
     n_framed = n_alike = n_distinct = 0
-    said = [content_of(initial)]
+    earlier_contents = [content_of(initial)]
     for index, prompt in enumerate(paraphrases):
         frame = is_framed(prompt, [initial, *paraphrases[:index]])
-        alike = content_of(prompt) in said
-        said.append(content_of(prompt))
+        alike = content_of(prompt) in earlier_contents
+        earlier_contents.append(content_of(prompt))
         n_framed, n_alike, n_distinct = n_framed + frame, n_alike + alike, n_distinct + (not (frame or alike))
     return Counts(
         prompts=1,
@@ -161,13 +161,13 @@ def sets_of(arguments: argparse.Namespace) -> Iterator[tuple[str, PromptsByRelat
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path)
-    parser.add_argument("--published", type=Path, help="BertNet's relation_info")
+    parser.add_argument("--published", type=Path, help="folder relation_info of BertNet's repository")
     parser.add_argument("--lm", choices=EMBEDDED_LMS)
-    parser.add_argument("--show", type=int, default=0, help="so many paraphrases of each set, drawn at random")
-    parser.add_argument("--seed", type=int, default=0, help="of the draw")
+    parser.add_argument("--show", type=int, default=0, help="number of paraphrases to print per set, drawn at random")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random draw")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    paraphraser = RulesAlone() if arguments.lm is None else OfflineParaphraser(load_compact(EMBEDDED_LMS[arguments.lm]))
+    paraphraser = RulesOnly() if arguments.lm is None else OfflineParaphraser(load_compact(EMBEDDED_LMS[arguments.lm]))
     demo = json.loads((ROOT / "kgharvest" / "relation_sets" / "demo.json").read_text("utf-8"))["relations"]
     seeds = {} if arguments.lm is None else {relation["name"]: relation["seed_tuples"] for relation in demo}
     names = [field.name.replace("_", " ").replace("over a fifth", "> 1/5") for field in fields(Counts)]

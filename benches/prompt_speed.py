@@ -1,10 +1,10 @@
-"""What learning prompts costs above the forwards and backwards that it needs: CPU seconds in one run, one thread.
+"""Overhead of prompt learning over its forward and backward passes: CPU seconds in one run, one thread.
 
     python benches/prompt_speed.py [--model embedded bert-base] [--repeats 5]
 
-Each repeat learns, keeps the batches that the LM was given, and gives them to the bare network again: the same tokens
-in the same shapes, the head where the mask is, backwards where gradients were asked for, no bookkeeping. Prints the
-median ratio and the sequences per second of both. Held: 1.2 for AutoPrompt, 1.3 for an epoch of soft prompts.
+Each repeat learns prompts, records the batches given to the LM, and gives them to the bare network again: the same
+tokens in the same shapes, the head at the mask, backward passes if gradients were required, no bookkeeping. Prints the
+median ratio and the sequences per second of both. Limits: 1.2 for AutoPrompt, 1.3 for an epoch of soft prompts.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ from kgharvest.engine.prompt_learning.objectives import Compatibility, Example, 
 from kgharvest.engine.prompt_learning.soft_prompts import SoftPromptParams, learn_soft_prompts, soften
 from kgharvest.engine.prompts.template import PromptTemplate
 
-HELD = {"autoprompt": 1.2, "autoprompt-seeds": 1.2, "soft": 1.3, "soft-deep": 1.3}
+LIMITS = {"autoprompt": 1.2, "autoprompt-seeds": 1.2, "soft": 1.3, "soft-deep": 1.3}
 N_TRIGGERS, N_PROMPTS = 5, 4
 
 
 class Batch(NamedTuple):
-    """ids (B, T), some of them soft words; positions (B,)."""
+    """A batch given to the LM: ids (B, T), some of them soft words; positions (B,)."""
 
     ids: torch.Tensor
     positions: torch.Tensor
@@ -63,7 +63,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Workload:
-    """How much is learned in a repeat; little for a large LM."""
+    """Amount learned in a repeat; small for a large LM."""
 
     lm: MaskedLM
     n_facts: int
@@ -74,7 +74,7 @@ class Workload:
     epochs: int
 
     def facts(self) -> tuple[UsableFacts, UsableFacts]:
-        """Return random facts for train and dev, whose subjects have one to three tokens."""
+        """Return random facts for train and dev, with subjects of one to three tokens."""
         rng = np.random.default_rng(0)
         words = np.flatnonzero(self.lm.starts_entity)
         drawn = [
@@ -84,7 +84,7 @@ class Workload:
         return UsableFacts(tuple(drawn[: self.n_facts]), {}), UsableFacts(tuple(drawn[self.n_facts :]), {})
 
 
-# -- what is measured --------------------------------------------------------------------------------------------------
+# Prompt learning
 
 
 def autoprompt(work: Workload, seed: int) -> None:
@@ -98,7 +98,7 @@ def autoprompt(work: Workload, seed: int) -> None:
 
 
 def autoprompt_on_seeds(work: Workload, seed: int) -> None:
-    """As in a harvest: the compatibility of five seed tuples, several forwards for each."""
+    """Learn as in a harvest: from the compatibility of five seed tuples, with several forward passes for each."""
     lm = work.lm
     seeds = [Example((fact.head, (fact.tail,))) for fact in work.facts()[0].facts[:5]]
     template = TriggerTemplate((lm.tokens.prefix, (TRIGGER,) * N_TRIGGERS, lm.tokens.suffix), (0, 1))
@@ -128,20 +128,20 @@ LEARN: dict[str, Callable[[Workload, int], None]] = {
 }
 
 
-# -- what it is measured against ---------------------------------------------------------------------------------------
+# Bare network
 
 
 @contextmanager
 def recorded() -> Iterator[list[Batch]]:
-    """Keep every batch that an LM is given."""
+    """Record every batch that an LM is given."""
     batches: list[Batch] = []
     forward = PretrainedLM._forward
 
-    def keeping(lm: PretrainedLM, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    def recording(lm: PretrainedLM, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         batches.append(Batch(ids, positions, torch.is_grad_enabled() and not torch.is_inference_mode_enabled()))
         return forward(lm, ids, positions)
 
-    PretrainedLM._forward = keeping
+    PretrainedLM._forward = recording
     try:
         yield batches
     finally:
@@ -149,7 +149,7 @@ def recorded() -> Iterator[list[Batch]]:
 
 
 def bare(lm: MaskedLM, batches: list[Batch]) -> None:
-    """Give the batches to the network alone: forward, head at the mask, backward to the word vectors."""
+    """Give the batches to the bare network: forward pass, head at the mask, backward pass to the word vectors."""
     for batch in batches:
         if batch.with_gradients:
             words = lm.word_embeddings[batch.ids.clamp(max=lm.vocab_size - 1)].requires_grad_()  # (B, T, d)
@@ -168,22 +168,22 @@ def bare_logits(lm: MaskedLM, inputs: dict[str, torch.Tensor], positions: torch.
     return lm._head.projection(lm._head.transform(lm._last_layer(hidden, queried)[:, 0]))
 
 
-# -- measuring ---------------------------------------------------------------------------------------------------------
+# Measurement
 
 
 def measure(method: str, work: Workload, repeats: int) -> None:
     ratios, rates, bare_rates = [], [], []
-    for seed in range(repeats + 1):  # the first warms up
+    for seed in range(repeats + 1):  # the first repeat warms up
         with recorded() as batches:
-            ours = cpu_seconds(partial(LEARN[method], work, seed))
-        theirs = cpu_seconds(partial(bare, work.lm, batches))
+            learning_s = cpu_seconds(partial(LEARN[method], work, seed))
+        bare_s = cpu_seconds(partial(bare, work.lm, batches))
         n_sequences = sum(len(batch.ids) for batch in batches)
         if seed:
-            ratios.append(ours / theirs)
-            rates.append(n_sequences / ours)
-            bare_rates.append(n_sequences / theirs)
+            ratios.append(learning_s / bare_s)
+            rates.append(n_sequences / learning_s)
+            bare_rates.append(n_sequences / bare_s)
     ratio = statistics.median(ratios)
-    verdict = "holds" if ratio <= HELD[method] else f"ABOVE {HELD[method]}"
+    verdict = "holds" if ratio <= LIMITS[method] else f"ABOVE {LIMITS[method]}"
     print(
         f"  {method:16}  {ratio:5.3f} ({min(ratios):.3f}-{max(ratios):.3f})  {verdict:10}"
         f"  {statistics.median(rates):9,.0f} forwards/s, bare {statistics.median(bare_rates):9,.0f}",
@@ -198,7 +198,7 @@ def cpu_seconds(work: Callable[[], None]) -> float:
 
 
 def bert_base(folder: Path) -> MaskedLM:
-    """Return a random LM of the size of BERT-base."""
+    """Return an LM of the size of BERT-base with random weights."""
     torch.manual_seed(0)
     letters = [chr(letter) for letter in range(ord("a"), ord("z") + 1)]
     words = {word for phrasing in load_world()[0].phrasings for word in phrasing.text.lower().split()}

@@ -1,13 +1,13 @@
-"""The prompt systems on an LM that knows facts of LAMA: are they in the order that their papers report?
+"""Order of the prompt systems on an LM that knows facts of LAMA, compared with the order that their papers report.
 
     python benches/prompt_systems.py --data FOLDER_WITH_LAMA [--lm FOLDER] [--records FILE] [--methods manual lpaqa ...]
 
-Trains a small BERT on some facts of the ten relations, in the words of LPAQA's mined prompts, without noise, so that it
-answers these words and few others; the manual and the paraphrased prompts, in which all facts are asked, are held out.
-Then every method learns from the training facts, chooses on dev and is measured on test, each also on the LM with
-random weights. Prints the table of `probe`, and the orderings of the papers with their intervals over relations.
+Trains a small BERT on some facts of the ten relations, in the wording of LPAQA's mined prompts and without noise, so
+that it answers these wordings and few others. The manual and the paraphrased prompts, which query all facts, are held
+out. Then every method learns from the training facts, chooses on dev, and is measured on test. Each is also measured on
+the LM with random weights. Prints the table of `probe`, and the papers' orderings with their intervals over relations.
 
-With --lm and --records a run goes on where others have left off, so that the methods can be measured a few at a time.
+With --lm and --records, a run continues earlier runs, so the methods can be measured a few at a time.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ from kgharvest.statistics.paired_tests import PairedDifference, paired_differenc
 from kgharvest.tables.formats import terminal_text
 
 N_MINED = 12  # mined prompts that the LM learns from
-N_PARAPHRASED = 8  # paraphrased ones that it is asked, besides the manual one
+N_PARAPHRASED = 8  # paraphrased prompts that query the LM, in addition to the manual one
 BASELINES = ("majority", "manual")
-FAR = 0.3  # how much higher P@1 has to be to be far above
+FAR = 0.3  # minimum difference in P@1 that counts as far above
 
 
 class Ordering(NamedTuple):
-    """better and worse: methods, or a method and its control; relation: how far one is to be above the other."""
+    """better, worse: methods, or a method and its control. relation: how far `better` should be above `worse`."""
 
     better: str
     relation: str
     worse: str
 
 
-# LAMA has one manual prompt for each relation: the best single one is that.
+# LAMA has one manual prompt per relation, which is therefore the best single prompt.
 ORDERINGS = [
     Ordering("lpaqa", ">=", "manual"),
     Ordering("autoprompt", ">", "manual"),
@@ -80,7 +80,7 @@ HOLDS: dict[str, Callable[[PairedDifference], bool]] = {
     ">": lambda estimate: estimate.difference > 0 and estimate.p < 0.05,
     ">>": lambda estimate: estimate.difference > FAR and estimate.p < 0.05,
 }
-PLAIN_WORDS = re.compile(r"[a-z]+( [a-z]+)?")  # one or two words, each of which becomes a token
+PLAIN_WORDS = re.compile(r"[a-z]+( [a-z]+)?")  # one or two words; each becomes a token
 
 
 def read(path: Path) -> list[dict]:
@@ -88,7 +88,7 @@ def read(path: Path) -> list[dict]:
 
 
 def facts_of(folder: Path, n: int) -> dict[str, tuple[tuple[str, str], ...]]:
-    """Return at most `n` facts of train and of test, and half as many of dev, of one subject each, in lower case."""
+    """Return at most `n` facts of train and of test, and half as many of dev, one per subject, in lower case."""
     chosen, seen = {}, set()
     for part in PARTS:
         pairs = [(line["sub"].lower(), line["obj"].lower()) for line in read(folder / f"{part}.jsonl")]
@@ -108,7 +108,7 @@ def facts_of(folder: Path, n: int) -> dict[str, tuple[tuple[str, str], ...]]:
 
 
 def templates(path: Path) -> list[str]:
-    """Return the prompts of a file, the heaviest first, that have each slot once."""
+    """Return the prompts of a file that contain each slot once, the heaviest first."""
     lines = sorted(read(path), key=lambda line: -line.get("weight", 0.0))
     texts = [line["template"].replace("[X]", "<ENT0>").replace("[Y]", "<ENT1>").lower() for line in lines]
     texts = [re.sub("<ent([01])>", r"<ENT\1>", text) for text in texts]
@@ -116,7 +116,7 @@ def templates(path: Path) -> list[str]:
 
 
 def relations_of(data: Path, n_facts: int) -> tuple[list[Relation], list[ProbeRelation]]:
-    """Return what the LM learns, and what it is asked."""
+    """Return the relations that the LM learns, and the relations that it is probed with."""
     known, relations = [], []
     for folder in sorted((data / "facts").iterdir()):
         facts = facts_of(folder, n_facts)
@@ -142,7 +142,7 @@ def trained(known: list[Relation], folder: Path, steps: int) -> None:
 def probe_records(
     lm: MaskedLM, control: MaskedLM, relations: list[ProbeRelation], method: str, budget: LearningBudget
 ) -> Iterator[dict]:
-    """Yield a record of the method for each relation, and one of its control: the same LM before any training."""
+    """Yield a record of the method for each relation, and one of its control: the same LM before training."""
     tasks = [probe_task(lm, relation) for relation in relations]
     for cell in cells_of([method], tasks, with_control=True):
         for measurement in measure(control if cell.is_control else lm, cell, partial(learn, budget=budget)):
@@ -152,7 +152,7 @@ def probe_records(
 def measured(
     arguments: argparse.Namespace, lm: MaskedLM, control: MaskedLM, relations: list[ProbeRelation]
 ) -> list[dict]:
-    """Return the records of all methods, those first that an earlier run has left."""
+    """Return the records of all methods, starting with those of an earlier run."""
     records = read(arguments.records) if arguments.records and arguments.records.is_file() else []
     missing = [method for method in arguments.methods if method not in {record["method"] for record in records}]
     for method in missing:
@@ -167,7 +167,7 @@ def measured(
 
 
 def p1_by_method(records: list[dict]) -> dict[str, dict[str, float]]:
-    """Return P@1 by method, or method and control, and by relation."""
+    """Return P@1 by method (or method and control) and by relation."""
     p1 = defaultdict(dict)
     for record in records:
         p1[f"{record['method']}{', random LM' if record['is_control'] else ''}"][record["relation"]] = record["p1"]
@@ -175,7 +175,7 @@ def p1_by_method(records: list[dict]) -> dict[str, dict[str, float]]:
 
 
 def orderings(p1: dict[str, dict[str, float]]) -> Iterator[str]:
-    """Yield a line for each ordering whose methods have been measured."""
+    """Yield a line for each ordering whose methods were measured."""
     learners = [method for method in METHODS if method not in BASELINES and method in p1]
     far = [Ordering(method, ">>", worse) for worse in ("majority", "{}, random LM") for method in ("manual", *learners)]
     for ordering in [
@@ -187,9 +187,9 @@ def orderings(p1: dict[str, dict[str, float]]) -> Iterator[str]:
 
 
 def best_rewrite(lm: MaskedLM, relation: ProbeRelation) -> float:
-    """Return P@1 on test of the manual prompt with the word replaced, if any, that makes it best on train.
+    """Return P@1 on test of the manual prompt, with at most one word replaced to make it best on train.
 
-    Tried are all words of the given prompts: what a rewriter could find at the least, one word at a time.
+    Tries all words of the given prompts: the minimum that a rewriter could find, one word at a time.
     """
     task = probe_task(lm, relation)
     words = {token for prompt in task.given for ids in prompt.segments for token in ids if lm.continues_entity[token]}
@@ -211,8 +211,8 @@ def verdict(ordering: Ordering, better: dict[str, float], worse: dict[str, float
     differences = np.array([better[name] - worse[name] for name in names])
     estimate = paired_difference(differences, np.random.default_rng(0))
     interval = f"{estimate.low:+.3f} to {estimate.high:+.3f}" if estimate.low is not None else estimate.reason
-    says = "holds" if HOLDS[ordering.relation](estimate) else f"does not hold: {why_not(names, differences)}"
-    return f"{' '.join(ordering):55} {estimate.difference:+.3f} ({interval}), p = {estimate.p:.3f}: {says}"
+    outcome = "holds" if HOLDS[ordering.relation](estimate) else f"does not hold: {why_not(names, differences)}"
+    return f"{' '.join(ordering):55} {estimate.difference:+.3f} ({interval}), p = {estimate.p:.3f}: {outcome}"
 
 
 def why_not(names: list[str], differences: NDArray[np.float64]) -> str:
@@ -225,14 +225,14 @@ def why_not(names: list[str], differences: NDArray[np.float64]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="a folder with facts/ and prompts/")
-    parser.add_argument("--facts", type=int, default=50, help="of train and of test, per relation")
-    parser.add_argument("--steps", type=int, default=1500, help="of training the LM")
+    parser.add_argument("--data", type=Path, required=True, help="folder with facts/ and prompts/")
+    parser.add_argument("--facts", type=int, default=50, help="number of facts of train and of test, per relation")
+    parser.add_argument("--steps", type=int, default=1500, help="number of training steps of the LM")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--iterations", type=int, default=60, help="of AutoPrompt")
-    parser.add_argument("--epochs", type=int, default=8, help="of soft prompts and BERTese")
-    parser.add_argument("--lm", type=Path, help="keep the LM here, or take the one that is here")
-    parser.add_argument("--records", type=Path, help="keep the records here, and do not measure again what is here")
+    parser.add_argument("--iterations", type=int, default=60, help="number of iterations of AutoPrompt")
+    parser.add_argument("--epochs", type=int, default=8, help="number of epochs of soft prompts and BERTese")
+    parser.add_argument("--lm", type=Path, help="folder to save the LM in, or to load it from if it exists")
+    parser.add_argument("--records", type=Path, help="file to save records in; methods in it are not measured again")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     known, relations = relations_of(arguments.data, arguments.facts)

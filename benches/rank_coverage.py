@@ -1,10 +1,11 @@
-"""How often the rank intervals of reports hold the true ranks of all sides at once: the table of docs/statistics.md.
+"""Coverage of the reports' rank intervals over all sides at once: the table in docs/statistics.md.
 
-`python benches/rank_coverage.py [--runs 1000] [--only WORD]`. Each line is one design: how many LMs and settings
-(sides) harvested how many relations, how many statements of each harvest were drawn and how far apart the sides truly
-are; ranks by the function that reports call. From six relations on, relations are drawn anew in each run, and the truth
-is the sides' means over all relations like these; below six it is the mean over these harvests. Tied sides have all the
-ranks that they share, and all of these must be in the interval.
+`python benches/rank_coverage.py [--runs 1000] [--only WORD]`. Each row is one design: the number of LMs and settings
+(sides), the number of relations that they harvested, the number of statements drawn from each harvest, and the true
+difference between the sides. The ranks come from the function that reports call. With six or more relations, relations
+are drawn again in each run, and the truth is the sides' means over all such relations. With fewer relations, the truth
+is the mean over these harvests. Tied sides have all the ranks that they share, and the interval must contain all of
+these ranks.
 """
 
 from __future__ import annotations
@@ -28,15 +29,16 @@ from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE
 from kgharvest.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL, CellKey
 
 RUNS = 1000
-HARDEST = 0.15  # how far relations lie from the sides' means, either way
+HARDEST = 0.15  # largest deviation of a relation from the sides' means, in either direction
 ROUNDING = 1e-9
 
 
 class Design(NamedTuple):
-    """A round. means: of the sides. overlap: the share of each harvest that all sides found, drawn for all alike.
+    """Design of a simulated round.
 
-    spread: how differently a relation suits two sides, either way. is_skewed: rarely and much rather than often and
-    little. of_relation: whether the ranks are those of cells within the first relation.
+    means: accuracies of the sides. overlap: share of each harvest that all sides found, drawn alike for all sides.
+    spread: largest deviation of a side on one relation, in either direction. is_skewed: few large deviations instead of
+    many small ones. of_relation: whether the ranks are those of cells within the first relation.
     """
 
     means: Sequence[float]
@@ -52,10 +54,10 @@ class Design(NamedTuple):
         means = np.unique(self.means)
         shares = f"p {means[0]:g}" if len(means) == 1 else f"p {means[0]:g} to {means[-1]:g}"
         tied = ", tied in pairs" if 1 < len(means) < len(self.means) else ", all tied" if len(means) == 1 else ""
-        where = "one relation" if self.of_relation else f"{self.n_relations} relations"
+        relations = "one relation" if self.of_relation else f"{self.n_relations} relations"
         shared = f", {self.overlap:.0%} shared" if self.overlap else ""
         skewed = ", skewed" if self.is_skewed else ""
-        return f"{len(self.means)} sides, {where}, {self.n} of {self.population}, {shares}{tied}{shared}{skewed}"
+        return f"{len(self.means)} sides, {relations}, {self.n} of {self.population}, {shares}{tied}{shared}{skewed}"
 
 
 def spaced(n_sides: int, low: float, high: float) -> tuple[float, ...]:
@@ -90,23 +92,23 @@ DESIGNS = [
 ]
 
 
-# -- one round ---------------------------------------------------------------------------------------------------------
+# Simulated round
 
 
 def shares_of(design: Design, rng: np.random.Generator) -> np.ndarray:
-    """Return (R, S) the shares of true tuples of a round's harvests, whose expected value are the sides' means."""
+    """Return (R, S) the shares of true tuples of a round's harvests. Their expected values are the sides' means."""
     room = min(1 - max(design.means), min(design.means), HARDEST + design.spread) - design.spread
     shape = (design.n_relations, len(design.means))
-    if design.is_skewed:  # an eighth of the relations suits a side far less
-        suits = np.where(rng.random(shape) < 1 / 8, -7, 1) * design.spread / 4
+    if design.is_skewed:  # a side is much worse on an eighth of the relations
+        deviation = np.where(rng.random(shape) < 1 / 8, -7, 1) * design.spread / 4
     else:
-        suits = rng.uniform(-design.spread, design.spread, shape)
+        deviation = rng.uniform(-design.spread, design.spread, shape)
     ease = 0.0 if design.of_relation else rng.uniform(-max(room, 0), max(room, 0), (design.n_relations, 1))
-    return np.clip(np.array(design.means) + ease + suits, 0, 1)
+    return np.clip(np.array(design.means) + ease + deviation, 0, 1)
 
 
 def harvests_of(design: Design, shares: np.ndarray) -> np.ndarray:
-    """Return (R, S, N) whether tuples are true; the first ones are all sides' own, and alike for all."""
+    """Return (R, S, N) whether tuples are true. The first tuples of each harvest are common to all sides."""
     n_common = round(design.overlap * design.population)
     n_true = np.round(shares * design.population).astype(int)  # (R, S)
     common = np.minimum(np.round(shares.mean(axis=1) * n_common).astype(int), n_true.min(axis=1))
@@ -148,7 +150,7 @@ def evidence_of(design: Design, harvests: np.ndarray, rng: np.random.Generator) 
 
 
 def ranks_of(design: Design, evidence: Evidence) -> np.ndarray:
-    """Return (S, 2) the ranks that a report gives."""
+    """Return (S, 2) the rank intervals of a report."""
     drawn = drawn_verdicts(evidence)
     rates = [(cell.key, cell.rate_of(ACCEPTED)) for cell in cells_of(evidence, drawn)]
     cells = [
@@ -159,8 +161,8 @@ def ranks_of(design: Design, evidence: Evidence) -> np.ndarray:
     entry = rank_entry(evidence, cells, drawn)
     n_sides = len(design.means)
     if design.of_relation:
-        told = entry["relations"]
-        return ranks_in_order(told[0]["sides"]) if told else np.array([[1, n_sides]] * n_sides)
+        of_relations = entry["relations"]
+        return ranks_in_order(of_relations[0]["sides"]) if of_relations else np.array([[1, n_sides]] * n_sides)
     return ranks_in_order(entry["sides"])
 
 
@@ -170,16 +172,16 @@ def ranks_in_order(sides: Sequence[dict]) -> np.ndarray:
 
 
 def true_ranks(truth: np.ndarray) -> np.ndarray:
-    """Return (S, 2) the first and last of the ranks that each side shares with those it is truly tied with."""
+    """Return (S, 2) the first and the last rank that each side shares with the sides that are truly tied with it."""
     is_above = truth[:, None] > truth + ROUNDING
     return np.column_stack([1 + is_above.sum(axis=0), len(truth) - is_above.sum(axis=1)])
 
 
-# -- a line ------------------------------------------------------------------------------------------------------------
+# Coverage of a design
 
 
 class Covered(NamedTuple):
-    """all_ranks: the share of runs in which all true ranks are covered. width: mean number of ranks in an interval."""
+    """all_ranks: share of runs in which all true ranks are covered. width: mean number of ranks in an interval."""
 
     all_ranks: float
     width: float
@@ -200,8 +202,8 @@ def simulate(design: Design, runs: int) -> Covered:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=RUNS, help=f"simulated rounds a line ({RUNS})")
-    parser.add_argument("--only", default="", metavar="WORD", help="only lines with this in their name")
+    parser.add_argument("--runs", type=int, default=RUNS, help=f"simulated rounds per row (default: {RUNS})")
+    parser.add_argument("--only", default="", metavar="WORD", help="run only designs whose name contains this word")
     options = parser.parse_args()
     print("| design | all true ranks covered | ranks in an interval, of |\n|---|---|---|")
     for design in DESIGNS:

@@ -1,16 +1,17 @@
-"""The engine beside the method of BertNet's reference code, on one LM and the same prompts, one thread.
+"""Comparison of the engine with the search of BertNet's reference code, on one LM with the same prompts, one thread.
 
     python benches/reference_search.py [--relations prevent a_do_b_at] [--sizes 100 1000] [--tokens 1]
 
-The reference searches depth first, one forward per prompt and state: the N best first entities, five entities in each
-later slot, one heap for all token counts, pruned by the heap's worst tuple; a word occurs in five tuples of the heap at
-most, counted in the order of visits. Written anew from that description. Both sides read the same filters and rank
-by the same distribution, so that their lists can be compared: `true` counts tuples of the exact N best (under the
-engine's loose cap), `known` the facts of the embedded LM's world among the list's first 100 by consistency. The list of
-the engine is capped strictly after re-scoring; `engine, 3 N` proposes what `--max-tuples N` does.
+The reference searches depth first, with one forward pass per prompt and state. It keeps the N best first entities, five
+entities in each later slot, and one heap for all token counts, pruned by the heap's worst tuple. A word occurs in at
+most five tuples of the heap, counted in the order of visits. This file reimplements the search from that description.
+Both searches use the same filters and rank by the same distribution, so their lists are comparable. `true` counts
+tuples of the exact N best (under the engine's loose cap). `known` counts the facts of the embedded LM's world among the
+list's first 100 tuples by consistency. The engine's list is capped strictly after re-scoring; `engine, 3 N` proposes as
+many tuples as `--max-tuples N`.
 
-CPU seconds, sequences read by the LM, and growth of the resident memory to its peak in MiB (Linux); each run in a
-process of its own, whose free memory goes back to the system first.
+Prints CPU seconds, sequences read by the LM, and growth of the resident memory to its peak in MiB (Linux). Each run has
+its own process, which first returns free memory to the system.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.search import Candidate
 from kgharvest.engine.types import HarvestParams
 
-LATER_ENTITIES = 5  # kept in every slot but the first
+LATER_ENTITIES = 5  # kept in every slot except the first
 WORD_REPEATS = 5
-TOP = 100  # of the list, judged by the facts
+TOP = 100  # tuples of the list that are compared with the facts
 
 
 class ReferenceSearch:
-    """Depth first over entities, each the best of a depth-first search over its tokens."""
+    """Depth-first search over entities. Each entity is the best of a depth-first search over its tokens."""
 
     def __init__(self, setup, n_tuples, max_entity_tokens):
         self.setup, self.n_tuples, self.max_entity_tokens = setup, n_tuples, max_entity_tokens
@@ -82,7 +83,7 @@ class ReferenceSearch:
                 self.visit(pattern, tokens + ids, (*costs, *entity_costs), (*entities, entity))
 
     def best_entities(self, pattern, tokens, costs, others, k):
-        """Return the `k` entities of the next slot whose least likely token is likeliest: (entity, ids, costs)."""
+        """Return the `k` entities of the next slot whose least likely token is most likely: (entity, ids, costs)."""
         n_tokens = pattern[len(others)]
         best: list[tuple[float, int, tuple]] = []
 
@@ -133,7 +134,7 @@ def words_of(candidate):
     return {word for entity in candidate.entities for word in entity.words}
 
 
-# -- the runs, each in a process of its own ----------------------------------------------------------------------------
+# Runs, each in its own process
 
 
 def reference(setup, n_tuples, max_entity_tokens):
@@ -150,13 +151,13 @@ def engine(setup, n_tuples, max_entity_tokens):
 
 
 def measure(search, lm_name, relation, n_tuples, max_entity_tokens):
-    """Return CPU seconds, sequences, MiB, and the tuples as (entities, consistency), in the order of the search."""
+    """Return CPU seconds, sequences, MiB, and the scored tuples in the order of the search."""
     torch.set_num_threads(1)
     folder = EMBEDDED_LMS.get(lm_name, Path(lm_name))
-    lm = load_compact(folder) if lm_name in EMBEDDED_LMS else load(str(folder))  # as harvests do
+    lm = load_compact(folder) if lm_name in EMBEDDED_LMS else load(str(folder))  # as in harvests
     setup = set_up(lm, AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval(), relation)
-    search(setup, 1, 1)  # what is allocated once
-    forget_peak()
+    search(setup, 1, 1)  # warm up: one-time allocations
+    reset_peak()
     memory, start = peak_mib(), time.process_time()
     candidates, n_sequences = search(setup, n_tuples, max_entity_tokens)
     seconds, growth = time.process_time() - start, peak_mib() - memory
@@ -165,8 +166,8 @@ def measure(search, lm_name, relation, n_tuples, max_entity_tokens):
     return seconds, n_sequences(), growth, [score_of[candidate.folded] for candidate in candidates]
 
 
-def forget_peak():
-    """Let the peak of the resident memory begin at what is in use."""
+def reset_peak():
+    """Reset the peak of the resident memory to the current use."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # proc(5)
@@ -182,19 +183,19 @@ def in_own_process(*arguments):
 
 
 def compare(lm_name, relation, facts, n_tuples, max_entity_tokens):
-    theirs = in_own_process(reference, lm_name, relation, n_tuples, max_entity_tokens)
-    ours = in_own_process(engine, lm_name, relation, n_tuples, max_entity_tokens)
-    more = in_own_process(engine, lm_name, relation, 3 * n_tuples, max_entity_tokens)
-    exact = {scored.entities for scored in ours[3]}
+    reference_run = in_own_process(reference, lm_name, relation, n_tuples, max_entity_tokens)
+    engine_run = in_own_process(engine, lm_name, relation, n_tuples, max_entity_tokens)
+    larger_run = in_own_process(engine, lm_name, relation, 3 * n_tuples, max_entity_tokens)
+    exact = {scored.entities for scored in engine_run[3]}
     for name, (seconds, n_sequences, growth, tuples), params in [
-        ("reference", theirs, HarvestParams(max_entity_repeats=None)),
-        ("engine", ours, HarvestParams()),
-        ("engine, 3 N", more, HarvestParams(max_tuples=n_tuples)),
+        ("reference", reference_run, HarvestParams(max_entity_repeats=None)),
+        ("engine", engine_run, HarvestParams()),
+        ("engine, 3 N", larger_run, HarvestParams(max_tuples=n_tuples)),
     ]:
         ranked = rank(tuples, params)
         n_known = len({scored.entities for scored in ranked[:TOP]} & facts)
         n_true = len({scored.entities for scored in tuples[:n_tuples]} & exact)
-        ratio = theirs[0] / seconds
+        ratio = reference_run[0] / seconds
         print(
             f"{relation['name']:16} {n_tuples:5} {max_entity_tokens:6} {name:12} {seconds:8.2f} {ratio:6.1f} "
             f"{n_sequences:9,} {len(tuples):6} {n_true:6} {len(ranked):6} {n_known:6} {growth:7.1f}",

@@ -1,17 +1,18 @@
-"""What a report costs: 30,000 judgments on 10,000 statements and 1,000,000 on 333,340, by 40 annotators.
+"""Cost of a report: 30,000 judgments on 10,000 statements and 1,000,000 on 333,340, by 40 annotators.
 
     python benches/report.py [N_TASKS ...]    on a SQLite file in a temporary folder
-    python benches/report.py --pages          what its pages cost, of 487 relations in eight columns
+    python benches/report.py --pages          cost of the report's pages, with 487 relations in eight columns
     DATABASE_URL=postgres://... DEBUG=1 python benches/report.py    on an empty PostgreSQL database
 
-Fourteen relations in four settings; every tenth statement was drawn for two settings. A harvest holds what was drawn
-from it, as many tuples again that were not, and scores that are higher for what is true, so that curves and cuts are
-part of the report. Seven in ten statements are true; annotators are right in 65 to 95 % and call every tenth statement
-unjudgeable. Prints the seconds of a report, by the clock and of the processor, and the peak of memory of a process that
-does nothing else. With --pages, two LMs in four settings on 487 relations with 8 statements a cell: of each page and of
-each drawing the milliseconds of the processor at the first request (the median of five), and the median of ten
-more, when the report's body is kept. They hold if a first view takes less than 300, and what a reader does in the page,
-such as choosing a relation in a figure, less than 100.
+There are fourteen relations in four settings; every tenth statement was drawn for two settings. A harvest contains the
+tuples drawn from it and as many others. Scores are higher for true tuples, so the report has curves and cuts. Seven in
+ten statements are true. Annotators are right in 65 to 95 % and label every tenth statement unjudgeable. Prints the
+wall-clock and CPU seconds of a report, and the peak memory of a process that does nothing else.
+
+With --pages, there are two LMs in four settings on 487 relations with 8 statements per cell. Prints for each page and
+each figure the CPU milliseconds of the first request (median of five), and the median of ten more requests, when the
+report's body is cached. The pages pass if a first view takes less than 300 ms, and an action within the page, such as
+choosing a relation in a figure, less than 100 ms.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ SETTINGS = ("human", "autoprompt", "top1", "multi")
 N_ANNOTATORS = 40
 K = 3
 SHARED_EVERY = 10
-FIRST_LOOKS = 5
+FIRST_REQUESTS = 5
 LABELS = ("true", "false", "unjudgeable")
 
 sys.path.insert(0, str(ROOT))
@@ -70,7 +71,7 @@ AT_ONCE = {"batch_size": 5000}
 
 
 def make_round(n_tasks: int, rng: random.Random, n_relations: int = N_RELATIONS, n_models: int = 1) -> Round:
-    """Make a judged round on harvests."""
+    """Create a judged round on harvests."""
     sides = list(product(MODELS[:n_models], SETTINGS))
     project, _ = Project.objects.get_or_create(slug="bench", defaults={"name": "bench"})
     round = Round.objects.create(project=project, name=f"bench-{n_tasks}", n_tasks=n_tasks, source="simulated")
@@ -83,17 +84,17 @@ def make_round(n_tasks: int, rng: random.Random, n_relations: int = N_RELATIONS,
         ),
         **AT_ONCE,
     )
-    said = [
-        tuple(say(number, is_true(n), rng) for number in rng.sample(range(N_ANNOTATORS), K)) for n in range(n_tasks)
+    answers = [
+        tuple(answer(number, is_true(n), rng) for number in rng.sample(range(N_ANNOTATORS), K)) for n in range(n_tasks)
     ]
-    labels = [tuple(label for _, label in answers) for answers in said]
+    labels = [tuple(label for _, label in of_task) for of_task in answers]
     tasks = JudgmentTask.objects.bulk_create(
         (make_task(round, known[n], n, labels[n]) for n in range(n_tasks)), **AT_ONCE
     )
     for side in range(len(sides)):
         for number, relation in enumerate(relations):
             make_cell(round, relation, tasks[number::n_relations], sides, side, rng)
-    Judgment.objects.bulk_create(make_judgments(tasks, said, annotators, rng), **AT_ONCE)
+    Judgment.objects.bulk_create(make_judgments(tasks, answers, annotators, rng), **AT_ONCE)
     return round
 
 
@@ -113,7 +114,7 @@ def make_relations(round: Round, n_relations: int) -> list[Relation]:
 
 
 def make_cell(round: Round, relation: Relation, tasks: list[JudgmentTask], sides: list, side: int, rng) -> None:
-    """Make a harvest of a side, its stratum and its draws. tasks: all of the relation, in their order."""
+    """Create a side's harvest, its stratum, and its draws. tasks: all tasks of the relation, in order."""
     model, setting = sides[side]
     language_model, _ = LanguageModel.objects.get_or_create(name=model)
     own = [task for number, task in enumerate(tasks) if is_drawn(task.position, number, side, len(sides))]
@@ -159,23 +160,23 @@ def make_task(round: Round, known: KnowledgeTuple, position: int, labels: tuple[
     )  # fmt: skip
 
 
-def say(annotator: int, true: bool, rng: random.Random) -> tuple[int, str]:
+def answer(annotator: int, true: bool, rng: random.Random) -> tuple[int, str]:
     if rng.random() < 0.1:
         return annotator, LABELS[2]
     is_right = rng.random() < 0.65 + 0.3 * annotator / N_ANNOTATORS
     return annotator, LABELS[0 if true == is_right else 1]
 
 
-def make_judgments(tasks, said, annotators: list[Annotator], rng: random.Random) -> Iterator[Judgment]:
+def make_judgments(tasks, answers, annotators: list[Annotator], rng: random.Random) -> Iterator[Judgment]:
     now = timezone.now()
-    for task, answers in zip(tasks, said, strict=True):
-        for number, label in answers:
+    for task, of_task in zip(tasks, answers, strict=True):
+        for number, label in of_task:
             uuid = UUID(int=rng.getrandbits(128), version=4)
             yield Judgment(client_uuid=uuid, task=task, annotator=annotators[number], label=label, judged_at=now)
 
 
 def peak_gb() -> float:
-    """Return the most memory that this program held; ru_maxrss would count the one that started it."""
+    """Return the peak memory of this program. ru_maxrss would include the program that started it."""
     status = Path("/proc/self/status").read_text()
     return int(re.search(r"VmHWM:\s*(\d+)", status)[1]) / 1e6
 
@@ -202,11 +203,11 @@ def report(name: str) -> None:
     print(
         f"{document['n_judgments']:>9} judgments: {seconds:6.2f} s (CPU {cpu_seconds:.2f} s), peak {peak_gb():.2f} GB, "
         f"{len(document['comparisons'])} comparisons, {len(document['curves'])} curves, {len(document['cuts'])} cuts, "
-        f"models at rest: {converged}"
+        f"models converged: {converged}"
     )
 
 
-# -- pages -------------------------------------------------------------------------------------------------------------
+# Pages
 
 
 def measure_pages() -> None:
@@ -223,10 +224,10 @@ def print_costs(address: str) -> None:
     figures = (f"figures/{name}.svg?width=800" for name in names)
     chosen = (f"figures/calibration.svg?relation=r100{width}" for width in ("&width=800", ""))
     for path in ("", "?all", *figures, *chosen, tuples, f"{tuples}&verdict=rejected", f"{tuples}&best=0.3"):
-        client.get(address + path)  # compiles templates, which a process does once
+        client.get(address + path)  # compiles templates, once per process
         gc.collect()
         gc.freeze()  # as gunicorn.conf.py does
-        firsts = [first_cpu_ms(client, address + path) for _ in range(FIRST_LOOKS)]
+        firsts = [first_cpu_ms(client, address + path) for _ in range(FIRST_REQUESTS)]
         more = [cpu_ms(client, address + path) for _ in range(10)]
         print(f"{path or 'report':45} {median(firsts):7.0f} ms, then {median(more):5.0f} ms")
 

@@ -1,10 +1,10 @@
-"""How long a place stays taken after Prolific has told that it was returned.
+"""Time until a place is free after Prolific reports that its submission was returned.
 
     python benches/returned_place.py [--submissions 1000] [--returned 50] [--workers]
 
-Takes events in by the web address and handles them in this process: the time to answer one, and from there until
-somebody else has taken the place. With --workers a worker of its own handles them, woken by the filesystem broker.
-Holds: under a second each, of 1,000 submissions.
+Receives events at the web address and handles them in this process. Measures the time to answer an event, and from then
+until another participant has taken the place. With --workers, a separate worker handles the events, woken by the
+filesystem broker. Passes if each takes under a second, with 1,000 submissions.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def main() -> None:
             if worker:
                 worker.terminate()
                 worker.wait()
-    for what, seconds in (("answer an event", answered), ("then free its place", freed)):
-        print(f"{what}: median {statistics.median(seconds):.3f} s, longest {max(seconds):.3f} s")
+    for step, seconds in (("answer an event", answered), ("then free its place", freed)):
+        print(f"{step}: median {statistics.median(seconds):.3f} s, longest {max(seconds):.3f} s")
 
 
 def full_panel(fake, n: int):
-    """Make a published panel, all of whose places are taken."""
+    """Create a published panel with all its places taken."""
     from django.utils import timezone
 
     from kgharvest.contrib.recruiting.models import Panel
@@ -73,20 +73,20 @@ def full_panel(fake, n: int):
     Panel.objects.filter(pk=panel.pk).update(external_id=platform_of(panel).publish())
     panel.refresh_from_db()
     for _ in range(n):
-        theirs, _ = fake.arrive(panel.external_id)
-        enter(panel, theirs.participant, theirs.id, timezone.now())
+        submission, _ = fake.arrive(panel.external_id)
+        enter(panel, submission.participant, submission.id, timezone.now())
     return panel
 
 
 def start_worker() -> subprocess.Popen:
     command = [sys.executable, "-m", "celery", "-A", "kgharvest", "worker", "--loglevel", "ERROR", "--queues", "urgent"]
     worker = subprocess.Popen(command, cwd=ROOT)
-    time.sleep(10)  # until it takes messages
+    time.sleep(10)  # until it accepts messages
     return worker
 
 
 def return_one(fake, panel, number: int, worker) -> tuple[float, float]:
-    """Return the seconds until the event is answered, and from then on until somebody else has the place."""
+    """Return the seconds until the event is answered, and from then until another participant has the place."""
     from django.test import Client
     from django.utils import timezone
 

@@ -1,19 +1,19 @@
-"""What a look at a round costs: its pages with 1,000,000 tasks and 300,000 judgments by 200 annotators.
+"""Response times of a round's pages with 1,000,000 tasks and 300,000 judgments by 200 annotators.
 
     python benches/round_pages.py [--tasks 1000000] [--keep FOLDER]    on SQLite in a temporary folder, or in FOLDER
     DATABASE_URL=postgres://... DEBUG=1 python benches/round_pages.py  on an empty PostgreSQL database
 
-With --keep, or on PostgreSQL, a database that is already filled is taken as it is. A tenth of the tasks is judged, by
-three people each; a third of these in disagreement, a ninth without a majority; every hundredth judgment has a
-comment, every thousandth task a report, every five hundredth judged one an adjudication, and one task in a hundred is
+With --keep, or on PostgreSQL, a database that is already filled is reused. A tenth of the tasks is judged, by three
+people each; a third of these tasks has disagreement, and a ninth has no majority. Every hundredth judgment has a
+comment, every thousandth task a report, every five hundredth judged task an adjudication, and one task in a hundred is
 gold.
 
-Beside it stands a round of 1,350 cells: 450 relations by three LMs, seven statements each with three judgments.
-Its page holds if it takes less than 300 ms of CPU, the first look at it as well.
+A second round has 1,350 cells: 450 relations by three LMs, with seven statements each, and three judgments per
+statement. Its page passes if it takes less than 300 ms of CPU, including the first request.
 
-Prints for each page the median time of 20 requests at the server, this process's part in it and the queries; a page
-holds if it answers in under 200 ms. Then what counting anew costs, and excluding one who gave a fifteenth of all
-judgments.
+Prints for each page the median time of 20 requests at the server, the CPU time of this process, and the number of
+queries. A page passes if it answers in under 200 ms. Then prints the cost of recounting, and of excluding an annotator
+who gave a fifteenth of all judgments.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from uuid import UUID
 
 ROOT = Path(__file__).resolve().parent.parent
 N_ANNOTATORS = 200
-N_RELATIONS, N_MODELS, N_DRAWN = 450, 3, 7  # of the round with many cells
-LOOKS = 20
+N_RELATIONS, N_MODELS, N_DRAWN = 450, 3, 7  # size of the round with many cells
+N_REQUESTS = 20
 LIMIT_MS = 200
-CELLS_LIMIT_MS = 300  # of CPU
+CELLS_LIMIT_MS = 300  # CPU time
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=1_000_000)
-    parser.add_argument("--keep", metavar="FOLDER", help="where to keep the SQLite database for the next time")
+    parser.add_argument("--keep", metavar="FOLDER", help="folder that keeps the SQLite database for the next run")
     return parser.parse_args()
 
 
@@ -76,10 +76,10 @@ from kgharvest.bulk.insert import insert_rows
 from kgharvest.models import HarvestJob, KnowledgeTuple, LanguageModel, Project, Relation, RelationSet
 
 T, F, U = "true", "false", "unjudgeable"
-SAID = ((T, T, T), (F, F, F), (T, T, T), (F, F, F), (T, T, F), (T, T, T), (F, F, F), (T, F, F), (T, F, U))
+LABELS = ((T, T, T), (F, F, F), (T, T, T), (F, F, F), (T, T, F), (T, T, T), (F, F, F), (T, F, F), (T, F, U))
 
 
-# -- filling -----------------------------------------------------------------------------------------------------------
+# Data
 
 
 @transaction.atomic
@@ -115,14 +115,14 @@ def _is_gold(n: int) -> bool:
     return n % 100 == 99
 
 
-def _said(n: int) -> tuple[str, ...]:
-    return SAID[n % len(SAID)] if n < N_JUDGED else ()
+def _labels(n: int) -> tuple[str, ...]:
+    return LABELS[n % len(LABELS)] if n < N_JUDGED else ()
 
 
 def _task(n: int) -> tuple:
     if _is_gold(n):
         return f"statement {n}", [], [], n, 0, 0, 0, 0, 0, "", True, T
-    counts = [_said(n).count(label) for label in (T, F, U)]
+    counts = [_labels(n).count(label) for label in (T, F, U)]
     verdict = "accepted" if counts[0] > 1 else "rejected" if counts[1] > 1 else "undecided"
     return f"statement {n}", [], [], n, 3, sum(counts), *counts, verdict if sum(counts) else "", False, ""
 
@@ -132,7 +132,7 @@ def _judge(tasks: list[int], annotators: list[int]) -> None:
     rows = (
         (UUID(int=3 * n + position), tasks[n], _annotator(annotators, n, position), label, 1 + n % 7, now,
          "so it is" if (3 * n + position) % 100 == 0 else "", not _is_gold(n))
-        for n in range(N_JUDGED) for position, label in enumerate(_said(n))
+        for n in range(N_JUDGED) for position, label in enumerate(_labels(n))
     )  # fmt: skip
     columns = ("client_uuid", "task", "annotator", "label", "seconds", "judged_at", "comment", "is_counted")
     insert_rows(Judgment, columns, rows)
@@ -143,11 +143,11 @@ def _judge(tasks: list[int], annotators: list[int]) -> None:
 
 
 def _annotator(annotators: list[int], n: int, position: int) -> int:
-    """Let the first one have judged a fifth of all judged tasks."""
+    """Return the annotator of a judgment. The first annotator has judged a fifth of all judged tasks."""
     return annotators[0] if n % 5 == 0 and position == 0 else annotators[1 + (3 * n + position) % (N_ANNOTATORS - 1)]
 
 
-# -- many cells ------------------------------------------------------------------------------------------------------
+# Round with many cells
 
 
 @transaction.atomic
@@ -187,7 +187,7 @@ def make_round_of_many_cells() -> Round:
     rows = (
         (UUID(int=10**9 + 3 * n + position), task, annotators[(n + position) % 10].pk, label, 2 + n % 7,
          begin + timedelta(seconds=40 * n), "", True)
-        for n, task in enumerate(tasks) for position, label in enumerate(_cells_said(n))
+        for n, task in enumerate(tasks) for position, label in enumerate(_labels_with_gaps(n))
     )  # fmt: skip
     names = ("client_uuid", "task", "annotator", "label", "seconds", "judged_at", "comment", "is_counted")
     insert_rows(Judgment, names, rows)
@@ -205,19 +205,19 @@ def _stratum(round: Round, relation: Relation, model: LanguageModel, population:
     )  # fmt: skip
 
 
-def _cells_said(n: int) -> tuple[str, ...]:
-    """Let a tenth of the statements lack judgments."""
-    return SAID[n % len(SAID)][: n % 3] if n % 10 == 3 else SAID[(n + n // N_DRAWN) % len(SAID)]
+def _labels_with_gaps(n: int) -> tuple[str, ...]:
+    """Return the labels of a statement. A tenth of the statements lack judgments."""
+    return LABELS[n % len(LABELS)][: n % 3] if n % 10 == 3 else LABELS[(n + n // N_DRAWN) % len(LABELS)]
 
 
 def _plain_task(n: int) -> tuple:
-    said = _cells_said(n)
-    counts = [said.count(label) for label in (T, F, U)]
+    labels = _labels_with_gaps(n)
+    counts = [labels.count(label) for label in (T, F, U)]
     verdict = "accepted" if counts[0] > 1 else "rejected" if counts[1] > 1 else "undecided"
-    return f"Statement {n} holds.", [], [], n, 3, sum(counts), *counts, verdict if len(said) == 3 else "", False, ""
+    return f"Statement {n} holds.", [], [], n, 3, sum(counts), *counts, verdict if len(labels) == 3 else "", False, ""
 
 
-# -- measuring ---------------------------------------------------------------------------------------------------------
+# Measurement
 
 
 def pages(round: Round) -> Iterator[str]:
@@ -254,14 +254,14 @@ def pages(round: Round) -> Iterator[str]:
 
 
 def measure(client: Client, path: str) -> tuple[float, float, int]:
-    """Return the medians of the time and of this process's part in it, in milliseconds, and the number of queries."""
-    client.get(path)  # counts what is kept
+    """Return the median wall-clock and CPU milliseconds of this process, and the number of queries."""
+    client.get(path)  # computes the counts that are cached
     with CaptureQueriesContext(connection) as queries:
         response = client.get(path)
-    n_queries = len(queries)  # the next request forgets them
+    n_queries = len(queries)  # the next request clears them
     assert response.status_code == 200, (path, response.status_code)
     times, cpu_times = [], []
-    for _ in range(LOOKS):
+    for _ in range(N_REQUESTS):
         start, cpu_start = time.perf_counter(), time.process_time()
         client.get(path)
         times.append(1000 * (time.perf_counter() - start))
@@ -270,7 +270,7 @@ def measure(client: Client, path: str) -> tuple[float, float, int]:
 
 
 def show_many_cells(client: Client) -> None:
-    """Print what the first look at a page with many cells takes, then the others."""
+    """Print the cost of the first request to each page with many cells, then of later requests."""
     page = "/projects/bench/rounds/cells/"
     gc.collect()
     gc.freeze()  # as gunicorn.conf.py does
@@ -280,7 +280,7 @@ def show_many_cells(client: Client) -> None:
         f"{page}?q=relation_1&sort=-s1",
         f"{page}statements/?show=all&side=1.multi",
     ):
-        start = time.thread_time()  # without what is computed aside
+        start = time.thread_time()  # excludes work in other threads
         response = client.get(path)
         first_ms = 1000 * (time.thread_time() - start)
         wall_ms, cpu_ms, n_queries = measure(client, path)
@@ -306,7 +306,7 @@ def main() -> None:
     print(f"{connection.vendor}; {round.n_tasks:,} tasks")
     client = Client(SERVER_NAME="localhost")
     client.force_login(get_user_model().objects.get(username="bench"))
-    client.get("/projects/bench/rounds/bench/")  # loads what every process loads once
+    client.get("/projects/bench/rounds/bench/")  # one-time loading per process
     show_many_cells(client)
     cells = Round.objects.get(name="cells")
     print(f"counting cells       {seconds(lambda: count_cells(cells)):6.2f} s", flush=True)

@@ -1,9 +1,10 @@
-"""How much faster the engine is than one forward per prompt and state: CPU seconds in one run, one thread.
+"""Speed of the engine compared with one forward pass per prompt and state: CPU seconds in one run, one thread.
 
     python benches/search.py [--model FOLDER_OR_ID] [--relation prevent] [--ternary a_do_b_at]
 
-Prints a row for every size: CPU seconds of both, their ratio, states, sequences, and how many tuples agree. Without an
-entity cap both are exact and must return the same tuples; with the cap the baseline, like the reference code, is not.
+Prints a row for every size: CPU seconds of both searches, their ratio, states, sequences, and the number of equal
+tuples. Without an entity cap, both searches are exact and must return the same tuples. With the cap, the baseline, like
+the reference code, is not exact.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ from kgharvest.engine.search import BestFirstSearch
 from kgharvest.engine.types import HarvestParams, WeightedPrompt, ignore
 
 N_PROMPTS = 6
-BARE_TOKENS = 1024  # tokens a bare forward holds: neither too few to be efficient nor too many for the caches
+BARE_TOKENS = 1024  # tokens of a bare forward pass: enough to be efficient, few enough for the caches
 RELATION_SETS = Path(__file__).resolve().parent.parent / "kgharvest" / "relation_sets"
 
 
 @dataclass
 class Setup:
-    """An LM with the weighed prompts of a relation, and the plain model behind it."""
+    """An LM with the weighted prompts of a relation, and the plain model behind it."""
 
     lm: object
     plain: object
@@ -62,7 +63,7 @@ class Setup:
         return self.lm.query(self.prompts[index], pattern, filled)
 
     def start(self, params):
-        """Return a search, and what counts its states."""
+        """Return a search, and the ranker that counts its states."""
         ranker = parts.make_ranker(self.lm, self.prompt_set, params)
         vocabulary = EntityVocabulary(self.lm, EntityFilter(self.templates))
         return BestFirstSearch(ranker, vocabulary, params, lambda n_found: None), ranker
@@ -82,7 +83,7 @@ def set_up(lm, plain, relation):
 
 def compare_search(setup, n_candidates, cap):
     search, ranker = setup.start(HarvestParams(candidates=n_candidates, max_entity_repeats=cap))
-    ours, _ = cpu_seconds(lambda: search.run([(1,) * setup.arity]))
+    engine_s, _ = cpu_seconds(lambda: search.run([(1,) * setup.arity]))
 
     vocabulary = EntityVocabulary(setup.lm, EntityFilter(setup.templates))
 
@@ -99,14 +100,14 @@ def compare_search(setup, n_candidates, cap):
         )
         seconds, tuples = cpu_seconds(partial(plain.run, setup.arity))
         rows.append((seconds, plain.n_forwards, len(found_tokens & {tokens for _, tokens in tuples})))
-    return ours, ranker.n_states, len(found_tokens), rows
+    return engine_s, ranker.n_states, len(found_tokens), rows
 
 
 def compare_rescoring(setup, n_candidates):
     params = HarvestParams(candidates=n_candidates)
     search, _ = setup.start(params)
     search.run([(1,) * setup.arity, (2,) + (1,) * (setup.arity - 1)])
-    ours, scored = cpu_seconds(
+    engine_s, scored = cpu_seconds(
         lambda: parts.rescore(setup.lm, setup.prompt_set, search.tuples, params, lambda n_done: None)
     )
 
@@ -119,12 +120,13 @@ def compare_rescoring(setup, n_candidates):
             for candidate in search.tuples
         }
 
-    theirs, plain_scores = cpu_seconds(one_by_one)
-    return ours, theirs, max(abs(scored_tuple.score - plain_scores[scored_tuple.entities]) for scored_tuple in scored)
+    plain_s, plain_scores = cpu_seconds(one_by_one)
+    largest = max(abs(scored_tuple.score - plain_scores[scored_tuple.entities]) for scored_tuple in scored)
+    return engine_s, plain_s, largest
 
 
 def compare_with_bare_forward(setup, n_states):
-    """Return CPU seconds of a search of `n_states` states, and of bare forwards of the same sequences, batched."""
+    """Return CPU seconds of a search of `n_states` states, and of bare forward passes on the same batches."""
     queries_of_batch = []
     vectors = setup.lm.vectors
 
@@ -135,7 +137,7 @@ def compare_with_bare_forward(setup, n_states):
     setup.lm.vectors = spy
     params = HarvestParams(state_budget=n_states)
     search, _ = setup.start(params)
-    ours, _ = cpu_seconds(lambda: search.run([(1,) * setup.arity]))
+    engine_s, _ = cpu_seconds(lambda: search.run([(1,) * setup.arity]))
 
     @torch.inference_mode()
     def bare():
@@ -143,11 +145,11 @@ def compare_with_bare_forward(setup, n_states):
             for rows in same_length_batches(queries, params.batch_size, BARE_TOKENS):
                 setup.plain.base_model(input_ids=torch.tensor([queries[row].ids for row in rows]))
 
-    return ours, cpu_seconds(bare)[0], sum(map(len, queries_of_batch))
+    return engine_s, cpu_seconds(bare)[0], sum(map(len, queries_of_batch))
 
 
 def base_sized(tokenizer_folder, folder):
-    """Save a BERT of base size with random weights and the vocabulary of another LM."""
+    """Save a BERT of base size with random weights and another LM's vocabulary."""
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
     torch.manual_seed(0)
     BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), initializer_range=0.05)).save_pretrained(folder)
@@ -168,8 +170,8 @@ def main():
     relations = json.loads((RELATION_SETS / f"{arguments.set}.json").read_text())["relations"]
     by_name = {relation["name"]: relation for relation in relations}
     print(f"{arguments.model}: {sum(p.numel() for p in plain.parameters()):,} parameters, vocabulary {lm.vocab_size:,}")
-    print("plain: Algorithm 1 as printed, at the N best first entities; pruned: at the first entity, too")
-    print(f"{'search':28} ours s  states  found | plain s  ratio forwards  same | pruned  ratio forwards  same")
+    print("plain: Algorithm 1 as printed, for the N best first entities; pruned: also pruned at the first entity")
+    print(f"{'search':28} engine  states  found | plain s  ratio forwards  same | pruned  ratio forwards  same")
     for name, n_candidates, cap in [
         (arguments.relation, 100, 10),
         (arguments.relation, 100, None),
@@ -179,23 +181,27 @@ def main():
         (arguments.ternary, 100, None),
     ]:
         setup = set_up(lm, plain, by_name[name])
-        ours, states, n_found, rows = compare_search(setup, n_candidates, cap)
+        engine_s, states, n_found, rows = compare_search(setup, n_candidates, cap)
         columns = " | ".join(
-            f"{seconds:7.2f} {seconds / ours:6.1f} {forwards:8} {same:5}" for seconds, forwards, same in rows
+            f"{seconds:7.2f} {seconds / engine_s:6.1f} {forwards:8} {same:5}" for seconds, forwards, same in rows
         )
-        print(f"{f'{name} N={n_candidates} cap={cap}':28} {ours:6.3f} {states:7} {n_found:6} | {columns}", flush=True)
+        name_and_size = f"{name} N={n_candidates} cap={cap}"
+        print(f"{name_and_size:28} {engine_s:6.3f} {states:7} {n_found:6} | {columns}", flush=True)
     for name in (arguments.relation, arguments.ternary):
         setup = set_up(lm, plain, by_name[name])
-        ours, theirs, worst = compare_rescoring(setup, 100)
+        engine_s, plain_s, worst = compare_rescoring(setup, 100)
         print(
-            f"re-scoring {name}: ours {ours:.2f} s, plain {theirs:.2f} s, ratio {theirs / ours:.1f}, "
+            f"re-scoring {name}: engine {engine_s:.2f} s, plain {plain_s:.2f} s, ratio {plain_s / engine_s:.1f}, "
             f"largest difference {worst:.1e} nats"
         )
     with TemporaryDirectory() as big:
         base_sized(folder, big)
         setup = set_up(load(big), AutoModelForMaskedLM.from_pretrained(big).eval(), by_name[arguments.relation])
-        ours, bare, n_sequences = compare_with_bare_forward(setup, 40)
-        print(f"BERT-base size, {n_sequences} sequences: ours {ours:.1f} s, bare {bare:.1f} s, ratio {ours / bare:.2f}")
+        engine_s, bare, n_sequences = compare_with_bare_forward(setup, 40)
+        print(
+            f"BERT-base size, {n_sequences} sequences: engine {engine_s:.1f} s, bare {bare:.1f} s, "
+            f"ratio {engine_s / bare:.2f}"
+        )
 
 
 if __name__ == "__main__":

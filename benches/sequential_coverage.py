@@ -1,13 +1,13 @@
-"""How often intervals miss at any of six looks at a growing sample, and how wide they are at the first.
+"""Coverage at six looks at a growing sample: how often intervals miss at any look, and how wide they are at the first.
 
-`python benches/sequential_coverage.py [--runs 2000]`. A cell of N tuples, of which a share is true; statements are
-judged in random order and looked at after each sixth of `most`. Any miss: the share of runs in which an interval misses
-the cell's own accuracy at some look: the one that holds at every look from people alone (P), with the labels of a judge
-(J), and that of a sample fixed beforehand (F), which reports print as the accuracy's. Width at the first look of P and
-J in those of F. Labels: how many it took, on average, until P and J were at most .15 wide.
+`python benches/sequential_coverage.py [--runs 2000]`. A cell has N tuples, of which a share is true. Statements are
+judged in random order, with a look after each sixth of `most`. Any miss: the share of runs in which an interval misses
+the cell's own accuracy at some look. The intervals are the anytime-valid one from people alone (P), that with the
+labels of a judge (J), and that of a sample fixed beforehand (F), which reports print for the accuracy. Width: that of P
+and J at the first look, relative to F. Labels: mean number of labels until P and J were at most .15 wide.
 
-Then averages over several relations, of which `share` are true on average and from .1 less to .1 more in each: any miss
-of six looks, and width at the first and the last of them in those of the usual interval there (of 50 runs).
+Then averages over several relations, of which `truth` are true on average, from .1 less to .1 more in each: any miss of
+six looks, and the width at the first and the last look, relative to the usual interval there (of 50 runs).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kgharvest.statistics.judge_assisted import JudgedSample, people_alone, post
 from kgharvest.statistics.rates import VerdictSample, population_rate, simple_interval
 from kgharvest.statistics.sequential import SeenStrata, anytime_average, anytime_interval
 
-N_LOOKS, WANTED = 6, 0.15
+N_LOOKS, TARGET_WIDTH = 6, 0.15
 
 
 class Setting(NamedTuple):
@@ -53,7 +53,7 @@ SETTINGS = [
 
 @cache
 def interval(n: tuple[int, ...], hits: tuple[int, ...], population: tuple[int, ...]) -> tuple[float, float]:
-    """One stratum for people alone; with the judge's two labels the strata are both, then each."""
+    """Return the interval for people alone (one stratum), or with a judge (the whole, then a stratum per label)."""
 
     def strata(part: slice) -> SeenStrata:
         return SeenStrata(*(np.array(column[part]) for column in (n, hits, hits, population)))
@@ -63,7 +63,7 @@ def interval(n: tuple[int, ...], hits: tuple[int, ...], population: tuple[int, .
 
 
 def look(setting: Setting, is_true: np.ndarray, label: np.ndarray, n: int) -> list[tuple[float, float]]:
-    """Return the intervals P, J and F when the first `n` tuples are judged."""
+    """Return the intervals P, J, and F after the first `n` tuples are judged."""
     hits = int(is_true[:n].sum())
     per_label = np.bincount(label[:n], minlength=2)
     hits_per_label = np.bincount(label[:n], is_true[:n], minlength=2).astype(int)
@@ -91,7 +91,7 @@ def simulate(setting: Setting, runs: int) -> str:
     missed = ((low > truth + 1e-9) | (high < truth - 1e-9)).any(axis=1).mean(axis=0)
     width = high - low
     at_first = width[:, 0].mean(axis=0)
-    is_narrow = width <= WANTED
+    is_narrow = width <= TARGET_WIDTH
     stopped = np.where(is_narrow.any(axis=1), np.array(looks)[is_narrow.argmax(axis=1)], setting.population).mean(
         axis=0
     )
@@ -102,13 +102,13 @@ def simulate(setting: Setting, runs: int) -> str:
     )
 
 
-# -- averages ----------------------------------------------------------------------------------------------------------
+# Averages
 
 
 class Average(NamedTuple):
     n_relations: int
     population: int
-    most: int  # of each relation
+    most: int  # per relation
     truth: float
     sensitivity: float
     specificity: float
@@ -161,7 +161,7 @@ def simulate_average(average: Average, runs: int) -> str:
 def average_look(
     is_true: np.ndarray, label: np.ndarray, n: int, most: int, weights: np.ndarray
 ) -> list[tuple[float, float]]:
-    """Return the intervals of people alone and with the judge's groups, when `n` of each relation are judged."""
+    """Return the intervals of people alone and with the judge's groups, after `n` of each relation are judged."""
 
     def by_label(until: int, values: np.ndarray) -> np.ndarray:
         return np.stack([((label == group) * values)[:, :until].sum(axis=1) for group in range(3)], axis=1)

@@ -1,7 +1,9 @@
-"""What each setting harvests from an embedded LM: python benches/settings.py [--model embedded] [--relation R ...]
+"""Precision of each setting's harvests from an embedded LM.
 
-Prompts are the wordings that the LM was not trained on, the first of them the initial one; each relation has five seed
-tuples. Per relation: the share of facts of the world among the 50 best tuples, and CPU-seconds on one thread.
+    python benches/settings.py [--model embedded] [--relation R ...]
+
+Prompts are the wordings that the LM was not trained on; the first is the initial prompt. Each relation has five seed
+tuples. Prints per relation the share of facts of the world among the 50 best tuples, and CPU seconds on one thread.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", choices=EMBEDDED_LMS, default="embedded-small")
     parser.add_argument("--setting", nargs="+", choices=SETTINGS, default=[*SETTINGS])
-    parser.add_argument("--relation", nargs="+", help="only these; all binary ones by default")
+    parser.add_argument("--relation", nargs="+", help="relations to measure (default: all binary ones)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     lm = load_compact(EMBEDDED_LMS[arguments.model])

@@ -1,4 +1,4 @@
-"""Simulate designs: draw samples and judgments, and give what is true with the interval that reports give."""
+"""Simulated designs: draw samples and judgments, and return the truth with the interval that reports give."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from kgharvest.statistics.partial_pooling import (
 from kgharvest.statistics.rates import Rate, VerdictSample, difference_interval, population_rate, sample_rate
 from kgharvest.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 
-K = 3  # judgments of a statement
+K = 3  # judgments per statement
 
 
 class Line(NamedTuple):
-    """simulate: takes a generator and the number of runs; returns truth, low, high of each, the latter NaN for none."""
+    """simulate: takes a generator and the number of runs; returns (truth, low, high) of each, NaN for no interval."""
 
     name: str
     simulate: Callable[[np.random.Generator, int], np.ndarray]
 
 
 class Sample(NamedTuple):
-    """population, n, share: of each stratum. weights: of the strata in the rate; None for their sizes."""
+    """population, n, share: per stratum. weights: weights of the strata in the rate; None for their sizes."""
 
     population: Sequence[int]
     n: Sequence[int]
@@ -94,9 +94,10 @@ def of_difference(a: Sample, b: Sample) -> Line:
 
 
 class Overlap(NamedTuple):
-    """Two harvests of one relation. n_both: tuples of either that are the other's too, of which a true share `p_both`.
+    """Two harvests of one relation.
 
-    p_a, p_b: of the rest. is_coordinated: whether tuples of both are drawn for both alike.
+    n_both: number of tuples in both harvests, of which a share `p_both` is true. p_a, p_b: shares of true tuples among
+    the rest. is_coordinated: whether tuples in both harvests are drawn alike for both.
     """
 
     population: tuple[int, int]
@@ -108,7 +109,7 @@ class Overlap(NamedTuple):
     is_coordinated: bool = False
 
     def verdicts(self) -> list[np.ndarray]:
-        """Return the verdicts of either harvest, tuples of both first."""
+        """Return the verdicts of each harvest, with the tuples in both first."""
         return [
             np.concatenate([first_true(self.n_both, self.p_both), first_true(size - self.n_both, share)])
             for size, share in zip(self.population, (self.p_a, self.p_b), strict=True)
@@ -158,7 +159,7 @@ def statement_differences(
 
 
 def of_statements(*relations: Overlap) -> Line:
-    """The statement-level comparison of two sides over these relations."""
+    """Return the line of the statement-level comparison of two sides over these relations."""
 
     def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
         truth = np.mean([of_a.mean() - of_b.mean() for of_a, of_b in (overlap.verdicts() for overlap in relations)])
@@ -174,10 +175,10 @@ def of_statements(*relations: Overlap) -> Line:
 
 
 def of_incomplete(n: int, population: int, share: float, accuracy: float, excluded: float, waiting: float) -> Line:
-    """Two are asked, a third where they differ. The truth is what three honest people would decide of all.
+    """Two people judge each statement, a third if they differ. The truth is three honest people's verdict on all.
 
-    excluded: the share of statements that lost a judgment of somebody who always said True. waiting: the share of
-    disputes without a third judgment yet.
+    excluded: share of statements that lost a judgment by a person who always answered True. waiting: share of disputes
+    without a third judgment so far.
     """
 
     def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
@@ -188,9 +189,9 @@ def of_incomplete(n: int, population: int, share: float, accuracy: float, exclud
             first, second, third = says_true[rng.choice(population, n, replace=False)].T
             lost = rng.random(n) < excluded
             differ = first != np.where(lost, True, second)
-            asked = differ & (rng.random(n) >= waiting)
-            n_judgments = 2 - lost.astype(int) + asked
-            n_true = first.astype(int) + (~lost & second) + (asked & third)
+            has_third = differ & (rng.random(n) >= waiting)
+            n_judgments = 2 - lost.astype(int) + has_third
+            n_true = first.astype(int) + (~lost & second) + (has_third & third)
             truth = (says_true.sum(axis=1) >= 2).mean()
             results.append((truth, *limits_of_labels(n_true, n_judgments, population)))
         return np.array(results)
@@ -200,7 +201,7 @@ def of_incomplete(n: int, population: int, share: float, accuracy: float, exclud
 
 
 def limits_of_labels(n_true: np.ndarray, n_judgments: np.ndarray, population: int) -> tuple[float, float]:
-    """Return the interval of a cell of statements with so many judgments of True among those so far."""
+    """Return the interval of a cell, given the numbers of True and of all judgments so far per statement."""
     n = len(n_true)
     counts = np.stack([n_true, n_judgments - n_true, np.zeros(n, dtype=int)], axis=1)
     draws = np.zeros(n, dtype=int), np.arange(n)
@@ -210,7 +211,7 @@ def limits_of_labels(n_true: np.ndarray, n_judgments: np.ndarray, population: in
 
 
 def of_interim(n: int, population: int, share: float, accuracy: float, judged: Sequence[float]) -> Line:
-    """judged: the shares of statements with 0, 1, 2 and 3 judgments so far."""
+    """judged: shares of statements with 0, 1, 2, and 3 judgments so far."""
 
     def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
         results = []
@@ -230,9 +231,9 @@ def of_interim(n: int, population: int, share: float, accuracy: float, judged: S
 
 
 class Crowd(NamedTuple):
-    """People who call true tuples True with `sensitivity` and false ones False with `specificity` on average.
+    """People who label true tuples True with `sensitivity` and false tuples False with `specificity`, on average.
 
-    spread: theirs lie evenly up to as much above and below, the more sensitive the less specific.
+    spread: individual values lie evenly up to this much above and below; more sensitive people are less specific.
     """
 
     n_annotators: int
@@ -245,7 +246,7 @@ class Crowd(NamedTuple):
         return f"{self.n_annotators} people right {self.sensitivity:g} and {self.specificity:g}{unlike}"
 
     def judge(self, is_true: np.ndarray, n_gold: int, rng: np.random.Generator) -> Judged:
-        """is_true: of statements, the last of them gold."""
+        """is_true: truth of the statements, of which the last `n_gold` are gold."""
         n = len(is_true)
         annotator = np.argsort(rng.random((n, self.n_annotators)), axis=1)[:, :K].ravel()
         away = np.linspace(-self.spread, self.spread, self.n_annotators)[annotator]
@@ -258,7 +259,7 @@ class Crowd(NamedTuple):
 
 
 def of_annotators(sample: Sample, crowd: Crowd, n_gold: int = 0) -> Line:
-    """Accuracy corrected for annotators' errors. n_gold: statements whose truth is known, half of them true."""
+    """Accuracy corrected for annotators' errors. n_gold: number of statements with known truth, half of them true."""
     population, n = np.array(sample.population), np.array(sample.n)
     weights = population / population.sum() if sample.weights is None else np.array(sample.weights)
     stratum = np.repeat(np.arange(len(n)), n)
@@ -286,7 +287,7 @@ def of_annotators(sample: Sample, crowd: Crowd, n_gold: int = 0) -> Line:
 
 
 def of_pooled(n_relations: int, n: int, population: int, mean: float, precision: float) -> Line:
-    """Relations whose tuples are true with Beta(mean * precision, (1 - mean) * precision); each is a row."""
+    """Relations whose tuples are true with Beta(mean * precision, (1 - mean) * precision). Each relation is a row."""
 
     def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
         results = []
@@ -318,7 +319,7 @@ def of_alpha(n: int, share: float, accuracy: float) -> Line:
 
 
 def of_other_annotators(n: int, n_annotators: int, share: float, accuracy: float, precision: float) -> Line:
-    """People are right with Beta(accuracy * precision, (1 - accuracy) * precision). The truth is alpha of others."""
+    """People are right with Beta(accuracy * precision, (1 - accuracy) * precision). The truth is others' alpha."""
 
     def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
         n_true = share * accuracy + (1 - share) * (1 - accuracy)
@@ -341,7 +342,7 @@ def of_other_annotators(n: int, n_annotators: int, share: float, accuracy: float
 
 
 def of_flips(n: int, k: int, propensities: tuple[float, float] | None) -> Line:
-    """k judgments of each statement, panels of k. propensities: of half of the statements each; None: Beta(2, 1)."""
+    """k judgments per statement, panels of k. propensities: one for each half of the statements; None: Beta(2, 1)."""
 
     def draw(rng: np.random.Generator, size: int) -> np.ndarray:
         return rng.beta(2, 1, size) if propensities is None else rng.choice(propensities, size)

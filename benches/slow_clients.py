@@ -1,10 +1,10 @@
-"""How long others wait for a page while clients send slowly, take nothing, or hold connections and do nothing.
+"""Waiting times for a page while other clients send slowly, receive nothing, or hold idle connections.
 
     python benches/slow_clients.py [--slow 50] [--idle 1100] [ARGUMENTS OF GUNICORN]     such as --worker-class gthread
 
-On the embedded default's SQLite, in a folder of its own. Holds: with 50 clients of each slow kind, and with 1,100 idle
-connections, a page comes within a second; requests that two servers could read in two ways are refused; an upload that
-is on its way when the server is told to stop is answered.
+Runs on SQLite, the embedded default, in its own folder. Passes if a page arrives within a second with 50 clients of
+each slow kind and with 1,100 idle connections, if requests that two servers could parse differently are rejected, and
+if an upload in progress when the server is told to stop is answered.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from benches.installation import migrate, set_up_django
 from tests.load import slow_clients
 from tests.load.web_server import WebServer, collect_static_files
 
-MOST_S = 1.0
-LOOKS = 10
+LIMIT_S = 1.0
+N_REQUESTS = 10
 
 
 def longest_wait(port: int) -> float:
     try:
-        return max(slow_clients.wait_for_page(port) for _ in range(LOOKS))
+        return max(slow_clients.wait_for_page(port) for _ in range(N_REQUESTS))
     except OSError:
         return slow_clients.WAIT_S
 
 
 def measure(server: WebServer, n_slow: int, n_idle: int) -> bool:
     holds = True
-    longest_wait(server.port)  # what is loaded with the first page
+    longest_wait(server.port)  # warm up: one-time loading
     kinds = [
         (slow_clients.half_sent, n_slow),
         (slow_clients.half_a_body, n_slow),
@@ -45,15 +45,15 @@ def measure(server: WebServer, n_slow: int, n_idle: int) -> bool:
     for kind, n in kinds:
         with slow_clients.many(kind, n, server.port):
             wait_s = longest_wait(server.port)
-        print(f"{n:>5} {kind.__name__:<20} longest of {LOOKS} waits: {1000 * wait_s:6.0f} ms", flush=True)
-        holds &= wait_s < MOST_S
+        print(f"{n:>5} {kind.__name__:<20} longest of {N_REQUESTS} waits: {1000 * wait_s:6.0f} ms", flush=True)
+        holds &= wait_s < LIMIT_S
     for name, (text, expected) in slow_clients.ODD_FRAMES.items():
         got = slow_clients.statuses(slow_clients.send(server.port, text))
-        print(f"{name:<30} answered {got}" + (f", not {expected}" if got != expected else ""))
+        print(f"{name:<30} answered {got}" + (f", expected {expected}" if got != expected else ""))
         holds &= got == expected
     status = slow_clients.upload_while_it_stops(server)
     print(f"an upload while the server stops: answered {status}")
-    return holds and status == 403  # as it has no CSRF token
+    return holds and status == 403  # the upload has no CSRF token
 
 
 def main() -> bool:

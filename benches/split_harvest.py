@@ -1,10 +1,10 @@
-"""One harvest by one worker and by two: how much sooner it ends, and that the tuples are the same to the bit.
+"""One harvest by one worker and by two: the speedup, and whether the tuples are identical to the bit.
 
     python benches/split_harvest.py [--model embedded | base] [--candidates 20000] [--relation prevent] [--workers 2]
 
-Real workers of one thread each over SQLite and the filesystem broker, in a folder that goes with the bench. `base` is a
-BERT of base size with random weights. Prints wall-clock and CPU seconds of each worker in each stage. The critical path
-is the sum over stages of the busiest worker's CPU seconds: what the wall-clock would be on idle cores. Exits with
+Runs real workers of one thread each, on SQLite and the filesystem broker, in a temporary folder. `base` is a BERT of
+base size with random weights. Prints wall-clock seconds, and the CPU seconds of each worker in each stage. The critical
+path is the sum over stages of the busiest worker's CPU seconds, that is, the wall-clock time on idle cores. Exits with
 status 1 if the results differ.
 """
 
@@ -87,14 +87,14 @@ def fingerprint(job: HarvestJob) -> str:
     digest.update(repr((job.summary["stats"], job.summary["notice"], job.summary["warning"])).encode())
     rows = HarvestedTuple.objects.filter(job=job).order_by("rank")
     for row in rows.values_list("rank", "knowledge_tuple", "surface", "score", "mtl").iterator():
-        digest.update(repr(row).encode())  # repr tells every bit of a float
+        digest.update(repr(row).encode())  # repr distinguishes every bit of a float
     return digest.hexdigest()[:16]
 
 
 def measure(arguments: argparse.Namespace, model: str, candidates: int, n_workers: int) -> tuple[float, float, str]:
-    """Return wall-clock and critical path in seconds, and what tells the result."""
+    """Return wall-clock and critical path in seconds, and a fingerprint of the result."""
     with running_workers(n_workers) as processes:
-        while Worker.objects.filter(language_models=[]).exists():  # until each has loaded the LM
+        while Worker.objects.filter(language_models=[]).exists():  # until each worker has loaded the LM
             for job in [queue_harvest(arguments, model, 5) for _ in range(n_workers)]:
                 wait_for(job)
             time.sleep(2 * settings.JOB_LOOK_EVERY_S)
@@ -109,14 +109,14 @@ def measure(arguments: argparse.Namespace, model: str, candidates: int, n_worker
             spent[stage] = [old + new - then for old, new, then in zip(spent[stage], now, before, strict=True)]
             before = now
     if job.status != job.Status.SUCCEEDED:
-        sys.exit(f"The harvest {job.status}: {job.error}; see {FOLDER / 'workers.log'}")
+        sys.exit(f"The harvest is {job.status}: {job.error}. See {FOLDER / 'workers.log'}.")
     wall = (job.finished_at - job.started_at).total_seconds()
     print(f"{n_workers} worker(s): {wall:.1f} s, {job.n_tuples} tuples, {job.summary['stats']}")
-    print(f"  parts shared: {job.summary.get('parts', 'none')}; seconds of stages: {job.summary['seconds']}")
+    print(f"  shared parts: {job.summary.get('parts', 'none')}; seconds of stages: {job.summary['seconds']}")
     for stage, seconds in spent.items():
         print(f"  CPU seconds in {stage or 'waiting'}: {', '.join(f'{one:.1f}' for one in seconds)}")
     path = sum(map(max, spent.values()))
-    print(f"  CPU seconds in all: {sum(map(sum, spent.values())):.1f}; critical path {path:.1f}", flush=True)
+    print(f"  CPU seconds in total: {sum(map(sum, spent.values())):.1f}; critical path {path:.1f}", flush=True)
     return wall, path, fingerprint(job)
 
 
@@ -129,8 +129,8 @@ def wait_for(job: HarvestJob) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="embedded", help="base, an embedded LM, or a folder")
-    parser.add_argument("--relation", default="prevent", help="of the set demo")
-    parser.add_argument("--candidates", type=int, help="20000; of a model of base size 300")
+    parser.add_argument("--relation", default="prevent", help="relation of the set demo")
+    parser.add_argument("--candidates", type=int, help="number of candidates (default: 20000, or 300 for base)")
     parser.add_argument("--max-entity-tokens", type=int, default=2)
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
@@ -142,14 +142,16 @@ def main() -> None:
 
         model, candidates = str(base_sized(str(EMBEDDED_LMS["embedded"]), FOLDER / "base")), arguments.candidates or 300
     print(
-        f"{arguments.model}, {candidates} candidates a pattern; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+        f"{arguments.model}, {candidates} candidates per pattern; "
+        f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     )
-    wall_1, path_1, one = measure(arguments, model, candidates, 1)
-    wall_n, path_n, several = measure(arguments, model, candidates, arguments.workers)
+    wall_1, path_1, result_1 = measure(arguments, model, candidates, 1)
+    wall_n, path_n, result_n = measure(arguments, model, candidates, arguments.workers)
     print(
-        f"ratio of wall-clock {wall_1 / wall_n:.2f}, of critical paths {path_1 / path_n:.2f}; results {one}, {several}"
+        f"ratio of wall-clock {wall_1 / wall_n:.2f}, of critical paths {path_1 / path_n:.2f}; "
+        f"results {result_1}, {result_n}"
     )
-    sys.exit(one != several)
+    sys.exit(result_1 != result_n)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""What a second thread gains on a processor, by the size of the LM.
+"""Speedup by a second CPU thread, by the size of the LM.
 
     python benches/threads.py [--cpu-seconds 120] [--vocabulary 30522]
 
-States of the search (of demo/prevent's six prompts, entities of two tokens and one) are ranked by BERTs with random
-weights, in the batches that the engine makes. Sizes and numbers of threads take turns until the CPU seconds are used
-up; of each the fastest turn counts. Where a turn had fewer cores than threads, other programs disturbed it.
+BERTs with random weights rank states of the search (six prompts of demo/prevent, entities of two tokens and one), in
+the engine's batches. Sizes and numbers of threads alternate until the CPU seconds are used up; the fastest turn of each
+counts. If a turn had fewer cores than threads, other programs disturbed it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kgharvest.engine.ranking import State, TokenRanker, layout
 
 RELATION_SETS = Path(__file__).resolve().parent.parent / "kgharvest" / "relation_sets"
 PATTERN = (2, 1)
-SIZES = {  # layers, width, heads, states at a time: as the engine has them, fewer where that takes seconds
+SIZES = {  # layers, width, heads, states at a time: as in the engine, or fewer if that takes seconds
     "tiny": (4, 128, 2, 8),
     "mini": (4, 256, 4, 8),
     "small": (4, 512, 8, 8),
@@ -43,7 +43,7 @@ SIZES = {  # layers, width, heads, states at a time: as the engine has them, few
 
 
 class Turn(NamedTuple):
-    """Seconds of a state, by the clock and of the processor."""
+    """Wall-clock and CPU seconds per state."""
 
     wall: float
     cpu: float
@@ -70,7 +70,7 @@ def subject(lm: MaskedLM, prompts: list[str], n_states: int) -> Subject:
 
 
 def random_bert(folder: str, layers: int, width: int, heads: int, vocabulary: int) -> MaskedLM:
-    """Return a BERT of this size, with the tokenizer of the embedded LM."""
+    """Return a BERT of this size with random weights and the embedded LM's tokenizer."""
     AutoTokenizer.from_pretrained(EMBEDDED_LMS["embedded"]).save_pretrained(folder)
     torch.manual_seed(0)
     sizes = {"num_hidden_layers": layers, "hidden_size": width, "num_attention_heads": heads}
@@ -97,7 +97,7 @@ def main() -> None:
             for _ in range(1 if name in ("base", "large") else 5):
                 turn = subjects[name].rank(n_threads)
                 best[name, n_threads] = min(turn, best.get((name, n_threads), turn))
-    print("LM, weights of its layers: for 1 and 2 threads states/s, CPU ms/state, cores that it had; gain")
+    print("LM, weights of its layers; for 1 and 2 threads: states/s, CPU ms/state, cores used; speedup")
     for name, each in subjects.items():
         n_weights = sum(weights.numel() for weights in each.lm._network.encoder.parameters())
         one, two = turns = best[name, 1], best[name, 2]

@@ -1,12 +1,12 @@
-"""Import and export of a million tuples: seconds, CPU seconds, tuples a second, and the memory of the process.
+"""Cost of import and export of a million tuples: seconds, CPU seconds, tuples per second, and memory of the process.
 
     python benches/tuples.py [--tuples 1000000]                              on SQLite in a temporary folder
     DATABASE_URL=postgres://... python benches/tuples.py [--tuples 1000000]  on an empty PostgreSQL database
     python benches/tuples.py --harvests FOLDER      all ent_tuples.json under a folder, such as bertnet/results/human
 
-Must hold: imports of 10,000 tuples a second and exports of 40,000, with the memory of a tenth of them; the published
-harvests in under 30 s. CPU seconds are the process's own, without those of a PostgreSQL server: on a machine that does
-other things as well, they say what the seconds would be.
+Must hold: imports of 10,000 tuples per second and exports of 40,000, with the memory needed for a tenth of the tuples;
+the published harvests in under 30 s. CPU seconds are those of the process, without those of a PostgreSQL server. On a
+machine with other load, they show the seconds without that load.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# Measured from inside, as only the process itself knows its highest memory.
+# Measured inside the process, because only the process itself knows its peak memory.
 MEASURED = """
 import json, resource, sys, time
 import django; django.setup()
@@ -43,7 +43,7 @@ def arguments() -> argparse.Namespace:
 
 
 def measured(*commands: tuple[object, ...], output: Path | None = None) -> tuple[float, float, float]:
-    """Run commands of manage.py in one process of their own; return seconds, CPU seconds and most megabytes."""
+    """Run commands of manage.py in one separate process; return seconds, CPU seconds, and peak megabytes."""
     request = json.dumps([[str(word) for word in command] for command in commands])
     with (output or Path(os.devnull)).open("wb") as file:
         run = subprocess.run(
@@ -60,10 +60,10 @@ def measured(*commands: tuple[object, ...], output: Path | None = None) -> tuple
     return seconds, cpu, peak
 
 
-def show(n: int, what: str, took: tuple[float, float, float]) -> None:
+def show(n: int, name: str, took: tuple[float, float, float]) -> None:
     seconds, cpu, peak = took
-    rates = f"{n / seconds:>8,.0f} a second, {n / cpu:>8,.0f} a CPU second"
-    print(f"{n:>9,} {what:<16} {seconds:6.1f} s, {cpu:6.1f} s of CPU, {rates}, at most {peak:4.0f} MB", flush=True)
+    rates = f"{n / seconds:>8,.0f} per second, {n / cpu:>8,.0f} per CPU second"
+    print(f"{n:>9,} {name:<16} {seconds:6.1f} s, {cpu:6.1f} s of CPU, {rates}, peak {peak:4.0f} MB", flush=True)
 
 
 def write_tuples(path: Path, n: int) -> None:
@@ -108,8 +108,8 @@ def at_size(folder: Path, n: int) -> None:
 
 def newest_job(folder: Path) -> str:
     output = folder / "job"
-    ask = "from kgharvest.models import HarvestJob; print(HarvestJob.objects.latest('pk').pk)"
-    measured(("shell", "--no-imports", "--verbosity", 0, "--command", ask), output=output)
+    program = "from kgharvest.models import HarvestJob; print(HarvestJob.objects.latest('pk').pk)"
+    measured(("shell", "--no-imports", "--verbosity", 0, "--command", program), output=output)
     return output.read_text().strip()
 
 
@@ -131,7 +131,7 @@ def main() -> None:
     options = arguments()
     with tempfile.TemporaryDirectory(prefix="kgharvest-bench-") as name:
         folder = Path(name)
-        # With DEBUG, Django keeps the text of every statement.
+        # With DEBUG, Django stores every SQL statement.
         production = {"SECRET_KEY": "only for this measurement" * 3, "ALLOWED_HOSTS": "localhost"}
         os.environ |= {"KGHARVEST_DATA_DIR": name, "DJANGO_SETTINGS_MODULE": "kgharvest.settings", **production}
         measured(("migrate", "--verbosity", 0))

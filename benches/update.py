@@ -1,10 +1,11 @@
-"""An update while the last release runs: its web server and its worker meet the tables of today.
+"""Update during operation: the last release's web server and worker run on the tables of this release.
 
     python benches/update.py LAST_RELEASE [--database postgres://user:password@host/empty]
 
-LAST_RELEASE is a commit or tag. It is checked out beside this release, migrates, serves and works; then this release
-migrates. The old web server has to serve every list as before, the old worker has to do a job that the old web server
-makes, and a worker of this release one more; else the exit status is 1, and a sentence says what did not hold.
+LAST_RELEASE is a commit or tag. It is checked out next to this release, migrates the database, and serves pages and
+jobs; then this release migrates. The old web server must serve every list as before, the old worker must run a job that
+the old release creates, and a worker of this release must run one more. Otherwise, the exit status is 1 and a message
+states the failure.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ JOBS = "from kgharvest.models import Job; print(*Job.objects.order_by('pk').valu
 ACCOUNT = (
     "from django.contrib.auth.models import User; User.objects.create_superuser('ada', password='analytical engine')"
 )
-WITHIN_S = 120
+TIMEOUT_S = 120
 
 
 class Release:
@@ -48,7 +49,7 @@ class Release:
             yield
         finally:
             process.terminate()
-            if process.wait(WITHIN_S):
+            if process.wait(TIMEOUT_S):
                 sys.exit(f"{arguments[0]} ended with status {process.returncode}.")
 
     def harvest(self, relation: str) -> None:
@@ -58,12 +59,12 @@ class Release:
 
 
 def cookies(response: httpx.Response, known: dict[str, str]) -> dict[str, str]:
-    """Return the cookies to send, which are meant for https and so carried by hand."""
+    """Return the cookies to send. They are for https only, so the bench passes them explicitly."""
     sent = (cookie.split(";")[0].partition("=") for cookie in response.headers.get_list("set-cookie"))
     return known | {name: value for name, _, value in sent}
 
 
-def look_at_pages() -> None:
+def open_pages() -> None:
     """Log in and open each list."""
     host = {"Host": "harvest.example.org", "X-Forwarded-Proto": "https"}
     with httpx.Client(base_url=f"http://127.0.0.1:{PORT}", headers=host, timeout=30) as client:
@@ -79,8 +80,8 @@ def look_at_pages() -> None:
         for page in PAGES:
             status = client.get(page, headers={"Cookie": to_header(jar)}).status_code
             if status != 200:
-                sys.exit(f"{page} answered {status}.")
-    print(f"{len(PAGES)} pages of the last release answered 200")
+                sys.exit(f"{page} answered with status {status}.")
+    print(f"{len(PAGES)} pages of the last release answered with status 200")
 
 
 def to_header(jar: dict[str, str]) -> str:
@@ -88,7 +89,7 @@ def to_header(jar: dict[str, str]) -> str:
 
 
 def wait_for_web() -> None:
-    for _ in range(WITHIN_S):
+    for _ in range(TIMEOUT_S):
         try:
             httpx.get(f"http://127.0.0.1:{PORT}/healthz").raise_for_status()
             return
@@ -97,15 +98,15 @@ def wait_for_web() -> None:
     sys.exit("The web server did not start.")
 
 
-def wait_for_jobs(release: Release, n_jobs: int, who: str) -> None:
-    wanted = ["succeeded"] * n_jobs
-    for _ in range(WITHIN_S // 3):
+def wait_for_jobs(release: Release, n_jobs: int, worker: str) -> None:
+    expected = ["succeeded"] * n_jobs
+    for _ in range(TIMEOUT_S // 3):
         states = release.manage("shell", "-c", JOBS).splitlines()[-1].split()
-        if states == wanted:
-            print(f"{who} did the job")
+        if states == expected:
+            print(f"{worker} finished the job")
             return
         time.sleep(3)
-    sys.exit(f"{who} did not do the job: {' '.join(states)}.")
+    sys.exit(f"{worker} did not finish the job: {' '.join(states)}.")
 
 
 def main() -> None:
@@ -137,15 +138,15 @@ def main() -> None:
         with old.running("gunicorn", "--bind", f"127.0.0.1:{PORT}", "kgharvest.wsgi"):
             with old.running("celery", "--app", "kgharvest", "worker", "--hostname", "old@%h"):
                 wait_for_web()
-                look_at_pages()
+                open_pages()
                 print(new.manage("migrate").partition("Running migrations:")[2])
-                look_at_pages()
+                open_pages()
                 old.harvest("capital_of")
                 wait_for_jobs(old, 1, "The old worker")
             old.harvest("prevent")
             with new.running("celery", "--app", "kgharvest", "worker", "--hostname", "new@%h"):
                 wait_for_jobs(new, 2, "The new worker")
-            look_at_pages()
+            open_pages()
 
 
 if __name__ == "__main__":
