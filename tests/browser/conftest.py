@@ -22,12 +22,14 @@ CHROMIUM_ARGUMENTS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-site-isolation-trials",
+    "--renderer-process-limit=1",  # starting a process takes longer than most pages
 ]
 TIMEOUT_MS = 20_000  # long enough for a slow machine
 
 
 def chromium_path() -> str | None:
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
     return os.environ.get("KGHARVEST_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
 
 
