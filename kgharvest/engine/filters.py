@@ -55,7 +55,7 @@ class Filter(NamedTuple):
     """A named reason to reject an entity.
 
     name: used in parameters, files, and counts. label: user-facing name.
-    rejects: predicate over the entity's words. None: `EntityFilter` compares them with prompts or other entities.
+    rejects: predicate over the entity's words. None: `EntityFilter` compares the words with prompts or other entities.
     """
 
     name: str
@@ -77,7 +77,7 @@ FILTERS = {
         Filter(OVERLAP, "overlap with another entity of the tuple"),
     )
 }
-# Always enabled: equal to a better tuple after case-folding; see `entities.is_writable`.
+# Always enabled: tuples equal to a better tuple after case-folding, and unwritable entities (`entities.is_writable`).
 DUPLICATE, UNWRITABLE = "duplicate", "unwritable"
 
 

@@ -135,7 +135,7 @@ def score_tuples(
 
 
 def order_tuples(tuples: Sequence[Sequence[Entity]], params: HarvestParams) -> list[ScoredTuple]:
-    """Return `tuples` in their order, up to the limits of `rank`, with the negative rank as score."""
+    """Return `tuples` in the given order, within the limits of `rank()`, with the negative rank as score."""
     in_order = [
         ScoredTuple(tuple(entity.folded for entity in entities), tuple(entity.surface for entity in entities), -n, None)
         for n, entities in enumerate(tuples)

@@ -156,7 +156,7 @@ def rescore(
         ids = [ids for _, _, ids in variants]
         scores = compatibilities(lm, prompts, ids, params.alpha, params.batch_size, tick)  # (E, P)
         pairs = zip(variants, consistency(scores, weights).tolist(), strict=True)
-        for _, group in groupby(pairs, key=lambda pair: id(pair[0][0])):  # of equal scores, the first casing
+        for _, group in groupby(pairs, key=lambda pair: id(pair[0][0])):  # if scores are equal, the first casing
             (candidate, surface, _), score = max(group, key=lambda pair: pair[1])
             scored.append(ScoredTuple(candidate.folded, surface, score, candidate.mtl))
         report(len(scored))

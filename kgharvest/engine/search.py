@@ -21,7 +21,7 @@ from kgharvest.engine.language_models.base import Pattern, TokenIds
 from kgharvest.engine.ranking import UNNAMED, RankedToken, State, Step, TokenRanker, layout
 from kgharvest.engine.types import HarvestParams
 
-Names = tuple[tuple[str, ...], ...]  # case-folded entities of a complete tuple, then as written
+Names = tuple[tuple[str, ...], ...]  # case-folded entities of a complete tuple, then the entities as written
 Costs = tuple[float, ...]  # -log p of a candidate's tokens, largest first, without zeros: tuple order is leximin order
 Report = Callable[[int], None]  # called frequently with the number of tuples so far
 
@@ -146,7 +146,7 @@ def best_of_equals(candidates: Sequence[Candidate]) -> list[Candidate]:
 class BestFirstSearch:
     """Priority queue of partial candidates, expansions, complete tuples, and rejections, best first.
 
-    tuples: the best tuples so far, final and in order. n_proved: number of them proved to be the best; None: all.
+    tuples: the best tuples so far, final and in order. n_proved: number of `tuples` proved to be the best; None: all.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class BestFirstSearch:
             self._push(Candidate(pattern))
         while self._queue and self._n_missing and not self._exceeds_budget():
             self._process(self._pop())
-        while self._queue and self._n_missing:  # final tuples left when a budget is exhausted
+        while self._queue and self._n_missing:  # if a budget is exhausted: complete tuples on top are final
             top = self._queue[0][-1]
             if isinstance(top, Expansion) or (isinstance(top, Candidate) and not top.is_complete):
                 break

@@ -35,7 +35,7 @@ OTHER_HEADS = (
 def family_of(config: Any, tokenizer: Any, name: str) -> tuple[Any, Family]:
     """Return the transformers class and the family class for a model. Raises UnsupportedModel.
 
-    Calls the families of installed distributions first: functions of (config, tokenizer) that return both, or None.
+    Calls families of installed distributions first: functions of (config, tokenizer) that return both classes or None.
     """
     for find_family in entry_points(LM_FAMILIES).values():
         family: tuple[Any, Family] | None = find_family(config, tokenizer)

@@ -54,7 +54,7 @@ def load(
         files = files_of(name, revision)
         config = load_config(name, files)
         tokenizer = AutoTokenizer.from_pretrained(name, **files)
-        if len(tokenizer) <= len(tokenizer.all_special_ids):  # files are missing; transformers creates an empty one
+        if len(tokenizer) <= len(tokenizer.all_special_ids):  # no tokenizer files; transformers creates an empty one
             raise not_found(name)
         auto_class, family = family_of(config, tokenizer, name)
         check_tokenizer(tokenizer, text_config(config).vocab_size, name)
@@ -139,7 +139,7 @@ def hub_answers() -> bool:
     if constants.HF_HUB_OFFLINE:
         return False
     if getproxies():
-        return True  # cannot be checked without the proxy
+        return True  # reachable only through the proxy, which this check does not use
     try:
         socket.create_connection((hub.hostname, hub.port or PORTS[hub.scheme]), HUB_PATIENCE_S).close()
     except OSError:

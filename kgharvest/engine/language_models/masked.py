@@ -183,7 +183,7 @@ def adding(delta: torch.Tensor, soft: torch.Tensor) -> Callable[..., Any]:
 def perturbed_modules(network: Any, name: str) -> list[nn.Module]:
     """Return the modules with outputs that deltas can perturb. Raises UnsupportedModel.
 
-    `network` lacks its last layer, of which only the output at the mask is used.
+    `network` lacks the last layer, because only the last layer's output at the mask is used.
     """
     architecture = ARCHITECTURES.get(network.config.model_type)
     if architecture is None or architecture.stack is None:

@@ -112,7 +112,7 @@ def search_trigger(
 
     Each iteration ranks replacements of single tokens by a first-order estimate of their gain (HotFlip; Shin et al.,
     Eq. 2), tries the best replacements on other examples, and continues with the best trigger if it improves the score
-    there. Masks in `start` are replaced first, one per iteration. Raises EngineError as `AutoPromptParams.check`.
+    there. Masks in `start` are replaced first, one per iteration. Raises EngineError like `AutoPromptParams.check`.
     """
     search = _TriggerSearch(lm, template, task, params, random.Random(params.seed))
     current = tuple(start)

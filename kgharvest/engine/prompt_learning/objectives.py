@@ -21,7 +21,7 @@ QUERIES_AT_ONCE = 256
 
 
 class Example(NamedTuple):
-    """The tokens in the slots 0, 1, ... and, if the next slot is queried, its correct tokens."""
+    """The tokens in the slots 0, 1, ... and, if the next slot is queried, the correct tokens for that slot."""
 
     parts: tuple[TokenIds, ...]
     targets: TokenIds = ()
@@ -46,7 +46,7 @@ class Objective(Protocol):
 
 
 class Likelihood:
-    """log P(any target | prompt, parts): of a fact's tail, or of the tokens of a label."""
+    """log P(any target | prompt, parts). The target is a fact's tail, or the targets are the tokens of a label."""
 
     def questions(self, lm: MaskedLM, prompt: EncodedPrompt, example: Example) -> list[Question]:
         pattern = (*map(len, example.parts), 1)

@@ -140,16 +140,16 @@ METHODS: dict[str, PromptMethod] = {
             needs={"iterations": "triggers"},  # each trigger starts as a mask and takes an iteration to be filled
         ),
         _soft("soft", "the given prompts, their words learned as vectors"),
-        _soft("soft-manual", "as soft, from the manual prompt alone", start="manual"),
-        _soft("soft-random", "as soft, from random vectors", start="random"),
+        _soft("soft-manual", "like soft, initialized with the manual prompt only", start="manual"),
+        _soft("soft-random", "like soft, initialized with random vectors", start="random"),
         _soft(
             "soft-data-dependent",
-            "as soft, with prompts weighted by how well they predict the subject",
+            "like soft, with prompts weighted by how well they predict the subject",
             is_data_dependent=True,
         ),
         _soft("soft-weights", "the given prompts, only their weights learned", learned="weights"),
-        _soft("soft-vectors", "as soft, with equal prompt weights", learned="vectors"),
-        _soft("soft-deep", "as soft, and a change in every layer", site="deep"),
+        _soft("soft-vectors", "like soft, with equal prompt weights", learned="vectors"),
+        _soft("soft-deep", "like soft, with an additional change in every layer", site="deep"),
         _bertese("bertese", "one rewriter for all questions, output as words"),
         _bertese("bertese-continuous", "one rewriter for all questions, output as vectors", reads_words=False),
     )

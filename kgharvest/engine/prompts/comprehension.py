@@ -1,7 +1,7 @@
 """Comprehension check: whether an LM knows the words of the prompts, and whether the prompts fit the seed tuples.
 
 The check uses only the LM and works for any family. `MIN_GAIN` is fitted to the embedded LMs: each prompt of the
-relation set `demo` gains at least 1.2 nats, and prompts of other relations lose at least 3, unless they are similar.
+relation set `demo` gains at least 1.2 nats, and prompts of dissimilar relations lose at least 3.
 
 `MAX_GAP` is measured on the embedded LM, one prompt at a time, with PARAMS of benches/embedded_lm.py:
 - The 60 prompts of the fourth set in fresh_prompts.json, with facts of the LM's world as seed tuples: at most 4.1 nats,
@@ -93,7 +93,7 @@ def is_unknown(lm: LanguageModel, word: str) -> bool:
 def gain_of_wording(
     lm: LanguageModel, weighted: Sequence[WeightedPrompt], seeds: Sequence[Encoded], params: HarvestParams, tick: Tick
 ) -> float:
-    """Return the mean compatibility of the seed tuples with the prompts minus that with a bare list, in nats."""
+    """Return the mean compatibility of the seed tuples with the prompts minus their mean with a bare list, in nats."""
     bare_list = PromptTemplate.parse(", ".join(f"<ENT{slot}>" for slot in range(len(seeds[0]))) + ".")
     in_list = compatibilities(lm, [lm.encode_prompt(bare_list)], seeds, params.alpha, params.batch_size, tick).mean()
     return float(np.sum([prompt.weight * prompt.compatibility for prompt in weighted]) - in_list)

@@ -39,12 +39,12 @@ class Paraphraser(Protocol):
     def paraphrase(self, sentence: str, entities: Sequence[str]) -> list[str]:
         """Return other sentences of the same meaning, best first.
 
-        Each should contain each of `entities` once; the caller discards other sentences. Raises EngineError if the
-        paraphraser fails.
+        Each sentence should contain each of `entities` once; the caller discards sentences that do not. Raises
+        EngineError if the paraphraser fails.
         """
 
     def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
-        """Return sentences that contain this one unchanged, best first. Used if there are too few paraphrases."""
+        """Return sentences that contain `sentence` unchanged, best first. Used if there are too few paraphrases."""
         return []
 
 
@@ -150,8 +150,8 @@ def create_prompts(
     """Return `initial` and paraphrases of them, `n_prompts` in total, or fewer if no more new ones can be created.
 
     Each prompt is filled with a random seed tuple and paraphrased. A paraphrase that differs enough from all prompts so
-    far is accepted and paraphrased later. If there are too few, up to a fifth are initial prompts in a frame. The same
-    `rng` state gives the same prompts if the paraphraser is deterministic.
+    far is accepted and paraphrased later. If there are too few paraphrases, up to a fifth of the prompts are initial
+    prompts in a frame. The same `rng` state gives the same prompts if the paraphraser is deterministic.
     `on_progress` receives the number of prompts every half second; its exceptions end the work.
     """
     prompts = list(dict.fromkeys(initial))
@@ -188,9 +188,9 @@ def new_prompts(
     reword: Reword,
     rng: random.Random,
 ) -> list[PromptTemplate]:
-    """Return paraphrases of `prompt` that differ enough from `kept` and each other, from the first seed with any.
+    """Return paraphrases of `prompt` that differ enough from `kept` and each other, from the first seed that has any.
 
-    They have a space before the final mark only if `prompt` has one.
+    Paraphrases have a space before the final mark only if `prompt` has one.
     """
     has_gap = GAP_AT_END.search(prompt.text)
     for entities in rng.sample(list(seed_tuples), min(TRIES_PER_PROMPT, len(seed_tuples))):

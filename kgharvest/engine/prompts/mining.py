@@ -27,7 +27,7 @@ How = Literal["middle", "dependency"]
 
 
 class Sentence(NamedTuple):
-    """Words and, if the sentence is parsed, the index of each word's parent; ROOT for a word without one."""
+    """Words and, if the sentence is parsed, the index of each word's parent; ROOT for a word without parent."""
 
     words: Words
     parents: tuple[int, ...] = ()

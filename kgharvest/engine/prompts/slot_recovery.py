@@ -128,7 +128,7 @@ def inflections(stem: str) -> set[str]:
 
 
 def bases(word: str) -> set[str]:
-    """Return possible stems of `word`, by its ending. Some are not words."""
+    """Return possible stems of `word`, by its ending. Some stems are not words."""
     candidates: set[str] = set()
     if word.endswith("ss"):
         return candidates

@@ -35,7 +35,7 @@ from kgharvest.engine.types import (
     WeightedPrompt,
 )
 
-# As in the paper's baseline.
+# Search parameters of the paper's baseline.
 TRIGGER_SEARCH = AutoPromptParams(n_candidates=10, iterations=200, patience=20)
 SOFT_PARAMS = soft_prompts.SoftPromptParams(learning_rate=1e-2, epochs=16)
 

@@ -89,7 +89,7 @@ def from_pretrained(auto_class: Any, name: str, device: str, dtype: str, **which
     options = loading_options(device, dtype)
     if device != AUTO:
         spilled = None
-    else:  # for weights that exceed the memory and are saved in another dtype; deleted together with the model
+    else:  # folder for weights that exceed the memory and are saved in another dtype; deleted with the model
         spilled = TemporaryDirectory(prefix="kgharvest-lm-")
         options["offload_folder"] = spilled.name
     try:

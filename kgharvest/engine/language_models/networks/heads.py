@@ -2,7 +2,7 @@
 
 Heads are a projection to the vocabulary and optional steps after it. LM types differ in the steps after the projection.
 A short text is evaluated twice, the second time with enlarged logits so that logit caps become visible. The first known
-form that reproduces the model's logits is used.
+step after the projection that reproduces the model's logits is used.
 """
 
 from collections.abc import Callable, Iterator
@@ -249,8 +249,8 @@ def distilbert_layer(layer: Any) -> LastLayer:
 class Architecture(NamedTuple):
     """Access to the LM head of a transformers model and to its last layer at a single position.
 
-    stack: attribute of the network that contains the layers. It and `last_layer` are None if the last layer runs in
-        full.
+    stack: attribute of the network that contains the layers. `stack` and `last_layer` are None if the last layer runs
+        in full.
     """
 
     head: Callable[[Any], Head]

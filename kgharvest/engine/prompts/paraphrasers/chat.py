@@ -10,7 +10,7 @@ API_KEY_VARIABLE = "KGHARVEST_PARAPHRASER_API_KEY"
 PARAPHRASES_PER_CALL = 10
 REPLY_TOKENS = 1000
 CHARACTERS_PER_TOKEN = 4  # estimate for endpoints that do not report token counts
-MOST_WORDS = 60  # per paraphrase; longer ones lose the meaning and may exceed the LM's context length
+MOST_WORDS = 60  # per paraphrase; longer paraphrases lose the meaning and may exceed the LM's context
 
 
 class ParaphraserFailed(ChatFailed):

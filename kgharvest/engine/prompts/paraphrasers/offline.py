@@ -180,7 +180,8 @@ class OfflineParaphraser:
     def paraphrase(self, sentence: str, entities: Sequence[str]) -> list[str]:
         """Return rewrites and fillings in turn, two rewrites per filling.
 
-        An entity with digits is a year or another number, so no rewrite turns it into a place unless the sentence does.
+        An entity with digits is a year or another number. If there is one, rewrites about a place are discarded, unless
+        the sentence itself is about a place.
         """
         prompt = statement_prompt(sentence, entities)
         if prompt is None:
