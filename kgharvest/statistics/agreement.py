@@ -75,7 +75,7 @@ def pairable(patterns: Counts, n_tasks: Counts) -> tuple[Counts, Counts]:
 
 
 def _with_interval(value: float, interval: tuple[float, float] | None, n_units: int) -> Agreement:
-    """Extend the interval to the value, which can lie outside if it is the maximum."""
+    """Extend the interval to the value, which can lie outside the interval if the value is the maximum."""
     if interval is None:
         return Agreement(value, None, None, n_units, NO_INTERVAL)
     return Agreement(value, min(interval[0], value), max(interval[1], value), n_units, None)
@@ -84,8 +84,8 @@ def _with_interval(value: float, interval: tuple[float, float] | None, n_units: 
 def alpha_of_counts(patterns: Counts, n_tasks: NDArray[np.number]) -> Floats:
     """Return nominal alpha for each row of `n_tasks` (R, P); NaN if undefined.
 
-    Every pattern needs at least two judgments. Expected disagreement is that of two of the n judgments drawn without
-    replacement: n / (n - 1) times that of `alpha_of_shares`.
+    Every pattern needs at least two judgments. The expected disagreement is the probability that two of the n judgments
+    differ if drawn without replacement: n / (n - 1) times the expected disagreement in `alpha_of_shares`.
     """
     n = n_tasks @ patterns.sum(axis=1)  # (R,)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -133,11 +133,11 @@ class AnnotatorsInterval(NamedTuple):
 
 
 def annotators_interval(alpha: Agreement, task: Codes, annotator: Codes, label: Codes) -> AnnotatorsInterval:
-    """Return the interval of `alpha` that also generalizes over annotators, from its judgments (J,).
+    """Return an interval of `alpha` that also generalizes over annotators, from the judgments (J,) of `alpha`.
 
     Assumes that annotators are a random sample and were assigned to statements at random. Each arm is the root of the
     sum of squares of the arms over statements and over annotators (Zou and Donner 2008, Statistics in Medicine 27). The
-    latter is symmetric on Fisher's scale. Coverage: docs/statistics.md.
+    arms over annotators are symmetric on Fisher's scale. Coverage: docs/statistics.md.
     """
     if alpha.value is None or alpha.low is None or alpha.high is None:
         return AnnotatorsInterval(None, None, alpha.reason)
@@ -160,9 +160,10 @@ def _arm_of_annotators(task: Codes, annotator: Codes, label: Codes) -> float:
     The linearized influence of a judgment is its excess disagreement with the task's other judgments, plus the excess
     frequency of its label. Influences in different tasks are correlated only through the annotator. The variance is the
     sum of their products over pairs of tasks: the part of two-way clustering that the interval over statements lacks
-    (Cameron, Gelbach and Miller 2011, Journal of Business and Economic Statistics 29). The squared sums of annotators
-    use Student's t; the noise in them, estimated from all judgments, uses the normal distribution.
-    Degrees of freedom: A / 2, because sums of heterogeneous annotators have heavier tails than the normal distribution.
+    (Cameron, Gelbach and Miller 2011, Journal of Business and Economic Statistics 29). Each annotator's
+    influences are summed and the sums squared. The squared sums are scaled by a quantile of Student's t. The noise in
+    them, estimated from all judgments, is scaled by a normal quantile and subtracted.
+    Degrees of freedom of t: A / 2, because sums of heterogeneous annotators have heavier tails than a normal variable.
     With A - 1, the coverage was .91 in simulated rounds with ten annotators.
     """
     n, n_labels, n_annotators = len(task), int(label.max()) + 1, int(annotator.max()) + 1
@@ -268,7 +269,7 @@ def pair_counts(task: Codes, annotator: Codes, label: Codes) -> list[tuple[int, 
 Coefficient = Callable[[Counts, Floats], Floats]
 """Function of patterns (P, C) and pattern shares (R, P) that returns (R,), NaN if undefined."""
 
-PRIOR_STATEMENTS = 1.5  # between 1 and 2, this maximizes the minimum coverage
+PRIOR_STATEMENTS = 1.5  # the value from 1 to 2 with the largest minimum coverage
 MOST_WAYS = 300  # maximum patterns to enumerate; above it, use only observed and unanimous patterns
 
 
@@ -300,10 +301,10 @@ def pattern_interval(
 
 
 def expanded_tail(n: int) -> float:
-    """Return the tail probability of the expanded percentile interval: below .025, to match Student's t with n.
+    """Return the tail probability of the expanded percentile interval: below .025, to match Student's t of n values.
 
-    A bootstrap's spread is too small by sqrt((n - 1) / n) and treated as known (Hesterberg 2015, What teachers should
-    know about the bootstrap, American Statistician 69).
+    A bootstrap's spread is too small by sqrt((n - 1) / n), and is treated as known (Hesterberg 2015, What teachers
+    should know about the bootstrap, American Statistician 69).
     """
     n = max(n, 2)
     return float(scipy.stats.norm.sf(sqrt(n / (n - 1)) * scipy.stats.t.ppf(0.975, n - 1)))
@@ -336,16 +337,16 @@ def possible_patterns(patterns: Counts, n_tasks: Counts) -> tuple[Counts, Floats
 
 
 def expected_flips(n_tasks: Codes, k: int, rng: np.random.Generator, n_draws: int) -> Rate:
-    """Return the expected share of statements accepted by one of two panels of k only, with a 95 % interval.
+    """Return the expected share of statements that only one of two panels of k accepts, with a 95 % interval.
 
     n_tasks (m + 1,): statements with 0, 1, ... m judgments of True.
 
     A statement's propensity, its probability of being called True, can have any distribution over statements. It is
     fitted on a grid by EM from uniform weights (Laird 1978, Nonparametric maximum likelihood estimation of a mixing
-    distribution). m judgments identify m moments, but flips depend on 2k, so distributions with equal fit can differ in
-    flips. The limits come from polynomials of degree m below and above the flips of every propensity, closest at the
-    fitted distribution (linear programming). Their means are linear in the shares of n_tasks, so the interval is valid
-    for every distribution.
+    distribution). m judgments identify m moments, but flips depend on 2k moments, so distributions with equal fit can
+    differ in flips. The limits come from two polynomials of degree m, which bound the flips of every propensity from
+    below and above and are closest to them at the fitted distribution (linear programming). The polynomials' means are
+    linear in the shares of n_tasks, so the interval is valid for every distribution.
     """
     m = len(n_tasks) - 1
     propensity = np.linspace(0, 1, 101)  # (G,)
@@ -358,7 +359,7 @@ def expected_flips(n_tasks: Codes, k: int, rng: np.random.Generator, n_draws: in
         weights = weights * (ratio @ likelihood)
     patterns = np.stack([np.arange(m + 1), m - np.arange(m + 1)], axis=1)
     ends = [flips @ weights]
-    for sign in (-1, 1):  # lower, then upper polynomial: values for statements with 0, 1, ... m of True
+    for sign in (-1, 1):  # lower, then upper polynomial: values for 0, 1, ... m judgments of True
         program = scipy.optimize.linprog(
             sign * likelihood @ weights, -sign * likelihood.T, -sign * flips, bounds=(-1, 1)
         )

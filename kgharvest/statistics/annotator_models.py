@@ -16,7 +16,7 @@ from scipy.special import digamma, softmax
 from kgharvest.statistics.arrays import Codes, Floats
 
 TOLERANCE = 1e-7
-PLAIN_STEPS = 10  # EM steps before acceleration, so that both reach the same maximum
+PLAIN_STEPS = 10  # EM steps before acceleration, so that EM and accelerated EM reach the same maximum
 # Most rounds need 30 to 100 steps. Uninformative judgments need thousands, too many for a large round.
 FEWEST_STEPS, MOST_STEPS, MOST_WORK = 150, 5000, 20_000_000  # work: steps times judgments
 LONGEST_STRIDE = 64.0  # in steps of EM
@@ -59,8 +59,8 @@ class DawidSkene(NamedTuple):
 
 
 class Mace(NamedTuple):
-    """labels: (T, L). competence: (A,) share of judgments based on knowledge. guesses: (A, L) distribution of
-    others."""
+    """labels: (T, L). competence: (A,) share of judgments based on knowledge. guesses: (A, L) label distribution of all
+    other judgments."""
 
     labels: Floats
     competence: Floats

@@ -1,9 +1,9 @@
 """Judge-assisted rates: people's verdicts on a sample, combined with a judge's labels of the whole harvest.
 
 The sample is post-stratified by the judge's label. The number of tuples that the judge calls true, false, or neither is
-known, and the draws in each group are a simple sample of it. The estimate is therefore valid for any judge: truth comes
-from people's verdicts alone, and the judge only identifies similar tuples (Holt and Smith 1979, Post stratification,
-JRSS A 142; Cochran 1977, section 5A.9).
+known, and the draws in each group are a simple sample of the group. The estimate is therefore valid for any judge:
+truth comes from people's verdicts alone, and the judge only identifies similar tuples (Holt and Smith 1979, Post
+stratification, JRSS A 142; Cochran 1977, section 5A.9).
 
 For one stratum, the interval is the shortest with 95 % of the posterior of its number of accepted tuples. The tuples
 not drawn have a beta-binomial posterior with Jeffreys's prior in each group, convolved over groups (Ericson 1969,
@@ -60,7 +60,8 @@ class JudgedSample(NamedTuple):
 class PostStrata(NamedTuple):
     """Groups (G,) of post-stratification.
 
-    group_of (S, 3): group of each stratum and label. part: share of the stratum in the group. stratum: its number.
+    group_of (S, 3): group of each stratum and label. stratum: number of the group's stratum. part: share of this
+    stratum that is in the group.
     """
 
     population: Counts
@@ -121,8 +122,10 @@ def people_alone(sample: JudgedSample) -> JudgedSample:
 
 
 def effective_labels(n: int, population: int, people: Rate, assisted: Rate) -> int | None:
-    """Return the number of statements of `population` with which people's interval, from n, is as wide as
-    `assisted`."""
+    """Return the number of statements, at most `population`, with which `people` would be as precise as `assisted`.
+
+    n: number of statements of `people`. Precision: width of the interval.
+    """
     if people.with_interval is None or assisted.with_interval is None:
         return None
     width_of_people, width = (high - low for _, low, high in (people.with_interval, assisted.with_interval))
@@ -138,7 +141,8 @@ def post_strata(sample: JudgedSample) -> PostStrata:
     """Return the post-stratification groups.
 
     "other" joins "false" if a group is thin; a stratum that still has a thin group is one group. A group is thin if it
-    has fewer than FEWEST_EXPECTED expected draws and was not drawn completely, or has no verdict (once in 20 such).
+    has fewer than FEWEST_EXPECTED expected draws and was not drawn completely, or if it has no verdict (1 of 20 groups
+    with FEWEST_EXPECTED expected draws).
     """
     group_of = np.zeros(sample.population.shape, dtype=np.int64)
     n_groups = 0
@@ -339,8 +343,8 @@ def prediction_powered_mean(label: ArrayLike, predicted: ArrayLike, predicted_of
     and has higher coverage.
 
     label, predicted (n,): labels of people and of the judge on the labeled sample. predicted_of_all (N,): the judge's
-    labels of all. The judge's weight, in [0, 1], is their covariance divided by the pooled variance of both kinds of
-    judge labels, following the gradients in section 6 of the paper.
+    labels of the whole population. The judge's weight, in [0, 1], is the covariance of `label` and `predicted` divided
+    by the pooled variance of `predicted` and `predicted_of_all`, following the gradients in section 6 of the paper.
     """
     y, f, f_all = (np.asarray(values, dtype=np.float64) for values in (label, predicted, predicted_of_all))
     n, n_all = len(y), len(f_all)

@@ -28,9 +28,9 @@ TOO_FEW_FOR_VOTES = f"Fewer than {FEWEST_FOR_VOTES} statements have a verdict an
 
 
 class Errors(NamedTuple):
-    """sensitivity: share of accepted statements that the judge calls True. specificity: share of rejected ones that it
-    calls False. youden_j: their sum minus 1; 0 for an uninformative judge. An answer that is neither True nor False is
-    an error of both kinds. confusion (3, 4): unweighted statements by verdict and label.
+    """sensitivity: share of accepted statements that the judge calls True. specificity: share of rejected statements
+    that the judge calls False. youden_j: their sum minus 1; 0 for an uninformative judge. An answer that is neither
+    True nor False is an error of both kinds. confusion (3, 4): unweighted statements by verdict and label.
     """
 
     sensitivity: Rate
@@ -155,10 +155,11 @@ class Consensus(NamedTuple):
 
 
 class AgreementWithPeople(NamedTuple):
-    """Judge and people compared on the same statements. n: judgments whose statement has a unique majority of others.
+    """Judge and people compared on the same statements.
 
-    For each judgment, the consensus is the most frequent label of the others. `people` is the judgments' agreement with
-    it, `judge` that of the judge's labels. People's own agreement is the ceiling for a judge.
+    The consensus of a judgment is the most frequent label of the statement's other annotators. n: judgments with a
+    unique consensus. people: agreement of the judgments with the consensus. judge: agreement of the judge's labels with
+    the consensus. The agreement of people is the ceiling for a judge.
     """
 
     n: int
@@ -167,7 +168,10 @@ class AgreementWithPeople(NamedTuple):
 
 
 def agreement_with_people(task: Codes, label: Codes, judge: Codes) -> AgreementWithPeople:
-    """task, label: of judgments (J,); judge (T,): labels, negative for none, which excludes the statement."""
+    """Compare a judge with people. task, label: of the judgments (J,). judge: labels (T,).
+
+    A negative label of the judge means that there is none, and excludes the statement.
+    """
     kept = judge[task] >= 0
     task, label = task[kept], label[kept]
     counts = np.bincount(task * N_LABELS + label, minlength=len(judge) * N_LABELS).reshape(-1, N_LABELS)
@@ -238,9 +242,9 @@ def effective_votes(is_wrong: Flags) -> EffectiveVotes:
 class Change(NamedTuple):
     """Comparison of two runs on the n tuples that both labeled; an unreadable answer is a separate label.
 
-    n_differing, share: tuples with different labels. kappa: Cohen's. n_to_true: called True only by the other run;
-    n_from_true: only by this one. more_true: their difference divided by n. p: of equal probability, two-sided
-    (McNemar, exact); None if both are 0.
+    n_differing, share: tuples with different labels. kappa: Cohen's. n_to_true: tuples called True only by the other
+    run. n_from_true: tuples called True only by this run. more_true: n_to_true - n_from_true, divided by n. p: of equal
+    probabilities, two-sided (McNemar, exact); None if both counts are 0.
     """
 
     n: int
@@ -283,8 +287,9 @@ def change_between(label: Codes, other: Codes) -> Change | None:
 
 
 def _cohens_kappa(label: Codes, other: Codes, differing: Rate) -> Rate:
-    """Return Cohen's kappa (1960): (P - P_e) / (1 - P_e), with P the share of equal labels and P_e that expected by
-    chance from each run's label shares. Limits are those of P, with P_e fixed.
+    """Return Cohen's kappa (1960): (P - P_e) / (1 - P_e), with P the share of equal labels.
+
+    P_e: share expected by chance from each run's label shares. The limits follow from the limits of P, with P_e fixed.
     """
     of_run, of_other = (np.bincount(labels, minlength=N_LABELS) / len(labels) for labels in (label, other))
     by_chance = float(of_run @ of_other)
@@ -299,8 +304,8 @@ def _cohens_kappa(label: Codes, other: Codes, differing: Rate) -> Rate:
 # Calderon, Reichart and Dror (2025), "The Alternative Annotator Test for LLM-as-a-Judge: How to Statistically Justify
 # Replacing Human Annotators with LLMs", ACL 2025, section 3. Each annotator is excluded in turn. On each of their
 # statements, annotator and judge are scored by the share of the other annotators' labels equal to theirs. W is the set
-# of statements on which the judge scores at least as high, H that on which the annotator does. The judge wins if the
-# share of H minus that of W is significantly below epsilon, which represents the judge's lower cost: a one-sided t
+# of statements on which the judge scores at least as high, H the set on which the annotator does. The judge wins if the
+# share of H minus the share of W is significantly below epsilon, which represents the judge's lower cost: a one-sided t
 # test, with p values adjusted over annotators (Benjamini and Yekutieli 2001). Omega is the share of annotators that the
 # judge wins against, rho the mean share of W. The test is passed if omega is at least one half.
 
@@ -334,7 +339,7 @@ class LeftOut(NamedTuple):
 
 
 class AlternativeAnnotator(NamedTuple):
-    """omega, rho: in [0, 1], or None with a `reason`. annotators: the ones with enough statements."""
+    """omega, rho: in [0, 1], or None with a `reason`. annotators: those with enough statements."""
 
     epsilon: float
     omega: float | None
@@ -361,7 +366,7 @@ def alternative_annotator_test(
     task, annotator, label = task[kept], annotator[kept], label[kept]
     n_labels = int(max(label.max(initial=0), judge.max(initial=0))) + 1
     counts = np.bincount(task * n_labels + label, minlength=len(judge) * n_labels).reshape(-1, n_labels)
-    # Both are compared with the same other annotators, so counts order them like shares.
+    # Annotator and judge are compared with the same other annotators, so counts rank the two like shares would.
     of_annotator = counts[task, label] - 1
     of_judge = counts[task, judge[task]] - (judge[task] == label)
     wins, holds = (of_judge >= of_annotator).astype(np.float64), (of_annotator >= of_judge).astype(np.float64)
@@ -369,7 +374,7 @@ def alternative_annotator_test(
     if len(people) < FEWEST_ANNOTATORS:
         return AlternativeAnnotator(epsilon, None, None, [], TOO_FEW)
     own = [annotator == code for code in people]
-    ps = []  # of a mean of `epsilon` or more; 0 or 1 if all differences are equal
+    ps = []  # for the null hypothesis of a mean of `epsilon` or more; 0 or 1 if all differences are equal
     for mine in own:
         differences = holds[mine] - wins[mine]
         mean, error = differences.mean(), differences.std(ddof=1) / np.sqrt(len(differences))

@@ -298,9 +298,9 @@ def pairs_of_sides(sides: list[Side]) -> Iterator[Pair]:
 #
 # A side's rank is 1 plus the number of better sides. If all pairs are tested with a familywise error rate of .05, the
 # ranks from 1 plus the number of significantly better sides to S minus the number of significantly worse ones cover all
-# true ranks simultaneously with 95 % (Mogstad, Romano, Shaikh and Wilhelm 2024, "Inference for Ranks with Applications
-# to Mobility across Neighbourhoods and Academic Achievement across Countries"). Tied sides are covered with all their
-# ranks.
+# true ranks simultaneously with 95 % confidence (Mogstad, Romano, Shaikh and Wilhelm 2024, "Inference for Ranks with
+# Applications to Mobility across Neighbourhoods and Academic Achievement across Countries"). Tied sides are covered
+# with all their ranks.
 
 
 class PairTest(NamedTuple):
@@ -364,7 +364,7 @@ MOST_RELATIONS = 10_000
 
 
 def relations_for_interval(n_relations: int, shrink: float) -> int:
-    """Return the relations for which Student's interval is `shrink` times as wide as with `n_relations`."""
+    """Return the number of relations for which Student's interval is `shrink` times as wide as for `n_relations`."""
 
     def width(n: int) -> float:
         return float(stdtrit(n - 1, 0.975)) / sqrt(n)
@@ -374,9 +374,10 @@ def relations_for_interval(n_relations: int, shrink: float) -> int:
 
 
 def statements_to_shrink(n: int, population: int, shrink: float) -> int:
-    """Return the statements of a stratum for a standard error `shrink` times that of `n`; at most all.
+    """Return the number of statements of a stratum for a standard error `shrink` times that of `n` statements.
 
-    population: 0 if infinite. The variance is proportional to 1 / n - 1 / N (Cochran 1977, section 2.6).
+    At most all statements of the stratum. population: 0 if infinite. The variance is proportional to 1 / n - 1 / N
+    (Cochran 1977, section 2.6).
     """
     if not n or not population:
         return ceil(n / shrink**2)
@@ -389,8 +390,9 @@ def fewest_relations(n_comparisons: int) -> int:
 
 
 def relations_to_tell_apart(difference: float, spread: float, n_comparisons: int = 1) -> int | None:
-    """Return the relations with which a paired comparison detects `difference` with probability POWER; None if >
-    10,000.
+    """Return the number of relations with which a paired comparison detects `difference` with probability POWER.
+
+    None if it exceeds 10,000.
 
     spread: standard deviation of the difference over relations, > 0. Student's paired test, two-sided, level .05
     divided by the number of comparisons, as Holm does for the smallest p. It approximates the sign-flip test except for

@@ -1,6 +1,6 @@
 """Partial pooling: shrink rates of relations toward each other, more if evidence is scarce or relations are similar.
 
-Beta-binomial model: rates of relations have a common Beta distribution with unknown mean and precision. These are drawn
+Beta-binomial model: rates of relations have a common Beta distribution with unknown mean and precision, which are drawn
 from a grid, so intervals include their uncertainty, unlike with empirical Bayes (Morris 1983, Parametric empirical
 Bayes inference, JASA 78; Gelman et al., Bayesian Data Analysis, section 5.3). Unjudged tuples of a harvest are drawn
 with its rate. The intervals cover 95 % of the rates of many relations, not each relation's rate in 95 % of samples:
@@ -80,7 +80,8 @@ class SimpleSample(NamedTuple):
 def effective_sample(n: Floats, population: Counts, weights: Floats) -> SimpleSample | None:
     """Return the simple sample whose share has the variance of the strata's (S,) mean; None if a stratum is empty.
 
-    1 / sum(W^2 / n) draws if strata are alike, from a population that leaves sum(W^2 (1 - n / N) / n) of the variance.
+    It has 1 / sum(W^2 / n) draws, as if strata were alike. The size of its population gives the strata's finite
+    population correction, which reduces sum(W^2 / n) to sum(W^2 (1 - n / N) / n).
     """
     if not n.all():
         return None
@@ -209,7 +210,7 @@ def sample_truths(judged: Judged, gold_truth: Codes, sample: Sample, rng: np.ran
     """Draw the number of true statements of each stratum. judged: labels TRUE and FALSE; gold tasks come last.
 
     The likelihood is symmetric in the two classes. Chains start from each statement's share of True, so the class
-    called true is the one that most judgments call so.
+    called true is the class that most judgments label True.
     """
     sampler = Sampler(judged, gold_truth, _patterns(judged, sample), rng)
     n_true = sampler.starting_truths()
@@ -250,7 +251,7 @@ class Sampler:
         return self.rng.binomial(self._n, np.repeat(share[:, np.newaxis], n_chains, axis=1)).astype(np.float64)
 
     def draw_rates(self, n_true: Floats, shapes: Shapes) -> Rates:
-        """n_true: (P, C)."""
+        """Draw the rates given the numbers of true statements (P, C)."""
         of_true = self._of_code @ n_true + self._gold[0]  # (2 A, C)
         of_false = self._n_said - of_true
         in_group = self._of_group @ n_true  # (G, C)
@@ -333,9 +334,9 @@ def _gold_counts(judged: Judged, gold_truth: Codes) -> tuple[Floats, Floats]:
 def corrected_rate(truths: Truths, strata: Codes, population: Codes, weights: Floats) -> Rate:
     """Return the share of true tuples in the population of `strata`. population, weights: see `population_rate`.
 
-    Each arm is the root of the sum of squares of two arms (Zou and Donner 2008, Statistics in Medicine 27): that of
-    `population_rate` for the expected number of true statements, rounded, and that of the posterior draws. The
-    uncertainty about annotator errors remains in a census.
+    Each arm is the root of the sum of squares of two arms (Zou and Donner 2008, Statistics in Medicine 27): the arm of
+    `population_rate` for the rounded expected number of true statements, and the arm of the posterior draws. A census
+    still has the uncertainty about annotator errors.
     """
     n, n_true = truths.n[strata], truths.n_true[:, strata]
     expected = n_true.mean(axis=0)

@@ -1,6 +1,6 @@
 """Rates with 95 % intervals: of simple samples, weighted draws, strata, averages, and differences of rates.
 
-`population_rate` computes every rate of a harvest: of a cell, a cut, a point of a curve, and an average over these
+`population_rate` computes every rate of a harvest: of a cell, a cut, a point of a curve, and an average over the given
 relations. A stratum is a part of the population with a known size, of which a simple random sample was judged. These
 intervals are for a finite population, so a census has no width. The other functions assume an infinite population.
 
@@ -138,8 +138,8 @@ class Bin(NamedTuple):
 def accuracy_by_score(score: Floats, n: Floats, n_accepted: Floats, weight: Floats) -> list[Bin]:
     """Return bins of about equal numbers of draws, ascending by score; equal scores share a bin. Shapes (D,).
 
-    n, n_accepted: complete statements, and accepted ones, to which a draw is equivalent. weight: tuples that one of
-    these statements represents.
+    n, n_accepted: numbers of complete statements, and of accepted complete statements, to which a draw is equivalent.
+    weight: number of tuples that one complete statement represents.
     """
     order = np.argsort(score, kind="stable")
     n_bins = max(1, min(MOST_BINS, len(score) // FEWEST_PER_BIN))
@@ -176,8 +176,8 @@ UNKNOWN_POPULATION = "The number of tuples from which the statements were drawn 
 class VerdictSample(NamedTuple):
     """Evidence for one verdict, by stratum (S,) or by draw (D,); draws of a stratum add up to the stratum.
 
-    n: equivalent number of complete statements. n_hits: those with the verdict. least, most: bounds on n_hits. They
-    differ if the labels do not identify the share (kgharvest.statistics.verdicts).
+    n: equivalent number of complete statements. n_hits: number of these with the verdict. least, most: bounds on
+    n_hits, which differ if the labels do not identify the share (kgharvest.statistics.verdicts).
     """
 
     n: Floats
@@ -277,7 +277,7 @@ def simple_interval(n_hits: int, n: int, population: int = 0) -> tuple[float, fl
 def _limit(n_hits: int, n: int, population: int, *, lower: bool) -> float:
     """Return the acceptable share farthest from the observed one, below (`lower`) or above it.
 
-    Start at Clopper and Pearson's limit, found by bisection of its monotone tail, and search inward for Blaker's.
+    Start at Clopper and Pearson's limit, found by bisection of its monotone tail, and search inward for Blaker's limit.
     """
     if n_hits == n and not lower:
         return 1.0
@@ -412,7 +412,8 @@ def _stratified_acceptability(rate: float, n_hits: Floats, n: Counts, population
         return float(2 * ndtr(-abs(score)))
     probabilities = _distribution(shares, n, population, weights)
     # Each outcome is split over two neighboring grid points. The error is at most one point per stratum, and over many
-    # strata normal with a deviation of at most half the square root of their number. Differences within it are ties.
+    # strata normal with a deviation of at most half the square root of the number of strata. Differences within the
+    # error count as ties.
     observed, near = float(weights @ (n_hits / n)) * (GRID - 1), 0.5 + min(0.5 * len(n), len(n) ** 0.5)
     up_to, down_to = int(observed + near), max(0, int(np.ceil(observed - near)))
     below, above = probabilities.cumsum(), probabilities[::-1].cumsum()[::-1]
@@ -503,7 +504,7 @@ def likeliest_shares(rate: float, n_hits: Floats, n: Counts, population: Counts,
 # Cuts of ranked harvests
 #
 # A cut takes a part of each stratum, and the judged draws up to its rank are a simple sample of that part. The rate of
-# the top R tuples is therefore a `population_rate` over these parts; that of all tuples is the rate of the cell.
+# the top R tuples is therefore a `population_rate` over these parts; the rate of all tuples is the rate of the cell.
 
 MOST_BOUNDS = 200  # maximum number of computed intervals; thousands would take minutes
 
@@ -557,7 +558,7 @@ class Members:
 class RankedStrata:
     """Strata of ranks `first` to `last` (S,) with `population` tuples, and all their draws (D,), judged or not.
 
-    Hidden tuples leave fewer tuples than ranks. The remaining ones count as evenly spread over the ranks, except in
+    Hidden tuples leave fewer tuples than ranks. The remaining tuples count as evenly spread over the ranks, except in
     strata with `members`, whose ranks are known.
     """
 
@@ -569,7 +570,7 @@ class RankedStrata:
         draws: tuple[Codes, Codes, VerdictSample, Flags],
         members: Members | None = None,
     ) -> None:
-        """draws: stratum, rank from 1, evidence of acceptance, and if it has a verdict."""
+        """draws: stratum, rank from 1, evidence of acceptance, and whether the draw has a verdict."""
         self.first, self.last, self.population = first, last, population
         stratum, rank, accepted, has_verdict = draws
         most = int(max(rank.max(initial=0), last.max(initial=0))) + 1

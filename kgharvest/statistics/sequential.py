@@ -1,17 +1,17 @@
 """Confidence sequences: anytime-valid intervals of a finite population's rate, for example for optional stopping.
 
-A fixed-sample 95 % interval is invalid under repeated looks: stopping when it is narrow misses the true value in more
-than 5 % of rounds. Here all looks together miss in at most 5 % of rounds, for any number of looks and any stopping
-rule: a confidence sequence for sampling without replacement (Waudby-Smith and Ramdas 2020, "Confidence sequences for
-sampling without replacement", NeurIPS 33, section 2.1). It contains every number of hits with a prior-to-posterior
-ratio below 20. The ratio at the true number is a martingale with mean 1, so by Ville's inequality it ever reaches 20
-with probability at most 1 / 20, for any prior.
+A fixed-sample 95 % interval is invalid under repeated looks: if sampling stops when the interval is narrow, it misses
+the true value in more than 5 % of rounds. These functions use a confidence sequence for sampling without replacement
+(Waudby-Smith and Ramdas 2020, "Confidence sequences for sampling without replacement", NeurIPS 33, section 2.1): at
+least one of its intervals misses the true value in at most 5 % of rounds, for any number of looks and any stopping
+rule. An interval contains every number of hits with a prior-to-posterior ratio below 20. The ratio at the true number
+is a martingale with mean 1, so by Ville's inequality it ever reaches 20 with probability at most 1 / 20, for any prior.
 
 For averages over relations, multiplying the ratios of strata is costly: intervals of fourteen relations would be four
-times as wide as fixed-sample ones. Their estimates have a normal error with independent increments in information
+times as wide as fixed-sample intervals. The averages have a normal error with independent increments in information
 (inverse variance), so a normal mixture is asymptotically anytime-valid (Robbins 1970, "Statistical methods related to
 the law of the iterated logarithm", Ann. Math. Stat. 41; Waudby-Smith et al. 2024, "Time-uniform central limit theory
-and asymptotic confidence sequences", Ann. Statist. 52): about 1.6 times as wide.
+and asymptotic confidence sequences", Ann. Statist. 52). Its intervals are about 1.6 times as wide.
 """
 
 from typing import NamedTuple
@@ -25,8 +25,8 @@ from kgharvest.statistics.rates import SIGNIFICANCE
 PRIOR = 0.5  # both parameters of the beta-binomial prior of a stratum's hits (Jeffreys)
 LOG_LIMIT = -float(np.log(SIGNIFICANCE))
 
-# Information when all draws are judged, in units of the mixture's. From a quarter of it, the interval is within 2 % of
-# the narrowest mixture interval.
+# Information when all draws are judged, relative to the mixture's information. From a quarter of this value on, the
+# interval is within 2 % of the narrowest mixture interval.
 INFORMATION_AT_END = 20.0
 
 
@@ -34,7 +34,8 @@ class SeenStrata(NamedTuple):
     """Judgments so far in a population's strata; integers of shape (S,).
 
     least, most: bounds on the hits among the `n` statements so far, for any missing labels; equal if none are missing.
-    population: the statements are the first of a random order of it. n is 0 for strata without statements.
+    population: number of tuples; the statements are the first in a random order of them. n is 0 for strata without
+    statements.
     """
 
     n: Counts
@@ -56,7 +57,7 @@ def anytime_interval(people: SeenStrata, with_judge: SeenStrata | None = None) -
     samples = [people] if with_judge is None else [people, with_judge]
     of_least = logsumexp([_log_ratios(sample, sample.least) for sample in samples], axis=0) - np.log(len(samples))
     of_most = logsumexp([_log_ratios(sample, sample.most) for sample in samples], axis=0) - np.log(len(samples))
-    # Neither is empty: the sample is at least as probable under the likeliest number of hits as under the prior.
+    # Neither array is empty: the sample is at least as probable under the likeliest number of hits as under the prior.
     low, high = np.flatnonzero(of_least < LOG_LIMIT)[0], np.flatnonzero(of_most < LOG_LIMIT)[-1]
     return int(low) / size, int(high) / size
 
@@ -107,7 +108,7 @@ def _log_ratios(sample: SeenStrata, n_hits: Counts) -> Floats:
 def log_prior_to_posterior(n_hits: int, n: int, population: int) -> Floats:
     """Return (N - n + 1,) log ratios of prior to posterior probability of `n_hits` .. `n_hits` + N - n total hits.
 
-    By Bayes' theorem: the probability of the sample's order under the prior divided by that given the total.
+    By Bayes' theorem: the probability of the sample's order under the prior divided by its probability given the total.
     """
     in_all = np.arange(n_hits, n_hits + population - n + 1, dtype=np.float64)
     under_prior = betaln(PRIOR + n_hits, PRIOR + n - n_hits) - betaln(PRIOR, PRIOR)

@@ -1,9 +1,9 @@
 """Comparison of two sides on the given relations, by statements: interval, p, and equivalence.
 
-The difference is that of two averages over strata (kgharvest.statistics.rates). Its interval combines those of the
-sides (MOVER: Zou and Donner 2008, "Construction of confidence limits about effect measures: a general approach", Stat.
-Med. 27), with the correlation due to statements drawn for both sides, which share a verdict. p is 1 minus the level of
-the interval that ends at 0, so the two are consistent.
+The difference is between two averages over strata (kgharvest.statistics.rates). Its interval combines the intervals of
+the sides (MOVER: Zou and Donner 2008, "Construction of confidence limits about effect measures: a general approach",
+Stat. Med. 27), with the correlation due to statements drawn for both sides, which share a verdict. p is 1 minus the
+level of the interval that ends at 0, so p and interval are consistent.
 """
 
 import math
@@ -115,13 +115,12 @@ def _correlation(a: SideSample, b: SideSample, shared: SharedStatements) -> floa
     """Return the correlation of the two averages due to shared statements.
 
     For infinite harvests, the covariance is the sum of W_a W_b m s / (n_a n_b) over pairs of strata that share m
-    statements, where s is their mean squared deviation of verdicts from the relation's share. s is below the p (1 - p)
-    of all statements if both sides find true tuples. Independent samples from harvests of N tuples share statements by
-    chance although the estimates are independent. Half of both finite population corrections, the sum of
+    statements, where s is the mean squared deviation of their verdicts from the relation's share. s is below the
+    p (1 - p) of all statements if both sides find true tuples. Independent samples from harvests of N tuples share
+    statements by chance although the estimates are independent. Half of both finite population corrections, the sum of
     W^2 p (1 - p) / N, is an upper bound of this part and is subtracted.
     """
-    # Pooled shares of hits (R,), shrunk toward one half (Agresti and Coull).
-    # Shares of hits of both sides together, (R,), moved towards one half as by Agresti and Coull.
+    # Shares of hits of both sides together, (R,), shrunk toward one half (Agresti and Coull).
     relation = np.concatenate([a.relation, b.relation])
     n = np.bincount(relation, np.concatenate([a.accepted.n, b.accepted.n]))
     n_hits = np.bincount(relation, np.concatenate([a.accepted.n_hits, b.accepted.n_hits]))

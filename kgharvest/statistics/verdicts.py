@@ -3,11 +3,11 @@
 A rule maps counts of labels (T, 3) to verdict codes (T,).
 
 Missing judgments can depend on earlier labels. If a third annotator is asked only after a disagreement, disputed
-statements stay incomplete longest; excluding an annotator who always says True leaves complete the ones that others
-called False. Discarding incomplete statements would bias every rate. They count with the probability of each verdict
-given their labels: judgments are exchangeable and missing at random (Little and Rubin 2002, section 1.3). Shares of
-complete patterns are fitted by EM (Dempster, Laird and Rubin 1977). If the labels do not identify the share of a
-verdict, it is bounded by the certain and possible verdicts (Manski 1989).
+statements stay incomplete longest. If an annotator who always says True is excluded, the statements that others called
+False stay complete. Discarding incomplete statements would therefore bias every rate. Instead, an incomplete statement
+counts with the probability of each verdict given its labels: judgments are exchangeable and missing at random (Little
+and Rubin 2002, section 1.3). Shares of complete patterns are fitted by EM (Dempster, Laird and Rubin 1977). If the
+labels do not identify the share of a verdict, the share is bounded by the certain and possible verdicts (Manski 1989).
 
 Letters of shapes: G groups of statements (strata), P patterns of labels, F full patterns of k labels.
 """
@@ -72,8 +72,8 @@ def unjudgeable_as_false(counts: Codes, quorum: int = 1) -> Codes:
 VerdictRule = Callable[[Counts, int], Counts]  # from labels (F, 3) and a quorum to verdicts (F,)
 
 MOST_STEPS, TOLERANCE = 2000, 1e-9
-BOUNDARY = 1e-10  # smaller shares count as 0; a share that EM moves there still affects the information
-SINGULAR, IDENTIFIED = 1e-9, 1e-4  # relative tolerance of singular directions; misfit that reveals one
+BOUNDARY = 1e-10  # smaller shares count as 0; a share that EM moves to 0 still affects the information
+SINGULAR, IDENTIFIED = 1e-9, 1e-4  # relative tolerance of singular directions; misfit of a singular direction
 LEAST_INFORMATION = 0.1  # below it, a share is bounded instead of estimated
 MOST_WANTED = 20  # maximum required labels; statements that require more are decided by the labels present
 
@@ -120,7 +120,7 @@ class CompletedVerdicts:
         lost = np.zeros((len(self.n_tasks), 3))  # information lost to missing labels, in complete statements
         for group, pattern, labels, shares in self._fitted:
             n_of_k = self.n_tasks[np.ix_(group, pattern)]
-            # (G, 3) the variance of a verdict's share with complete labels divided by that with these labels
+            # (G, 3) the variance of a verdict's share with complete labels divided by the variance with these labels
             information = np.array([
                 [_information(labels.likelihood[n > 0], n[n > 0], share, verdict) for verdict in labels.verdict.T]
                 for n, share in zip(n_of_k, shares, strict=True)
@@ -150,15 +150,19 @@ class CompletedVerdicts:
         )
 
     def of_statements(self, group: Counts, pattern: Counts, verdict: int) -> VerdictSample:
-        """Return the evidence of statements of `group` (D,) with `pattern` (D,); a group's statements add up to it."""
+        """Return the evidence of statements of `group` (D,) with `pattern` (D,).
+
+        The statements of a group add up to the group's evidence.
+        """
         worth, *parts = self._sample(verdict)
         weight = worth[group] * (self.n_tasks[group, pattern] > 0)
         return VerdictSample(weight, *(part[group, pattern] * weight for part in parts))
 
     def _sample(self, verdict: int) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return (G,) the complete statements to which one is equivalent, and (G, P) its share of hits and bounds.
+        """Return (G,) the number of complete statements to which a statement is equivalent.
 
-        The bounds differ only if the labels do not identify the share.
+        Also return its share of hits with bounds, (G, P) each, which differ only if the labels do not identify the
+        share.
         """
         told, probability = self._told[:, verdict], self.probability[:, :, verdict]
         least, most = (
