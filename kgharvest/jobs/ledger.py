@@ -190,7 +190,7 @@ class Heartbeat:
             connection.close_if_unusable_or_obsolete()
 
     def renew(self, **report: Any) -> None:
-        """Raises Cancelled, like a report."""
+        """Renew the lease, and store the columns of a report. Raises Cancelled, like a report."""
         lease_end = shared_now() + timedelta(seconds=settings.JOB_LEASE_S)
         if not Job.objects.owned(self._job_id, self.token).update(lease_expires_at=lease_end, **report):
             raise Cancelled(f"Job {self._job_id} was cancelled or taken over.")

@@ -5,7 +5,7 @@ can be tried. One job at a time for each outbox (`registries.OUTBOXES`) tries ro
 
 A claim counts the try, sets the time of the next one and is committed before the call. If the worker is killed between
 the call and the record of its outcome, the row is still waiting and is tried again: at-least-once delivery. If the
-claim itself takes the row out of `waiting()`, the row is never tried again by itself: at-most-once delivery, for
+claim itself takes the row out of `waiting()`, the row is never retried automatically: at-most-once delivery, for
 payments.
 """
 
@@ -44,7 +44,7 @@ class Result(Enum):
     DONE = "done"
     RETRY = "retry"
     FAILED = "failed"  # no further try
-    UNCERTAIN = "uncertain"  # the call may have had its effect, and must not be repeated
+    UNCERTAIN = "uncertain"  # the call may have taken effect, and must not be repeated
 
 
 class Outcome(NamedTuple):
@@ -65,7 +65,7 @@ class Outbox(ABC):
 
     job_kind: str
     model: type[Model]
-    stage: str  # of the job, for its progress
+    stage: str  # name of the job's stage, shown in its progress
     states: Mapping[Result, str] = {}
     rows_at_once = 1
 
@@ -134,7 +134,7 @@ class Outbox(ABC):
                 self.record(row, outcome, timezone.now())
 
     def record(self, row: Any, outcome: Outcome, now: datetime) -> None:
-        """Store the outcome of a try. Changes nothing if the row is finished; a failure neither, after a later try."""
+        """Store the outcome of a try. Ignored if the row is finished, or for a failure if a later try has started."""
         unfinished = self.unfinished().filter(pk=row.pk)
         fields = {"error": outcome.error[: self.model._meta.get_field("error").max_length], **outcome.fields}
         if outcome.result in self.states:

@@ -97,8 +97,8 @@ class Duties(bootsteps.StartStopStep):
     """Calls `run_periodic_tasks` in a thread of the worker's main process, which never loads torch, until it exits.
 
     The worker's own timers stop while it waits for its last job, so this needs a thread. Forks are blocked while the
-    thread works, because a child would inherit its locks locked forever. Celery beat would need one more process, and
-    it is harmless if several workers run the tasks.
+    thread works, because a child would inherit locks that are never released. Celery beat would need one more process,
+    and it is harmless if several workers run the tasks.
     """
 
     def __init__(self, worker, **kwargs):
@@ -140,7 +140,7 @@ class Duties(bootsteps.StartStopStep):
             consumer.call_soon(change, queue)
 
     def note_leaving(self, **kwargs) -> None:
-        """Signal handler. The next heartbeat reports it."""
+        """Signal handler: remember that the worker is exiting. The next heartbeat reports it."""
         self.is_leaving = True
 
     def leave(self, **kwargs) -> None:

@@ -109,7 +109,7 @@ def _take_row(name: str, fields: Mapping) -> bool:
         except IntegrityError:
             return False
         return True
-    # The state of a process in the same namespace is known. Its worker is gone if the pid does not run, or is our own.
+    # In the same namespace, a row's worker is gone if no process with its pid runs, or if this process has that pid.
     is_same_namespace = row.pid and row.token and row.token.bytes[:8] == TOKEN.bytes[:8]
     has_ended = is_same_namespace and (row.pid == os.getpid() or not is_running(row.pid))
     if is_alive(row, fields["seen_at"]) and not has_ended:
@@ -123,7 +123,7 @@ def leave(now: datetime) -> None:
 
 
 def find_worker(name: str) -> Worker:
-    """Raises WorkerNotThere."""
+    """Return the worker with this name. Raises WorkerNotThere."""
     worker = Worker.objects.filter(name=name).first()
     if worker is None:
         raise DomainError("WorkerNotThere", f"Worker {name!r:.80} not found. See the list of workers.")
@@ -254,4 +254,5 @@ def lacking(now: datetime, queues: Collection[str] | None = None) -> str:
         place = " on a machine with a GPU"
     elif served_queues:
         missing_worker, jobs, place = f"No worker for the queue {' or '.join(sorted(missing))}", "its jobs wait", ""
-    return f"{missing_worker} is running, so {jobs}. Start one{place} with ./run worker. It runs queued jobs."
+    advice = f"Start one{place} with ./run worker. It runs queued jobs automatically."
+    return f"{missing_worker} is running, so {jobs}. {advice}"
