@@ -1,4 +1,4 @@
-"""Fill what 0003 added, from the harvests that are there, a bounded number of tuples at a time."""
+"""Fill the tables and columns added by 0003 from existing harvests, a bounded number of tuples at a time."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ def load_words(apps, schema_editor):
     lines = (" ".join(line.casefold().split()) for line in WORDS.read_text(encoding="utf-8").splitlines())
     SensitiveWord = apps.get_model("kgharvest", "SensitiveWord")
     words = sorted({line for line in lines if line and not line.startswith("#")})
-    # Conflicts: of a migration that was interrupted and runs again.
+    # Conflicts occur if an interrupted migration runs again.
     SensitiveWord.objects.bulk_create((SensitiveWord(word=word) for word in words), ignore_conflicts=True)
 
 
@@ -50,7 +50,7 @@ def fill(apps, tuples, is_sensitive):
 
 class Migration(migrations.Migration):
 
-    atomic = False  # a million tuples in one transaction would keep everybody waiting
+    atomic = False  # one transaction for a million tuples would block all users
 
     dependencies = [("kgharvest", "0003_knowledge")]
 

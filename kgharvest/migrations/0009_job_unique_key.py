@@ -1,4 +1,4 @@
-"""Let a cell be harvested by one unfinished job at a time; of those that are there, one stands for its cell."""
+"""Allow one unfinished job per harvested cell. If a cell already has several, one of them gets the key of the cell."""
 
 import hashlib
 import json
@@ -10,13 +10,13 @@ JOBS_AT_ONCE = 500
 
 
 def name_harvests(apps, schema_editor):
-    """Give harvests their keys. Of unfinished ones that ask the same, one has it; the others go on without a key."""
+    """Set the keys of harvests. Of unfinished harvests with equal parameters, one gets the key; others have no key."""
     Job = apps.get_model("kgharvest", "Job")
     columns = ("pk", "status", "relation_id", "language_model_id", "setting", "payload")
     harvests = apps.get_model("kgharvest", "HarvestJob").objects.filter(kind="harvest")
     under_way = set()
     named = []
-    # Running ones first: "running" > "queued".
+    # Running jobs first: "running" > "queued".
     for pk, status, *question in harvests.order_by("-status", "pk").values_list(*columns).iterator(JOBS_AT_ONCE):
         unique_key = f"harvest:{hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()}"
         if status in ("queued", "running"):

@@ -2,7 +2,7 @@ from django.db import migrations
 
 
 def give_makers(apps, schema_editor):
-    """A set belongs to whoever alone has launched harvests of it; others are the superusers' to change."""
+    """Set the creator of a relation set if a single user has launched its harvests. Superusers can change other sets."""
     RelationSet, HarvestJob = apps.get_model("kgharvest", "RelationSet"), apps.get_model("kgharvest", "HarvestJob")
     for relation_set in RelationSet.objects.filter(created_by=None):
         jobs = HarvestJob.objects.filter(relation__relation_set=relation_set)

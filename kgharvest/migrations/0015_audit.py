@@ -5,7 +5,7 @@ from django.conf import settings
 from django.db import migrations, models
 
 
-# Entries are appended and never changed. Whoever may alter tables can drop a trigger, but does not do it by mistake.
+# Entries are appended and never changed. A user who may alter tables can drop a trigger, but not by mistake.
 REFUSAL = "The audit trail is append-only: its entries are neither changed nor deleted."
 ON_POSTGRESQL = f"""
 CREATE FUNCTION kgharvest_audit_is_append_only() RETURNS trigger AS $$

@@ -1,4 +1,4 @@
-"""Projects and their members, whose tables came from annotation's studies; what belongs to a project names it."""
+"""Add projects and members, with the tables of annotation's studies, and a project column for objects in projects."""
 
 import django.db.models.deletion
 from django.conf import settings

@@ -1,7 +1,8 @@
-"""Give what was the whole installation's to a project, and its researchers a role there.
+"""Move the objects of the installation to a project, and give the researchers of the installation a role in it.
 
-The default project is the study of that name if there is one, else a new one, made only where there is something for it.
-Members of the group "researchers" become its researchers, staff and superusers its owners; the group goes.
+The default project is the study of that name if it exists. Otherwise it is created, but only if there is an object or a
+researcher for it. Members of the group "researchers" become its researchers, and staff and superusers its owners. The
+group is deleted.
 """
 
 from itertools import count
@@ -16,7 +17,7 @@ GROUP = "researchers"
 
 
 def name_projects(apps, schema_editor):
-    """Give every project a slug: its name, with a number where several names make the same."""
+    """Give every project a slug: its name, with a number if several names have the same slug."""
     projects = apps.get_model("kgharvest", "Project").objects
     taken = {"new"}
     for project in projects.order_by("pk"):
@@ -56,7 +57,7 @@ def remove_group(apps, schema_editor):
 
 
 def restore_group(apps, schema_editor):
-    """Before there were projects, whoever is in one was in the group."""
+    """Add all members of projects to the group, as before projects existed."""
     users = apps.get_model("auth", "User").objects.filter(memberships__isnull=False).distinct()
     if users.exists():
         group, _ = apps.get_model("auth", "Group").objects.get_or_create(name=GROUP)

@@ -1,4 +1,4 @@
-"""What belongs to a project has one, and slugs are unique, now that every row is filled in."""
+"""Require the project of objects in projects, and unique slugs, now that every row is filled in."""
 
 import django.db.models.deletion
 from django.db import migrations, models

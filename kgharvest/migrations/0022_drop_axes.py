@@ -9,7 +9,7 @@ def forget_migrations(apps, schema_editor):
 
 
 class Migration(migrations.Migration):
-    """django-axes, which is no longer used, kept the names and addresses of who logged in."""
+    """Drop the tables of django-axes, which is no longer used. It stored names and addresses of users who logged in."""
 
     dependencies = [("kgharvest", "0021_token_projects")]
 

@@ -3,7 +3,7 @@ from django.db.models import Q
 
 
 class Migration(migrations.Migration):
-    """KGs from outside have scores of their own, or none."""
+    """Add score scales for imported KGs, which have their own scores or none."""
 
     dependencies = [("kgharvest", "0022_drop_axes")]
 

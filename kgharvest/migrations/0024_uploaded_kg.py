@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    """Files of KGs whose relations somebody is mapping."""
+    """Add uploaded KG files whose relations a user is mapping."""
 
     dependencies = [
         ("kgharvest", "0023_scales_of_outside_kgs"),

@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    """What chat models answered to harvests."""
+    """Add responses of chat models to harvests."""
 
     dependencies = [("kgharvest", "0024_uploaded_kg")]
 

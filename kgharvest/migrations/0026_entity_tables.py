@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    """What makes two entities of a set's relations one."""
+    """Add entity tables, which define when two entities of a set's relations are the same."""
 
     dependencies = [
         ("kgharvest", "0025_chat_answers"),

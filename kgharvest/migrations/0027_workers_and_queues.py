@@ -10,7 +10,7 @@ WITH_LM = ["harvest", "evaluate_scores", "probe", "judge"]
 
 
 def give_queues(apps, schema_editor) -> None:
-    """Jobs of before have the queue that they would have now: those that wait, and those that are retried."""
+    """Give existing jobs the queue that they would get now: both queued jobs and jobs that are retried."""
     jobs = apps.get_model("kgharvest", "Job").objects
     jobs.filter(kind__in=URGENT).update(queue="urgent")
     jobs.filter(kind__in=WITH_LM, payload__device__startswith="cuda").update(queue="gpu")
@@ -19,12 +19,12 @@ def give_queues(apps, schema_editor) -> None:
 
 
 class Migration(migrations.Migration):
-    """Jobs have a queue, and say which LM they load and which worker took them; workers say what they are.
+    """Add the queue, LM, and worker of jobs, and the properties of workers.
 
-    Defaults are of the database, too: programs of the version before go on while it is being replaced.
+    Columns also have database defaults, because programs of the last release continue to run during an update.
     """
 
-    safe_while_the_last_release_runs = "It gives rows of jobs a value in a column that code of before never reads."
+    safe_while_the_last_release_runs = "It fills a column of jobs that the last release never reads."
 
     dependencies = [
         ('kgharvest', '0026_entity_tables'),

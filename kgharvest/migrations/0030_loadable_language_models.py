@@ -7,7 +7,7 @@ PROMPT_SETTINGS = ["human", "top1", "multi", "lpaqa", "autoprompt", "soft"]
 
 
 def mark_loaded(apps, schema_editor):
-    """What was harvested from before came through a command or from a folder that pages may have."""
+    """Mark LMs of past harvests as loadable: they were named in commands or are in folders permitted for pages."""
     harvested = apps.get_model("kgharvest", "HarvestJob").objects.filter(origin="harvested", setting__in=PROMPT_SETTINGS)
     language_models = apps.get_model("kgharvest", "LanguageModel").objects
     language_models.filter(pk__in=harvested.values("language_model")).update(is_loadable=True)

@@ -1,7 +1,7 @@
 """Turn the audit entries into events, which commit without a number and are sealed into the chain later.
 
-The entries move to a new table in one statement, with their numbers as ids; the table then gets the name of the old
-one, so that the last release goes on to append to it.
+The entries move to a new table in one statement, with their numbers as ids. The new table then gets the name of the old
+table, so that the last release can continue to append to it.
 """
 
 import django.db.models.deletion
@@ -99,9 +99,9 @@ def rename_content_type(old, new):
 
 class Migration(migrations.Migration):
     safe_while_the_last_release_runs = (
-        "The table keeps its name and its columns; new columns have a value of the database, and the last release "
-        "waits while the rows are moved. Its audit page fails where it lists a type of event that it does not have; "
-        "nothing else reads the entries."
+        "The table keeps its name and its columns; new columns have database defaults, and the last release waits "
+        "while the rows are moved. Its audit page fails if it lists an event type that it does not know; nothing else "
+        "reads the entries."
     )
     dependencies = [
         ("contenttypes", "0002_remove_content_type_name"),
