@@ -66,6 +66,6 @@ def resolve_name(name: str, full_names: Iterable[str], what: str) -> str:
 def alternatives(name: str, existing_names: Sequence[str]) -> str:
     """Return the end of an error message about an unknown name: similar existing names."""
     if not existing_names:
-        return "there is none yet"
+        return "none exist yet"
     shown = get_close_matches(name, existing_names, n=5) or existing_names[:MOST_CANDIDATES]
     return f"choose one of {', '.join(shown)}{' and others' if len(existing_names) > len(shown) else ''}"

@@ -396,7 +396,7 @@ def test_report_command_is_recorded_in_audit_log(tmp_path):
 
 @pytest.mark.django_db
 def test_report_command_rejects_unknown_round():
-    with pytest.raises(CommandError, match="There is no round 'pilot'; there is none yet"):
+    with pytest.raises(CommandError, match="There is no round 'pilot'; none exist yet"):
         call_command("report", "--round", "pilot")
 
 

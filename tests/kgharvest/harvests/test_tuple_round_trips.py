@@ -194,7 +194,7 @@ def test_import_error_lists_twenty_bad_rows_and_counts_all(tmp_path, heading):
         import_rows(tmp_path, heading + bad * 120, cell)
 
     assert [entry.where for entry in refusal.value.entries] == [f"line {n + bool(heading)}" for n in range(1, 21)]
-    assert "120 things are wrong:" in str(refusal.value)
+    assert "120 errors:" in str(refusal.value)
     assert str(refusal.value).endswith("\n  and 100 more")
     assert not HarvestJob.objects.exists()
 

@@ -190,7 +190,7 @@ def test_at_most_twenty_errors_are_listed_one_per_line(tmp_path):
         import_relations(own_file(tmp_path, *[{**PREVENT, "name": f"no {n}"} for n in range(60)]))
 
     lines = str(refusal.value).splitlines()
-    assert lines[0].endswith("nothing of it was used; 60 things are wrong:")
+    assert lines[0].endswith("rejected because of 60 errors:")
     assert [line.split(": ")[0].split(", ")[1] for line in lines[1:21]] == [
         f"relation {n + 1} ('no {n}')" for n in range(20)
     ]
@@ -252,7 +252,7 @@ def test_a_lama_line_with_an_invalid_relation_name_is_located(tmp_path):
 
 
 def test_broken_json_is_located(tmp_path):
-    with pytest.raises(ImportRefused, match=r"mine.json: nothing of it was used because of line 2, column 15"):
+    with pytest.raises(ImportRefused, match=r"mine.json: rejected because of line 2, column 15"):
         import_relations(write(tmp_path, '{"name": "x",\n "relations": }'))
 
 
