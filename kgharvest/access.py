@@ -106,7 +106,9 @@ def visible(objects: QuerySet, user: User, path: str = "project") -> QuerySet:
 
 
 def visible_or_404(user: User, objects: Any, action: Action = Action.VIEW, **lookup: Any) -> Any:
-    """Return the object selected by `lookup`. Raises Http404 if `user` cannot see it, NotAllowed without `action`.
+    """Return the object selected by `lookup`. Raises Http404 if `user` cannot see it.
+
+    Raises NotAllowed if `user` may not do `action` in its project.
 
     objects: a manager or queryset of a model with `visible_to` and `project`.
     """
@@ -132,8 +134,8 @@ def knows(user: User, person: Any) -> bool:
 def may_anywhere(user: User, action: Action) -> bool:
     """Return whether `user` may do `action` in any project; superusers always may, as they can create one.
 
-    Researchers, who see the pages for researchers, are the users who may view: members of any project and superusers.
-    Queries once per request and user.
+    Researchers are the users who may do VIEW: members of any project and superusers. They see the pages for
+    researchers. Queries once per request and user.
     """
     if not user.is_active or user.is_superuser:
         return user.is_active

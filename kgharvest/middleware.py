@@ -74,7 +74,7 @@ def observe_requests(get_response: GetResponse) -> GetResponse:
     return observed
 
 
-SLOW_S = 1.0  # slower failures block threads: an unresponsive database rather than a refusing one
+SLOW_S = 1.0  # slower failures block threads: the database does not respond instead of refusing at once
 LOOK_AFTER_S = 1.0
 LOOK_TAKES_S = 10.0
 

@@ -175,7 +175,7 @@ API_LIMITS = {
     "token": env.limit("KGHARVEST_API_REQUESTS", 1200, 60),  # per token
     "anonymous": env.limit("KGHARVEST_API_ANONYMOUS_REQUESTS", 60, 60),  # per address without a valid token
 }
-CACHES = {  # per process: its share of these limits
+CACHES = {  # per process: its share of the API rate limits
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}}
 }
 PROXY_COUNT = int(os.environ.get("PROXY_COUNT") or PRODUCTION)  # trusted proxies before this server

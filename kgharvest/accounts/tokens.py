@@ -19,7 +19,7 @@ from kgharvest.names import check_name
 
 MARK = "kgh_"
 LONGEST_DAYS = 366
-MOST_TOKENS = 100  # unrevoked, unexpired ones of one user
+MOST_TOKENS = 100  # unrevoked, unexpired tokens of one user
 
 Scope = ApiToken.Scope
 

@@ -1,7 +1,7 @@
 """Audited tables: the audit log stores a hash of their rows, with which `audit verify` detects later changes.
 
-registries.AUDITED lists them. A hash covers only immutable columns, not, for example, the identity of a person, which
-can be erased.
+registries.AUDITED lists the tables. A hash covers only immutable columns, not, for example, the identity of a person,
+which can be erased.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ def sha256(text: str) -> str:
 class AuditedTable:
     """Audited rows of `model`. columns: lookups of the immutable columns that the hash covers.
 
-    condition: selects the rows. A later change of a row, such as a withdrawal, is an audited table of its own.
+    condition: selects the rows. A later change of a row, such as a withdrawal, has its own audited table.
     is_sealed_later: whether rows are recorded some time after their creation instead of in the same transaction.
     """
 

@@ -113,7 +113,7 @@ class Verification:
         ids = table.ids_sealed() if table.is_sealed_later else self._ids[name]
         recorded = set(seen.tolist())
         added = [pk for pk in ids if hash(pk) not in recorded]
-        # The sealer skips locked events, but they also record rows.
+        # The sealer skips locked events, but locked events also record rows.
         pending = added and {
             hash(pk) for event in Event.objects.unsealed() for pk in recorded_rows(event.row_hashes).get(name, ())
         }

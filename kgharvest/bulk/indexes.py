@@ -26,7 +26,7 @@ class _WithoutDowntime:
         if schema_editor.connection.vendor != "postgresql":
             getattr(self.plain, direction)(self, app_label, schema_editor, *states)
             return
-        # `migrate` sets a lock timeout. A concurrent operation waits for transactions, but it blocks nobody.
+        # `migrate` sets a lock timeout. A concurrent operation waits for transactions but blocks no queries.
         with schema_editor.connection.cursor() as cursor:
             cursor.execute("SHOW lock_timeout")
             [timeout] = cursor.fetchone()

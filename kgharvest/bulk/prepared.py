@@ -75,7 +75,7 @@ class PreparedSelect(Prepared[Row]):
 class PreparedUpdate(Prepared[Row]):
     """Prepared UPDATE: `update(pk=7, label="true")` sets the columns `names` and returns the number of rows.
 
-    values: constants to set, too.
+    values: additional columns and the constants that they are set to.
     """
 
     def __init__(self, rows: Callable[[], QuerySet[Row]], *names: str, **values: Any):

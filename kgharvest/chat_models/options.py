@@ -29,20 +29,20 @@ def _option(default: Any, *about: Any, **limits: Any) -> Any:
 
 @dataclass(frozen=True)
 class ChatOptions:
-    """Each field has an About. Raises BadChatOption for a value out of range."""
+    """Options for requests to a chat model. Each field has an About. Raises BadChatOption for a value out of range."""
 
     base_url: str = _option(
         "", "Endpoint URL", "URL without /chat/completions. Default: the endpoint of this installation.", str, most=500
     )
     scorer: str = _option(
-        "", "Scoring LM", "LM that scores and ranks the tuples. Default: unscored, as they appear.", str, most=500
+        "", "Scoring LM", "LM that scores and ranks the tuples. Default: no scores; order of appearance.", str, most=500
     )
     tuples_per_request: int = _option(25, "Tuples per request", "Number of tuples to request at a time.", most=500)
     patience: int = _option(
         2, "Patience", "Number of consecutive responses without new tuples before stopping.", most=20
     )
     max_requests: int = _option(100, "Maximum requests", "Maximum number of requests per relation.", most=10_000)
-    temperature: float | None = _option(None, "Temperature", "Default: that of the endpoint.", float, least=0, most=2)
+    temperature: float | None = _option(None, "Temperature", "Default: the endpoint's default.", float, least=0, most=2)
     max_completion_tokens: int = _option(
         4000, "Maximum completion tokens", "Maximum per response. Reasoning models need more.", most=100_000
     )

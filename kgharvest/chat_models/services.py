@@ -84,7 +84,7 @@ class Endpoint:
                 resolve(self.base_url)
 
     def client(self, model: str, timeout_s: float, advice: str, pace: Pace) -> ChatClient:
-        """Raises BadAddress, or ChatFailed for an unknown host."""
+        """Return a client of the endpoint. Raises BadAddress, or ChatFailed for an unknown host."""
         try:
             address = "" if self.is_trusted else str(resolve(self.base_url).address)
         except OSError:

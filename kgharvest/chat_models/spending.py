@@ -101,7 +101,7 @@ class Pace:
         self._next = 0.0
 
     def wait(self) -> None:
-        """Raises ChatFailed once the run is over."""
+        """Wait until the next request may be sent. Raises ChatFailed once the run is over."""
         with self._lock:
             start = max(monotonic(), self._next)
             self._next = start + self._interval_s

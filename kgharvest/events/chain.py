@@ -53,7 +53,7 @@ def seal_events(most: int | None = None) -> int:
     while (most is None or n_sealed < most) and Event.objects.unsealed().exists():
         with transaction.atomic():
             last = lock_head()
-            # Skip locked rows: an erasure that waits for one of these rows must not meet a sealer that waits for it.
+            # Skip locked rows: an erasure and a sealer that wait for each other's rows would deadlock.
             unlocked = Event.objects.unsealed().select_for_update(of=("self",), no_key=True, skip_locked=True)
             events = list(unlocked[:EVENTS_AT_ONCE])
             _chain(last, events)

@@ -37,7 +37,7 @@ LM_NAMES_HELP = (  # for commands, forms and the API
 PROBED_LM_NAMES_HELP = (
     "a model folder on this machine, or a hub id with optional @REVISION; LMs behind servers are not supported"
 )
-# Branch, tag or commit. Also a file name in the hub's cache.
+# Branch, tag or commit. Also used as a file name in the hub's cache.
 REVISION = re.compile(r"(?!.*\.\.)\w[\w./-]*", re.ASCII)
 WITH_REVISION = re.compile(rf"({HUB_ID.pattern})@(?P<revision>{REVISION.pattern})", re.ASCII)
 MAX_LOADED = 2  # LMs in memory, the most recently used

@@ -104,8 +104,8 @@ class HarvestJob(Job):
     this list; "own" are imported scores on an unknown scale; "order" means unscored: tuples are ranked as in the file
     or as a chat model listed them, and `score` is minus the rank.
     summary: rejected, stats, notice, warning, model revision, code version. fingerprint: of succeeded jobs; equal for
-    jobs with the same parameters and revision, and so the same tuples. Files refer to jobs by it, because numbers
-    differ between installations.
+    jobs with the same parameters and revision, and so the same tuples. Files refer to jobs by fingerprint, because job
+    numbers differ between installations.
     """
 
     class Origin(models.TextChoices):

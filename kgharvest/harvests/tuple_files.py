@@ -138,7 +138,7 @@ def prepared_import(
 ) -> Iterator[Callable[[], HarvestJob]]:
     """Read and sort a file as `import_tuples` does. Yield a function that stores it in one transaction.
 
-    project: required if `by` may work in several projects. Raises NotAllowed, too.
+    project: required if `by` may work in several projects. Also raises NotAllowed.
     """
     project = project_for(by, project)
     with path.open("rb") as file:

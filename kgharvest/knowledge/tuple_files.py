@@ -15,7 +15,7 @@ from kgharvest.knowledge.models import KEY_SEPARATOR
 from kgharvest.knowledge.tuple_store import TupleRow
 from kgharvest.models import HarvestJob, Relation
 
-CACHE_KB = 4096  # memory of the table's cache, and again of its sorter, independent of the file size
+CACHE_KB = 4096  # memory of the table's cache, and the same for its sorter, independent of the file size
 INSERT = """
 INSERT INTO tuple_row (list, key, surface, score, mtl, line) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (list, key) DO UPDATE

@@ -71,7 +71,7 @@ def check_files() -> Finding:
             files.check()
         except FilesUnavailable as error:
             finding = Finding(False, error.reason)
-        except Exception as error:  # for example a network library's; probes must report it
+        except Exception as error:  # for example an error of a network library; probes must report it
             logger.exception("The check of the file store failed.")
             reason = f"{type(error).__name__}: {first_line(error)}"
             finding = Finding(False, f"the check of {files.place} failed ({reason}); see the log")

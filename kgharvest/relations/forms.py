@@ -230,7 +230,7 @@ class RelationPickerForm(forms.Form):
     """Choice of relations and whole sets, rendered by `kgharvest/relations/_relation_picker.html`.
 
     Subclasses add the fields of their action and set is_ready (the action is possible for a relation), ready (label of
-    relations that are ready) and not_ready (reason shown next to the others).
+    relations that are ready) and not_ready (reason shown next to other relations).
     """
 
     is_ready: Callable[[Relation], bool]

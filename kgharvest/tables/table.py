@@ -155,7 +155,7 @@ def first_rows(table: Table, most: int, n: int) -> Table:
     if len(rows) <= most:
         return table
     summaries = [row for row in table.rows if row.is_summary]
-    note = f"The first {n} of {len(rows):,} rows; all are in the files below."
+    note = f"The first {n} of {len(rows):,} rows. The files below contain all rows."
     return replace(table, rows=(*rows[:n], *summaries), notes=(*table.notes, note))
 
 

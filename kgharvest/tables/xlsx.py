@@ -21,7 +21,7 @@ INERT = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_num
 
 
 def xlsx_of(title: str, tables: Sequence[Table], created_at: datetime = datetime(2000, 1, 1)) -> bytes:
-    """Return a workbook. created_at: naive; the same tables with the same date are the same bytes."""
+    """Return a workbook. created_at: naive; the same tables with the same date give the same bytes."""
     from xlsxwriter import Workbook  # not at import: pages do not need it
 
     buffer = io.BytesIO()
