@@ -372,7 +372,7 @@ class LaunchPlanSerializer(serializers.Serializer):
     skipped = SkippedCellSerializer(many=True, help_text="Cells with a finished or unfinished harvest.")
     refusals = serializers.ListField(child=serializers.CharField(), help_text="Errors that prevent the launch.")
     seconds = serializers.FloatField(
-        source="estimate.seconds", help_text="Estimated duration of the harvests with comparable past harvests."
+        source="estimate.seconds", help_text="Estimated duration in seconds, without the harvests in `without_past`."
     )
     without_past = serializers.ListField(
         child=serializers.CharField(), help_text="LM x setting pairs without an estimate."
