@@ -34,7 +34,7 @@ def trained_lm():
     return load_compact(EMBEDDED_LMS["embedded-small"])
 
 
-@pytest.fixture(scope="package", params=["capital_of", "made_of"])
+@pytest.fixture(scope="package", params=["capital_of", pytest.param("made_of", marks=pytest.mark.exhaustive)])
 def relation(request, trained_lm):
     world_relation = next(relation for relation in load_world() if relation.name == request.param)
     facts = [Fact(*fact) for fact in world_relation.facts]

@@ -83,7 +83,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("make", "case"), every(2, product([tiny_bert, tiny_roberta], CASES)))
+@pytest.mark.parametrize(("make", "case"), every(5, product([tiny_bert, tiny_roberta], CASES)))
 def test_shuffled_parts_equal_single_worker_result(folders, make, case):
     spec, changes = case
     spec = replace(spec, params=replace(spec.params, **CHANGES[changes]))

@@ -27,7 +27,7 @@ def coarse_lm(request):
     return load_compact(EMBEDDED_LMS["embedded-small"], dtype=request.param)
 
 
-@pytest.mark.parametrize(("coarse_lm", "method"), every(2, product(FORMATS, LEARNED)), indirect=["coarse_lm"])
+@pytest.mark.parametrize(("coarse_lm", "method"), every(5, product(FORMATS, LEARNED)), indirect=["coarse_lm"])
 @pytest.mark.parametrize("relation", ["made_of"], indirect=True)
 def test_methods_learn_nearly_the_same_as_in_float32(relation, coarse_lm, method):
     task = ProbeTask(
