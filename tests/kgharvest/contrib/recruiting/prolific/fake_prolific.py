@@ -31,6 +31,7 @@ from tests.kgharvest.contrib.recruiting.prolific.api_fields import check_answer,
 
 TOKEN, SECRET = "fake-prolific-token", "fake-webhook-secret"
 FEE = 0.4  # of rewards and bonuses, tax included
+POLL_INTERVAL_S = 0.01  # stopping the server takes as long
 TRANSITIONS = {
     ("UNPUBLISHED", "PUBLISH"): "ACTIVE",
     ("ACTIVE", "PAUSE"): "PAUSED",
@@ -407,6 +408,7 @@ class FakeProlific:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # otherwise the body waits up to 40 ms for the acknowledgment of the headers
     fake: FakeProlific
 
     def _handle(self) -> None:
@@ -456,7 +458,7 @@ def serving(fake: FakeProlific | None = None, port: int = 0) -> Iterator[FakePro
     server = ThreadingHTTPServer(("127.0.0.1", port), type("OfFake", (Handler,), {"fake": fake}))
     server.daemon_threads = True
     fake.url = f"http://127.0.0.1:{server.server_port}"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=[POLL_INTERVAL_S], daemon=True).start()
     try:
         yield fake
     finally:

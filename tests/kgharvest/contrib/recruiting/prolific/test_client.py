@@ -47,7 +47,9 @@ EXPLANATION = "All forty statements were answered within a minute, the same labe
 
 
 @pytest.fixture
-def fake(settings) -> Iterator[FakeProlific]:
+def fake(settings, monkeypatch) -> Iterator[FakeProlific]:
+    """Fake of Prolific. Clients that are created without `sleep` retry immediately."""
+    monkeypatch.setitem(Client.__init__.__kwdefaults__, "sleep", lambda seconds: None)
     with serving() as fake:
         settings.PROLIFIC = {"token": TOKEN, "url": fake.url, "webhook_secret": SECRET}
         yield fake
