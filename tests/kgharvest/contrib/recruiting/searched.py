@@ -9,6 +9,7 @@ import logging
 import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from html import unescape
 from urllib.parse import quote, urlsplit
 
@@ -26,6 +27,7 @@ HREF = re.compile(r'href="([^"#]+)"')
 MOST_REQUESTS = 2000
 
 
+@cache
 def forms_of(secret: str) -> set[str]:
     """Return the encodings of a secret: plain, URL-encoded, hexadecimal, and base64 at every offset."""
     bare = secret.encode()

@@ -115,7 +115,9 @@ def prolific(settings, monkeypatch) -> Iterator[FakeProlific]:
 def study(owner, prolific, enqueued, settings, tmp_path, monkeypatch) -> Study:
     files = {"BACKEND": "kgharvest.operations.files.DataFolder", "OPTIONS": {"location": tmp_path}}
     settings.STORAGES = settings.STORAGES | {"files": files}
-    round = factories.make_round(9, name="pilot", by=owner, consent="We keep **nothing** of who you are.")
+    # The search finds no text in PDF files, because they are compressed.
+    monkeypatch.setattr("kgharvest.contrib.publishing.packs.pack.rendered_figures", lambda document: [])
+    round = factories.make_round(4, name="pilot", by=owner, consent="We keep **nothing** of who you are.")
     create_webhook(round.project_id, "https://1.1.1.1/hook", list(TOPICS), owner)
     panel = make_panel(
         round, name="people", places=2, statements_per_place=3, reward=120, completion_code=CODES["completion"],
@@ -257,7 +259,8 @@ def test_study_leaks_no_ids_or_tokens(study, owner):
     client.force_login(owner)
     shown_on = set()
     n_responses = 0
-    for address, response in responses(client, urls_of(study.round), "/accounts/", "/static/", "/admin/"):
+    not_followed = ("/accounts/", "/static/", "/admin/", ".pdf", "&sort=")
+    for address, response in responses(client, urls_of(study.round), *not_followed):
         n_responses += 1
         if is_of_panel(address):
             shown_on.add(address) if found_in(response, IDS) else None
