@@ -130,7 +130,7 @@ def _two_settings(n: int, **spec) -> Round:
 
 
 def of_samples(folder: Path) -> Report:
-    round = _two_settings(24)
+    round = _two_settings(14)
     labels = [T, F, T, T, F, U]
     judge_all(round, *([labels[(number + shift) % 6] for number in range(round.n_tasks)] for shift in range(3)))
     return create_report(round)
@@ -159,7 +159,7 @@ def of_imported_judgments(folder: Path) -> Report:
 
 def with_judge(folder: Path) -> Report:
     """Create a report with a judge run of three repeats, a second judge run, and their panel."""
-    round = _two_settings(24)
+    round = _two_settings(16)
     labels = [T, F, T, T, F, U]
     judge_all(round, *([labels[(number + shift) % 6] for number in range(round.n_tasks)] for shift in range(3)))
     run = make_judge_run(round, "main", repeats=3, panel="both")

@@ -34,10 +34,10 @@ from kgharvest.contrib.publishing.packs.verification import (
 )
 from kgharvest.management.command import Error
 from tests.kgharvest.contrib.publishing.packs.studies import STUDIES
+from tests.programs import run_program
 from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
-ROOT = Path(__file__).resolve().parents[5]
 
 
 def problems_of(contents: Mapping[str, bytes]) -> list[str]:
@@ -140,8 +140,8 @@ def exhaustive_case(*values):
     [
         ("judgments", "label", "unjudgeable", "agreement"),
         exhaustive_case("judgments", "status", "late", "n_judgments"),
-        exhaustive_case("judgments", "annotator", "nobody", "rows of this pack make no report"),
-        exhaustive_case("judgments", "statement", 99_999, "which there is not"),
+        exhaustive_case("judgments", "annotator", "nobody", "rows of this package do not give a report"),
+        exhaustive_case("judgments", "statement", 99_999, "is out of range"),
         exhaustive_case("judgments", "judged_at", "2001-02-03T04:05:06+00:00", "conduct.dates.first_judgment_at"),
         exhaustive_case("statements", "n_wanted", 5, "verdict"),
         ("statements", "verdict", "undecided", "verdict"),
@@ -170,6 +170,13 @@ def of_samples(pack_of) -> dict[str, bytes]:
     return pack_of("of_samples")
 
 
+def with_altered_number(table: bytes) -> bytes:
+    """Return a CSV table with 0.01 added to or subtracted from its first decimal number."""
+    altered, n = re.subn(rb"(?<=,0\.\d)\d", lambda digit: b"%d" % abs(int(digit[0]) - 1), table, count=1)
+    assert n == 1
+    return altered
+
+
 def test_altered_numbers_in_report_and_tables_are_detected(of_samples):
     document = json.loads(of_samples[REPORT])
     document["cells"][0]["accuracy"] += 0.01
@@ -177,8 +184,7 @@ def test_altered_numbers_in_report_and_tables_are_detected(of_samples):
     assert in_report.startswith("cells[0].accuracy: packed 0.")
     assert any(line.startswith("tables/cells.csv, line 2: packed") for line in tables)
 
-    table = of_samples["tables/settings.csv"].replace(b"0.54", b"0.55", 1)
-    assert table != of_samples["tables/settings.csv"]
+    table = with_altered_number(of_samples["tables/settings.csv"])
     assert problems_of({**of_samples, "tables/settings.csv": table})[0].startswith("tables/settings.csv, line ")
 
 
@@ -226,7 +232,7 @@ def test_another_version_can_change_wording_but_not_numbers(of_samples):
 
     document["cells"][0]["accuracy"] += 0.01
     assert problems_of({**rephrased, REPORT: json.dumps(document).encode()})[0].startswith("cells[0].accuracy")
-    settings = of_samples["tables/settings.csv"].replace(b"0.54", b"0.55", 1)
+    settings = with_altered_number(of_samples["tables/settings.csv"])
     assert problems_of({**rephrased, "tables/settings.csv": settings})
 
 
@@ -267,7 +273,7 @@ def test_changed_round_is_not_packed(tmp_path, without_figures):
         pack_files(report)
 
 
-@pytest.mark.parametrize("value", ["1" + 400 * "0", "-1" + 400 * "0"])
+@pytest.mark.parametrize("value", ["1" + 400 * "0", exhaustive_case("-1" + 400 * "0")])
 def test_numbers_beyond_float_range_are_detected(of_samples, value):
     document = json.loads(of_samples[REPORT])
     document["cells"][0]["accuracy"] = int(value)
@@ -369,10 +375,9 @@ def test_verify_command_needs_no_database_or_data(pack_of, tmp_path):
     (tmp_path / "empty").mkdir()
 
     def verify(path: Path) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "manage.py", "verify", str(path)]
         environment = {**os.environ, "KGHARVEST_DATA_DIR": str(tmp_path / "empty")}
         environment.pop("DATABASE_URL", None)
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        return run_program(["manage.py", "verify", str(path)], environment)
 
     process = verify(tmp_path / "pack.zip")
     assert (process.returncode, process.stderr) == (0, "")
