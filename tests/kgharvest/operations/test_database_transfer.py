@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import subprocess
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -15,6 +17,7 @@ from annotation.models import Judgment, Label
 from evaluation.reports.services import create_report
 from kgharvest.contrib.probing.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
 from kgharvest.models import KnowledgeTuple
+from kgharvest.operations import database_transfer
 from kgharvest.operations.database_transfer import copy_database
 from tests.database_copies import put_back
 from tests.every_model import make_row_of_every_model, models_in_order
@@ -76,7 +79,19 @@ def test_a_round_trip_preserves_all_rows(study, destination, researcher):
     call_command("audit", "verify")
 
 
-def test_round_trip_through_a_new_database_preserves_every_model(tmp_path, migrated_database):
+@pytest.fixture(params=["no migrations", pytest.param("all migrations", marks=pytest.mark.exhaustive)])
+def migrations(request, monkeypatch, migrated_database) -> None:
+    """By default, the child process that migrates a new SQLite database finds all tables there."""
+
+    def run(command: list[str], env: dict[str, str], **options):
+        shutil.copyfile(migrated_database, env["DATABASE_URL"].removeprefix("sqlite:///"))
+        return subprocess.run(command, env=env, **options)
+
+    if request.param != "all migrations":
+        monkeypatch.setattr(database_transfer, "subprocess", SimpleNamespace(run=run))
+
+
+def test_round_trip_through_a_new_database_preserves_every_model(migrations, tmp_path, migrated_database):
     make_row_of_every_model()
     rows = {model: list(model._default_manager.order_by("pk").values()) for model in models_in_order()}
     url, new = url_of(connection), tmp_path / "new.sqlite3"
