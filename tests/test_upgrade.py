@@ -9,23 +9,14 @@ from typing import Any, NamedTuple
 import pytest
 from django.core.management import call_command
 from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
 
-from tests.database_copies import remove_tables
 from tests.every_model import make_row_of_every_model
+from tests.kgharvest.old_release import OLD_RELEASE, old_release
 from tests.postgres import on_postgresql, run_on_postgresql
 
 pytestmark = pytest.mark.slow
 
-# The last migrations of the release before optional apps.
-OLD_RELEASE = [
-    ("kgharvest", "0031_job_turns"),
-    ("annotation", "0032_judge_dtype"),
-    ("evaluation", "0013_score_samples"),
-    ("probing", "0001_probes_from_evaluation"),
-    ("admin", "0003_logentry_add_action_flag_choices"),
-    ("sessions", "0001_initial"),
-]
 # Tables that later migrations drop, with the reason.
 DROPPED = {"kgharvest_entitycandidate": "reconciliation services are no longer supported"}
 # Tables with rows moved by later migrations: the new table, and the old columns with their new names.
@@ -58,15 +49,10 @@ def tables_of_database() -> dict[str, Table]:
 
 
 @pytest.fixture
-def old_tables(transactional_db):
+def old_tables(transactional_db, shared_folder):
     """A database of the old release with a row of every model."""
-    if connection.vendor == "sqlite":
-        remove_tables()  # migrating forward from an empty database is faster than migrating backward
-    else:
-        call_command("migrate", "kgharvest", "zero", verbosity=0)
-    executor = MigrationExecutor(connection)
-    executor.migrate(OLD_RELEASE)
-    make_row_of_every_model(executor.loader.project_state(OLD_RELEASE).apps)
+    old_release(shared_folder).enter()
+    make_row_of_every_model(MigrationLoader(connection).project_state(OLD_RELEASE).apps)
     yield tables_of_database()
     if connection.vendor != "sqlite":
         call_command("migrate", verbosity=0)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import pickle
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from io import StringIO
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from django.contrib.contenttypes.models import ContentType
@@ -21,7 +24,8 @@ from kgharvest.events.models import BEFORE_ALL
 from kgharvest.events.types import CORE_TYPES
 from kgharvest.management.commands.audit import json_lines
 from kgharvest.models import Event
-from tests.database_copies import KeptState, remove_tables
+from tests.database_copies import KeptState
+from tests.kgharvest.old_release import old_release
 from tests.postgres import on_postgresql, run_on_postgresql
 
 pytestmark = pytest.mark.slow
@@ -51,24 +55,56 @@ def migrate(targets) -> None:
     MigrationExecutor(connection).migrate(targets)
 
 
-def enter_old_state() -> None:
-    """Migrate to the old state. On SQLite, start without tables: forward migrations are faster than backward ones."""
-    if connection.vendor == "sqlite":
-        remove_tables()
-    migrate(OLD)
+class OldRows(NamedTuple):
+    """Rows before the upgrade: the output of `audit export`, the round log, and the head of the chain."""
+
+    export: str
+    log: list[tuple]
+    head: tuple[int, str]
 
 
-@pytest.fixture(scope="module")
-def old_database(shared_folder) -> KeptState:
-    return KeptState(enter_old_state, shared_folder / "before-events.sqlite3")
+def historical_apps():
+    return MigrationExecutor(connection).loader.project_state(OLD).apps
+
+
+class States:
+    """Database before and after the upgrade, with a chain of every action and a round log, both with repeated entries.
+
+    The old release becomes the old state; on SQLite, each state is created once for all test processes.
+    """
+
+    def __init__(self, folder: Path):
+        self._release = old_release(folder)
+        self._rows = folder / "before-events.pickle"
+        self.old = KeptState(self._make_old, folder / "before-events.sqlite3")
+        self.new = KeptState(self._make_new, folder / "after-events.sqlite3")
+
+    def _make_old(self) -> None:
+        self._release.enter()
+        migrate(OLD)
+        apps = historical_apps()
+        make_rows(apps)
+        entries, lines = apps.get_model("kgharvest", "AuditEntry").objects, apps.get_model("annotation", "RoundEvent")
+        last = entries.order_by("number").last()
+        rows = OldRows(export_of(entries), log_of(lines.objects), (last.number, last.hash))
+        self._rows.write_bytes(pickle.dumps(rows))
+
+    def _make_new(self) -> None:
+        self.old.enter()
+        call_command("migrate", verbosity=0)
+
+    def old_rows(self) -> OldRows:
+        return pickle.loads(self._rows.read_bytes())
 
 
 @pytest.fixture
-def old(transactional_db, old_database):
-    """Yield historical models. The database has a chain of every action and a round log, both with repeated entries."""
-    old_database.enter()
-    apps = MigrationExecutor(connection).loader.project_state(OLD).apps
+def states(transactional_db, shared_folder):
+    yield States(shared_folder)
+    if connection.vendor != "sqlite":  # SQLite is restored after each test
+        call_command("migrate", verbosity=0)
 
+
+def make_rows(apps) -> None:
     def objects(model: str, app: str = "kgharvest"):
         return apps.get_model(app, model).objects
 
@@ -105,9 +141,6 @@ def old(transactional_db, old_database):
         )
     objects("ContentType", "contenttypes").filter(model__in=["event", "auditentry"]).delete()
     objects("ContentType", "contenttypes").create(app_label="kgharvest", model="auditentry")
-    yield apps
-    if connection.vendor != "sqlite":  # SQLite is restored after each test
-        call_command("migrate", verbosity=0)
 
 
 def export_of(entries) -> str:
@@ -135,19 +168,17 @@ def log_of(round_events) -> list[tuple]:
     ]
 
 
-def test_upgrade_preserves_chain_and_round_log(old):
-    entries, lines = old.get_model("kgharvest", "AuditEntry").objects, old.get_model("annotation", "RoundEvent").objects
-    export, log, old_head = export_of(entries), log_of(lines), entries.order_by("number").last()
+def test_upgrade_preserves_chain_and_round_log(states):
+    states.new.enter()
+    export, log, (number, last_hash) = states.old_rows()
     assert len(export.splitlines()) == N_ENTRIES
     assert len(log) == 20 * len(DETAILS)
 
-    call_command("migrate", verbosity=0)
-
     assert "".join(json_lines()) == export
-    assert head() == (old_head.number, old_head.hash)
+    assert head() == (number, last_hash)
     assert list(Verification()) == []
     output = StringIO()
-    call_command("audit", "verify", "--head", f"{old_head.number}:{old_head.hash}", stdout=output)
+    call_command("audit", "verify", "--head", f"{number}:{last_hash}", stdout=output)
     assert f"{N_ENTRIES} entries verified" in output.getvalue()
     assert "".join(json_lines()) == export  # lines of the round log are never sealed
     round = Round.objects.get()
@@ -162,9 +193,8 @@ def test_upgrade_preserves_chain_and_round_log(old):
     assert [*ContentType.objects.filter(model__in=["event", "auditentry"]).values_list("model", flat=True)] == ["event"]
 
 
-@pytest.mark.exhaustive
-def test_chain_continues_after_the_upgrade(old):
-    call_command("migrate", verbosity=0)
+def test_chain_continues_after_the_upgrade(states):
+    states.new.enter()
     round = Round.objects.get()
 
     pause_round(round)
@@ -176,10 +206,10 @@ def test_chain_continues_after_the_upgrade(old):
     assert list(Verification()) == []
 
 
-def test_new_release_seals_after_an_entry_of_the_last_release(old):
-    call_command("migrate", verbosity=0)
+def test_new_release_seals_after_an_entry_of_the_last_release(states):
+    states.new.enter()
     pause_round(Round.objects.get())
-    AuditEntry, AuditHead = (old.get_model("kgharvest", name) for name in ("AuditEntry", "AuditHead"))
+    AuditEntry, AuditHead = (historical_apps().get_model("kgharvest", name) for name in ("AuditEntry", "AuditHead"))
     last = head()
     entry = AuditEntry(number=last.number + 1, at=NOW, action="tuple.curated", facts="{}", previous_hash=last.hash)
     entry.hash = sha256(hashed_text(entry).encode()).hexdigest()
@@ -193,15 +223,15 @@ def test_new_release_seals_after_an_entry_of_the_last_release(old):
 
 
 @pytest.mark.exhaustive
-def test_the_upgrade_can_be_undone(old):
-    entries, lines = old.get_model("kgharvest", "AuditEntry").objects, old.get_model("annotation", "RoundEvent").objects
-    export, log = export_of(entries), log_of(lines)
+def test_the_upgrade_can_be_undone(states):
+    states.old.enter()
 
     migrate(NEW)
     migrate(OLD)
 
-    assert export_of(entries) == export
-    assert log_of(lines) == log
+    apps = historical_apps()
+    assert export_of(apps.get_model("kgharvest", "AuditEntry").objects) == states.old_rows().export
+    assert log_of(apps.get_model("annotation", "RoundEvent").objects) == states.old_rows().log
 
 
 @on_postgresql
