@@ -60,6 +60,8 @@ def test_example_study_runs_from_relation_to_table(live_server, monkeypatch, cap
     monkeypatch.setenv("KGHARVEST_TOKEN", secret)
     monkeypatch.setattr(messages, "wake", lambda queue, request_id="": None)
     monkeypatch.setattr("kgharvest.client.resources.POLL_S", 0.2)
+    monkeypatch.setattr("kgharvest.engine.types.MIN_CANDIDATES", 40)
+    monkeypatch.setattr("kgharvest.engine.types.CANDIDATES_PER_KEPT", 1)
 
     with repeating(work_and_judge):
         exec(compile(study, str(DOCS), "exec"), {})
