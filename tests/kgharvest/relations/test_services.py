@@ -227,7 +227,7 @@ def test_bad_relation_in_reference_format_is_located_by_its_line(tmp_path):
     fine = '{"init_prompts": ["<ENT0> prevents <ENT1>"], "seed_ent_tuples": [["a", "b"], ["c", "d"]]}'
     bad = fine.replace("<ENT1>", "")
 
-    with pytest.raises(ImportRefused, match=r"wrong:\n  line 3, relation 'bad': .*\n  line 4, relation 'fine': has"):
+    with pytest.raises(ImportRefused, match=r"errors:\n  line 3, relation 'bad': .*\n  line 4, relation 'fine': has"):
         import_relations(write(tmp_path, f'{{"fine": {fine},\n\n"bad": {bad}, \n"fine":{fine}}}'))
 
 
