@@ -78,7 +78,7 @@ class Report(models.Model):
     def scores_of(self, relation: str) -> Mapping[str, Any] | None:
         """Return the document for figures of a relation's scores, or None.
 
-        It avoids loading the whole document, which takes 0.25 s for hundreds of relations. Old reports store it only
+        This avoids loading the whole document, which takes 0.25 s for hundreds of relations. Old reports store it only
         in the whole document.
         """
         stored = self.scores_of_relations.filter(relation=relation).values_list("document", flat=True).first()

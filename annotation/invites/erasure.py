@@ -35,7 +35,7 @@ def check_may_erase(user, by) -> None:
 def erase_annotator(annotator: Annotator, by=None) -> list[str]:
     """Delete the account link, name, invite and questionnaire of an annotator, who then cannot return. Idempotent.
 
-    The annotator's code, judgments, comments, consent and events under that code stay. Leased statements are released.
+    The annotator's code, judgments, comments, consent, and events under that code stay. Leased statements are released.
     The account itself stays (erase_account deletes it). If it joins again, it is a new annotator. Returns a sentence
     for each platform id that is retained for now, with the reason. Raises NotAllowed: erasure cannot be undone, so it
     requires the permission to manage the project.

@@ -218,9 +218,9 @@ find_annotator = SessionAnnotator(lambda: Annotator.objects.only("user", "round"
 
 
 class JudgingView(ApiView):
-    """View of the annotator who judges the round in the URL: `self.annotator`.
+    """View for the annotator (`self.annotator`) who judges the round in the URL.
 
-    by_browser: True at the URLs of pages, for accounts and guests of a session. The API accepts accounts, by token or
+    by_browser: True for page URLs, which accept accounts and guests by session. The API accepts accounts, by token or
     session.
     """
 

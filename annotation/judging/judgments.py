@@ -140,7 +140,7 @@ def _submit(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
 def _store(judgment: Judgment, assignment: Assignment) -> None:
     """Store the judgment of a locked assignment; set whether it counts, and update counters and verdict of its task.
 
-    Gold has no slots and never counts, but takes the same SQL statements, so that response times do not reveal it.
+    Gold has no slots and never counts, but requires the same SQL queries, so that response times do not reveal it.
     """
     task, annotator, was_leased = judgment.task, judgment.annotator, assignment.status == Assignment.Status.LEASED
     round, changes = annotator.round, {}  # changes: of the task's counters

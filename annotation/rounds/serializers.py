@@ -254,7 +254,7 @@ class CellSerializer(Description):
         max_length=500,
         allow_blank=True,
         default="",
-        help_text="With model and setting, instead of job: selects the newest harvest of the cell that has tuples.",
+        help_text="Use with model and setting instead of job. Selects the cell's newest harvest that has tuples.",
     )
     model = Text(max_length=500, allow_blank=True, default="")
     setting = Text(max_length=500, allow_blank=True, default="")

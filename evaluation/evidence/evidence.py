@@ -81,7 +81,7 @@ class Draws(NamedTuple):
 class SampledHarvest(NamedTuple):
     """A harvest that strata were drawn from. population: number of top-ranked tuples in the sampling frame.
 
-    kept_by_base: number of tuples in the cut base:k, by k. If a cut exceeds the population, its k is absent.
+    kept_by_base: number of tuples in the cut `base:k`, by k. If a cut exceeds the population, its k is absent.
     """
 
     job: int

@@ -213,7 +213,7 @@ def operation(summary: str, path: str = "", *, method: str = "post", on_list: bo
 def file_operation(summary: str, path: str, content_types: Mapping[str, str] | str, **options: Any):
     """Declare an operation of a viewset that returns a file.
 
-    content_types: by `file_format`, or the only one if `path` contains no `file_format`.
+    content_types: by `file_format`, or a single type if `path` contains no `file_format`.
     """
     by_format = {} if isinstance(content_types, str) else content_types
     if by_format:

@@ -57,9 +57,9 @@ def summary_of(job: HarvestJob) -> dict[str, Any]:
 class Endpoint:
     """Endpoint of one task.
 
-    who: subject of error messages, such as "The judge". own_url: from the environment, can be "". key_variable:
-    environment variable with the API key. base_url: requested by a user, "" for `own_url`. is_owner: True if this user
-    owns the installation.
+    who: subject of error messages, such as "The judge". own_url: from the environment; may be empty. key_variable:
+    environment variable with the API key. base_url: requested by a user; empty to use `own_url`. is_owner: True if this
+    user owns the installation.
     """
 
     who: str

@@ -26,7 +26,7 @@ def resolve_relation(
     scopes: Sequence[Scope] = PROJECT_SETS_FIRST,
     among: QuerySet[Relation] | None = None,
 ) -> Relation:
-    """Return the relation named "set/name", `name` in the set `set_name`, or `name` alone.
+    """Return the relation that `name` identifies: "set/name", a name in the set `set_name`, or a name alone.
 
     scopes: a name alone is looked up in the first scope that has a match. Default: project sets, then the demo set,
     then the other built-in sets. With the default scopes, a warning is logged if a later scope has a match, too.

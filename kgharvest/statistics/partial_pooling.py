@@ -78,7 +78,9 @@ class SimpleSample(NamedTuple):
 
 
 def effective_sample(n: Floats, population: Counts, weights: Floats) -> SimpleSample | None:
-    """Return the simple sample whose share has the variance of the strata's (S,) mean; None if a stratum is empty.
+    """Return the simple random sample whose share has the variance of the weighted mean of the strata (S,).
+
+    Returns None if a stratum is empty.
 
     It has 1 / sum(W^2 / n) draws, as if strata were alike. The size of its population gives the strata's finite
     population correction, which reduces sum(W^2 / n) to sum(W^2 (1 - n / N) / n).

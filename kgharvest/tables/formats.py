@@ -148,7 +148,7 @@ def terminal_text(table: Table) -> str:
 class Format(NamedTuple):
     """title: label on pages. write: None if no table is written in the format.
 
-    CSV, JSONL, Parquet and added formats: write(table) yields pieces. XLSX, LaTeX and Markdown: write(title, tables).
+    CSV, JSONL, Parquet and added formats: write(table) yields pieces. XLSX, LaTeX, and Markdown: write(title, tables).
     """
 
     title: str

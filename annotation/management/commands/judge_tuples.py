@@ -54,7 +54,7 @@ class Command(DomainCommand):
         run_to_the_end(run)
         run.refresh_from_db()
         if run.status != Job.Status.SUCCEEDED:
-            raise DomainError("RunFailed", f"Judge run {run.name} {run.status}: {run.error or 'canceled.'}")
+            raise DomainError("RunFailed", f"Judge run {run.name} {run.status}: {run.error or 'cancelled.'}")
         return run
 
     def tell(self, run: JudgeRun) -> None:

@@ -257,7 +257,7 @@ def setting_table(document: Document) -> Table:
 
 
 def model_table(document: Document) -> Table:
-    """LMs with the same setting; empty if there is one LM."""
+    """LMs with the same setting; empty if no setting has two LMs."""
     totals = sorted(_with_peers(document["totals"], "setting"), key=lambda total: total["setting"] or "")
     return _macro_table("lms", "LMs, on average over relations", document, totals, ("setting", "LM"))
 
@@ -469,7 +469,7 @@ def calibration_left_out(document: Document) -> str:
 
 
 def scores_by_relation(document: Document) -> dict[str, Document]:
-    """Return, by relation, a minimal document for the figure of its cells' scores."""
+    """Return, for each relation, a minimal document for the figure of its cells' scores."""
     cells: dict[str, list[Mapping[str, Any]]] = {}
     for cell in scored_cells(document):
         cells.setdefault(cell["relation"], []).append({**cell, "sizes": []})

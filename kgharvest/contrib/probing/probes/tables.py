@@ -51,7 +51,7 @@ def method_table(document: Document) -> Table:
     relations = counted(max((row["n_relations"] for row in document["summary"]), default=0), "relation")
     n_facts = max((row["n_facts"] for row in document["summary"]), default=0)
     notes = (
-        f"P@1, P@10, and MRR: unweighted means over {relations}, with Student's 95 % interval for similar relations. "
+        f"P@1, P@10, and MRR: unweighted means over {relations}, with 95 % t intervals for similar relations. "
         f"Micro: mean over all {n_facts:,} facts. NLL: in nats. Forward passes: sequences that the LM read while "
         "learning.",
         *(["Methods measured on different numbers of relations are not comparable."] if is_partial(document) else []),

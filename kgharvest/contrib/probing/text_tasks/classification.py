@@ -74,7 +74,9 @@ class ClassifyRequest:
     def __post_init__(self) -> None:
         if unknown := set(self.label_words) - set(self.texts.labels):
             labels = ", ".join(self.texts.labels)
-            raise DomainError("NotClassified", f"Unknown label {min(unknown)!r}. The training texts have {labels}.")
+            raise DomainError(
+                "NotClassified", f"Unknown label {min(unknown)!r}. The labels of the training texts are {labels}."
+            )
         missing = [label for label in self.texts.labels if not self.label_words.get(label)]
         if self.label_words and missing:
             raise DomainError(

@@ -33,7 +33,7 @@ HOLD_FACTOR = 3
 TOO_MANY_ENTRIES = "Too many participants from your network. Open your link again in ten minutes."
 TAKEN_ELSEWHERE = (
     "This place was taken in another browser. Open your link there, use your return code, "
-    "or ask the researchers of the study for your return link."
+    "or ask the researchers for your return link."
 )
 
 
