@@ -17,6 +17,7 @@ pytestmark = pytest.mark.django_db
 
 SIZES = {"train": 40, "dev": 20, "test": 30}
 COST = ("seconds", "code_version")
+LABELS = [("country", ["country", "nation"]), ("animal", ["animal"])]
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +45,14 @@ def write_parts(folder, lines, ending):
 
 def run_classify(files, **options):
     output = files["train"].parent / "records.jsonl"
-    settings = {"model": "embedded-small", "iterations": 15, "output": output} | options
+    settings = {"model": "embedded-small", "iterations": 4, "candidates": 4, "output": output} | options
     call_command("classify", **files, **settings)
     records = [json.loads(line) for line in output.read_text().splitlines()]
     return {(record["method"], record["is_control"]): record for record in records}
 
 
 def test_learned_prompt_beats_the_majority_baseline(files, rows, capsys):
-    records = run_classify(files)
+    records = run_classify(files, iterations=15, candidates=10)
 
     record, majority = records["autoprompt", False], records["majority", False]
     countries = sum(label == "country" for _, label in rows["test"]) / SIZES["test"]
@@ -95,9 +96,7 @@ def test_tsv_and_jsonl_give_the_same_records(files, rows, tmp_path):
 
 
 def test_label_words_and_manual_prompt_are_used(files):
-    labels = [("country", ["country", "nation"]), ("animal", ["animal"])]
-
-    records = run_classify(files, no_control=True, label=labels, manual="{sentence} is a [P] .")
+    records = run_classify(files, no_control=True, label=LABELS, manual="{sentence} is a [P] .")
 
     for method in ("manual", "autoprompt"):
         assert records[method, False]["labels"] == {"country": ["country", "nation"], "animal": ["animal"]}
@@ -124,7 +123,7 @@ def test_long_texts_are_truncated_and_counted(files):
     lines[0] = json.dumps({"sentence": "the camel " * 100, "label": "animal"})
     files["test"].write_text("\n".join(lines))
 
-    record = run_classify(files, no_control=True)["autoprompt", False]
+    record = run_classify(files, no_control=True, label=LABELS)["autoprompt", False]
 
     assert record["n_cut"] == {"train": 0, "dev": 0, "test": 1}
     assert record["n_test"] == SIZES["test"]
