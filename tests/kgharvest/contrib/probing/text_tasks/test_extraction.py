@@ -53,7 +53,7 @@ def write(folder, part, lines):
 
 def run_extract(folder, **options):
     output = folder.parent / "records.jsonl"
-    settings = {"model": "embedded-small", "iterations": 12, "output": output} | options
+    settings = {"model": "embedded-small", "iterations": 5, "candidates": 4, "output": output} | options
     call_command("extract", set_name="known", facts=folder, **settings)
     records = [json.loads(line) for line in output.read_text().splitlines()]
     return {(record["method"], record["is_perturbed"], record["is_control"]): record for record in records}
