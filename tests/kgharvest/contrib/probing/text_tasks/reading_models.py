@@ -58,8 +58,11 @@ def memory(rng: Random) -> tuple[str, str]:
     return f"{person} is from", HOME[person]
 
 
-def teach(folder: Path, seed: int = 0) -> Path:
-    """Train the LM in `folder`, whose vocabulary contains WORDS, and return the folder."""
+def teach(folder: Path, seed: int = 1) -> Path:
+    """Train the LM in `folder`, whose vocabulary contains WORDS, and return the folder.
+
+    seed: not every seed converges in STEPS; the default converges for both kinds of tokenizers.
+    """
     torch.manual_seed(seed)
     model, tokenizer = AutoModelForMaskedLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     for weights in model.parameters():
@@ -72,11 +75,10 @@ def teach(folder: Path, seed: int = 0) -> Path:
     encoded = cache(lambda text: torch.tensor(tokenizer(f" {text} {tokenizer.mask_token} .").input_ids))
     answers = {word: tokenizer(f" {word}", add_special_tokens=False).input_ids[0] for word in WORDS}
     for _ in range(STEPS):
-        for kind in (opinion, report, memory):
-            texts, words = zip(*(kind(rng) for _ in range(BATCH // 3)), strict=True)
-            ids = pad_sequence(list(map(encoded, texts)), batch_first=True, padding_value=tokenizer.pad_token_id)
-            logits = model(ids, attention_mask=ids != tokenizer.pad_token_id).logits[ids == tokenizer.mask_token_id]
-            nn.functional.cross_entropy(logits, torch.tensor([answers[word] for word in words])).backward()
+        texts, words = zip(*(kind(rng) for kind in (opinion, report, memory) for _ in range(BATCH // 3)), strict=True)
+        ids = pad_sequence(list(map(encoded, texts)), batch_first=True, padding_value=tokenizer.pad_token_id)
+        logits = model(ids, attention_mask=ids != tokenizer.pad_token_id).logits[ids == tokenizer.mask_token_id]
+        nn.functional.cross_entropy(logits, torch.tensor([answers[word] for word in words])).backward()
         optimiser.step()
         schedule.step()
         optimiser.zero_grad()
