@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -95,8 +96,12 @@ def test_backup_is_restored_with_and_without_the_app(url, tmp_path):
     assert "1 of preregistration" in manage(folder, restored_url, "audit", "verify", apps="publishing")
 
 
-def test_database_copy_contains_rows_of_uninstalled_apps(url, tmp_path):
-    copy_url = f"sqlite:///{tmp_path / 'copy.sqlite3'}"
+@pytest.mark.parametrize("is_migrated", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
+def test_database_copy_contains_rows_of_uninstalled_apps(url, tmp_path, migrated_database, is_migrated):
+    copy = tmp_path / "copy.sqlite3"
+    if is_migrated:
+        shutil.copyfile(migrated_database, copy)
+    copy_url = f"sqlite:///{copy}"
 
     manage(tmp_path, url, "copy_database", url, copy_url)
 
