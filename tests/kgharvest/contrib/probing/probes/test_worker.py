@@ -23,10 +23,12 @@ RELATIONS = {
     ],
 }
 QUEUE = """
+from django.core.management import call_command
 from kgharvest.contrib.probing.probes.facts import probe_relations
 from kgharvest.contrib.probing.probes.services import ProbeParams, ProbeRequest, queue_probe
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.relations.names import relations_of_set
+call_command("import_relations", {path!r})
 lm, relations = get_language_model("embedded-small"), probe_relations(relations_of_set("known"))
 print(queue_probe(ProbeRequest(lm, relations, {methods}, "known", "world", ProbeParams(epochs={epochs}))).pk)
 """
@@ -35,14 +37,14 @@ CELLS = "SELECT relation_id || method || is_control FROM probing_proberecord ORD
 
 @pytest.fixture
 def installation(tmp_path, migrated_database) -> Installation:
-    installation = Installation(tmp_path, migrated_database, TEST_REAL_LM="1")
-    (tmp_path / "known.json").write_text(json.dumps(RELATIONS))
-    installation.manage("import_relations", str(tmp_path / "known.json"))
-    return installation
+    return Installation(tmp_path, migrated_database, TEST_REAL_LM="1")
 
 
 def queue(installation: Installation, methods: list[str], epochs: int) -> int:
-    code = QUEUE.format(methods=methods, epochs=epochs)
+    """Import RELATIONS and queue a probe of them; return its id."""
+    path = installation.folder / "known.json"
+    path.write_text(json.dumps(RELATIONS))
+    code = QUEUE.format(path=str(path), methods=methods, epochs=epochs)
     return int(installation.manage("shell", "-v0", "-c", code).split()[-1])
 
 
