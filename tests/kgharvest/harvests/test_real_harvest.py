@@ -73,7 +73,7 @@ class ChatEndpoint(BaseHTTPRequestHandler):
 @pytest.mark.slow
 def test_prompts_can_come_from_a_chat_endpoint(capital_of):
     server = HTTPServer(("127.0.0.1", 0), ChatEndpoint)
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
     chat = {
         "paraphraser": "chat",
         "paraphraser_model": "m",

@@ -46,7 +46,7 @@ def receiving(answer: Callable[[int], int] = lambda number: 204) -> Iterator[tup
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/hook?x=1", receiver
     finally:
