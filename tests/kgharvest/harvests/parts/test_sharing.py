@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(not (EMBEDDED_LMS["embedded"] / "config.json").is_file(), reason="the embedded LM is missing"),
 ]
 
-PARAMS = HarvestParams(candidates=40, max_tuples=60)
+PARAMS = HarvestParams(candidates=12, max_tuples=20)
 
 
 class Killed(BaseException):
@@ -39,7 +39,7 @@ def idle_worker(monkeypatch, settings):
     settings.HARVEST_SHARED_AFTER_S = 0
     monkeypatch.setattr(sharing, "POLL_S", 0)
     monkeypatch.setattr(workers, "idle_processes", lambda now: {"harvest": 1})
-    monkeypatch.setattr(parts, "QUESTIONS_AT_ONCE", 200)
+    monkeypatch.setattr(parts, "QUESTIONS_AT_ONCE", 60)
     monkeypatch.setattr(parts, "MOST_RESCORE_PARTS", 5)
 
 
