@@ -102,7 +102,7 @@ def serving(answer: Answer) -> Iterator[FakeEndpoint]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
         fake.url = f"http://127.0.0.1:{server.server_port}/v1"
         yield fake
         server.shutdown()
