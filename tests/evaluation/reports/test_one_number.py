@@ -91,7 +91,7 @@ def with_hidden_tuples(by, tmp_path) -> Round:
     jobs = harvests()
     hidden = HarvestedTuple.objects.filter(job=jobs[0], rank__in=[2, 5, 11])
     KnowledgeTuple.objects.filter(pk__in=hidden.values("knowledge_tuple")).update(curation="hidden")
-    return judge_randomly(open_walked_round(by, jobs, strata=2), share_answered=0.8)
+    return judge_randomly(open_walked_round(by, jobs, strata=2))
 
 
 def with_judge(by, tmp_path) -> Round:

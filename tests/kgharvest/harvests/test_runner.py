@@ -166,7 +166,7 @@ def test_an_ambiguous_name_of_a_hub_model_or_folder_is_rejected(tmp_path, monkey
         language_models.get_language_model("model")
 
 
-@pytest.mark.parametrize(("name", "why"), [("./folder", "no config.json"), ("./none", "\./none not found")])
+@pytest.mark.parametrize(("name", "why"), [("./folder", "no config.json"), ("./none", r"\./none not found")])
 def test_a_folder_without_a_model_is_refused(tmp_path, monkeypatch, name, why):
     (tmp_path / "folder").mkdir()
     monkeypatch.chdir(tmp_path)
