@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import pytest
+from django.apps import apps
 from django.core.management import call_command
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
@@ -15,7 +16,10 @@ from tests.every_model import make_row_of_every_model
 from tests.kgharvest.old_release import OLD_RELEASE, old_release
 from tests.postgres import on_postgresql, run_on_postgresql
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif("probing" not in apps.app_configs, reason="the old release contains all optional apps"),
+]
 
 # Tables that later migrations drop, with the reason.
 DROPPED = {"kgharvest_entitycandidate": "reconciliation services are no longer supported"}
