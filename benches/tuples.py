@@ -5,8 +5,8 @@
     python benches/tuples.py --harvests FOLDER      all ent_tuples.json under a folder, such as bertnet/results/human
 
 Must hold: imports of 10,000 tuples per second and exports of 40,000, with the memory needed for a tenth of the tuples;
-the published harvests in under 30 s. CPU seconds are those of the process, without those of a PostgreSQL server. On a
-machine with other load, they show the seconds without that load.
+the published harvests in under 30 s. CPU seconds are measured for this process only, so they exclude PostgreSQL
+and other programs on the machine.
 """
 
 from __future__ import annotations

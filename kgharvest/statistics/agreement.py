@@ -303,8 +303,8 @@ def pattern_interval(
 def expanded_tail(n: int) -> float:
     """Return the tail probability of the expanded percentile interval: below .025, to match Student's t of n values.
 
-    A bootstrap's spread is too small by sqrt((n - 1) / n), and is treated as known (Hesterberg 2015, What teachers
-    should know about the bootstrap, American Statistician 69).
+    The spread of a bootstrap is too small by a factor of sqrt((n - 1) / n), and percentile intervals ignore that it is
+    estimated (Hesterberg 2015, "What teachers should know about the bootstrap", American Statistician 69).
     """
     n = max(n, 2)
     return float(scipy.stats.norm.sf(sqrt(n / (n - 1)) * scipy.stats.t.ppf(0.975, n - 1)))
