@@ -186,7 +186,7 @@ class TestRelationFile:
         [
             ("homer | iliad", "homer", "does not fit the statement"),
             ("homer | iliad", "Homer | iliad", "'Homer' is not in lower-case words"),
-            ('"homer | emma"', '"homer | iliad"', "fact and misconception"),
+            ('"homer | emma"', '"homer | iliad"', "fact and a misconception"),
             ("<ENT1> was written by <ENT0>.", "<ENT1> is from <ENT0>.", "held out and a training phrasing"),
             ("<ENT1> was written by <ENT0>.", "<ENT0> wrote <ENT1>.", "duplicate phrasing"),
             ("<ENT1> was written by <ENT0>.", "<ENT0> was an author.", "different slots than the statement"),

@@ -1,6 +1,6 @@
 """Names of devices and dtypes for LM weights, shared by commands, queues, and the engine.
 
-This module must not import torch. kgharvest.engine.language_models.networks.devices checks availability.
+This module must not import torch. Availability is checked in kgharvest.engine.language_models.networks.devices.
 """
 
 import re

@@ -152,7 +152,7 @@ def change_config(folder, **fields):
         (vit, r"of type vit has no mask token"),
         (reward_model, r"is a LlamaForSequenceClassification"),
         (bytes_alone, r"does not mark word boundaries"),
-        (another_tokenizer, r"has 1\d\d tokens, but the model embeds \d\d\."),
+        (another_tokenizer, r"has 1\d\d tokens, but the model has \d\d embeddings\."),
     ],
 )
 def test_unsupported_model_is_reported(build, sentence, tmp_path):
