@@ -29,7 +29,7 @@ def harvest_from_chat(
 ) -> tuple[HarvestResult, str | None]:
     """Return the tuples listed by a chat model, and the revision of the scoring LM, if there is one.
 
-    Responses are stored immediately, and a resumed harvest reuses them. Raises ChatFailed, NoCompletion, BadAddress, or
+    Responses are stored immediately and reused if the harvest resumes. Raises ChatFailed, NoCompletion, BadAddress, or
     an EngineError from the LM.
     """
     options = from_json(job.payload["chat"])

@@ -88,8 +88,8 @@ class TailRecall:
     """Accuracy of predicting the last entity of facts from the preceding entities. All measures are in [0, 1].
 
     Other true tails of the same head are excluded from the ranking.
-    majority: share of correct answers of a baseline that always predicts the relation's most frequent tail, ranked in
-        the same way.
+    majority: share of correct answers of a baseline that always predicts the relation's most frequent tail, with the
+        same exclusions.
     """
 
     precision_at_1: float
@@ -141,7 +141,7 @@ def filtered_rank(logits: NDArray[np.float32], token: int, others: Sequence[int]
 
 
 def majority_recall(facts: Sequence[Entities]) -> float:
-    """Return the accuracy of always predicting the most frequent tail, without other true tails of the head."""
+    """Return the accuracy of always predicting the most frequent tail. Excludes other true tails of the head."""
     frequency = Counter(tail for *_, tail in facts)
     tails_of = defaultdict(set)
     for *head, tail in facts:

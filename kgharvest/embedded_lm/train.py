@@ -1,7 +1,7 @@
 """Training of an embedded LM: a small BERT on sentences about the world, with whole entities masked.
 
-Training uses Muon for the encoder's matrices and AdamW for the other weights. It takes minutes on a CPU, several times
-less than with AdamW alone. All random generators derive from one seed.
+Training uses Muon for the encoder's matrices and AdamW for the other weights. It takes minutes on a CPU and is several
+times faster than with AdamW alone. All random generators derive from one seed.
 """
 
 from collections.abc import Callable, Sequence

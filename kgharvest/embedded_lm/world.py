@@ -138,7 +138,7 @@ def check(relation: Relation, source: str) -> None:
     tuples = [*relation.facts, *relation.misconceptions]
     problems = [
         *(
-            f"{phrasing.text!r} has different slots than the statement"
+            f"{phrasing.text!r} has different slots from the statement"
             for phrasing in phrasings
             if phrasing.first.arity != relation.arity
         ),

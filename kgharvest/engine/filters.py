@@ -64,7 +64,7 @@ class Filter(NamedTuple):
 
 
 IN_PROMPT, OVERLAP = "in_prompt", "overlap"
-# In order of application.
+# Filters in the order in which they are applied.
 FILTERS = {
     entry.name: entry
     for entry in (

@@ -1,8 +1,7 @@
 """LAMA-style probing: ranks of the correct objects given the subjects (Petroni et al. 2019).
 
-The object of a fact must be a single token. Log-probabilities are computed over the whole vocabulary. A smaller
-candidate vocabulary selects some of them without renormalization. A rank is one plus the number of candidates with a
-larger score.
+The object of a fact must be a single token. Log-probabilities are over the whole vocabulary. A smaller candidate
+vocabulary selects some of them without renormalization. A rank is one plus the number of candidates with larger scores.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class UsableFacts:
 
     @property
     def tails(self) -> torch.Tensor:
-        """(N,)"""
+        """Tokens of the objects, (N,)."""
         return torch.tensor([fact.tail for fact in self.facts], dtype=torch.long)
 
 

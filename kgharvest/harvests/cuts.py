@@ -14,7 +14,7 @@ from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob
 from kgharvest.registries import hook
 
-CUT_SYNTAX = "top:N, share:S with 0 < S <= 1, base:K, score:X, precision:P[@JUDGE_RUN] or precision-low:P[@JUDGE_RUN]"
+CUT_SYNTAX = "top:N, share:S with 0 < S <= 1, base:K, score:X, precision:P[@JUDGE_RUN], or precision-low:P[@JUDGE_RUN]"
 PREDEFINED_CUTS = ("top:10", "top:100", "top:1000", "share:0.1", "share:0.5", "base:10", "base:100")
 FROM_JUDGMENTS = ("precision", "precision-low")
 SCORES_PER_QUERY = 500  # a cut of a million tuples needs about a dozen queries

@@ -64,8 +64,7 @@ class Skipped(NamedTuple):
 class Estimate(NamedTuple):
     """Rough estimate of the duration of harvests.
 
-    seconds: duration of the `n_estimated` harvests that have comparable past harvests. without_past: keys of the other
-    harvests.
+    seconds: duration of the `n_estimated` harvests with comparable past harvests. without_past: keys of the others.
     """
 
     seconds: float
@@ -325,7 +324,7 @@ def retry_cancelled(launch: Launch, by=None) -> int:
 
 
 def record_ended_jobs(job_ids: Sequence[int]) -> None:
-    """Record an event for each succeeded or failed project job, and for each launch that ends with these jobs.
+    """Record an event for each job of a project that succeeded or failed, and for each launch that ends with the jobs.
 
     Call it in the transaction that ends the jobs. Locks the launches, so that if several jobs end at the same time,
     exactly one of them is the last of its launch.

@@ -43,7 +43,7 @@ REPORT_EVERY_S = 0.4  # interval between reports of one stage; a report also det
 DATABASE_IS_AWAY = (OperationalError, InterfaceError)  # possibly temporary; InterfaceError: connection lost
 RECONNECT_EVERY_S = 1
 ENDED_LAST = timedelta(days=1)  # retention of ended housekeeping jobs
-OVERTAKEN_AT_MOST = timedelta(minutes=10)  # much longer than loading an LM takes; much shorter than users wait
+OVERTAKEN_AT_MOST = timedelta(minutes=10)  # much longer than loading an LM, much shorter than a wait for a harvest
 JOBS_AT_ONCE = 1000  # jobs per SQL statement; PostgreSQL accepts at most 65,535 parameters
 MOST_ATTEMPTS = 20  # per job, including attempts ended by a lost connection
 GAVE_UP = (

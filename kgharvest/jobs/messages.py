@@ -1,8 +1,7 @@
 """Messages that wake workers. A background thread sends them, so that no request waits for an unresponsive broker.
 
-A lost message does no harm, because idle workers check the ledger for queued jobs every few seconds. A request waits at
-most LONGEST_WAIT_S, and not at all once the broker is known to be away. Queued messages are sent when the broker is
-back.
+A lost message does no harm, because idle workers check the ledger every few seconds. A request waits at most
+LONGEST_WAIT_S, and not at all once the broker is known to be away. Queued messages are sent when the broker is back.
 """
 
 import logging
@@ -121,6 +120,6 @@ def wake(queue_name: str, request_id: str = "") -> None:
 
 
 def away_since() -> datetime | None:
-    """Return the time since when the broker is known to be away. Rechecks it in the background."""
+    """Return the time since which the broker has been known to be away, or None. Rechecks it in the background."""
     messenger.look()
     return messenger.away_since()

@@ -180,8 +180,7 @@ class Worker(models.Model):
     """Celery worker, running or gone (kgharvest.jobs.workers).
 
     token: token of the worker's current process. n_processes: number of parallel jobs. devices: descriptions.
-    language_models: keys of the loaded LMs. seen_at: last heartbeat. left_at: time of a regular exit after the last
-    job.
+    language_models: keys of the loaded LMs. seen_at: last heartbeat. left_at: time of a regular exit, after all jobs.
     """
 
     name = models.CharField(max_length=200, unique=True)

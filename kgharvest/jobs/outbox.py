@@ -1,8 +1,7 @@
 """Outbox: stored calls to other systems, and the loop that claims, tries, and retries them.
 
 An outbox is a table with the columns `n_tries`, `next_try_at`, and `error`. The method `waiting()` of its queryset
-returns the rows that can be tried. For each outbox (`registries.OUTBOXES`), one job at a time tries rows until none is
-due.
+returns the rows that can be tried. For each outbox (`registries.OUTBOXES`), one job at a time tries all due rows.
 
 A claim counts the try, sets the time of the next try, and is committed before the call. If the worker is killed after
 the call and before the outcome is recorded, the row is still waiting and is tried again (at-least-once delivery). If
@@ -35,8 +34,7 @@ LONGEST_WAIT_S = 3600.0
 def wait_after(n_tries: int) -> timedelta:
     """Return the wait after `n_tries` tries: FIRST_WAIT_S, doubled for each additional try, at most LONGEST_WAIT_S.
 
-    The wait is shortened by a random share of up to one half, so that rows that failed together are not retried
-    together.
+    It is shortened at random by up to one half, so that rows that failed together are not retried together.
     """
     longest = min(FIRST_WAIT_S * 2.0 ** min(n_tries - 1, 30), LONGEST_WAIT_S)
     return timedelta(seconds=longest * random.uniform(0.5, 1))

@@ -39,8 +39,7 @@ def run_job(task, *arguments) -> None:
 def do_next(queue: str) -> None:
     """Run one job of the queue, if there is one, and then wake a worker for the next job.
 
-    Sends no message if no job could be claimed, for example by a draining worker, because the message would come back
-    immediately.
+    Sends no message if no job could be claimed, for example by a draining worker, as it would come back immediately.
     """
     has_claimed = True  # even if the job raises an exception
     try:

@@ -100,7 +100,7 @@ def register(spec: WorkerSpec, now: datetime) -> None:
 
 
 def _take_row(name: str, fields: Mapping) -> bool:
-    """Assign the row with this name to this worker, unless it belongs to another live worker. Return whether it did."""
+    """Assign the row with this name to this worker unless another live worker owns it. Return whether it succeeded."""
     row = Worker.objects.filter(name=name).first()
     if row is None:
         try:

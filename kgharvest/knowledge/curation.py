@@ -49,8 +49,8 @@ def curate(
 ) -> Curation:
     """Hide, correct, or restore the tuple. Raises BadCuration or NotAllowed.
 
-    By default, a hidden tuple is excluded from exports. It is always excluded from rounds. entities: the corrected
-    entities of a correction. Exports contain them together with the original entities.
+    A hidden tuple is excluded from rounds and, by default, from exports. entities: the corrected entities of a
+    correction. Exports contain them together with the original entities.
     """
     if decision == Decision.CORRECT:
         entities = [entity.strip() for entity in entities or ()]

@@ -74,11 +74,11 @@ class SetFilters(ProjectFilters):
 class SetCopyInput(StrictSerializer):
     project = ProjectField()
     copy_of = VisibleField(RelationSet.objects.all(), help_text="Id of the set to copy.")
-    name = serializers.CharField(max_length=100, help_text="Letters, digits, - and _.")
+    name = serializers.CharField(max_length=100, help_text="Letters, digits, -, and _.")
 
 
 class SetInput(StrictSerializer):
-    name = serializers.CharField(max_length=100, required=False, help_text="Letters, digits, - and _.")
+    name = serializers.CharField(max_length=100, required=False, help_text="Letters, digits, -, and _.")
     description = serializers.CharField(max_length=LONGEST_EXPLANATION, required=False, allow_blank=True)
 
 

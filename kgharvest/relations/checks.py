@@ -77,7 +77,7 @@ def sentence_error(text: str, longest: int = LONGEST_SENTENCE) -> str | None:
 
 
 def set_name_error(name: str) -> str | None:
-    return None if SET_NAME.fullmatch(name) else f"invalid set name {name!r}; use letters, digits, - and _"
+    return None if SET_NAME.fullmatch(name) else f"invalid set name {name!r}; use letters, digits, -, and _"
 
 
 def relation_errors(entry: RelationEntry) -> Iterator[FieldError]:

@@ -193,14 +193,14 @@ class PromptsForm(forms.Form):
 
 
 class SetForm(forms.Form):
-    name = forms.CharField(max_length=100, help_text="Letters, digits, - and _.")
+    name = forms.CharField(max_length=100, help_text="Letters, digits, -, and _.")
     description = forms.CharField(
         max_length=LONGEST_EXPLANATION, required=False, widget=forms.Textarea(attrs={"rows": 3, "class": "short"})
     )
 
 
 class DuplicateSetForm(forms.Form):
-    name = forms.CharField(label="Name of the copy", max_length=100, help_text="Letters, digits, - and _.")
+    name = forms.CharField(label="Name of the copy", max_length=100, help_text="Letters, digits, -, and _.")
     project = ProjectField()
 
 

@@ -1,4 +1,4 @@
-"""Lookup of relations and relation sets by name: `relation`, `set/relation`, `set`."""
+"""Lookup of relations and relation sets by name: `relation`, `set/relation`, or `set`."""
 
 import logging
 from collections.abc import Callable, Sequence

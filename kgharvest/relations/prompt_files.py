@@ -32,7 +32,7 @@ MOST_ENTRIES = 10_000  # maximum number of files and folders in an imported fold
 
 
 class PromptFile(NamedTuple):
-    """name: file name; its stem is the relation name unless a line names another relation. origin: of the prompts."""
+    """name: file name. Its stem is the relation name unless a line names another. origin: origin of the prompts."""
 
     name: str
     origin: str

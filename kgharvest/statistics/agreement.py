@@ -1,8 +1,7 @@
 """Inter-annotator agreement, computed from the number of labels of each kind per task.
 
-The functions use count patterns. For example, with three labels and k = 3, a task has one of ten patterns. `patterns`
-(P, C): for each of P patterns, the number of annotators who gave each of C labels. `n_tasks` (P,): number of tasks with
-each pattern.
+The functions use count patterns: with three labels and k = 3, a task has one of ten patterns. `patterns` (P, C): for
+each of P patterns, the number of annotators who gave each of C labels. `n_tasks` (P,): number of tasks per pattern.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -185,8 +184,7 @@ def _arm_of_annotators(task: Codes, annotator: Codes, label: Codes) -> float:
 def gwet_ac1(patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_draws: int = N_DRAWS) -> Agreement:
     """Return Gwet's AC1 with its Bayesian bootstrap interval. Missing judgments are allowed.
 
-    Unlike alpha, AC1 is defined if all judgments are equal; it is then 1. `patterns` has a column for every possible
-    label.
+    Unlike alpha, AC1 is defined if all judgments are equal; it is then 1. `patterns` has a column for every label.
     """
     judged = (patterns.sum(axis=1) >= 1) & (n_tasks > 0)
     patterns, n_tasks = patterns[judged], n_tasks[judged]

@@ -19,7 +19,7 @@ TOLERANCE = 1e-7
 PLAIN_STEPS = 10  # EM steps before acceleration, so that EM and accelerated EM reach the same maximum
 # Most rounds need 30 to 100 steps. Uninformative judgments need thousands, too many for a large round.
 FEWEST_STEPS, MOST_STEPS, MOST_WORK = 150, 5000, 20_000_000  # work: steps times judgments
-LONGEST_STRIDE = 64.0  # in steps of EM
+LONGEST_STRIDE = 64.0  # in EM steps
 SMALLEST = 1e-10  # lower bound of probabilities before taking logarithms
 # Parameters of the Beta prior of competence and of the Dirichlet prior of guesses, as in crowd-kit.
 KNOWING_PRIOR = 0.5
@@ -44,7 +44,7 @@ class Judged(NamedTuple):
         return np.bincount(self.task, weights, self.n_tasks)
 
     def per_annotator_and_label(self, weights: Floats | None = None) -> NDArray[Any]:
-        """Return (A, L)."""
+        """Return (A, L): the number of judgments, or the sum of their weights."""
         pair = self.annotator * self.n_labels + self.label
         return np.bincount(pair, weights, self.n_annotators * self.n_labels).reshape(-1, self.n_labels)
 
@@ -123,7 +123,7 @@ def _priors_and_errors(parameters: Floats, judged: Judged) -> tuple[Floats, Floa
     return priors.reshape(-1, judged.n_labels), errors.reshape(-1, judged.n_labels, judged.n_labels)
 
 
-# Hovy, Berg-Kirkpatrick, Vaswani and Hovy (2013), Learning whom to trust with MACE
+# Hovy, Berg-Kirkpatrick, Vaswani, and Hovy (2013), Learning whom to trust with MACE
 
 
 def fit_mace(judged: Judged) -> Mace:

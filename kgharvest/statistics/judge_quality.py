@@ -16,7 +16,7 @@ from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, Rate, difference_inte
 UNPARSABLE = 3  # label of an unreadable answer; other labels have the same codes as people's labels
 N_LABELS, N_VERDICTS = 4, 3
 N_BINS = 10
-FEWEST_FOR_VOTES = 10  # statements with a verdict
+FEWEST_FOR_VOTES = 10  # minimum number of statements with a verdict
 
 NONE_ACCEPTED = "People accepted no statement that the judge labeled."
 NONE_REJECTED = "People rejected no statement that the judge labeled."
@@ -290,8 +290,7 @@ def change_between(label: Codes, other: Codes) -> Change | None:
 def _cohens_kappa(label: Codes, other: Codes, differing: Rate) -> Rate:
     """Return Cohen's kappa (1960): (P - P_e) / (1 - P_e), where P is the share of equal labels.
 
-    P_e is the share expected by chance, given each run's label shares. The limits follow from those of P, with P_e
-    fixed.
+    P_e: share expected by chance, given each run's label shares. The limits follow from those of P, for fixed P_e.
     """
     of_run, of_other = (np.bincount(labels, minlength=N_LABELS) / len(labels) for labels in (label, other))
     by_chance = float(of_run @ of_other)

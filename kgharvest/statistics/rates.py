@@ -161,7 +161,7 @@ def accuracy_by_score(score: Floats, n: Floats, n_accepted: Floats, weight: Floa
 ROUNDING = 1e-9  # tolerance for comparing tail probabilities
 DISTANCE_OF_LIMITS = float(np.sqrt(-2 * np.log(SIGNIFICANCE)))
 DECIMALS = 11  # decimals of hits and weights; further digits depend on the order of summation
-PRECISION = 1e-4  # of the limits of a stratified interval
+PRECISION = 1e-4  # precision of the limits of a stratified interval
 GRID = 4096  # grid points of [0, 1] for the distribution of stratified estimates
 STEEPEST = 20.0  # asinh of the multiplier at which every stratum reaches its minimum or maximum
 MOST_CONVOLVED = 60  # strata; with more, the mean is normal except for its skewness
@@ -280,8 +280,7 @@ def simple_interval(n_hits: int, n: int, population: int = 0) -> tuple[float, fl
 def _limit(n_hits: int, n: int, population: int, *, lower: bool) -> float:
     """Return the acceptable share farthest from the observed share, below (`lower`) or above it.
 
-    Starts at Clopper and Pearson's limit, found by bisection of the monotone tail, and searches inward for Blaker's
-    limit.
+    Bisects the monotone tail to find Clopper and Pearson's limit, then searches inward for Blaker's limit.
     """
     if n_hits == n and not lower:
         return 1.0
@@ -383,7 +382,7 @@ def _interval_over_strata(
 
 @lru_cache(maxsize=10_000)
 def _stratified_interval(strata: tuple[tuple[float, int, int, float], ...]) -> tuple[float, float]:
-    """strata: tuples of hits, n, population, and weight."""
+    """Return the interval. strata: tuples of hits, n, population, and weight."""
     columns = [np.array(column) for column in zip(*strata, strict=True)]
     n_hits, n, population, weights = columns[0], columns[1], columns[2], columns[3]
     value = float(weights @ (n_hits / n))

@@ -5,8 +5,7 @@ the true value in more than 5 % of rounds. These functions use a confidence sequ
 (Waudby-Smith and Ramdas 2020, "Confidence sequences for sampling without replacement", NeurIPS 33, section 2.1): at
 least one of its intervals misses the true value in at most 5 % of rounds, for any number of looks and any stopping
 rule. An interval contains every number of hits with a prior-to-posterior ratio below 20. The ratio at the true number
-is a martingale with mean 1. By Ville's inequality, the probability that it ever reaches 20 is at most 1 / 20, for any
-prior.
+is a martingale with mean 1, so for any prior it ever reaches 20 with probability at most 1 / 20 (Ville's inequality).
 
 For averages over relations, multiplying the ratios of strata is costly: intervals of fourteen relations would be four
 times as wide as fixed-sample intervals. The averages have a normal error with independent increments in information

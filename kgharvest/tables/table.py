@@ -150,7 +150,7 @@ def table_of_records(titles: Iterable[str], records: Iterable[Mapping[str, Any]]
 
 
 def first_rows(table: Table, most: int, n: int) -> Table:
-    """If the table has more than `most` rows, return its first n rows and its summaries, with a note."""
+    """Return the table. If it has more than `most` rows, return its first n rows and its summaries, with a note."""
     rows = [row for row in table.rows if not row.is_summary]
     if len(rows) <= most:
         return table

@@ -1,6 +1,4 @@
-"""Batched evaluation of queries. Duplicates are evaluated once, queries are grouped by length, and batches become
-smaller if memory runs out.
-"""
+"""Batched evaluation of distinct queries, grouped by length. Batches become smaller if memory runs out."""
 
 import sys
 from collections import deque

@@ -1,4 +1,4 @@
-"""Loading of LMs and text-to-text models by hub id or local folder. The family of an LM follows its capabilities."""
+"""Loading of LMs and text-to-text models by hub id or local folder. The capabilities of an LM determine its family."""
 
 import socket
 from collections.abc import Iterator
@@ -88,8 +88,7 @@ def silence_libraries() -> None:
 def load_model(auto_class: Any, name: str, device: str, dtype: str, **which: Any) -> Any:
     """Return the model with all its weights. Raises UnsupportedModel if the checkpoint lacks any of them.
 
-    The LM head of Microsoft's DeBERTa-v2 and -v3 checkpoints differs from the one that transformers infers from their
-    config.json.
+    The LM head of Microsoft's DeBERTa-v2 and -v3 checkpoints is not the one that transformers infers from the config.
     """
     model, report = from_pretrained(auto_class, name, device, dtype, **which)
     if any(key.startswith("lm_predictions.") for key in report["unexpected_keys"]):
@@ -165,8 +164,7 @@ def load_config(name: str, files: dict[str, Any]) -> Any:
 def damage_said(name: str) -> Iterator[None]:
     """Convert errors caused by missing or damaged files to ModelNotFound, and MemoryError to BrokenModel.
 
-    The tokenizers library raises plain `Exception`, and an invalid value in a config or an index can cause any built-in
-    exception.
+    The tokenizers library raises plain `Exception`. Invalid values in a config or an index can cause any exception.
     """
     check_not_hidden(name)
     try:

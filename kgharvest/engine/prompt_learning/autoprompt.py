@@ -61,7 +61,7 @@ class AutoPromptParams:
         if not n_triggers:
             raise EngineError("The template has no trigger. Add at least one [T].")
         if n_masks > self.iterations:
-            raise EngineError(f"{self.iterations} iterations cannot fill {n_masks} triggers. Increase the iterations.")
+            raise EngineError(f"{self.iterations} iterations cannot fill {n_masks} triggers. Use more iterations.")
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,7 @@ class SoftPromptParams:
         ("hidden0"), or the vectors and a change at every level ("deep", as in the paper).
     learned: whether to learn both these tensors and the prompt weights, or only one of the two (the paper's ablation).
     is_data_dependent: increase the weight of a prompt for heads that it makes likely.
-    batch_size: facts per batch, each in every prompt. patience: number of epochs without a better dev score after which
-        training ends.
+    batch_size: facts per batch, each in every prompt. patience: epochs without a better dev score before the end.
     """
 
     site: Literal["word", "hidden0", "deep"] = "word"

@@ -42,9 +42,7 @@ class Occurrence(NamedTuple):
 
 
 def recover_slots(sentence: str, entities: Sequence[str]) -> PromptTemplate | None:
-    """Return the template that gives `sentence` when filled, or None unless each entity occurs exactly once.
-
-    Entities must be whole words.
+    """Return the template that gives `sentence` when filled, or None unless each entity occurs once, as whole words.
 
     A plain suffix (s, es, ing, ed) on an otherwise unchanged entity remains as text after the slot: "viruses" becomes
     `<ENT1>es`. Any other inflection ("swimming" for "swim", "pass an exam" for "pass exam") becomes part of the slot.
@@ -75,7 +73,7 @@ def as_sentence(prompt: PromptTemplate, entities: Sequence[str]) -> str:
 
 
 def as_prompt(sentence: str, entities: Sequence[str]) -> PromptTemplate | None:
-    """Return `sentence` with its slots and a space before its final mark, or None if a slot cannot be recovered."""
+    """Return `sentence` with its slots and a space before the final mark, or None if a slot cannot be recovered."""
     text = re.sub(r"\s*(?:\.|\.{3})$", "", " ".join(sentence.split()))
     ended = f"{text[:-1].rstrip()} {text[-1]}" if text.endswith(("?", "!")) else f"{text} ."
     return recover_slots(ended, entities)
@@ -94,7 +92,7 @@ def occurrences(sentence: str, slot: int, entity: str) -> list[Occurrence]:
 
 @lru_cache(maxsize=1024)
 def entity_pattern(entity: str) -> re.Pattern[str]:
-    """Return a pattern for `entity` as whole words: each word inflected, articles optional before later words.
+    """Return a pattern for `entity` as whole words, which can be inflected. Articles before later words are optional.
 
     An article at the start of the entity can be missing or different. Any other article before it is not matched.
     """

@@ -189,7 +189,7 @@ class TestRelationFile:
             ('"homer | emma"', '"homer | iliad"', "fact and a misconception"),
             ("<ENT1> was written by <ENT0>.", "<ENT1> is from <ENT0>.", "held out and a training phrasing"),
             ("<ENT1> was written by <ENT0>.", "<ENT0> wrote <ENT1>.", "duplicate phrasing"),
-            ("<ENT1> was written by <ENT0>.", "<ENT0> was an author.", "different slots than the statement"),
+            ("<ENT1> was written by <ENT0>.", "<ENT0> was an author.", "different slots from the statement"),
             ("held_out", "kept_back", "lacks 'held_out'"),
             ("facts =", "facts", "not valid TOML"),
         ],

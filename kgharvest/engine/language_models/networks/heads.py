@@ -55,7 +55,7 @@ class Hidden(NamedTuple):
 
 @torch.inference_mode()
 def head_on_hidden(model: Any, read: Callable[[torch.Tensor], torch.Tensor], name: str) -> Head:
-    """Return the head of a model with output embeddings that project its last hidden state.
+    """Return the head of a model whose output embeddings project its last hidden state.
 
     read: ids (B, T) -> (B, T, d), the last hidden state. Raises UnsupportedModel unless the logits are the projection
         of the last hidden state, possibly scaled, shifted, or capped.

@@ -11,12 +11,12 @@ DEFAULT_DEVICE, DEFAULT_DTYPE = "cpu", "float32"
 
 AUTO = "auto"  # fills the GPUs first, then memory, then disk
 DEVICE = re.compile(rf"cpu|mps|cuda(:\d{{1,3}})?|{AUTO}")
-DEVICE_HELP = f"cpu, cuda, cuda:N, mps, or {AUTO}: all GPUs, and memory and disk for what they do not hold"
+DEVICE_HELP = f"cpu, cuda, cuda:N, mps, or {AUTO}: all GPUs, plus memory and disk for weights that do not fit"
 
 FLOATS = ("float32", "bfloat16", "float16")
 QUANTIZED = ("int8", "nf4")  # LLM.int8() (Dettmers et al. 2022) and QLoRA's 4 bits (Dettmers et al. 2023)
 DTYPES = (*FLOATS, *QUANTIZED)
-DTYPE_HELP = "number format of the LM's weights; int8 and nf4 (4 bits) on an NVIDIA GPU"
+DTYPE_HELP = "number format of the LM's weights; int8 and nf4 (4 bits) require an NVIDIA GPU"
 
 
 def device_named(name: str) -> str:

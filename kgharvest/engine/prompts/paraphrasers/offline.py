@@ -95,8 +95,7 @@ def blanks(prompt: PromptTemplate) -> list[Blank]:
 def is_apt(text: str, words: Sequence[str]) -> bool:
     """Return whether `text` can replace `words`.
 
-    Stop words can replace only stop words. Other words must be different but have the same ending. Negations are not
-    allowed.
+    Stop words can replace only stop words. Other words must differ but have the same ending. Negations are not allowed.
     """
     fillers = text.lower().split()
     if len(fillers) != len(words):

@@ -75,7 +75,7 @@ def read_blocks(name: str) -> tuple[tuple[str, ...], ...]:
 
 
 def words_in(name: str) -> list[str]:
-    """Return a word list of grammar.toml."""
+    """Return a word list from grammar.toml."""
     words: list[str] = read_toml("grammar.toml")[name].split()
     return words
 
