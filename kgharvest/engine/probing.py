@@ -35,13 +35,13 @@ class EncodedFact(NamedTuple):
 
 @dataclass(frozen=True)
 class UsableFacts:
-    """Distinct facts that an LM can be asked for, and the number of excluded facts for each reason."""
+    """Distinct facts that an LM can be asked about, and the number of excluded facts for each reason."""
 
     facts: tuple[EncodedFact, ...]
     left_out: dict[str, int]
 
     def without(self, others: UsableFacts, reason: str) -> UsableFacts:
-        """Exclude the facts in `others`, counted under `reason`."""
+        """Exclude the facts in `others` and count them under `reason`."""
         held_out = set(others.facts)
         remaining = tuple(fact for fact in self.facts if fact not in held_out)
         n_left_out = len(self.facts) - len(remaining)

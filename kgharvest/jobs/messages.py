@@ -1,7 +1,7 @@
 """Messages that wake workers. A background thread sends them, so that no request waits for an unresponsive broker.
 
 A lost message does no harm, because idle workers check the ledger every few seconds. A request waits at most
-LONGEST_WAIT_S, and not at all once the broker is known to be away. Queued messages are sent when the broker is back.
+LONGEST_WAIT_S, and not at all if the broker is known to be unavailable. Queued messages are sent when it is back.
 """
 
 import logging
@@ -52,7 +52,7 @@ class Messenger:
         self._looked_on = 0.0
 
     def run(self, do: Callable[[], object], wait_s: float = LONGEST_WAIT_S) -> bool:
-        """Queue a call. Return whether it succeeded within `wait_s`. Does not wait if the broker is away."""
+        """Queue a call. Return whether it succeeded within `wait_s`. Does not wait if the broker is unavailable."""
         call = BrokerCall(do)
         is_away = self.away_since() is not None
         try:
@@ -94,7 +94,7 @@ class Messenger:
             else:
                 call.has_succeeded = True
                 if self._failed_since is not None:
-                    logger.warning("The broker answers again. It had been away since %s.", self._failed_since)
+                    logger.warning("The broker answers again. It had been unavailable since %s.", self._failed_since)
                 self._failed_since = None
             finally:
                 self._current = None
@@ -120,6 +120,6 @@ def wake(queue_name: str, request_id: str = "") -> None:
 
 
 def away_since() -> datetime | None:
-    """Return the time since which the broker has been known to be away, or None. Rechecks it in the background."""
+    """Return the time since which the broker has been unavailable, or None. Rechecks it in the background."""
     messenger.look()
     return messenger.away_since()

@@ -153,7 +153,7 @@ class Job(models.Model):
             models.Index(
                 fields=["queue", "id"], condition=Q(status__in=["queued", "running"]), name="job_unfinished_of_queue"
             ),
-            # For ledger.next_job, which looks up the oldest job that uses an LM, and started jobs.
+            # For ledger.next_job, which looks up started jobs and the oldest job that uses an LM.
             models.Index(
                 fields=["queue", "lm", "id"], condition=Q(status__in=["queued", "running"]), name="job_unfinished_of_lm"
             ),

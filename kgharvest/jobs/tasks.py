@@ -46,14 +46,14 @@ def do_next(queue: str) -> None:
         has_claimed = _claim_and_run(queue)
     except ledger.DATABASE_IS_AWAY as error:
         has_claimed = False
-        logger.warning("The database is away. Jobs of the queue %s stay queued: %s", queue, error)
+        logger.warning("The database is unavailable. Jobs of the queue %s stay queued: %s", queue, error)
     finally:
         workers.report_in_memory(language_models.in_memory())
         if has_claimed:
             try:
                 ledger.wake_next(queue, shared_now())
             except ledger.DATABASE_IS_AWAY as error:
-                logger.warning("The database is away. Queued jobs wait for an idle worker: %s", error)
+                logger.warning("The database is unavailable. Queued jobs wait for an idle worker: %s", error)
 
 
 def _claim_and_run(queue: str) -> bool:
@@ -70,7 +70,7 @@ def _claim_and_run(queue: str) -> bool:
 def run_periodic_tasks(spec: workers.WorkerSpec, is_leaving: bool = False) -> bool | None:
     """Record the worker's heartbeat, recover lost jobs, and call registries.PERIODIC_TASKS. Failures are logged.
 
-    Runs in the worker's main process. Returns whether the worker is draining, or None if the database is away.
+    Runs in the worker's main process. Returns whether the worker is draining, or None if the database is unavailable.
     """
     try:
         now = shared_now()

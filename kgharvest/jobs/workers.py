@@ -211,7 +211,7 @@ def taking(now: datetime) -> QuerySet:
 def idle_processes(now: datetime) -> dict[str, int]:
     """Return the number of idle worker processes by queue, for all queues that live workers process."""
     claims = Job.objects.running(now).exclude(worker=None).order_by().values_list("worker", "owner_token").distinct()
-    busy = Counter(worker for worker, _ in claims)  # a process can run a job and its part under one claim
+    busy = Counter(worker for worker, _ in claims)  # a job and its part in one process have one claim
     n_idle: Counter[str] = Counter()
     for pk, queues, n in taking(now).values_list("pk", "queues", "n_processes"):
         n_idle.update(dict.fromkeys(queues, max(0, n - busy[pk])))

@@ -381,7 +381,7 @@ def relations_for_interval(n_relations: int, shrink: float) -> int:
 
 
 def statements_to_shrink(n: int, population: int, shrink: float) -> int:
-    """Return the number of statements of a stratum with a standard error of `shrink` times that of `n` statements.
+    """Return the number of statements with which a stratum's standard error is `shrink` times that with `n` statements.
 
     The result is at most the population. population: 0 if infinite. The variance is proportional to 1 / n - 1 / N
     (Cochran 1977, section 2.6).
@@ -430,5 +430,5 @@ def _tail(n_comparisons: int) -> float:
 
 
 def _smallest(is_enough: Callable[[int], bool], start: int) -> int:
-    """Return the smallest n >= `start` for which `is_enough`, or MOST_RELATIONS or more if no n below it is enough."""
+    """Return the smallest n >= `start` that `is_enough` accepts. If there is none, return at least MOST_RELATIONS."""
     return start + bisect_left(range(start, MOST_RELATIONS), True, key=is_enough)

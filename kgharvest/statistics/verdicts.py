@@ -74,7 +74,7 @@ VerdictRule = Callable[[Counts, int], Counts]  # from labels (F, 3) and a quorum
 
 MOST_STEPS, TOLERANCE = 2000, 1e-9
 BOUNDARY = 1e-10  # smaller shares count as 0; a share that EM moves to 0 still affects the information
-SINGULAR, IDENTIFIED = 1e-9, 1e-4  # relative tolerance of singular directions; misfit of a singular direction
+SINGULAR, IDENTIFIED = 1e-9, 1e-4  # rcond of the least-squares solution, and the maximum error of its equations
 LEAST_INFORMATION = 0.1  # if the information is lower, the share is bounded instead of estimated
 MOST_WANTED = 20  # maximum number of required labels; if more are required, the existing labels decide
 

@@ -159,7 +159,7 @@ class LearnedRewriter:
 def learn_rewriter(
     lm: MaskedLM, train: Sequence[AnsweredQuestion], dev: Sequence[AnsweredQuestion], params: BerteseParams
 ) -> LearnedRewriter:
-    """Return the best rewriter on dev. One candidate is the initial one, which changes nothing. Raises EngineError."""
+    """Return the best rewriter on dev. The candidates include the untrained one. Raises EngineError."""
     if not train or not dev:
         raise EngineError("A rewriter requires at least one training fact and one dev fact.")
     rewriter = Rewriter(lm, params.reads_words)

@@ -452,7 +452,7 @@ def test_task_without_database_leaves_its_job_queued(woken, monkeypatch, caplog)
 
     job.refresh_from_db()
     assert (job.status, woken) == (Job.Status.QUEUED, [])
-    assert "The database is away" in caplog.text
+    assert "The database is unavailable" in caplog.text
 
 
 @pytest.mark.parametrize("arguments", [[], [1], [10**9]])
