@@ -93,7 +93,7 @@ def is_unknown(lm: LanguageModel, word: str) -> bool:
 def gain_of_wording(
     lm: LanguageModel, weighted: Sequence[WeightedPrompt], seeds: Sequence[Encoded], params: HarvestParams, tick: Tick
 ) -> float:
-    """Return the mean compatibility of the seed tuples with the prompts minus their mean with a bare list, in nats."""
+    """Return the mean compatibility of the seed tuples with the prompts minus that with a bare list, in nats."""
     bare_list = PromptTemplate.parse(", ".join(f"<ENT{slot}>" for slot in range(len(seeds[0]))) + ".")
     in_list = compatibilities(lm, [lm.encode_prompt(bare_list)], seeds, params.alpha, params.batch_size, tick).mean()
     return float(np.sum([prompt.weight * prompt.compatibility for prompt in weighted]) - in_list)

@@ -43,5 +43,5 @@ def needs_gpu(dtype: str, device: str) -> EngineError:
 
 
 def wants_gpu(device: str) -> bool:
-    """Return whether a job for `device` requires a machine with an NVIDIA GPU. MPS machines are not distinguished."""
+    """Return whether a job for `device` requires a machine with an NVIDIA GPU. False for MPS devices."""
     return device == AUTO or device.startswith("cuda")
