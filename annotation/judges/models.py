@@ -1,6 +1,6 @@
 """Runs and answers of LM judges that label the tuples of a round.
 
-A judge's label is not a judgment: it enters no verdict, count, or agreement, and annotators never see it.
+A judge's label is not a judgment. It does not affect verdicts, counts, or agreement, and annotators never see it.
 """
 
 from django.core.validators import MaxValueValidator, MinValueValidator
@@ -40,13 +40,13 @@ class JudgeRunQuerySet(JobQuerySet):
 
 
 class JudgeRun(Job):
-    """A run of an LM judge over the tuples of a round, by a worker or the command. Prompt and LM never change.
+    """A run of an LM judge over the tuples of a round, by a worker or the command. Its prompt and LM never change.
 
     OPTIONS: fields that researchers choose, in the JSON spec and the form. prompt_sha256: see
     annotation.judges.runs.prompt_sha256. relation_texts: prompt texts by relation id, frozen when the run is created:
-    {"instructions", "examples", ...}, or {"prompts", "seed_tuples"} for a score judge. payload: {"is_trusted"}, True if
-    any URL may be called with the installation's key, and {"unanswered"}, tokens of prompts and of replies that were
-    not answers. panel: runs of a round with the same panel judge together.
+    {"instructions", "examples", ...}, or {"prompts", "seed_tuples"} for a score judge. payload: "is_trusted" is True if
+    any URL may be called with the installation's key; "unanswered" has the numbers of prompt and completion tokens of
+    replies that were not answers. panel: runs of a round with the same panel judge together.
     """
 
     KIND = "judge"
@@ -198,7 +198,7 @@ class JudgeAnswer(models.Model):
     """An answer of a judge about one tuple in one repeat. Rows are only added, so a resumed run skips answered tuples.
 
     repeat: from 0. raw: text as received. label: empty if `raw` names none. score: nats for a score judge, probability
-    of True among the three answers for a causal LM, otherwise None. prompt_sha256: of the template as used.
+    of True among the three answers for a causal LM, otherwise None. prompt_sha256: hash of the template that was used.
     model_reported: name reported by the endpoint or the loaded LM, with fingerprint or revision, or empty. cost: in the
     currency of the run's prices. seconds: response time without rate-limit waits.
     """

@@ -16,7 +16,7 @@ class Command(DomainCommand):
     def add_arguments(self, parser):
         parser.add_argument("username", nargs="?", help="account to delete")
         parser.add_argument("--round", metavar="NAME", help="round of --annotator")
-        parser.add_argument("--annotator", metavar="CODE", help="code of a guest or another annotator")
+        parser.add_argument("--annotator", metavar="CODE", help="code of the annotator, for example of a guest")
 
     def handle(self, *, username, round, annotator, **options):
         if bool(username) == bool(round and annotator):
@@ -27,6 +27,6 @@ class Command(DomainCommand):
             return
         row = find_round(round).annotators.filter(code=annotator).first()
         if row is None:
-            raise NotFound(f"Round {round} has no annotator {annotator!r}. See the codes on its page Annotators.")
+            raise NotFound(f"Round {round} has no annotator {annotator!r}. See the codes on its Annotators page.")
         erase_annotator(row)
         self.stdout.write(f"Identity of annotator {annotator} erased. Their judgments stay.")
