@@ -100,5 +100,5 @@ def judge_of(round: Round) -> tuple[str, float | None]:
     """Return the name and current cost of the round's judge, or a description of the assumed judge and None."""
     run = round.judge_runs.filter(name=round.judge).first() if round.judge and round.pk else None
     if run is None:
-        return f"a judge of sensitivity {ASSUMED_SENSITIVITY:g} and specificity {ASSUMED_SPECIFICITY:g}", None
+        return f"a judge with sensitivity {ASSUMED_SENSITIVITY:g} and specificity {ASSUMED_SPECIFICITY:g}", None
     return str(run), float(usage_of(run).cost)

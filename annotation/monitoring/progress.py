@@ -341,7 +341,7 @@ def history_picture(round: Round, now: datetime) -> dict[str, Any]:
         )
         if row["alpha"] is not None and row["n_units"] >= FEWEST_UNITS:
             x, y = (number + 0.5) * step, HEIGHT * (1 - max(0.0, row["alpha"]))
-            title = f"{row['when']}: alpha {share(row['alpha'])} of {row['n_units']:,} statements"
+            title = f"{row['when']}: alpha {share(row['alpha'])} for {row['n_units']:,} statements"
             points.append({"x": f"{x:.1f}", "y": f"{y:.1f}", "title": title})
     events = round.events.filter(kind__in=MARKED, at__gte=begins[0])[:MOST_MARKS]
     return {
