@@ -60,13 +60,13 @@ def import_judgments(
     duplicates: str = "error",
     by=None,
 ) -> ImportSummary:
-    """Add the judgments of a CSV file (see judgment_files) to a round for imports.
+    """Add the judgments of a CSV file (see judgment_files) to a round of imported judgments.
 
     create: True to create missing rounds, relations, tuples, and tasks; otherwise, they are faults. project: project of
     new objects, required if `by` works in several projects; round_name may also be project/name. set_name: relation
     set, if several contain a relation. duplicates: policy for repeated judgments of one annotator on one tuple:
     "error", or keep the "first" or "last". The same label for another cell is not a duplicate; the judgment counts for
-    both cells. k of each task is set to its number of judgments. Raises ImportRefused with all faults, NotFound,
+    both cells. The k of each task is set to its number of judgments. Raises ImportRefused with all faults, NotFound,
     NotForImports, NotAllowed, or ProjectNotNamed. If an error is raised, nothing is stored.
     """
     rows = read_rows(path)
@@ -225,7 +225,7 @@ class _Import:
         self, rows: Sequence[ImportedRow], tasks: Sequence[int], stored: Container[JudgmentKey]
     ) -> dict[JudgmentKey, ImportedRow]:
         """Return the row of each judgment to store, applying the policy for duplicates."""
-        codes = {}  # pseudonyms, the same in every import
+        codes = {}  # pseudonyms that are the same in every import
         for name in {row.annotator for row in rows}:
             codes[name] = f"i-{hmac.new(self.round.join_token.encode(), name.encode(), 'sha256').hexdigest()[:12]}"
         accepted: dict[JudgmentKey, ImportedRow] = {}

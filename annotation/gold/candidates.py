@@ -79,7 +79,7 @@ def may_decide(relation: Relation, by) -> bool:
 
 @transaction.atomic
 def decide_on_gold(relation: Relation, decisions: Mapping[str, bool], by=None) -> int:
-    """Store decisions by candidate code and return the number of stored decisions. True: confirmed as false.
+    """Store decisions by candidate code and return the number of stored decisions. True means confirmed as false.
 
     Codes that no longer belong to a candidate are skipped. Raises NotAllowed.
     """

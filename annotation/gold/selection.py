@@ -50,7 +50,7 @@ class Gold(NamedTuple):
 
 
 def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[DrawnTuple], n_tasks: int) -> Gold:
-    """Choose examples, training, and gold for a round with `n_tasks` other statements. None of them overlap.
+    """Choose examples, training, and gold, which do not overlap, for a round with `n_tasks` other statements.
 
     True and false statements are balanced, so always answering True does not pay off. Gold is written in the casing of
     the drawn tuples. Raises NotEnoughGold.
@@ -183,5 +183,5 @@ class Casing:
 
 
 def casings(tuples: Iterable[Sequence[str]]) -> list[Casing]:
-    """Return the casing per slot, or [] without tuples."""
+    """Return the casing of each slot, or [] without tuples."""
     return [Casing(entities) for entities in zip(*tuples, strict=True)]

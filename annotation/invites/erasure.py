@@ -48,7 +48,7 @@ def erase_annotator(annotator: Annotator, by=None) -> list[str]:
 
 
 def forget(annotator: Annotator, by) -> bool:
-    """Erase a locked annotator as erase_annotator does, but without panel places. Returns False if already erased."""
+    """Erase a locked annotator like erase_annotator, but not their panel places. Returns False if already erased."""
     if not Annotator.objects.filter(pk=annotator.pk, erased_at=None).update(
         user=None, name="", erased_at=timezone.now()
     ):

@@ -102,7 +102,7 @@ def allocate(
         # One more statement reduces the variance by weight^2 / (share (share + 1)).
         return _one_by_one(n, sizes, weights, lambda share: sqrt(share * (share + 1)), least)
     weights = [1 if allocation == "equal" else size for size in sizes]
-    return _one_by_one(n, sizes, weights, lambda share: 2 * share + 1, least)  # Webster
+    return _one_by_one(n, sizes, weights, lambda share: 2 * share + 1, least)  # Webster's method
 
 
 def _one_by_one(

@@ -112,7 +112,7 @@ class ChatJudge:
         model = f"{completion.model} {completion.fingerprint}".strip()
         tokens = tokens_of(prompt, completion)
         answered = Answered(attempt.question, completion.text, model, *tokens, completion.seconds)
-        if not is_completion:  # not LM text, so it has no label (JSON has "false") and its length is no token count
+        if not is_completion:  # not text of the LM: "false" in its JSON is not a label, nor its length a token count
             most = self._run.max_completion_tokens
             answered = answered._replace(label=UNPARSABLE, n_completion_tokens=min(answered.n_completion_tokens, most))
         self._spending.count(answered.n_prompt_tokens, answered.n_completion_tokens)

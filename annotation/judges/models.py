@@ -57,7 +57,7 @@ class JudgeRun(Job):
     )  # fmt: skip
 
     round = models.ForeignKey(Round, on_delete=models.PROTECT, related_name="judge_runs")
-    name = models.SlugField(max_length=100, help_text="Letters, digits, - and _. Unique in the round.")
+    name = models.SlugField(max_length=100, help_text="Letters, digits, hyphens, and underscores. Unique in the round.")
     judge_kind = models.CharField("kind", max_length=6, choices=JudgeKind)
     model = models.CharField(max_length=500, help_text="Model id at the endpoint, or LM name as in harvests.")
     revision = models.CharField(max_length=100, blank=True, help_text="Revision of a local LM.")
@@ -70,7 +70,8 @@ class JudgeRun(Job):
     prompt = models.TextField(
         blank=True,
         max_length=LONGEST_PROMPT,
-        help_text="Requires {statement}. Optional: {instructions}, {relation}, {examples}. Empty for the default.",
+        help_text="Must contain {statement}. Optional: {instructions}, {relation}, and {examples}. "
+        "Leave empty for the default prompt.",
     )
     n_examples = models.PositiveSmallIntegerField(
         "examples",
@@ -89,7 +90,7 @@ class JudgeRun(Job):
     repeats = models.PositiveSmallIntegerField(
         default=1,
         validators=[MinValueValidator(1), MaxValueValidator(99)],
-        help_text="Answers per tuple; its label is the most frequent one.",
+        help_text="Answers per tuple. The label of a tuple is the most frequent label of its answers.",
     )
     threshold = models.FloatField(
         null=True,
@@ -101,14 +102,15 @@ class JudgeRun(Job):
         "maximum completion tokens",
         default=100,
         validators=[MinValueValidator(1), MaxValueValidator(100_000)],
-        help_text="Per answer. Reasoning LMs need thousands.",
+        help_text="Maximum per answer. Reasoning LMs need thousands of tokens.",
     )
     max_tokens_total = models.PositiveBigIntegerField(
         "token limit",
         null=True,
         blank=True,
         validators=[MinValueValidator(1), MaxValueValidator(MOST_TOKENS)],
-        help_text="Prompt and completion tokens; the run stops before exceeding it. Leave empty for no limit.",
+        help_text="Maximum number of prompt and completion tokens. The run stops before exceeding it. "
+        "Leave empty for no limit.",
     )
     budget = models.DecimalField(
         max_digits=12,
@@ -116,7 +118,8 @@ class JudgeRun(Job):
         null=True,
         blank=True,
         validators=[MinValueValidator(0), MaxValueValidator(MOST_MONEY)],
-        help_text="In the currency of the prices; the run stops before exceeding it. Leave empty for no limit.",
+        help_text="Maximum cost in the currency of the prices. The run stops before exceeding it. "
+        "Leave empty for no limit.",
     )
     prompt_price = models.DecimalField(
         "price per million prompt tokens",
@@ -160,7 +163,7 @@ class JudgeRun(Job):
         null=True,
         blank=True,
         validators=[MinValueValidator(1), MaxValueValidator(10_000_000)],
-        help_text="Tuples judged by people come first. Leave empty for all tuples; estimates need all.",
+        help_text="Tuples judged by people come first. Leave empty for all tuples. Estimates need all tuples.",
     )
     panel = models.SlugField(
         max_length=100, blank=True, help_text="Runs of the round with the same panel judge together, one vote each."

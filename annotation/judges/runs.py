@@ -30,7 +30,7 @@ from kgharvest.models import HarvestedTuple, KnowledgeTuple, Relation
 
 API_KEY_VARIABLE = "KGHARVEST_JUDGE_API_KEY"
 TOKENS_OF_AN_ANSWER = 5  # estimate for one word
-ESTIMATED_FROM = 200  # tuples
+ESTIMATED_FROM = 200  # tuples sampled for an estimate
 UNANSWERED = "unanswered"  # payload key: prompt and completion tokens of replies that were not answers
 ANSWER_FIELDS = (
     "run", "knowledge_tuple", "repeat", "raw", "label", "score", "prompt_sha256", "model_reported", "n_prompt_tokens",

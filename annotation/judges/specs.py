@@ -102,7 +102,7 @@ RULES: list[tuple[Callable[[JudgeRun], bool], str]] = [
     ),
     (
         lambda run: run.budget is not None and not (run.prompt_price or run.completion_price),
-        "budget requires prompt_price or completion_price, per million tokens; without them the cost is 0.",
+        "budget requires prompt_price or completion_price, per million tokens; without them, the cost is 0.",
     ),
 ]
 

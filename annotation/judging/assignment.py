@@ -280,8 +280,8 @@ def wait_for_answers(round: Round) -> None:
     """Wait for answers that are being stored. Called in the transaction that closes or pauses the round.
 
     Each answer is stored under its annotator's lock, after the status of the round is checked under the same lock. When
-    this function returns, all answers that locked earlier are stored, and later answers see the new status. The caller
-    must not hold the lock of an annotator.
+    this function returns, all answers that acquired the lock earlier are stored, and later answers see the new status.
+    The caller must not hold the lock of an annotator.
     """
     annotators = Annotator.objects.filter(round=round).order_by("pk").select_for_update(no_key=True)
     list(annotators.values_list("pk"))

@@ -155,7 +155,7 @@ def _store(judgment: Judgment, assignment: Assignment) -> None:
         _set_done(id=assignment.pk)
         has_slot = was_leased
         if not was_leased:
-            # Check the quota first, so that late answers to gold take the same queries as other late answers.
+            # Check the quota first, so that late answers to gold run the same queries as other late answers.
             quota, leased = annotator.quota, annotator.assignments.filter(status=Assignment.Status.LEASED)
             has_room = quota is None or annotator.n_judged + leased.count() < quota
             has_slot = has_room and task.n_wanted > task.n_judgments + task.n_leased

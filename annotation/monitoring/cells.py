@@ -23,7 +23,7 @@ from kgharvest.statistics.arrays import ACCEPTED
 from kgharvest.statistics.rates import Rate, population_rate, sample_rate
 from kgharvest.statistics.verdicts import CompletedVerdicts
 
-MOST_AT_A_LOOK = 200  # strata; for more, intervals are computed in the background
+MOST_AT_A_LOOK = 200  # strata; if there are more, intervals are computed in the background
 LATER = "Accuracies are being computed. Reload the page in a moment."
 
 CellNames = tuple[str, str, str]  # names of relation, LM, and setting
@@ -83,7 +83,7 @@ def cell_rates(
     *,
     has_interval: bool = True,
 ) -> list[Rate]:
-    """Return the accuracy of each cell as in reports. cells: strata of each cell. has_interval: False is faster."""
+    """Return the accuracy of each cell as in reports. cells: strata by cell. has_interval: False is much faster."""
     n_by_labels = [+labels[stratum.pk] for strata in cells for stratum in strata]
     rows = sorted({row for n_tasks in n_by_labels for row in n_tasks})
     patterns = np.array(rows, dtype=np.int64).reshape(-1, 4)

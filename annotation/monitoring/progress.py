@@ -1,4 +1,4 @@
-"""Progress of a round: outcomes, agreement, pace, history, and assigned statements. Large rounds are cached."""
+"""Progress of a round: outcomes, agreement, pace, history, and assigned statements. Large counts are cached."""
 
 import time
 from bisect import bisect_right

@@ -67,7 +67,7 @@ def count_annotators(round: Round) -> list[dict[str, Any]]:
 
 
 def statistics_of(annotator: Annotator, now: datetime) -> dict[str, Any]:
-    """Return the current statistics of one annotator. Runs are judged by the label shares of the whole round."""
+    """Return the current statistics of one annotator. Runs are tested with the label shares of the whole round."""
     judgments = Judgment.objects.current().filter(annotator=annotator).order_by("judged_at")
     tasks = JudgmentTask.objects.filter(pk__in=Subquery(judgments.order_by().values("task")))
     thirds = dict(third_judgments(annotator.round, tasks))
@@ -171,10 +171,7 @@ def _texts(round: Round) -> Iterator[tuple[int, str]]:
 
 
 def _other_counts(**annotators: Any) -> Callable[[int], dict[str, Any]]:
-    """Return a function that maps an annotator's id to counts of comments, reports, and uncounted judgments.
-
-    It also returns the numbers of correct and of all training answers.
-    """
+    """Return a function from annotator id to counts of comments, reports, uncounted judgments, and training answers."""
     judgments = Judgment.objects.current().filter(**annotators)
     comments = _count(judgments.exclude(comment=""))
     reports = _count(StatementReport.objects.filter(**annotators))

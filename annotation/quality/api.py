@@ -243,10 +243,7 @@ class AnnotatorViewSet(PagedList, RetrieveMixin, RoundPartViewSet):
 
     @operation("Erase an annotator's identity", access=Action.MANAGE)
     def erase(self, request: Request, round_id: int, code: str) -> Response:
-        """Erases the account, name, and invite, but not the code and the judgments. Requires the owner role.
-
-        This cannot be undone.
-        """
+        """Erases account, name, and invite; code and judgments stay. Requires the owner role. This cannot be undone."""
         return self.changed(erase_annotator)
 
     @operation("Withdraw an annotator on request")
@@ -392,7 +389,7 @@ class TaskFilters(Filters):
     relation = IdField(required=False, help_text="Id of a relation.")
     outcome = serializers.ChoiceField(OUTCOMES, required=False)
     disagreement = serializers.BooleanField(default=False, help_text="True: only statements with different labels.")
-    mark = serializers.ChoiceField(list(MARKS), required=False, help_text="Mark by annotators or an expert.")
+    mark = serializers.ChoiceField(list(MARKS), required=False, help_text="Mark set by annotators or an expert.")
     is_gold = serializers.BooleanField(default=False, help_text="True: only gold statements. False: all others.")
 
     def narrow(self, rows: QuerySet) -> QuerySet:

@@ -13,7 +13,7 @@ from kgharvest.access import Action, check_may
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
 
-LAST_JUDGMENTS = 500  # of an annotator, checked for time and runs; bounds the cost
+LAST_JUDGMENTS = 500  # number of an annotator's last judgments that are checked for time and runs; bounds the cost
 CHECK_LIMITS_EVERY = 10  # judgments of an annotator
 
 

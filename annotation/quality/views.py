@@ -104,14 +104,11 @@ def annotator_detail(request: HttpRequest, path: str, code: str) -> HttpResponse
 def annotator_change(
     request: HttpRequest, path: str, code: str, change: Callable[..., Any], action: Action
 ) -> HttpResponse:
-    """Pause, resume, reinstate, withdraw, or erase an annotator.
-
-    change: service function. action: permission that it requires.
-    """
+    """Apply the service function `change` to an annotator, for example to pause them. action: required permission."""
     annotator = managed_annotator(request, path, code, action)
     with refusal_as_message(request):
         outcome = change(annotator, by=request.user)
-        for reason in outcome if isinstance(outcome, list) else ():  # erase_annotator: data retained for now
+        for reason in outcome if isinstance(outcome, list) else ():  # from erase_annotator: why data is retained
             messages.warning(request, reason)
         if isinstance(outcome, Exclusion):
             outcome.refresh_from_db()

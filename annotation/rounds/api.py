@@ -193,7 +193,7 @@ class PreviewSerializer(serializers.Serializer):
 
 class DeleteQuery(Filters):
     judge_answers = CountField(
-        min_value=0, default=0, help_text="Number of answers of the draft's judge runs, which are also deleted."
+        min_value=0, default=0, help_text="Number of answers of the draft's judge runs, to confirm their deletion."
     )
 
 
@@ -368,7 +368,7 @@ class MonitoringViewSet(RoundOperations):
     @operation(
         "Release assigned statements",
         request=ReleaseInput,
-        examples=[OpenApiExample("Of one annotator", {"annotators": ["a-1f2e3d4c"]}, request_only=True)],
+        examples=[OpenApiExample("Statements of one annotator", {"annotators": ["a-1f2e3d4c"]}, request_only=True)],
         serializer_class=CountSerializer,
     )
     def release(self, request: Request, round_id: int) -> Response:

@@ -150,10 +150,7 @@ def _cells_with_jobs(round: Round, by: User) -> list[tuple[Cell, HarvestJob, str
 
 
 def _newest_harvest(cell: Cell, jobs: QuerySet[HarvestJob], round: Round, by: User, path: str) -> HarvestJob | None:
-    """Return the newest harvest of a cell that is specified by names.
-
-    Harvests with tuples are preferred, and among these, harvests of the round's project.
-    """
+    """Return the newest harvest of a cell given by names. Prefer harvests with tuples, then the round's project."""
     finished = jobs.succeeded()
     visible = Relation.objects.visible_to(by).values("pk")
     candidates = Relation.objects.filter(Q(pk__in=visible) | Q(pk__in=finished.order_by().values("relation")))

@@ -47,10 +47,7 @@ def option_field(option: models.Field, **kwargs: Any) -> forms.Field | None:
 
 
 class RoundForm(forms.ModelForm):
-    """A round on several harvests with common sampling options.
-
-    GROUPS: collapsed groups of fields. PLAN: fields that only the plan uses.
-    """
+    """A round on several harvests with common options. GROUPS: collapsed fields. PLAN: fields used only by the plan."""
 
     GROUPS = (
         ("Sample", ("cut", "strata", "allocation", *Round.OPTIONS["Sample"])),

@@ -102,7 +102,7 @@ class Round(models.Model):
 
     name = models.SlugField(
         max_length=100,
-        help_text="Letters, digits, - and _. Visible to annotators: do not mention LMs or settings.",
+        help_text="Letters, digits, hyphens, and underscores. Visible to annotators: do not mention LMs or settings.",
     )
     seed = models.PositiveBigIntegerField(default=0, help_text="Seed of the sample. Equal seeds draw equal samples.")
     include_sensitive = models.BooleanField("include sensitive tuples", default=False)
@@ -143,7 +143,7 @@ class Round(models.Model):
     instructions = models.TextField(
         blank=True,
         max_length=LONGEST_INSTRUCTIONS,
-        help_text="Markdown. Explanations and examples of relations are added. Edit them on the page of the draft.",
+        help_text="Markdown. The explanation and examples of each relation are added. Edit them on the draft's page.",
     )
     consent = models.TextField(
         blank=True,
@@ -197,15 +197,15 @@ class Round(models.Model):
     )
     closes_when = models.CharField(max_length=8, choices=ClosesWhen, default=ClosesWhen.MANUAL)
     closes_at = models.DateTimeField(
-        "date", null=True, blank=True, help_text="For “on a date”. In the time zone of this installation."
+        "date", null=True, blank=True, help_text="Required for “on a date”. Uses the time zone of this installation."
     )
     closes_at_half_width = models.FloatField(
         "half-width",
         null=True,
         blank=True,
         validators=[MinValueValidator(0.01), MaxValueValidator(0.5)],
-        help_text="For “at a target interval width”. Maximum half-width of the anytime-valid interval of each LM and "
-        "setting, averaged over relations.",
+        help_text="Required for “at a target interval width”. Maximum half-width of the anytime-valid interval of each "
+        "LM and setting, averaged over relations.",
     )
 
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="rounds")

@@ -133,7 +133,7 @@ class PlannedComparison(NamedTuple):
 
 
 class PlannedComparisons(NamedTuple):
-    """level: Holm's threshold for the smallest p. fewest_relations: least relations with which a test can reach it."""
+    """level: Holm's threshold for the smallest p. fewest_relations: minimum number with which a test can reach it."""
 
     comparisons: list[PlannedComparison]
     level: float | None

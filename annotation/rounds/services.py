@@ -116,10 +116,7 @@ def clone_round(round: Round, by=None) -> Round:
 
 
 def open_draft(round: Round, by=None) -> Round:
-    """Draw the samples of a draft, freeze its statements, and open it.
-
-    Raises WrongStatus or the same errors as open_round.
-    """
+    """Draw the samples of a draft, freeze its statements, and open it. Raises WrongStatus or errors of open_round."""
     with transaction.atomic():
         round = lock_draft(round)
         check_may(by, Action.WORK, round.project)

@@ -317,7 +317,7 @@ def test_repeated_import_is_rejected_by_default(round, tmp_path):
     path = csv_file(tmp_path, f"can,{DOG},a,True")
     import_judgments(path, "paper")
 
-    with pytest.raises(ImportRefused, match="already judged .* in this round"):
+    with pytest.raises(ImportRefused, match=r"already judged .* in this round"):
         import_judgments(path, "paper")
 
 
