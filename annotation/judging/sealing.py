@@ -53,10 +53,11 @@ class Exclusions(NamedTuple):
 
 
 class JudgmentTable(AuditedTable):
-    """Judgments with their statement, superseded judgment, and whether they count or counted before an exclusion.
+    """Judgments with their statement, their superseded judgment, and a flag for counted judgments.
 
-    An exclusion does not change hashes. Judgments that a reinstatement does not restore, or whose comments a withdrawal
-    erases, are sealed again. Earlier entries can then no longer be compared with them.
+    The flag is also set for judgments that counted before an exclusion, so an exclusion does not change hashes.
+    Judgments that a reinstatement does not restore, or whose comments a withdrawal erases, are sealed again. Earlier
+    entries can then no longer be compared with them.
     """
 
     is_sealed_later = True

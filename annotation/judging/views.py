@@ -42,7 +42,7 @@ from annotation.rounds.models import RoundNotOpen
 from kgharvest.bulk.pagination import page_of
 from kgharvest.errors import DomainError
 
-LARGEST_PAGE = 100  # statements, the maximum of batch_size
+LARGEST_PAGE = 100  # statements; equals the maximum of batch_size
 N_RECENT = 5
 FEW_AHEAD = 4  # statements; if fewer are left, the one-at-a-time page loads more, like its script
 PAGES = {Layout.ONE: "annotation/judging/judge.html", Layout.PAGE: "annotation/judging/judge_page.html"}

@@ -201,7 +201,7 @@ def delete_snapshots(round: Round) -> None:
 
 def _count_aside(last: Snapshot, count: CountRound) -> None:
     try:
-        Snapshot.objects.filter(pk=last.pk).update(**_count(last.round, count))  # no row if it was invalidated
+        Snapshot.objects.filter(pk=last.pk).update(**_count(last.round, count))  # if not invalidated
     finally:
         connection.close()
 

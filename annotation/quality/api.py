@@ -388,7 +388,7 @@ class TaskEntrySerializer(serializers.ModelSerializer):
 class TaskFilters(Filters):
     relation = IdField(required=False, help_text="Id of a relation.")
     outcome = serializers.ChoiceField(OUTCOMES, required=False)
-    disagreement = serializers.BooleanField(default=False, help_text="True: only statements with different labels.")
+    disagreement = serializers.BooleanField(default=False, help_text="True: only statements whose labels differ.")
     mark = serializers.ChoiceField(list(MARKS), required=False, help_text="Mark set by annotators or an expert.")
     is_gold = serializers.BooleanField(default=False, help_text="True: only gold statements. False: all others.")
 

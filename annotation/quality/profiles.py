@@ -22,7 +22,7 @@ TOO_FAST_S = 1.0  # too short to read any statement
 MIN_JUDGMENTS = 20  # required before the median time and runs are evaluated
 UNLIKELY = 0.001  # significance level for runs, per annotator
 FLAGGED_GOLD_ACCURACY, FLAGGED_N_GOLD = 0.7, 10  # flagging defaults if a round sets no limit
-FALSE_ALARMS = 0.05  # per rule: over all checks of one annotator's gold, or over all annotators of a round
+FALSE_ALARMS = 0.05  # per rule, over all checks of one annotator's gold or over all annotators of a round
 
 
 class JudgmentRow(NamedTuple):
@@ -254,8 +254,8 @@ class Agreement(NamedTuple):
 def agreement_against_chance(judgments: Iterable[JudgmentSigns]) -> Agreement:
     """Test an annotator's agreement with others by permuting the annotator's labels over their tasks.
 
-    Mean and variance of the sum over all permutations: Hoeffding (1951), A combinatorial central limit theorem,
-    theorem 2. The p-value uses the normal approximation.
+    The mean and variance of the sum over all permutations are from Hoeffding (1951), A combinatorial central limit
+    theorem, theorem 2. The p-value uses the normal approximation.
     """
     compared = [(judgment.label, judgment.others) for judgment in judgments if sum(judgment.others.values())]
     n = len(compared)

@@ -399,7 +399,7 @@ def side_key(model: int | None, setting: str) -> str:
 
 class StratumQuerySet(models.QuerySet):
     def sampled(self):
-        """Return strata that contain tuples or statements, including non-empty strata from which none were drawn."""
+        """Return strata that contain tuples or statements, including non-empty strata from which nothing was drawn."""
         has_draws = models.Exists(Draw.objects.filter(stratum=models.OuterRef("pk")))
         return self.filter(Q(job__isnull=False, population__gt=0) | has_draws)
 

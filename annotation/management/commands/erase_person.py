@@ -11,7 +11,7 @@ from kgharvest.pages.number_format import counted
 
 
 class Command(DomainCommand):
-    help = "Erase an account, or the identity of an annotator in one round. Their judgments stay under their codes."
+    help = "Erase an account, or the identity of an annotator in one round. Judgments are kept under annotator codes."
 
     def add_arguments(self, parser):
         parser.add_argument("username", nargs="?", help="account to delete")
@@ -23,10 +23,10 @@ class Command(DomainCommand):
             raise CommandError("Name either an account, or a round and an annotator.")
         if username:
             rounds = counted(erase_account(find_user(username)), "round")
-            self.stdout.write(f"Account {username} deleted. Its judgments in {rounds} stay.")
+            self.stdout.write(f"Account {username} deleted. Its judgments in {rounds} are kept.")
             return
         row = find_round(round).annotators.filter(code=annotator).first()
         if row is None:
             raise NotFound(f"Round {round} has no annotator {annotator!r}. See the codes on its Annotators page.")
         erase_annotator(row)
-        self.stdout.write(f"Identity of annotator {annotator} erased. Their judgments stay.")
+        self.stdout.write(f"Identity of annotator {annotator} erased. Their judgments are kept.")
