@@ -259,7 +259,7 @@ def delete_runs(round: Round, n_answers: int, by=None) -> None:
 
 
 def find_run(round: Round, name: str) -> JudgeRun:
-    """Return the round's run of this name. Raises NotFound."""
+    """Return the round's run with this name. Raises NotFound."""
     run = round.judge_runs.for_list().filter(name=name).first()
     if run is None:
         raise NotFound(f"Round {round.name} has no judge run {name!r}. See its list of judge runs.")

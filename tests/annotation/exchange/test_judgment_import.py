@@ -396,7 +396,7 @@ def test_command_prints_counts_and_errors(round, tmp_path):
     call_command("import_judgments", str(path), "--round", "paper", "--duplicates", "first", stdout=out)
 
     assert "paper, 1 judgments added, 1 repeats skipped" in out.getvalue()
-    with pytest.raises(CommandError, match=r"rejected because of 2 errors:\n  line 2: a judged"):
+    with pytest.raises(CommandError, match=r"rejected because of 2 errors:\n  line 2: a already judged"):
         call_command("import_judgments", str(path), "--round", "paper")
 
 
