@@ -35,11 +35,11 @@ PARAMS = HarvestParams(candidates=300, max_tuples=150)
 RESEARCHER = "researcher"
 ANNOTATORS = ("annotator-1", "annotator-2", "annotator-3")
 PASSWORD_LENGTH = 12
-LEGIBLE = "abcdefghijkmnpqrstuvwxyz23456789"  # without l, o, 0 and 1
+LEGIBLE = "abcdefghijkmnpqrstuvwxyz23456789"  # without l, o, 0, and 1
 
 PROJECT = "Demo"
 PEOPLE_ROUND = "demo"
-PEOPLE_N = 3  # statements per cell: 15 minutes for three people
+PEOPLE_N = 3  # statements per cell; three people need 15 minutes
 SIMULATED_ROUND = "demo-simulated"
 SIMULATED_N = 25
 SIMULATION_SEED = 2023
@@ -59,7 +59,7 @@ class Login(NamedTuple):
 
 
 def create_logins() -> list[Login]:
-    """Return the demo's logins, the researcher first. Passwords of new users are not stored elsewhere."""
+    """Create missing users and return all logins, the researcher's first. New passwords are not stored elsewhere."""
     users, logins = get_user_model().objects, []
     for username in (RESEARCHER, *ANNOTATORS):
         password = None
@@ -95,7 +95,7 @@ def queue_missing_harvests() -> list[HarvestJob]:
 
 
 def open_people_round(jobs: Sequence[HarvestJob]) -> Round:
-    """Return the round for people, joined by the demo's annotators."""
+    """Return the round for people, after adding the demo's annotators to it."""
     round = _find_or_open(PEOPLE_ROUND, jobs, PEOPLE_N, source=Round.Source.PEOPLE)
     if round.is_open:
         for annotator in get_user_model().objects.filter(username__in=ANNOTATORS):

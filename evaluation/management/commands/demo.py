@@ -28,7 +28,7 @@ from kgharvest.tables.formats import markdown_of
 HOST = "127.0.0.1"
 LOOK_EVERY_S = 0.3
 MAX_PROCESSES = 4
-SHOWN = ("relations", "comparisons")  # of the report's tables
+SHOWN = ("relations", "comparisons")  # tables of the report that --once prints
 
 
 class Command(DomainCommand):
@@ -41,7 +41,7 @@ class Command(DomainCommand):
 
     def handle(self, *, once, **options):
         self.started = time.monotonic()
-        # Like Ctrl-C, which the shell may ignore for background processes.
+        # Handle these signals like Ctrl-C, which the shell may ignore for background processes.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)
         self.say(f"Preparing the database in {settings.DATA_DIR}")
@@ -70,7 +70,7 @@ class Command(DomainCommand):
             self.serve(programs)
 
     def harvest(self, programs: Supervisor) -> list[HarvestJob]:
-        """Wait for all harvests of the demo; return the jobs in order."""
+        """Wait for all harvests of the demo, then return their jobs in order."""
         jobs = demo.queue_missing_harvests()
         waiting = {job.pk for job in jobs if job.is_unfinished}
         rest = "; running the others with the embedded LM" if waiting else ""
@@ -82,7 +82,7 @@ class Command(DomainCommand):
         return list(HarvestJob.objects.filter(pk__in=[job.pk for job in jobs]).order_by("pk"))
 
     def judge(self, programs: Supervisor, round: Round) -> JudgeRun:
-        """Wait for the run of the demo's judge; return it."""
+        """Wait for the run of the demo's judge, then return it."""
         run = demo.queue_missing_judge_run(round)
         while run.is_unfinished:
             programs.check()
@@ -106,7 +106,7 @@ class Command(DomainCommand):
         return finished
 
     def serve(self, programs: Supervisor) -> None:
-        # It never loads an LM, so that urgent jobs do not wait for harvests.
+        # This worker never loads an LM, so urgent jobs do not wait for harvests.
         urgent_worker = worker_command("--queues", URGENT, "--pool", "solo", "--hostname", "urgent@%h")
         programs.start("urgent-worker", urgent_worker, OMP_NUM_THREADS="1")
         with suppress(KeyboardInterrupt):
