@@ -48,7 +48,7 @@ DESCRIBED = (
 
 
 class OtherRun(NamedTuple):
-    """Another judge run of the round. differs: differing options. own, other (V,): both runs' labels of shared tuples."""
+    """Another judge run of the round. differs: differing options. own, other (V,): labels of shared tuples."""
 
     name: str
     model: str

@@ -92,7 +92,7 @@ def draw(document: Document, width: float | None = None, off: Off = ()) -> Drawi
 
 
 class _Table(NamedTuple):
-    """Rows with names and cells. numbers: of the visible columns. names, step: widths of the names and of one column."""
+    """Rows with names and cells. numbers: of the visible columns. names, step: widths of the names and of a column."""
 
     document: Document
     rows: Rows
