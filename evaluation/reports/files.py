@@ -1,4 +1,4 @@
-"""File formats of reports. All except the evidence page are written from the frozen document alone."""
+"""File formats of reports. All formats except the evidence page are written from the frozen document alone."""
 
 from base64 import b64encode
 from collections.abc import Callable

@@ -48,6 +48,7 @@ METHOD_PATH = "analysis.method_sha256"
 EARLIER_WORDINGS = {
     "c8460897190de13af2fd250555f7507ead324dda5b8fd274a3e98dca8dcff2e4",
     "c18fe9102c55f7412719c14add282089936141a2fa296f0156e7dbdb4bd1054f",
+    "094b78ebf0c6ed7566e414ff1e1f89a9ddf497156df1eefc9d0524acb73f1764",
 }
 LONGEST = 300  # maximum characters of a displayed value
 
