@@ -28,7 +28,7 @@ from kgharvest.models import HarvestJob, Job, KnowledgeTuple, Project, Role
 from kgharvest.relations.names import resolve_relation
 
 MODEL = "embedded"
-RELATIONS = ("capital_of", "a_do_b_at", "need_a_to_do_b", "help", "place_for", "prevent")  # a_... and need_...: 3-ary
+RELATIONS = ("capital_of", "a_do_b_at", "need_a_to_do_b", "help", "place_for", "prevent")  # two of them are ternary
 SETTINGS = ("human", "multi")
 PARAMS = HarvestParams(candidates=300, max_tuples=150)
 

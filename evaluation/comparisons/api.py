@@ -23,7 +23,7 @@ MOST_RELATIONS = 100  # per response; each relation loads two harvests
 
 
 class TableSerializer(serializers.Serializer):
-    """A table as on pages, with unrounded numbers."""
+    """A table as shown on pages, but with unrounded numbers."""
 
     title = serializers.CharField()
     columns = serializers.ListField(child=serializers.CharField())
@@ -53,7 +53,8 @@ class ReportComparisonSerializer(serializers.Serializer):
     table = TableSerializer()
     differences = TableSerializer()
     comparisons = serializers.ListField(
-        child=serializers.DictField(), help_text="As in a report's document (docs/report-json.md)."
+        child=serializers.DictField(),
+        help_text="Comparisons in the format of a report's document (docs/report-json.md).",
     )
     shared_verdicts = serializers.CharField(
         allow_null=True, help_text="Result of McNemar's test on the tuples judged in both rounds, as a sentence."
@@ -193,7 +194,7 @@ class SetComparison(HarvestComparisonView):
 
     @extend_schema(summary="Compare two cells over a set", parameters=[HarvestPair])
     def get(self, request: Request) -> Response:
-        """Compares the cells (LM and setting) of two harvests on all relations harvested in both cells."""
+        """Compares the cells (LM and setting) of two harvests on all relations of their set harvested in both cells."""
         a, b = self.pair()
         if a.relation.relation_set_id != b.relation.relation_set_id:
             raise exceptions.NotFound("The harvests have different relation sets. Choose harvests of one set.")

@@ -32,7 +32,7 @@ FEWEST_RELATIONS = 2
 class ReportSide:
     """One of the two reports. cells: by side, then by the plain name of the relation, in report order.
 
-    origin: source of the judgments if they are not by people, otherwise empty. demonstrators: built-in LMs.
+    origin: source of the judgments if they were not made by people, otherwise empty. demonstrators: built-in LMs.
     """
 
     name: str
@@ -139,7 +139,7 @@ def _difference(a: Mapping[str, Any], b: Mapping[str, Any], relation: str) -> fl
 
 
 def matched_sides(a: ReportSide, b: ReportSide) -> Iterator[tuple[Side, Side]]:
-    """Yield pairs with the same LM and setting; if there are none, pairs with the same setting."""
+    """Yield pairs of sides with the same LM and setting; if there are none, pairs with the same setting."""
     same_lm = [(side, side) for side in a.cells if side in b.cells]
     same_setting = ((side_a, side_b) for side_a in a.cells for side_b in b.cells if side_a.setting == side_b.setting)
     yield from same_lm or same_setting
@@ -263,7 +263,7 @@ def published_table(paper: PublishedTable) -> Table:
 class SharedVerdicts(NamedTuple):
     """Numbers of tuples with a verdict in both rounds, by the rounds that accepted them.
 
-    p: of the exact McNemar test, or None if the rounds never disagree.
+    p: p-value of the exact McNemar test, or None if the rounds never disagree.
     """
 
     both: int
@@ -277,7 +277,7 @@ class SharedVerdicts(NamedTuple):
         return self.both + self.only_a + self.only_b + self.neither
 
     def in_words(self, a: str, b: str) -> str:
-        """Return the result as one sentence. a, b: names of the rounds."""
+        """Return the result as text. a, b: names of the rounds."""
         start = f"{self.n:,} tuples have a verdict in both rounds"
         if self.p is None:
             return f"{start}, and the rounds accept the same tuples."
@@ -290,7 +290,7 @@ class SharedVerdicts(NamedTuple):
 
 
 def shared_verdicts(a: Round, b: Round) -> SharedVerdicts | None:
-    """Compare the current verdicts of two rounds. Return None for a single round or if no tuple was judged in both."""
+    """Compare the current verdicts. Return None if the two rounds are the same or share no judged tuple."""
     if a == b:
         return None
     tasks = JudgmentTask.objects.without_gold().complete()

@@ -107,7 +107,7 @@ class Patterns(NamedTuple):
 class Evidence:
     """The judgments and samples of a round as arrays.
 
-    verdict (T,): as stored, as positions in VERDICTS. adjudicated (T,): the expert's verdict, or INCOMPLETE. cells: in
+    verdict (T,): stored, by position in VERDICTS. adjudicated (T,): the expert's verdict, or INCOMPLETE. cells: in
     report order. annotators: sorted codes. has_thirds: a third judgment was requested only if the first two differed;
     third (T,): annotator of the third judgment, or -1. wanted (T,): required judgments, including those of excluded
     annotators. quorum: minimum number of judgments for a verdict. gold: judgments of gold statements, numbered after
@@ -156,7 +156,7 @@ class Evidence:
 
     @cached_property
     def counts(self) -> Codes:
-        """Number of judgments of each label, (T, 3)."""
+        """Number of judgments (T, 3) by label."""
         return label_counts(self.judgments, self.n_tasks)
 
     @cached_property
@@ -195,7 +195,7 @@ class Evidence:
 
 
 def label_counts(judgments: Judgments, n_tasks: int) -> Codes:
-    """Return the number of judgments of each label, (T, 3)."""
+    """Return the number of judgments (T, 3) by label."""
     pair = judgments.task * len(LABELS) + judgments.label
     return np.bincount(pair, minlength=n_tasks * len(LABELS)).reshape(n_tasks, len(LABELS))
 
@@ -211,7 +211,7 @@ def patterns_of(counts: Codes, wanted: Codes) -> Patterns:
 
 
 def changed_patterns(patterns: Patterns, tasks: Codes, counts: Codes, wanted: Codes) -> tuple[Patterns, Codes]:
-    """Return the patterns after `counts` (n, 3) and `wanted` (n,) of the distinct `tasks` (n,) change, and new numbers.
+    """Return the patterns after the distinct `tasks` (n,) change to `counts` (n, 3) and `wanted` (n,), and new numbers.
 
     The of_task of the result covers only these tasks. The new numbers (P,) are those of the previous patterns, or -1 if
     a pattern no longer occurs.
@@ -230,7 +230,7 @@ def changed_patterns(patterns: Patterns, tasks: Codes, counts: Codes, wanted: Co
     return left, renumbered[before]
 
 
-# From rows
+# Evidence from rows
 
 
 ASKED_IF_SPLIT = 3  # number of judgments of a statement whose first two judgments differ
@@ -248,7 +248,7 @@ def evidence_of_rows(rows: Rows, rules: Mapping[str, Any]) -> Evidence:
     present = np.unique(counted.annotator)
     new_number = np.full(len(is_in), -1)
     new_number[present] = np.arange(len(present))
-    # Gold judgments never count, so all current ones are used, except those of excluded annotators.
+    # Gold judgments never have the status COUNTED. All current ones are used, except those of excluded annotators.
     is_in &= new_number >= 0
     gold = _judgments(judgments, (judgments["status"] == GOLD) & is_in[judgments["annotator"]])
     third = np.full(n_tasks, -1)
@@ -325,7 +325,7 @@ def sampled_harvests(harvests: Columns) -> list[SampledHarvest]:
 
 
 def conduct_of_rows(rows: Rows, quota: int | None, facts: Mapping[str, Any], evidence: Evidence) -> Conduct:
-    """Return the study log. facts: from `evaluation.evidence.rows.conduct_facts`. Other values are counted in rows."""
+    """Return the study log, counted in the rows, except for `facts` from `evaluation.evidence.rows.conduct_facts`."""
     judgments, annotators = rows["judgments"], rows["annotators"]
     n_of_status = np.bincount(judgments["status"], minlength=len(STATUSES)).tolist()
     gold = rows["statements"]["gold_label"][rows["statements"]["is_gold"]].tolist()
@@ -447,7 +447,7 @@ def drawn_verdicts(evidence: Evidence, patterns: Patterns | None = None, rule: V
 class Cell:
     """A cell with the data of its strata.
 
-    counts (s, 4): drawn statements by verdict, in the order of VERDICTS. samples: one for each of the first three.
+    counts (s, 4): drawn statements by verdict, in the order of VERDICTS. samples: for the first three verdicts.
     accepted_at_least, accepted_at_most (s,): bounds over all outcomes of incomplete statements. population (s,): 0 if
     unknown. judge_labels (s,): the judge's label of all tuples in the stratum if strata are formed by label, or empty.
     """
@@ -618,7 +618,7 @@ def shared_between(tasks: SharedTasks, accepted: VerdictSample, of_a: Codes, of_
 
 
 def shared_statements(evidence: Evidence) -> dict[frozenset[Side], int]:
-    """Return the number of shared statements with a verdict, for each pair of sides that has any."""
+    """Return the number of shared statements with a verdict, for each pair of sides that shares any."""
     n_sides = len(evidence.sides)
     side = evidence.side_of_cell[evidence.cell_of_draw]  # (D,)
     drawn = np.unique(evidence.draws.task * n_sides + side)

@@ -111,7 +111,10 @@ def score_cut(job: HarvestJob, cut: Cut) -> ScoreCut:
     """
     harvest = judged_harvest(job, Round.objects.filter(project=job.project_id))
     if harvest is None:
-        raise BadCut(f"{cut} requires judgments, but no tuple of {job} (job {job.pk}) has a verdict. Judge it first.")
+        raise BadCut(
+            f"{cut} requires judgments, but no tuple of {job} (job {job.pk}) has a verdict. Judge tuples of this "
+            "harvest first."
+        )
     round = harvest.round
     if cut.judge:
         return _cut_with_judge(job, cut, round)

@@ -48,7 +48,7 @@ DESCRIBED = (
 
 
 class OtherRun(NamedTuple):
-    """Another judge run of the round. differs: differing options. own, other (V,): labels of shared tuples."""
+    """Another judge run of the round. differs: options that differ. own, other (V,): labels of shared tuples."""
 
     name: str
     model: str
@@ -191,7 +191,7 @@ def judged_tuples_of_rows(rows: Rows, evidence: Evidence) -> JudgedTuples:
 
 
 class JudgedStrata:
-    """The strata of a round, divided by label group: `kgharvest.statistics.rates.RankedStrata` with a judge."""
+    """The strata of a round, divided by label group: like `kgharvest.statistics.rates.RankedStrata`, with a judge."""
 
     def __init__(self, evidence: Evidence, drawn: DrawnVerdicts, tuples: JudgedTuples) -> None:
         self.tuples = tuples

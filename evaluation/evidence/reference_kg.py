@@ -45,7 +45,7 @@ def compare_with_reference(round: Round, reference: Path) -> dict[str, Any]:
 
 
 def _harvested(strata_of_cells: Iterable[Iterable[Stratum]]) -> Iterator[list[str]]:
-    """Yield the entities of each tuple in the strata: all tuples of the cut, or the judged tuples without a harvest."""
+    """Yield the entities of each tuple in the strata: tuples of the cut or, without a harvest, the judged tuples."""
     for stratum in chain.from_iterable(strata_of_cells):
         if stratum.job_id is None:
             rows = stratum.draws.values_list("task__knowledge_tuple__entities", flat=True)

@@ -302,7 +302,8 @@ def _draw_rows(round: Round, tasks: Codes, strata: Codes, for_files: bool) -> Co
 # Harvests
 
 
-LOGARITHMS = (HarvestJob.ScoreScale.NATS, HarvestJob.ScoreScale.LOG_SHARE)  # the cut base:k requires one of them
+# The cut base:k requires one of these score scales.
+LOGARITHMS = (HarvestJob.ScoreScale.NATS, HarvestJob.ScoreScale.LOG_SHARE)
 NOT_PARAMETERS = ("device", "dtype")  # stored in separate columns
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from kgharvest.engine.language_models.networks.placement import DEVICE_HELP
 from kgharvest.statistics.arrays import LABELS, VERDICTS
 
-STATUSES = ("superseded", "gold", "counted", "excluded", "late")  # of judgments
+STATUSES = ("superseded", "gold", "counted", "excluded", "late")  # statuses of judgments
 SUPERSEDED, GOLD, COUNTED, EXCLUDED, LATE = range(5)
 LEFT_OUT = ("hidden", "sensitive")  # reasons for excluding tuples from samples
 HIDDEN, SENSITIVE = range(2)
@@ -95,8 +95,8 @@ TABLES = (
         HARVEST._replace(description="Sampled harvest; empty for imported judgments."),
         RowColumn("rank_from", "integer", "First rank of the stratum in the harvest."),
         RowColumn("rank_to", "integer", "Last rank of the stratum in the harvest."),
-        RowColumn("population", "integer", "Number of tuples that the sample was drawn from; empty if unknown."),
-        RowColumn("judge_label", "string", "Judge's label of all tuples in it, if strata are formed by label."),
+        RowColumn("population", "integer", "Number of tuples from which the sample was drawn; empty if unknown."),
+        RowColumn("judge_label", "string", "Judge's label of the stratum's tuples, if strata are formed by label."),
         RowColumn("ranks", "string", "JSON list of the ranks, if they are interleaved with those of other strata."),
     )),
     RowTable("draws", "Statements drawn for each stratum. A statement can be drawn for several strata.", (

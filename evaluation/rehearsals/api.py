@@ -49,7 +49,7 @@ class CellOutcomeSerializer(serializers.Serializer):
 
 
 class SideOutcomeSerializer(serializers.Serializer):
-    """Means over relations. half_width: of the interval for these relations. for_others: for similar relations."""
+    """Means over relations. half_width, for_others: half-width of the interval for these and for similar relations."""
 
     model = serializers.CharField(allow_null=True)
     setting = serializers.CharField(allow_null=True)
@@ -80,7 +80,7 @@ class RehearsalSerializer(serializers.Serializer):
     cells = CellOutcomeSerializer(many=True, help_text="Widest intervals first.")
     comparisons = ComparisonOutcomeSerializer(many=True)
     alpha = SpreadSerializer(allow_null=True)
-    undecided = SpreadSerializer(help_text="Share of statements.")
+    undecided = SpreadSerializer(help_text="Share of undecided statements.")
     wrong_verdicts = SpreadSerializer(help_text="Share of statements with a wrong verdict.")
     n_judgments = SpreadSerializer()
 

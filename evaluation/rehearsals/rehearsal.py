@@ -68,7 +68,7 @@ class Assumptions:
 
 
 class Truth(NamedTuple):
-    """Simulated truth. is_true (T,): of the statements. accuracies (C,): of the populations of the cells."""
+    """Simulated truth. is_true (T,): True for true statements. accuracies (C,): accuracies of the populations."""
 
     is_true: Flags
     accuracies: Floats
@@ -157,10 +157,10 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True)
 class SideOutcome:
-    """Mean over the relations of an LM and setting. true: over all tuples. measured: by verdicts.
+    """Means over the relations of an LM and setting. true: accuracy of all tuples. measured: accuracy by verdicts.
 
-    error: measured minus true. half_width: of the 95 % interval for these relations. for_others: half-width of the
-    interval for similar relations; None if undefined (a single relation, or no variation).
+    error: measured minus true. half_width: half-width of the 95 % interval for these relations. for_others: half-width
+    of the interval for similar relations; None if undefined (a single relation, or no variation).
     """
 
     model: str | None
@@ -235,7 +235,7 @@ def n_runs_of(evidence: Evidence) -> int:
 
 
 def rehearse(evidence: Evidence, assumed: Assumptions, n_runs: int) -> Rehearsal:
-    """Simulate `n_runs` rounds. evidence: of the draft. The round's seed makes the result deterministic."""
+    """Simulate `n_runs` rounds from the evidence of a draft. The round's seed makes the result deterministic."""
     rng = np.random.default_rng(evidence.seed)
     runs = [_run(evidence, assumed, rng) for _ in range(n_runs)]
     alphas = [run.alpha for run in runs if run.alpha is not None]

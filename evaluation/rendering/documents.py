@@ -10,7 +10,7 @@ from kgharvest.pages.number_format import count, counted, interval, share
 
 Document = Mapping[str, Any]
 
-ORIGINS = {"simulated": "simulated, not people", "imported": "imported judgments"}  # by source of a round
+ORIGINS = {"simulated": "simulated, not people", "imported": "imported judgments"}  # labels by source of the round
 
 
 def name_of(model_or_setting: str | None) -> str:

@@ -150,12 +150,12 @@ class ReportViewSet(PagedList, ReportOperations):
 
         return self.prepared_once(compute, store)
 
-    @extend_schema(summary="A report")
+    @extend_schema(summary="Get a report")
     def retrieve(self, request: Request, pk: int) -> Response:
         return self.answer(self.get_object())
 
     @file_operation(
-        "A report as a file",
+        "Download a report",
         "report.<slug:file_format>",
         {name: content_type_of(name) for name in FILES},
         parameters=[OpenApiParameter("table", str, many=True, description="Tables in a LaTeX file. Default: all.")],
@@ -164,12 +164,12 @@ class ReportViewSet(PagedList, ReportOperations):
     def file(self, request: Request, pk: int, file_format: str) -> HttpResponse:
         return report_download(self.get_object(), file_format, request.query_params.getlist("table"))
 
-    @file_operation("A table of a report as CSV", "tables/<slug:name>.csv", "text/csv")
+    @file_operation("Download a table of a report as CSV", "tables/<slug:name>.csv", "text/csv")
     def table(self, request: Request, pk: int, name: str) -> HttpResponse:
         return table_download(self.get_object(), name)
 
     @file_operation(
-        "A figure of a report",
+        "Download a figure of a report",
         "figures/<slug:name>.<slug:file_format>",
         {name: FORMATS[name].content_type for name in FIGURE_FORMATS},
         parameters=[FigureQuery],

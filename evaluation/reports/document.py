@@ -191,7 +191,7 @@ def build_document(
     judged_tuples: JudgedTuples | None = None,
     section_facts: Mapping[str, Facts | None] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the report's JSON. It depends only on the arguments, as the round's seed drives the bootstrap.
+    """Return the report's JSON. It depends only on the arguments, because the round's seed drives the bootstrap.
 
     equivalence_margin: maximum difference of equivalent sides, as a share. answers, judged_tuples: labels of the
     report's judge for the statements and for all tuples. section_facts: facts of the sections in REPORT_SECTIONS, by
@@ -301,7 +301,7 @@ def _notes(evidence: Evidence, conducted: Mapping[str, Any] | None) -> list[str]
             f"{open_tasks} of {n_tasks} statements are incomplete. Incompleteness may depend on the answers, so these "
             "statements are not discarded: each contributes the probability of each verdict given its labels, which "
             "widens the intervals. Statements without a judgment contribute nothing. Each affected cell also reports "
-            "its accuracy if all incomplete statements were rejected, or accepted.",
+            "its accuracy if all incomplete statements were rejected, and if all were accepted.",
         ),
         (
             n_many > 0,
@@ -431,4 +431,4 @@ def _rank_of(document: Document, best: Mapping[str, Any]) -> str:
     if ranked is None:
         return ""
     tied = ties_in_words(ranked, len(sides))
-    return f" Its rank among {len(sides)} is {rank_in_words(ranked)} (95 %), tied with {tied}."
+    return f" {lm_and_setting(best)} has rank {rank_in_words(ranked)} of {len(sides)} (95 %), tied with {tied}."

@@ -70,7 +70,7 @@ DOCUMENT_FORMATS = {
 EVIDENCE = "evidence"
 FILES = {name: form.title for name, form in DOCUMENT_FORMATS.items()} | {
     EVIDENCE: "one page with the statements and labels behind every number"
-}  # titles
+}  # titles by format
 
 
 def write_report(report: Report, name: str) -> bytes:

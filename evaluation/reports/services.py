@@ -85,7 +85,7 @@ def compute_report(
 
 @contextmanager
 def one_moment() -> Iterator[None]:
-    """Run all queries inside on one snapshot of the database, unaffected by concurrent judgments."""
+    """Run all queries in the block on one snapshot of the database, unaffected by concurrent judgments."""
     with transaction.atomic():
         if connection.vendor == "postgresql":
             with connection.cursor() as cursor:

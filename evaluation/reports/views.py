@@ -280,7 +280,7 @@ def figure_file(request: HttpRequest, pk: int, name: str, file_format: str) -> H
 
 
 def page_drawing(request: HttpRequest, draw: DrawFigure, document: Document, title: str) -> HttpResponse:
-    """Return SVG elements in the requested width, without the LMs and settings listed in `off`. Raises BadRequest."""
+    """Return SVG elements of the requested width, without the LMs and settings listed in `off`. Raises BadRequest."""
     try:
         width = min(max(int(request.GET["width"]), LEAST_WIDTH), MOST_WIDTH)
         off = {int(number) for number in request.GET.get("off", "").split(",") if number}
@@ -294,7 +294,7 @@ def page_drawing(request: HttpRequest, draw: DrawFigure, document: Document, tit
 
 
 def drawn_document(report: Report, name: str, relation: str | None = None) -> Document:
-    """Return the document for a figure. If a figure of scores is limited to a `relation`, it has all of its cells.
+    """Return the document for a figure. For a figure of scores and a `relation`, it has all cells of that relation.
 
     Raises Http404 if the relation has no scores.
     """

@@ -136,7 +136,7 @@ def judge_scores(run: JudgeRun) -> dict[str, list[tuple[Entities, float]]]:
 
 
 def frequency_scorer() -> Scorer:
-    """Return a scorer that sums ln(1 + n) over entities, n being the number of this installation's tuples with each.
+    """Return a scorer that sums ln(1 + n) over a tuple's entities. n: tuples in this installation with the entity.
 
     The scorer ignores the relation, so it shows how well the rarity of entities alone identifies false tuples.
     """

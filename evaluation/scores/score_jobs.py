@@ -1,4 +1,4 @@
-"""Score evaluation jobs: requested from pages and the API for workers, or computed by a command in its own process."""
+"""Score evaluation jobs: run by workers for pages and the API, or by a command in its own process."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -102,7 +102,7 @@ def corrected_scores(lm: LanguageModel, prompt_set: PromptSet, tuples: Sequence[
 
 
 def prior_scorer(lm: LanguageModel) -> Scorer:
-    """Return a scorer that applies Eq. 1 to the log-probabilities of the entities in the empty prompt."""
+    """Return a scorer of the entities' general likelihood: Eq. 1 on their log-probabilities in the empty prompt."""
     from kgharvest.engine.scoring import prior_logprobs
 
     def score(relation: ScoredRelation, tuples: Sequence[Entities], tick: Tick) -> np.ndarray:

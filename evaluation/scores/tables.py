@@ -1,4 +1,4 @@
-"""Tables of a score evaluation, with four digits because good scores differ only from the third digit on."""
+"""Tables of a score evaluation, with four digits because good scores differ only in the third digit."""
 
 from collections.abc import Iterable
 

@@ -17,7 +17,7 @@ CUTS = {  # the paper's cuts: title, and corners of the mark
 MOST_BANDS = 4  # maximum number of bands in one panel; if there are more, each curve has its own panel
 SCORE_AXIS = "score (nats, higher is better)"
 
-Rate = Mapping[str, Any]  # accuracy, low, high, n
+Rate = Mapping[str, Any]  # keys: accuracy, low, high, n
 
 
 class Point(NamedTuple):

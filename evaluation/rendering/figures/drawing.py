@@ -22,10 +22,10 @@ from evaluation.rendering.documents import ORIGINS, Document
 from kgharvest.pages.number_format import share_tick
 
 FIGURE_FORMATS = ("svg", "pdf")
-LEAST_WIDTH, MOST_WIDTH = 280, 1200  # pixels of drawings for pages
+LEAST_WIDTH, MOST_WIDTH = 280, 1200  # limits for the width of drawings on pages, in pixels
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Helvetica Neue', Arial, sans-serif"
 FONT_SIZE = 13
-LINE = 17  # pixels of a line of text
+LINE = 17  # height of a line of text in pixels
 MIDDLE = 0.35 * FONT_SIZE  # pixels from the middle of a line of text down to its baseline
 FOOT = 46  # height in pixels of an axis with its title
 PAPER_SCALE = 12 / 13  # 9 points are 12 pixels at 96 pixels per inch
@@ -256,7 +256,7 @@ def paper_width(inches: float) -> float:
 
 
 def paper_box(drawing: Drawing, document: Document) -> tuple[float, float, float]:
-    """Return the width, height, and upper edge of a file. A line on top shows the origin of judgments not by people."""
+    """Return the width, height, and upper edge of a file. A line on top shows the origin of non-human judgments."""
     [sheet] = drawing
     top = -LINE - 3 if document.get("source") in ORIGINS else 0
     return sheet.width, sheet.height - top, top

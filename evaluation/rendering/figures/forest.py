@@ -19,7 +19,7 @@ from kgharvest.pages.number_format import (
 from kgharvest.statistics.rates import SIGNIFICANCE
 
 AVERAGES_AXIS = "accuracy, mean over relations, 95 % interval"
-DIFFERENCES_AXIS = "difference in percentage points, 95 % interval; filled: p after Holm below .05"
+DIFFERENCES_AXIS = "difference in percentage points, 95 % interval; filled: Holm-adjusted p below .05"
 NARROW = 520  # pixels; in narrower figures, each name is above its row
 GAP = 12
 
@@ -137,7 +137,7 @@ def _dot(estimate: Estimate, panel: Panel, y: float) -> Iterator[Shape]:
 
 
 def _domain(estimates: Sequence[Estimate]) -> tuple[float, float]:
-    """Return the range of all values, their intervals and 0, with a margin."""
+    """Return the range of all values, their intervals, and 0, with a margin."""
     ends = [end for row in estimates for end in (row.value, row.low, row.high) if end is not None]
     low, high = min(0, *ends), max(0, *ends)
     margin = 0.04 * (high - low or 0.1)

@@ -11,7 +11,7 @@ from evaluation.reports.sections.rates import cells_by_relation, interval_of_ave
 from kgharvest.pages.number_format import counted, share, share_with_interval
 
 MOST_LABELED = 80  # maximum number of labeled rows in a file; more rows are shown by color only
-ROW, THIN_ROW = 24, 3.2  # pixels
+ROW, THIN_ROW = 24, 3.2  # row heights in pixels
 HEAD = 40
 NARROWEST, WIDEST, LEAST_IN_FILES = 52, 180, 90  # width of a column in pixels
 ROWS_OF_BLOCK = 40  # browsers skip blocks outside the viewport; there can be thousands of rows
@@ -92,7 +92,7 @@ def draw(document: Document, width: float | None = None, off: Off = ()) -> Drawi
 
 
 class _Table(NamedTuple):
-    """Rows with names and cells. numbers: of the visible columns. names, step: widths of the names and of a column."""
+    """Rows with names and cells. numbers: visible columns. names, step: widths of the names and of a column."""
 
     document: Document
     rows: Rows

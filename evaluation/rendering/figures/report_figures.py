@@ -124,7 +124,7 @@ FIGURES = (
         lambda document: "The table above as a heat map. Stronger color means higher accuracy.",
         "relations",
         lambda document: [cell for cell in document["cells"] if cell["accuracy"] is not None],
-        lambda document: f"Heat map of accuracy, relations by LM and setting. {averages_in_words(document)}",
+        lambda document: f"Heat map of accuracy by relation, LM, and setting. {averages_in_words(document)}",
         heat_map.draw,
     ),
     ReportFigure(
@@ -150,7 +150,7 @@ FIGURES = (
         "Accuracy by size of the KG",
         lambda document: (
             "Accuracy by number of top-ranked tuples with a 95 % band, from one sample. "
-            "The marks are the cuts of the paper."
+            "The marks show the cuts of the paper."
         ),
         "size-curves",
         side_curves,

@@ -191,7 +191,7 @@ def model_entries(evidence: Evidence, models: Iterable[FittedModel]) -> list[dic
 
 
 def _on_gold(evidence: Evidence, gold_verdict: Codes) -> dict[str, Any] | None:
-    """Count correct verdicts of the model and of the majority on judged gold statements. None if none are judged."""
+    """Count correct verdicts of the model and the majority on judged gold statements; None if there are none."""
     n_gold = len(evidence.gold_truth)
     counts = label_counts(evidence.gold._replace(task=evidence.gold.task - evidence.n_tasks), n_gold)  # (gold, 3)
     is_judged = counts.sum(axis=1) > 0
@@ -226,9 +226,9 @@ def _sentence(name: str, converged: bool, n_compared: int, n_differing: int, gol
 
 MOST_ANNOTATORS_IN_MATRIX = 20  # maximum number of columns on a page
 NOTE_ON_MODELS = (
-    "sensitivity: share of the statements that are true according to Dawid-Skene and that the annotator labels True. "
-    "specificity: the same for false statements and the label False. competence: share of judgments that MACE "
-    "classifies as known rather than guessed."
+    "sensitivity: share of True labels among the annotator's labels of statements that are true according to "
+    "Dawid-Skene. specificity: share of False labels among those of false statements. competence: share of judgments "
+    "that MACE classifies as known rather than guessed."
 )
 
 

@@ -54,8 +54,8 @@ METHOD_PARTS = {
         "verdicts on an LM and setting with several strata do not differ between the judge's labels (F test)."
     ),
     "prediction_powered": (
-        "PPI++ (Angelopoulos, Duchi, and Zrnic 2023) is shown for comparison, with a normal interval and a weight from "
-        "the gradients."
+        "PPI++ (Angelopoulos, Duchi, and Zrnic 2023) is shown for comparison, with a normal interval and a weight "
+        "derived from the gradients."
     ),
     "judge_assisted_comparisons": (
         "Judge-assisted comparisons hold for these relations and are based on their statements. Each side is "
@@ -166,7 +166,8 @@ INTERVAL = ("Acc", "low", "high")
 NOTE = (
     "With the judge: human verdicts, weighted by the number of harvested tuples in each label group of the LM. An LM "
     "without knowledge does not change the estimate. Equivalent sample size: number of statements that people alone "
-    "would need for an interval of this width. Judge alone: the share that the LM labels True, which may be biased."
+    "would need to judge for an interval of this width. Judge alone: the share that the LM labels True, which may be "
+    "biased."
 )
 NOTE_ON_ALONE = (
     "People alone: used if fewer than three draws are expected in a label group, if the judge did not label every "

@@ -67,9 +67,10 @@ METHOD_PARTS = {
     "ranks": (
         "Ranks of LMs and settings by accuracy averaged over relations: simultaneous 95 % intervals for the true ranks "
         "(Mogstad, Romano, Shaikh, and Wilhelm 2024). All pairs of sides that share two relations are compared as "
-        "above, adjusted by Holm's method for all these pairs. The first rank is 1 plus the number of significantly "
-        "better sides. The last rank is the number of sides minus the number of significantly worse sides. The true "
-        "rank of a side is 1 plus the number of sides that are more accurate on the relations that both sides share."
+        "above, with p adjusted by Holm's method for all these pairs. The first rank is 1 plus the number of "
+        "significantly better sides. The last rank is the number of sides minus the number of significantly worse "
+        "sides. The true rank of a side is 1 plus the number of sides that are more accurate on the relations that "
+        "both sides share."
     ),
     "ranks_of_relations": (
         "Ranks within a relation are based on the exact intervals of its cells (Newcombe's method 10, widened by half "
@@ -324,7 +325,7 @@ def family_of(comparison: Mapping[str, Any]) -> str:
 
 
 def comparison_table(document: Document) -> Table:
-    """Comparisons; with a column for the family if the round was preregistered."""
+    """Comparisons, with a column for the family if the round was preregistered."""
     has_plan = any("planned" in comparison for comparison in document["comparisons"])
     margin = 100 * document.get("equivalence_margin", MARGIN)
     rows = [

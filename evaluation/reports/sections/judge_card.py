@@ -327,7 +327,7 @@ def calibration_table(document: Document) -> Table:
     )
     note = (
         f"Expected calibration error {result['error']:.3f} over {N_BINS} bins of equal width, Brier score "
-        f"{result['brier']:.3f}. With few statements per bin, the error is too large even for a calibrated judge."
+        f"{result['brier']:.3f}. With few statements per bin, this error is inflated even for a calibrated judge."
         if rows
         else ""
     )

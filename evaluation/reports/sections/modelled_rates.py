@@ -58,7 +58,7 @@ NOTE_ON_CORRECTION = (
     "for all false statements, and they are correct more often than not."
 )
 NOTE_ON_POOLING = (
-    "Pooled: each relation is shrunk towards the other relations of its LM and setting, more strongly with less data. "
+    "Pooled: each relation is shrunk toward the other relations of its LM and setting, more strongly with less data. "
     "On average, 95 % of these intervals contain the accuracy. The estimate for a relation unlike all others is biased "
     "by shrinkage."
 )
@@ -276,7 +276,7 @@ def with_every_look_averages(
 def _average(
     evidence: Evidence, cells: Sequence[Codes], by_label: JudgedSample | None, judged: JudgedStrata | None
 ) -> tuple[float, float] | None:
-    """Return the interval of the mean of cells, given by their strata. by_label: strata by the judge's labels."""
+    """Return the interval of the mean of cells, given by their strata. by_label: sample by label of the judge."""
     strata = np.concatenate(cells)
     if not evidence.population_of_stratum[strata].all():
         return None

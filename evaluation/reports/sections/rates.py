@@ -310,7 +310,7 @@ def cell_table(document: Document) -> Table:
 # Accuracy by size and score, KG sizes at cuts
 
 
-TARGET = 0.8  # precision
+TARGET = 0.8  # target precision
 N_SIZES, N_SIZES_OF_SIDES = 20, 10  # points per curve; points of sides cover all their strata and are slow to compute
 
 
@@ -438,7 +438,7 @@ def cut_entries(evidence: Evidence, ranked: RankedStrata, judged: JudgedStrata |
     return entries
 
 
-MOST_PANELS = 12  # panels shown by default
+MOST_PANELS = 12  # maximum number of panels shown by default
 
 
 def side_curves(document: Document) -> list[Mapping[str, Any]]:

@@ -32,8 +32,8 @@ class WithoutAnnotator(NamedTuple):
     """A round without the judgments of one annotator, which count as missing, as if the annotator were excluded.
 
     counts (4,): verdicts that remain certain, in the order of VERDICTS. n_changed: expected number of changed verdicts.
-    accuracy (C,): of cells, NaN if undefined. drawn: function that computes the drawn verdicts; it takes as long as for
-    the whole round.
+    accuracy (C,): accuracies of cells, NaN if undefined. drawn: function that computes the drawn verdicts; it takes as
+    long as for the whole round.
     """
 
     annotator: str
@@ -69,7 +69,7 @@ def without_each_annotator(evidence: Evidence) -> Iterator[WithoutAnnotator]:
         new, renumbered = changed_patterns(old, tasks, counts, evidence.wanted[tasks])
         complete = is_complete[tasks]
         moves = evidence.verdict[tasks][complete], old.of_task[tasks][complete], new.of_task[complete]
-        n_of_pattern = _moved(verdicts_of, renumbered, len(new.counts), moves).T  # (P, 3): of complete statements
+        n_of_pattern = _moved(verdicts_of, renumbered, len(new.counts), moves).T  # (P, 3): complete statements
         position = np.full(evidence.n_tasks, -1)
         position[tasks] = np.arange(len(tasks))
         changed = np.flatnonzero(position[draws.task] >= 0)
@@ -100,7 +100,7 @@ def _moved(table: Codes, renumbered: Codes, n_columns: int, moves: tuple[Codes, 
     return moved
 
 
-CLAIMS = "±: the sign changes. !: the significance changes (Holm-adjusted p below .05 or not)."
+CLAIMS = "±: the sign changes. !: the significance changes (Holm-adjusted p, level .05)."
 
 
 def sensitivity_part(document: Document, name: str) -> list[Mapping[str, Any]]:
@@ -199,7 +199,7 @@ class AppliedRule(NamedTuple):
 def sensitivity_entry(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedModel]) -> dict[str, Any]:
     rules = list(_rules(evidence, drawn, models))
     left_out = list(without_each_annotator(evidence))
-    accuracies = []  # of cells (C,), NaN if there is none
+    accuracies = []  # accuracies of cells (C,), NaN if undefined
     for rule in rules:
         if rule.accepted is None:
             accuracies.append(np.full(len(evidence.cells), np.nan))
