@@ -135,7 +135,7 @@ class SetTotals(NamedTuple):
     """Totals over the relations of a set. pooled: sizes over all tuples, so longer harvests have more weight.
 
     The means give each relation the same weight. The means of the correlations cover the n_correlated relations with a
-    defined correlation. A mean of no relations is None.
+    defined correlation. A mean over no relations is None.
     """
 
     n_relations: int

@@ -25,7 +25,7 @@ from kgharvest.statistics.rates import Members, RankedStrata, Rate, VerdictSampl
 from kgharvest.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 from kgharvest.statistics.verdicts import CompletedVerdicts, VerdictRule, majority
 
-BASES = (10, 100)  # k of the cuts base:k in Table 2
+BASES = (10, 100)  # values of k for the cuts base:k in Table 2
 
 
 class StratumKey(NamedTuple):
@@ -107,7 +107,7 @@ class Patterns(NamedTuple):
 class Evidence:
     """The judgments and samples of a round as arrays.
 
-    verdict (T,): stored, by position in VERDICTS. adjudicated (T,): the expert's verdict, or INCOMPLETE. cells: in
+    verdict (T,): stored verdicts as positions in VERDICTS. adjudicated (T,): expert's verdict, or INCOMPLETE. cells: in
     report order. annotators: sorted codes. has_thirds: a third judgment was requested only if the first two differed;
     third (T,): annotator of the third judgment, or -1. wanted (T,): required judgments, including those of excluded
     annotators. quorum: minimum number of judgments for a verdict. gold: judgments of gold statements, numbered after
@@ -213,8 +213,8 @@ def patterns_of(counts: Codes, wanted: Codes) -> Patterns:
 def changed_patterns(patterns: Patterns, tasks: Codes, counts: Codes, wanted: Codes) -> tuple[Patterns, Codes]:
     """Return the patterns after the distinct `tasks` (n,) change to `counts` (n, 3) and `wanted` (n,), and new numbers.
 
-    The of_task of the result covers only these tasks. The new numbers (P,) are those of the previous patterns, or -1 if
-    a pattern no longer occurs.
+    The of_task of the result covers only these tasks. The new numbers (P,) contain the new number of each previous
+    pattern, or -1 if it no longer occurs.
     """
     new = patterns_of(counts, wanted)
     rows = np.concatenate([np.column_stack(patterns[:2]), np.column_stack(new[:2])])

@@ -160,7 +160,7 @@ def _out_of_reach(cut: Cut, cuts: Cuts, round: Round) -> str:
         return f"{start}: {EMPTY_STRATUM}"
     parts = bounded_parts(cuts) if is_bound else [cuts.part(int(cuts.share.argmax()))]
     best = max(parts, key=lambda part: part.low)
-    return f"{start}; the best has {_estimate(best, round)}."
+    return f"{start}; the best part has {_estimate(best, round)}."
 
 
 def _estimate(part: KeptPart, round: Round) -> str:

@@ -222,7 +222,7 @@ class JudgedStrata:
         return JudgedSample(population, drawn, VerdictSample(*accepted))
 
     def sample(self, strata: Codes, last_rank: Codes) -> JudgedSample:
-        """Return the part of `strata` (S,) up to `last_rank` (S,), by label group."""
+        """Return the sample of `strata` (S,) up to `last_rank` (S,), by label group."""
         n_drawn, *accepted = self._up_to(self._drawn, strata, last_rank)
         counted, _ = self._up_to(self._all, strata, last_rank)
         population = self.ranked.parts(strata, last_rank).population

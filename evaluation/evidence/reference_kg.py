@@ -64,7 +64,7 @@ def _entry(novelty: Novelty) -> dict[str, Any]:
 
 
 class Novelty(NamedTuple):
-    """Numbers of distinct entities and tuples, in total and absent from the reference KG."""
+    """Numbers of distinct entities and tuples: all, and those absent from the reference KG."""
 
     n_entities: int
     n_new_entities: int

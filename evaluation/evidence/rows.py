@@ -95,7 +95,7 @@ def rows_of_round(round: Round, judge: JudgeRun | None = None, *, for_files: boo
     harvests = harvest_rows(cells, for_files=for_files)
     jobs = harvests["harvest"]
     place = {job: number for number, job in enumerate(jobs)}
-    prompts = JobPrompt.objects.filter(job__in=jobs).values_list(*PROMPT.values())  # by harvest, largest weights first
+    prompts = JobPrompt.objects.filter(job__in=jobs).values_list(*PROMPT.values())  # largest weights first
     by_harvest = sorted(prompts, key=lambda prompt: place[prompt[0]])
     rows: dict[str, Columns] = {
         "statements": statements,

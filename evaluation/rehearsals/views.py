@@ -37,7 +37,7 @@ def percent_field(label: str, initial: float, most: int, help_text: str = "", le
 
 
 class RehearsalForm(forms.Form):
-    """Assumptions about a draft. Missing values get defaults.
+    """Assumptions about a draft. Missing values are replaced with defaults.
 
     sides: names of the draft's LMs and settings. seconds: measured time per judgment.
     """

@@ -106,7 +106,7 @@ class ScoreForm(PlacementForm):
         required=False,
         validators=[upload_limit("evaluate it with the command evaluate_scores --scores")],
         help_text="Scores of another system, for example COMET, as JSONL, CSV, or TSV with relation, entities (or head "
-        "and tail), score, and optionally system. Download the tuples to score from the page of an evaluation.",
+        "and tail), score, and optionally system. The page of an evaluation offers the tuples to score as a download.",
     )
     judge_runs = forms.ModelMultipleChoiceField(
         JudgeRun.objects.none(),

@@ -139,7 +139,9 @@ FIGURES = (
     ReportFigure(
         "differences",
         "Differences with intervals",
-        lambda document: "Paired by relation. If an interval contains 0, either side may be more accurate.",
+        lambda document: (
+            "Differences are paired by relation. If an interval contains 0, either side may be more accurate."
+        ),
         "comparisons",
         forest.differences,
         differences_in_words,

@@ -69,7 +69,7 @@ METHOD_PARTS = {
 MODEL_TITLES = {"dawid_skene": "Dawid-Skene", "mace": "MACE"}
 ONE_ANNOTATOR = "With a single annotator, errors cannot be estimated."
 NO_OPINION = "There is no True or False label."
-ONE_LABEL = "All True or False labels are alike, so annotators cannot be distinguished."
+ONE_LABEL = "All labels except Unjudgeable are the same, so annotators cannot be distinguished."
 NO_GOLD = "without gold statements, it is unknown which of the two is correct"
 
 
@@ -89,7 +89,7 @@ class FittedModel:
 
 
 def fit_models(evidence: Evidence) -> list[FittedModel]:
-    """Fit each model to all True and False labels, including those of gold statements but not their known answers."""
+    """Fit each model to all True and False labels, including labels of gold statements but not the known answers."""
     judged, has_opinion = judged_opinions(evidence)
     reason = None
     if not len(judged.task):
@@ -112,7 +112,7 @@ def fit_models(evidence: Evidence) -> list[FittedModel]:
 
 
 def judged_opinions(evidence: Evidence) -> tuple[Judged, Flags]:
-    """Return the True and False labels, gold statements last, and which annotators (A,) gave at least one of them."""
+    """Return the True and False labels, those of gold statements last, and a mask (A,) of annotators who gave any."""
     columns = [np.concatenate(pair) for pair in zip(evidence.judgments[:3], evidence.gold[:3], strict=True)]
     task, annotator, label = (column[columns[2] != UNJUDGEABLE] for column in columns)
     n_tasks = evidence.n_tasks + len(evidence.gold_truth)

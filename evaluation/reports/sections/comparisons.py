@@ -275,9 +275,9 @@ def comparison_in_words(pair: Pair, paired: PairedDifference, p_holm: float) -> 
     size = in_points(paired.difference, decimals_of_points(paired.difference))
     over = f"over {paired.n_relations} relations"
     if paired.unit == "statements":
-        over = f"for these {paired.n_relations} relations, by their statements"
+        over = f"for these {paired.n_relations} relations, based on their statements"
         if paired.n_relations == 1:
-            over = "for this relation, by its statements"
+            over = "for this relation, based on its statements"
     p = p_value(paired.p)
     p_values = f"p {p if p.startswith('<') else f'= {p}'}, Holm-adjusted {p_value(p_holm)}"
     if paired.unit == "relations" and (smallest := smallest_p(paired.n_relations)) >= SIGNIFICANCE:

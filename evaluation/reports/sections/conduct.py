@@ -59,7 +59,7 @@ def _sizes(cell: Cell) -> tuple[int | None, ...]:
 
 
 def _merged(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Return the totals over the relations of one LM and setting. A total with an unknown number is None."""
+    """Return the totals over the relations of one LM and setting. A total of unknown numbers is None."""
     totals = {
         key: None if any(value is None for value in values) else sum(values)
         for key in SIZES
@@ -200,7 +200,7 @@ def flow_table(document: Document) -> Table:
     )  # fmt: skip
     notes = (
         *flow_in_words(document),
-        "Tuples are counted per cell: a tuple of several harvests counts for each, but its statement is judged once.",
+        "Tuples are counted per cell: a tuple in several harvests counts for each, but is judged only once.",
     )
     return Table("flow", "Flow of tuples, people, and judgments", columns, tuple(rows), notes)
 

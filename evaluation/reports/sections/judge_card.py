@@ -170,7 +170,7 @@ def card_entry(evidence: Evidence, answers: JudgeAnswers) -> dict[str, Any]:
 
 
 def _by_relation(evidence: Evidence, answers: JudgeAnswers, has_verdict: Flags) -> Iterator[dict[str, Any]]:
-    """Yield an entry for all relations, then for each relation."""
+    """Yield one entry for all relations together, then one for each relation."""
     names, relation = relation_of_statement(evidence)
     weight = statement_weights(evidence)
     everything = np.ones(evidence.n_tasks, dtype=bool)

@@ -222,8 +222,8 @@ def _notes(document: Document) -> Iterable[str]:
     if not document["comparisons"]:
         yield NO_COMPARISON
     yield (
-        f"{document['n_judgments']:,} judgments, {document['n_complete']:,} of {document['n_tasks']:,} "
-        "statements complete."
+        f"{document['n_judgments']:,} judgments; {document['n_complete']:,} of {document['n_tasks']:,} "
+        "statements are complete."
     )
     yield (
         f"Krippendorff's alpha: {agreement_in_words(document['alpha'])}; "
@@ -247,7 +247,7 @@ def agreement_in_words(alpha: Mapping[str, Any]) -> str:
 MACRO_COLUMNS = (*of_kind(Kind.SHARE, "Acc", "low", "high", "Rej"), *of_kind(Kind.COUNT, "relations", "statements"))
 MACRO_NOTE = "Acc, Rej: means over relations."
 INTERVAL_NOTE = "low, high: 95 % interval of Acc for similar relations."
-NO_INTERVAL_NOTE = "No interval for similar relations: it requires two relations of different accuracy."
+NO_INTERVAL_NOTE = "No interval for similar relations: it requires two relations with different accuracies."
 
 
 def setting_table(document: Document) -> Table:
@@ -370,7 +370,7 @@ def _sizes(
 def _by_score(
     evidence: Evidence, accepted: VerdictSample, strata: Codes, ranked: RankedStrata, judged: JudgedStrata | None
 ) -> dict[str, Any]:
-    """Return accuracy in bins of scores, and the largest top-ranked part with precision TARGET, or None.
+    """Return the accuracy in bins of scores, and the largest top-ranked part with precision TARGET, or None.
 
     accepted: weight of each draw (D,). With a judge, the judge-assisted part is included.
     """

@@ -156,7 +156,7 @@ def test_fewer_than_six_relations_are_compared_by_statements():
     assert (compared["low"], compared["high"]) == (compared["these_low"], compared["these_high"])
     assert compared["p"] == compared["p_holm"] < 0.001
     assert "human beats multi by 50.0 points (" in compared["sentence"]
-    assert "for these 3 relations, by their statements; p < .001" in compared["sentence"]
+    assert "for these 3 relations, based on their statements; p < .001" in compared["sentence"]
 
 
 def test_equivalence_test_uses_report_margin():
@@ -255,7 +255,7 @@ def test_page_and_markdown_label_simulated_comparisons(pilot, researcher_client)
     text = FORMATS["md"].write(report.document)
 
     # All tuples of both harvests are judged, so the difference is exact.
-    sentence = "With lm, top1 beats human by 50.0 points (50 to 50) for these 3 relations, by their statements"
+    sentence = "With lm, top1 beats human by 50.0 points (50 to 50) for these 3 relations, based on their statements"
     assert sentence in re.sub("<[^>]*>", "", page)
     assert '<h2>Comparisons <strong class="simulated">simulated, not people</strong>' in page
     assert "## Comparisons (simulated, not people)\n" in text
