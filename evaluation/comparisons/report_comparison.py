@@ -222,7 +222,7 @@ class PublishedTable:
 
 
 def load_table5() -> PublishedTable:
-    """Return Table 5 of the paper: 14 relations, RoBERTa-large in four settings, and five LMs in setting `multi`."""
+    """Return Table 5 of the paper: 14 relations; RoBERTa-large in four settings; five LMs in the setting `multi`."""
     table = json.loads((Path(__file__).parent / "table5.json").read_text(encoding="utf-8"))
     sides = [Side(column["model"], column["setting"]) for column in table["columns"]]
     cells = {

@@ -44,7 +44,7 @@ def average_precision(scores: Floats, is_positive: Flags) -> float | None:
 
 
 def precision_recall_curve(scores: Floats, is_positive: Flags, most_points: int = 200) -> list[CurvePoint]:
-    """Return one point per distinct score by ascending recall, or `most_points` evenly spaced points of these."""
+    """Return one point per distinct score, by ascending recall; at most `most_points`, evenly spaced."""
     size, hits = _groups(scores, is_positive)
     n, n_hits = np.cumsum(size), np.cumsum(hits)
     chosen = np.unique(np.linspace(0, len(n) - 1, min(most_points, len(n))).round().astype(int))

@@ -227,8 +227,8 @@ def _sentence(name: str, converged: bool, n_compared: int, n_differing: int, gol
 MOST_ANNOTATORS_IN_MATRIX = 20  # maximum number of columns on a page
 NOTE_ON_MODELS = (
     "sensitivity: share of True labels among the annotator's labels of statements that are true according to "
-    "Dawid-Skene. specificity: share of False labels among those of false statements. competence: share of judgments "
-    "that MACE classifies as known rather than guessed."
+    "Dawid-Skene. specificity: share of False labels among the annotator's labels of statements that are false. "
+    "competence: share of judgments that MACE classifies as known rather than guessed."
 )
 
 
