@@ -10,6 +10,6 @@ keepalive = 75  # idle seconds; longer than an annotator looks at a statement an
 
 
 def when_ready(server):
-    """Exclude the objects that every worker needs permanently from garbage collection."""
+    """Exclude from garbage collection the objects that every worker needs permanently."""
     gc.collect()
     gc.freeze()

@@ -33,7 +33,7 @@ class DomainError(Exception):
 
 
 class NotFound(DomainError):
-    """A relation, job, round, ... does not exist."""
+    """An object, such as a relation, job, or round, does not exist."""
 
 
 class BadEntry(NamedTuple):
@@ -104,7 +104,7 @@ def fault_of_machine(error: BaseException) -> str | None:
 
 def is_connection_lost(error: BaseException) -> bool:
     """Return whether the connection to PostgreSQL failed or was lost."""
-    state = getattr(error.__cause__, "sqlstate", "")  # None: no response of the server
+    state = getattr(error.__cause__, "sqlstate", "")  # None: no response from the server
     return state is None or state.startswith(CONNECTION_IS_LOST)
 
 

@@ -185,12 +185,12 @@ OPENID = env.openid()
 LOCAL_LOGIN = os.environ.get("KGHARVEST_LOCAL_LOGIN", "1") != "0"  # password login
 if not LOCAL_LOGIN and not OPENID:
     raise ImproperlyConfigured(
-        "KGHARVEST_LOCAL_LOGIN is 0, but KGHARVEST_OIDC_ISSUER is not set. Set it or enable local login."
+        "KGHARVEST_LOCAL_LOGIN is 0, but KGHARVEST_OIDC_ISSUER is not set. Set the issuer or enable local login."
     )
 SECOND_FACTOR_FOR = os.environ.get("KGHARVEST_SECOND_FACTOR", "")
 if SECOND_FACTOR_FOR not in {"", "staff", "owners", "everybody"}:
     raise ImproperlyConfigured(
-        f"KGHARVEST_SECOND_FACTOR is {SECOND_FACTOR_FOR!r}. Use staff, owners (includes staff) or everybody."
+        f"KGHARVEST_SECOND_FACTOR is {SECOND_FACTOR_FOR!r}. Use staff, owners (includes staff), or everybody."
     )
 PASSWORD_RESET_TIMEOUT = 3600  # seconds that a reset link is valid
 CONTACT = os.environ.get("KGHARVEST_CONTACT", "")  # for example "Ada, room 7, ada@example.org"
@@ -255,7 +255,7 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "kgharvest",
-    "DESCRIPTION": "Relations, harvests, knowledge, rounds, judgments and reports for programs.",
+    "DESCRIPTION": "Relations, harvests, knowledge, rounds, judgments, and reports for programs.",
     "VERSION": VERSION,
     "OAS_VERSION": "3.1.0",
     "SCHEMA_PATH_PREFIX": "/api/v1",
@@ -288,8 +288,8 @@ PROLIFIC = {
 
 # Jobs. The broker only wakes workers; the state of jobs is in the database (kgharvest.jobs.ledger).
 JOB_LEASE_S = 30  # a running job is lost after this time without a heartbeat
-JOB_LOOK_EVERY_S = 5  # between two heartbeats of a worker, which also poll the ledger
-# Search time after which idle workers get parts of a harvest; most harvests of the embedded LM end before.
+JOB_LOOK_EVERY_S = 5  # interval between heartbeats of a worker, which also poll the ledger
+# Search time after which idle workers get parts of a harvest; most harvests of the embedded LM end earlier.
 HARVEST_SHARED_AFTER_S = 2
 
 CELERY_BROKER_URL = os.environ.get("BROKER_URL") or "filesystem://"
@@ -326,7 +326,7 @@ elif CELERY_BROKER_URL.startswith("redis"):
         "socket_keepalive": True,
     }
 else:
-    # Default 30 minutes. RabbitMQ ends consumers without acknowledgment; must exceed the longest task.
+    # Default 30 minutes. RabbitMQ ends consumers without acknowledgment; this must exceed the longest task.
     consumer_timeout_ms = 1000 * (CELERY_TASK_TIME_LIMIT + 3600)
     QUEUE_ARGUMENTS = {"x-queue-type": "quorum", "x-consumer-timeout": consumer_timeout_ms}
 CELERY_TASK_QUEUES = [Queue(name, Exchange(name), routing_key=name, queue_arguments=QUEUE_ARGUMENTS) for name in QUEUES]

@@ -72,7 +72,7 @@ class AuditedTable:
         return {str(row[0]): sha256(canonical_json(row)) for row in rows}
 
     def are_as_recorded(self, recorded: dict[str, str], number: int) -> dict[str, bool]:
-        """Return by id whether each existing row matches its hash in entry `number`. recorded: hashes by id."""
+        """Return, by id, whether each existing row matches its hash in entry `number`. recorded: hashes by id."""
         return {pk: recorded[pk] == row_hash for pk, row_hash in self.row_hashes(list(recorded)).items()}
 
     def ids(self) -> Iterable[str]:

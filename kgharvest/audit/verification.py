@@ -1,6 +1,6 @@
 """Audit log verification: recompute the hash chain and compare recorded row hashes with the current rows.
 
-Entries are read in batches and only 64 bits are stored per row, so three million judgments take 50 MB.
+Entries are read in batches, and only 64 bits are stored per row, so three million judgments take 50 MB.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Verification:
         ids = table.ids_sealed() if table.is_sealed_later else self._ids[name]
         recorded = set(seen.tolist())
         added = [pk for pk in ids if hash(pk) not in recorded]
-        # The sealer skips locked events, but locked events also record rows.
+        # Locked events, which the sealer has skipped, also record rows.
         pending = added and {
             hash(pk) for event in Event.objects.unsealed() for pk in recorded_rows(event.row_hashes).get(name, ())
         }

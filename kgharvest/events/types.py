@@ -1,7 +1,7 @@
 """Event types.
 
 To add an event, declare its type here (or in `event_types` of an optional app) and call `record` of
-kgharvest.events.recording in the service. The round history, the audit log and webhooks are derived from it.
+kgharvest.events.recording in the service. The round history, the audit log, and webhooks are derived from it.
 """
 
 from functools import cache
@@ -80,8 +80,8 @@ CORE_TYPES = (
               "withdrew; the judgments {what}"),
     EventType("annotator.withdrawn", "withdrew {annotator} from the round {round} on request: the judgments {what}",
               "withdrawn", "withdrew the annotator on request; the judgments {what}"),
-    EventType("annotator.erased", "erased {annotator} of the round {round}: account, name and invite", "erased",
-              "erased the annotator: account, name and invite"),
+    EventType("annotator.erased", "erased {annotator} of the round {round}: account, name, and invite", "erased",
+              "erased the annotator: account, name, and invite"),
     # Decisions on statements and tuples
     EventType("adjudication.given", "adjudicated statement {task} of the round {round}: {label}", "adjudicated",
               "adjudicated statement {task}: {label}"),
@@ -124,7 +124,7 @@ CORE_TYPES = (
     EventType("webhook.deleted", "deleted the webhook {webhook}"),
     EventType("job.finished", "ended job {job} ({kind}): {status}", topic="job.finished"),
     EventType("launch.finished",
-              "ended launch {launch}: {n_succeeded} succeeded, {n_failed} failed, {n_cancelled} cancelled",
+              "ended launch {launch}: {n_succeeded} succeeded, {n_failed} failed, {n_cancelled} canceled",
               topic="launch.finished"),
     # Panels and pay
     EventType("panel.made", "created the panel {panel} of the round {round} with {places} places", "panel_made",

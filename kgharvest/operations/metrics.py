@@ -31,7 +31,7 @@ from kgharvest.models import Job  # noqa: E402
 from kgharvest.webhooks.models import Delivery  # noqa: E402
 
 CONTENT_TYPE = prometheus_client.CONTENT_TYPE_LATEST
-METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}  # clients can invent others
+METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}  # clients can send any other text
 SCRAPE_TRIES = 5
 LATENCIES_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 

@@ -59,7 +59,7 @@ def resolve(url: str) -> Target:
             )
     if scheme == "http" and not all(map(_is_named_in_settings, addresses)):
         raise BadAddress(
-            "Use https. Plain http is for networks that the operator allows with KGHARVEST_WEBHOOK_NETWORKS."
+            "Use https. Plain http is only for networks that the operator allows with KGHARVEST_WEBHOOK_NETWORKS."
         )
     return Target(scheme, host, port, path, addresses[0])
 

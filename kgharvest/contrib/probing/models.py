@@ -10,9 +10,9 @@ from kgharvest.models import Job, LanguageModel
 class Probe(Job):
     """Job that probes an LM for known facts with several prompt systems, as in LAMA; run by a worker or the command.
 
-    methods: in table order. facts: name of the fact source. payload: `ProbeParams`. revision, code_version: of the
-    records so far. vocabulary: "full", or a description of the words among which ranks are counted. document: the JSON
-    of docs/probing.md, empty until the job has succeeded.
+    methods: in table order. facts: name of the fact source. payload: `ProbeParams`. revision, code_version: those used
+    for the records so far. vocabulary: "full", or a description of the words among which ranks are counted. document:
+    the JSON of docs/probing.md, empty until the job has succeeded.
     """
 
     KIND = "probe"
@@ -39,7 +39,7 @@ class ProbedRelation(models.Model):
     """Frozen copy of a relation for one probe. prompts: the manual prompt first.
 
     facts: {"train": [[subject, object], ...], "dev": ..., "test": ...}. type: one of RELATION_TYPES. fault: sentences
-    on why results are missing, for all or some methods.
+    that explain why results of some or all methods are missing.
     """
 
     probe = models.ForeignKey(Probe, on_delete=models.CASCADE, related_name="relations")
@@ -61,7 +61,7 @@ class ProbeRecord(models.Model):
     """Scores and costs of a method on one relation. is_control: measured on the LM with random weights.
 
     p1, p10, mrr, nll (nats): on test facts; dev_nll: on dev facts. left_out: {part: {reason: number of facts}}.
-    effective_prompts: exp of the entropy of the weights. forwards: sequences read while learning; seconds:
+    effective_prompts: exponential of the entropy of the weights. forwards: sequences read while learning; seconds:
     learning time. combine, temperature: combination of the learned prompts; empty and None for methods without prompts.
     """
 

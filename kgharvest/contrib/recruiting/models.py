@@ -22,8 +22,8 @@ class PanelEvent(models.Model):
     """Event received from a platform, stored before it is acknowledged and handled by a job.
 
     body: encrypted, as it contains participant ids. event_id: assigned by the platform, unique per platform.
-    event_type: as named by the platform. next_try_at: time of the next attempt to handle it. error: of the last
-    attempt, without ids. outcome: one or two words.
+    event_type: as named by the platform. next_try_at: time of the next attempt to handle it. error: error of the
+    last attempt, without ids. outcome: one or two words.
     """
 
     platform = models.CharField(max_length=8, choices=Platform)
@@ -69,7 +69,7 @@ class PlatformCommand(models.Model):
     message, category: explanation and platform category of a rejection; the participant reads the message.
     external_id: of a payment that is set up but not yet sent.
 
-    UNCERTAIN: sent without an answer, so a retry could pay twice. Nothing is sent until reconciliation determines
+    UNCERTAIN: sent but not answered, so a retry could pay twice. Nothing is sent until reconciliation determines
     whether the payment was made.
     """
 

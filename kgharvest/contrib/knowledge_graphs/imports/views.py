@@ -49,7 +49,7 @@ class UploadForm(forms.Form):
 
 
 class MappingForm(forms.Form):
-    """Two fields per relation of the file: an existing relation or a template. Relations with neither are ignored."""
+    """Two fields per relation of the file: an existing relation or a template. Relations without either are ignored."""
 
     def __init__(self, relations: Sequence[FileRelation], existing: QuerySet[Relation], *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -92,7 +92,7 @@ class MappingForm(forms.Form):
                 if name:
                     target = mapping.existing_target(name, self._existing)
                     slots, others = target.slots[2:], relation.others
-                    # If the file lacks a value ENT2, ENT3, ..., its other values fill the slots in order.
+                    # If the file does not name all slots (ENT2, ENT3, ...), its other values fill them in order.
                     values = [value for value in others if not value.startswith("ENT")][: len(slots)]
                     if not set(slots) <= set(others) and len(values) == len(slots):
                         target = mapping.existing_target(name, self._existing, values)

@@ -92,7 +92,7 @@ def contexts_of(row: Mapping[str, Any]) -> str:
 
 
 def method_table(name: str, columns: Mapping[str, Column], records: Iterable[Mapping[str, Any]]) -> Table:
-    """Return a table with one row per method, kind of context, and LM. columns: by key of `records`."""
+    """Return a table with one row per method, kind of context, and LM. columns: columns by record key."""
     columns = {**columns, "forwards": Column("forward passes", Kind.COUNT), "seconds": Column("seconds", Kind.NUMBER)}
     rows = []
     for record in records:
@@ -102,5 +102,5 @@ def method_table(name: str, columns: Mapping[str, Column], records: Iterable[Map
 
 
 def autoprompt_records(records: Records) -> Records:
-    """Return AutoPrompt's records on the LM itself, without the control."""
+    """Return AutoPrompt's records for the LM itself, without those for the control."""
     return [record for record in records if record["method"] == "autoprompt" and not record["is_control"]]

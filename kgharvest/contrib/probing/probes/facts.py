@@ -51,7 +51,7 @@ class ProbeRelation:
 
 
 class Document(NamedTuple):
-    """A file of JSON lines, with the relation and part given by its folder and name, if any."""
+    """A file of JSON lines, with the relation and part from its folder and name, if they specify them."""
 
     source: str
     open_file: Callable[[], AbstractContextManager[BinaryIO]]
@@ -109,11 +109,11 @@ def _document(name: str, open_file: Callable[[], AbstractContextManager[BinaryIO
     return Document(name, open_file, path.stem)
 
 
-LineReader = Callable[[dict[str, Any], Document], str | None]  # returns the problem of the line or None
+LineReader = Callable[[dict[str, Any], Document], str | None]  # returns a description of the line's problem, or None
 
 
 def read_documents(documents: Iterable[Document], read_line: LineReader) -> None:
-    """Call `read_line` for each line. Raises NotProbed, or ImportRefused for bad lines or more than MOST_LINES."""
+    """Call `read_line` for each line. Raises NotProbed, or ImportRefused for invalid lines or more than MOST_LINES."""
     documents = list(documents)
     source = documents[0].source if len(documents) == 1 else "the files"
     faults, numbers = Faults(), count(1)
@@ -121,7 +121,7 @@ def read_documents(documents: Iterable[Document], read_line: LineReader) -> None
     def limited(lines: Iterable[str]) -> Iterator[str]:
         for line, number in zip(lines, numbers, strict=False):
             if number > MOST_LINES:
-                raise ImportRefused(source, [BadEntry("all", f"have more than {MOST_LINES:,} lines; use a sample")])
+                raise ImportRefused(source, [BadEntry("all", f"more than {MOST_LINES:,} lines in total; use a sample")])
             yield line
 
     for document in documents:
@@ -140,7 +140,7 @@ def _first(line: Mapping[str, Any], keys: Iterable[str]) -> Any:
 
 
 def _relation_of(line: Mapping[str, Any], document: Document, relations: Collection[str]) -> str | None:
-    """Return the relation from the folder, the line, or the file name; by default the only one of `relations`."""
+    """Return the relation from the folder, the line, or the file name. Default: the only one of `relations`."""
     name = document.relation if document.part else _first(line, RELATION_KEYS) or document.relation
     if name is None and len(relations) == 1:
         name = next(iter(relations))
@@ -164,10 +164,10 @@ def read_facts(
     relations: Collection[str],
     fact_of_line: Callable[[Mapping[str, Any], tuple[str, str]], Any] = lambda line, pair: pair,
 ) -> dict[str, dict[str, tuple[Any, ...]]]:
-    """Return the facts in {"sub", "obj"} lines by relation and part, which the line or its folder states.
+    """Return the facts in {"sub", "obj"} lines by relation and part, as stated in the line or by its folder.
 
-    relations: names of the relations to probe; a single one is the default. fact_of_line: returns a fact for a line and
-    its pair, or the problem as text. Raises ImportRefused with all bad lines.
+    relations: names of the relations to probe; a single one is the default. fact_of_line: returns the fact for a line
+    and its pair, or a description of the problem. Raises ImportRefused with all invalid lines.
     """
     facts: dict[str, dict[str, list[Any]]] = {}
 
@@ -237,7 +237,8 @@ def read_words(name: str, content: bytes) -> list[str]:
 def relation_type(pairs: Collection[tuple[str, str]]) -> str:
     """Return the relation type of at least one (subject, object) pair.
 
-    N-M if a subject has 1.5 objects or more on average; otherwise N-1 if an object has as many subjects; otherwise 1-1.
+    N-M if a subject has at least 1.5 objects on average; otherwise N-1 if an object has that many subjects; otherwise
+    1-1.
     """
     distinct = set(pairs)
     if len(distinct) / len({subject for subject, _ in distinct}) >= MANY:

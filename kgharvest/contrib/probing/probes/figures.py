@@ -9,7 +9,7 @@ from kgharvest.pages.number_format import points, points_with_interval, share_wi
 
 
 def methods(document: Document) -> list[Estimate]:
-    """Return P@1 of the methods, followed by the control's, drawn as hollow marks."""
+    """Return P@1 of the methods, then P@1 of the methods on the control, which is drawn as hollow marks."""
     estimates = []
     for is_control, rows in ((False, document["summary"]), (True, document["control"])):
         for row in rows:

@@ -19,7 +19,7 @@ MethodRunner = Callable[[PretrainedLM, str, Sequence[ProbeTask]], list[Learned]]
 
 
 class Cell(NamedTuple):
-    """Unit of measurement: a method on one relation, or a joint method on all. is_control: LM with random weights."""
+    """Unit of measurement: a method on one relation, or a joint method on all. is_control: random-weights LM."""
 
     method: str
     tasks: Sequence[ProbeTask]
@@ -45,7 +45,7 @@ class CostMeter:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Result of a method on one relation. test, dev: ranks of the correct objects. cost: of learning."""
+    """Result of a method on one relation. test, dev: ranks of the correct objects. cost: cost of learning."""
 
     cell: Cell
     task: ProbeTask
@@ -112,7 +112,7 @@ def measure(
 ) -> list[Measurement]:
     """Measure the cell's method on each of its tasks. The total cost is divided equally among the tasks.
 
-    tick: called before each LM computation. vocabulary: tokens among which ranks are counted; None: all.
+    tick: called before each LM computation. vocabulary: tokens among which ranks are counted, or None for all.
     """
     with lm.ticking(tick):
         meter = CostMeter(lm)

@@ -39,7 +39,7 @@ def probe_tables(document: Document) -> list[Table]:
 
 
 def summary_table(document: Document) -> Table:
-    """One row per method, followed by the control's rows."""
+    """One row per method, followed by the rows of the control."""
     methods, control = method_table(document), control_table(document)
     rows = [
         row._replace(values=(f"{row.values[0]}, {CONTROL}", *row.values[1:]), is_summary=True) for row in control.rows
@@ -107,7 +107,7 @@ def type_table(document: Document) -> Table:
 
 
 def relation_table(document: Document) -> Table:
-    """One row per relation; columns: methods, followed by the control's."""
+    """One row per relation. Columns: methods, followed by methods on the control."""
     methods, controls = _methods(document, "summary"), _methods(document, "control")
     rows = [
         Row((

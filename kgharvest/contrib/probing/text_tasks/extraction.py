@@ -32,7 +32,7 @@ FIELDS = ("context", "subject")
 
 
 class Evidence(NamedTuple):
-    """A sentence with OBJECT_MASK in place of `surface`, its text for the object."""
+    """A sentence in which OBJECT_MASK replaces `surface`, the text of the object."""
 
     sentence: str
     surface: str
@@ -53,7 +53,7 @@ class EvidencedFact(NamedTuple):
 
 
 class FactInContext(NamedTuple):
-    """A fact in the context of one sentence, with `surface` for the object.
+    """A fact in the context of one sentence, which contains the object as `surface`.
 
     answers: correct answers in this context. true_answers: correct answers of the original fact, which differ if the
     context is perturbed.
@@ -214,7 +214,7 @@ def encode_contexts(
 ) -> EncodedTexts[EncodedContext]:
     """Tokenize facts, truncated to fit in `template`, with their single-token answers.
 
-    Raises BadPrompt as `check_fields`.
+    Raises BadPrompt like `check_fields`.
     """
     check_fields(template)
     texts = (
@@ -298,7 +298,7 @@ def majority_logprobs(
 def extraction_records(
     lm: MaskedLM, control: MaskedLM | None, request: ExtractRequest, on_progress: OnProgress = ignore
 ) -> Iterator[dict[str, Any]]:
-    """Yield one record per relation and method, in original and perturbed contexts, also on the control.
+    """Yield one record per relation, kind of context, and method, also for methods on the control.
 
     Raises NotExtracted or EngineError; relations without usable facts are reported before any search.
     """

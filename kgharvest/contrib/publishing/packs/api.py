@@ -37,7 +37,7 @@ class PackViewSet(PagedList, ReportPartViewSet):
 
     @extend_schema(summary="Request the replication package of a report", responses={202: PaperPackSerializer})
     def create(self, request: Request, report_id: int) -> Response:
-        """A worker creates the package. Returns the unfinished one if it was already requested."""
+        """A worker creates the package. If an unfinished package was already requested, returns that one."""
         pack = queue_pack(self.report(), request.user)
         return self.accepted(pack, self.address(pack))
 

@@ -48,7 +48,7 @@ class Places(NamedTuple):
 class Question(NamedTuple):
     """key: in API and database. n_rows: height of the form field in lines. choices: pairs of value and text.
 
-    is_optional: documents are complete without an answer, because the records contain most of it.
+    is_optional: documents are complete without the answer, because the records contain most of its content.
     """
 
     key: str
@@ -121,8 +121,8 @@ QUESTIONS = (
     ),
     Question(
         "demographics", PEOPLE, "Demographics",
-        "Known countries, languages, ages, genders, and education of the annotators. Name no group of fewer than five "
-        "people. If you did not ask, say so.",
+        "Known countries, languages, ages, genders, and education of the annotators. Do not mention groups of fewer "
+        "than five people. If you did not ask, say so.",
         Places(("3.2.5",), ("annotatorDemographics",), ("D5",)), 3,
     ),
     Question(
@@ -132,7 +132,7 @@ QUESTIONS = (
     ),
     Question(
         "consent", ETHICS, "Consent",
-        "How annotators agreed to the use of their answers, and the information that they received. The consent text "
+        "How annotators agreed to the use of their answers, and which information they received. The consent text "
         "of the round is added.",
         Places(checklist=("D3",)),
     ),
@@ -268,7 +268,7 @@ def unsaid_on(report: Report) -> list[Question]:
 def save_statements(round: Round, answers: Mapping[str, str], by=None) -> list[str]:
     """Store answers by question key; an empty answer deletes the stored answer. Return the keys that changed.
 
-    Raises NotAllowed, BadStatement; then nothing is stored.
+    Raises NotAllowed or BadStatement, in which case nothing is stored.
     """
     check_may(by, Action.WORK, round.project)
     if unknown := sorted(set(answers) - set(BY_KEY)):

@@ -56,7 +56,7 @@ PRESETS = {
 
 
 def entry_link(panel: Panel, address: str) -> str:
-    """Return the link to paste at the platform. address: URL of the panel's entry page.
+    """Return the link to paste on the platform. address: URL of the panel's entry page.
 
     If the panel's parameter names differ from the preset, the values to fill in are in capitals.
     """
@@ -67,7 +67,7 @@ def entry_link(panel: Panel, address: str) -> str:
 
 
 def link_parameters_note(panel: Panel) -> str:
-    """Return a sentence on how the platform fills in the link parameters."""
+    """Return a sentence that says how the platform fills in the link parameters."""
     preset = PRESETS[Platform(panel.platform)]
     if panel.platform == Platform.LINK or parameters(panel) != preset.names:
         return "The platform fills in the values in capitals."

@@ -25,7 +25,7 @@ from kgharvest.pages.number_format import counted
 FEWEST_PEOPLE = 5  # minimum number of measured participants for a median
 LEAST_MEASURED = 0.5  # minimum share of a participant's answers with measured time
 PAID_FOR = (Submission.Status.COMPLETED, Submission.Status.APPROVED)
-# Of the figure
+# Figure
 WIDTH, HEIGHT = 720, 96
 N_COLUMNS = 72  # dots in the same column are stacked
 MARGIN = 6  # half a dot
@@ -54,7 +54,7 @@ class Work:
 class HourlyPay:
     """Hourly pay of a panel.
 
-    median: in minor units per hour, None if undefined; `reason` says why. n: participants with measured time.
+    median: in minor units per hour, None if undefined; `reason` then says why. n: participants with measured time.
     """
 
     works: Sequence[Work]
@@ -125,7 +125,7 @@ def _training_times(panel: Panel) -> Mapping[int, float]:
 def pay_picture(panel: Panel, pay: HourlyPay) -> dict[str, Any] | None:
     """Return the dot plot of participants with measured time; None if there are none.
 
-    dots, lines: coordinates in width x height and titles. most: hourly rate at the right end, formatted. n_beyond:
+    dots, lines: titles, and coordinates within width x height. most: hourly rate at the right end, formatted. n_beyond:
     number of dots beyond the right end.
     """
     rates = sorted(

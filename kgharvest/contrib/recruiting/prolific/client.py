@@ -2,7 +2,7 @@
 
 Reference: docs.prolific.com/api-reference; the fields in use are listed in api_fields.py of the tests. Prolific has no
 fixed rate limit: 429 means that the workspace's wallet is busy, so requests are sequential. Retries wait as long as the
-response asks, otherwise twice as long each time.
+response requests; without such a request, the wait doubles each time.
 """
 
 import re
@@ -51,7 +51,7 @@ class Client:
         return self._ask("GET", f"/api/v1/studies/{study}/")
 
     def create_study(self, document: Document) -> Document:
-        """Create a draft. Never retried: without an answer, look the draft up by its internal name."""
+        """Create a draft. Never retried: if there is no answer, look up the draft by its internal name."""
         return self._ask("POST", "/api/v1/studies/", document, is_safe_twice=False)
 
     def update_study(self, study: str, document: Document) -> Document:
@@ -77,7 +77,7 @@ class Client:
             page, n_rows = page + 1, len(rows)
 
     def submission(self, submission: str) -> Document | None:
-        """Return the submission with its bonuses, None if Prolific does not have it."""
+        """Return the submission with its bonuses, or None if Prolific does not have it."""
         return self._ask("GET", f"/api/v1/submissions/{submission}/", is_missing_none=True)
 
     def move_submission(self, submission: str, action: str, **fields: Any) -> None:
@@ -122,7 +122,7 @@ class Client:
         return self._ask("GET", "/.well-known/study/jwks.json")
 
     def _ask(self, method: str, path: str, body: Document | None = None, **options: Any) -> Any:
-        """Return the JSON of the response, None if it is empty. options: of `_answer`."""
+        """Return the JSON of the response, or None if it is empty. options: those of `_answer`."""
         answer = self._answer(method, path, body, **options)
         try:
             return answer.json() if answer.content and answer.status_code != 404 else None

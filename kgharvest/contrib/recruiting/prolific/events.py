@@ -2,8 +2,8 @@
 
 X-Prolific-Request-Signature: base64 of the HMAC-SHA256 of X-Prolific-Request-Timestamp and the raw body, keyed by the
 workspace's secret. Events are delivered at least once and in any order, so their content is not used: an event only
-triggers a query of the current state of its submission or study. An event is committed before it is acknowledged, once
-per id, and handled by a job until it succeeds.
+triggers a query of the current state of its submission or study. An event is committed once
+per id, before it is acknowledged. A job then retries it until it is handled.
 """
 
 import base64
@@ -96,9 +96,9 @@ outbox = EventOutbox()
 
 
 def handle(event: PanelEvent) -> str:
-    """Query the event's submission or study and apply its current state; return the outcome in one or more words.
+    """Query the event's submission or study and apply its current state; return the outcome in a few words.
 
-    Raises PlatformUnavailable, PlatformRefused, after which the event is retried.
+    Raises PlatformUnavailable or PlatformRefused, after which the event is retried.
     """
     try:
         resource_id = str(json.loads(event.text)["resource_id"])
