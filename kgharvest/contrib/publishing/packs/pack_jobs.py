@@ -96,7 +96,7 @@ def open_file(pack: PaperPack) -> File:
         for name in names_of(pack):
             with suppress(FileNotFoundError):
                 return kept_files().open(name)
-    raise NotFound("The package is unfinished or its file was deleted. Create the package again.")
+    raise NotFound("The package is unfinished or its file was deleted. Build the package again.")
 
 
 def sweep(now: datetime) -> None:
