@@ -224,7 +224,7 @@ SESSION_ENGINE = "kgharvest.accounts.sign_in.session_store"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PRODUCTION
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_SSL_REDIRECT = PRODUCTION
-# Off by default, as browsers remember it for its lifetime, optionally for all subdomains and ports.
+# Off by default, because browsers remember the header for its lifetime, optionally for all subdomains and ports.
 SECURE_HSTS_SECONDS, SECURE_HSTS_INCLUDE_SUBDOMAINS, SECURE_HSTS_PRELOAD = env.hsts("KGHARVEST_HSTS")
 SILENCED_SYSTEM_CHECKS = ["security.W004", "security.W005", "security.W021"]  # HSTS, subdomains, preload
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if PRODUCTION else None
@@ -260,7 +260,7 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.0",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SERVE_INCLUDE_SCHEMA": False,
-    "POSTPROCESSING_HOOKS": [],  # inline enums, as fields of the same name have different choices
+    "POSTPROCESSING_HOOKS": [],  # inline enums, because fields of the same name have different choices
     "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
@@ -340,7 +340,7 @@ def without_traceback_of_refusals(record: logging.LogRecord) -> bool:
 
 
 # Monitoring: docs/operations.md
-METRICS_DIR = DATA_DIR / "metrics" / socket.gethostname()  # per machine, as process ids are unique per machine
+METRICS_DIR = DATA_DIR / "metrics" / socket.gethostname()  # per machine, because process ids are unique per machine
 METRICS_TOKEN = os.environ.get("KGHARVEST_METRICS_TOKEN", "")
 
 LOG_FORMAT = os.environ.get("KGHARVEST_LOG") or "lines"

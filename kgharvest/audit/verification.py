@@ -46,7 +46,7 @@ class Verification:
         self._expected = [*expected, *hook("audit_heads")()]
         self._seen: dict[str, array[int]] = defaultdict(lambda: array("q"))
         self._unchecked: dict[str, set[str]] = defaultdict(set)  # ids by name of uninstalled table
-        self._named: set[tuple[str, str]] = set()  # rows already reported, as several entries may record a row
+        self._named: set[tuple[str, str]] = set()  # rows already reported; several entries may record a row
         self.head = head()
 
     def __iter__(self) -> Iterator[str]:

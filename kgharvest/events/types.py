@@ -88,7 +88,7 @@ CORE_TYPES = (
     EventType("gold.decided", "decided on {n_decisions} candidates for gold of {relation}"),
     EventType("gold.withdrawn", "withdrew a decision on gold of {relation}"),
     EventType("tuple.curated", "curated a tuple of {relation}: {decision}"),
-    # Judge runs, reports and preregistrations
+    # Judge runs, reports, and preregistrations
     EventType("judge_run.made", "started a run of the judge {judge} for the round {round}: {run}"),
     EventType("judge_run.deleted", "deleted the judge run {run} of the draft {round} with {n_answers} answers"),
     EventType("preregistration.frozen", "froze preregistration {version} of the round {round}: SHA-256 {sha256}"),

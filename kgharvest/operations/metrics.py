@@ -48,7 +48,7 @@ REQUEST_SECONDS = prometheus_client.Histogram(
 
 
 class Reading(NamedTuple):
-    """Metric read from the database. values: by label values. is_total: a counter, which never decreases."""
+    """Metric read from the database. values: by label values. is_total: True for a counter, which never decreases."""
 
     name: str
     help: str

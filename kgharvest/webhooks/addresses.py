@@ -72,7 +72,7 @@ def is_allowed(address: Address) -> bool:
 
 
 def _inner(address: Address) -> Address:
-    """Return the IPv4 address embedded in an IPv6 address, if any, as gateways forward to it."""
+    """Return the IPv4 address embedded in an IPv6 address, if any, because gateways forward to it."""
     if isinstance(address, IPv4Address):
         return address
     if address in NAT64:

@@ -66,7 +66,7 @@ def edit_webhook(webhook: Webhook, url: str, events: Sequence[str], by=None) -> 
 
 
 def rotate_secret(webhook: Webhook, by=None) -> Webhook:
-    """Create a new secret; return the webhook. The old secret also signs for one day, so that receivers can switch.
+    """Create a new secret; return the webhook. For one day, messages are also signed with the old secret.
 
     Raises NotAllowed.
     """

@@ -101,8 +101,8 @@ class LearnedPrompt(models.Model):
     """Prompt learned, weighted, or rewritten by a method; prompts of controls are not stored.
 
     text: readable form. rewritten_from: the original input prompt if `text` is a rewrite. segments, slots: tokens as in
-    EncodedPrompt; -1 - i is soft token i. vectors: of the soft tokens, as in SerializedPrompt. nearest: nearest words
-    and distances for each soft token.
+    EncodedPrompt; -1 - i is soft token i. vectors: vectors of the soft tokens, as in SerializedPrompt. nearest: nearest
+    words and distances for each soft token.
     """
 
     record = models.ForeignKey(ProbeRecord, on_delete=models.CASCADE, related_name="prompts")

@@ -36,7 +36,7 @@ class OutcomeUnknown(DomainError):
 class RemoteSubmission:
     """Current state of a submission on the platform.
 
-    status: as Submission.Status. platform_status: the platform's own term. at: time of this state; the time of the
+    status: a Submission.Status. platform_status: the platform's own term. at: time of this state; the time of the
     request is precise enough. paid_bonuses: amounts made or in progress, in minor units; None if not queried.
     reward_paid: in minor units, None if not paid.
     """

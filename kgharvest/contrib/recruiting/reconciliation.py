@@ -108,7 +108,7 @@ def _move(submission: Submission, remote: RemoteSubmission, at: datetime) -> boo
 def _note_pay(submission: Submission, remote: RemoteSubmission, at: datetime, event: PanelEvent | None) -> None:
     """Record the amounts owed and paid that follow from the submission's status and the platform's payments.
 
-    An approval on the platform is a payment, even if the participant holds another place here by now.
+    An approval on the platform counts as a payment, even if the participant now holds another place here.
     """
     panel, paid = submission.panel, remote.reward_paid
     status = remote.status if remote.status in (submission.status, Status.APPROVED) else None

@@ -155,9 +155,7 @@ class Command(DomainCommand):
         run_to_the_end(job)
         job = HarvestJob.objects.with_cell().get(pk=job.pk)
         if job.status != Job.Status.SUCCEEDED:
-            raise DomainError(
-                "HarvestFailed", f"Job {job.pk}, {job}, {job.status}: {job.error or 'ended by a user.'}"
-            )
+            raise DomainError("HarvestFailed", f"Job {job.pk}, {job}, {job.status}: {job.error or 'ended by a user.'}")
         took_s = (job.finished_at - job.started_at).total_seconds()
         self.stdout.write(f"Job {job.pk}: {counted(job.n_tuples, 'tuple')} of {job} in {seconds(took_s)}.")
         self.show_notices(job)

@@ -64,7 +64,7 @@ class _Part:
 def import_kg(
     staged: StagedKG, name: str, targets: Mapping[str, Target], by=None, project: Project | None = None
 ) -> ImportedKG:
-    """Store the mapped relations of a file as finished harvests in one launch. name: of the source system.
+    """Store the mapped relations of a file as finished harvests in one launch. name: source system.
 
     Tuples are ranked by score, or in the order of the file if the relation has no scores. New relations are added to
     the set named after the system. Nothing is stored if an error is raised: ImportRefused with the invalid lines,

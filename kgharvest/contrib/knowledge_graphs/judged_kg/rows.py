@@ -122,9 +122,11 @@ class JudgedKG:
         Draws and tuples are sorted by rank, so that the rows are streamed.
         """
         drawn_rank = None
-        for row in merge(draws, self._tuples_of(source), key=lambda row: row.rank or 0):  # a draw precedes its tuple
+        for row in merge(
+            draws, self._tuples_of(source), key=lambda row: row.rank or 0
+        ):  # a draw sorts before its tuple
             if row.verdict != NOT_JUDGED:
-                drawn_rank = row.rank or drawn_rank  # unranked draws can follow
+                drawn_rank = row.rank or drawn_rank  # draws without a rank can follow
             if row.verdict != NOT_JUDGED or row.rank != drawn_rank:
                 yield row
 

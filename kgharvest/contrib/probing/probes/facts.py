@@ -42,7 +42,7 @@ class NotProbed(DomainError):
 
 @dataclass(frozen=True)
 class ProbeRelation:
-    """A binary relation with facts in three parts. prompts: the manual prompt first. type: as in LAMA."""
+    """A binary relation with facts in three parts. prompts: manual prompt first. type: relation type, as in LAMA."""
 
     name: str
     prompts: tuple[str, ...]

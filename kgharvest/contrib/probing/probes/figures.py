@@ -45,7 +45,7 @@ PROBE_FIGURES = (
         "P@1 of each method",
         lambda document: (
             "Mean over relations, with Student's 95 % interval. Below the line: the same methods on the same LM with "
-            f"{CONTROL}. Its correct answers were learned from the facts, as this LM has no knowledge."
+            f"{CONTROL}. Its correct answers were learned from the facts, because this LM has no knowledge."
         ),
         "summary",
         methods,

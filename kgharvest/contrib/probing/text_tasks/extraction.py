@@ -184,7 +184,7 @@ def _evidence_of(context: Any, names: Sequence[str]) -> Evidence | str:
 
 
 class EncodedContext(NamedTuple):
-    """A tokenized context. parts: by field of the template. answers, true_answers: answers of one token only."""
+    """A tokenized context. parts: tokens by field of the template. answers, true_answers: single-token answers only."""
 
     parts: tuple[TokenIds, ...]
     answers: TokenIds

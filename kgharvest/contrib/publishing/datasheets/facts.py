@@ -34,8 +34,8 @@ Facts = Mapping[str, Any]
 def gather_facts(report: Report) -> dict[str, Any]:
     """Return the facts of a study. Raises DomainError "NoConduct" for a report without conduct.
 
-    document: of the report (docs/report-json.md), without the timeline, file names, and people's names.
-    instructions_sha256, consent_sha256: of the texts that annotators saw; in the facts, names and email addresses are
+    document: the report's document (docs/report-json.md) without the timeline, file names, and people's names.
+    instructions_sha256, consent_sha256: hashes of the texts that annotators saw; names and email addresses are
     removed from these texts. consent: empty if the round has no consent text. guides: instructions for single
     relations. n_sensitive: statements with a word from the list of sensitive words. answers: answers by question key.
     """

@@ -17,7 +17,7 @@ from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 
 
 class PaperPackSerializer(serializers.ModelSerializer):
-    """Status of a replication package. sha256, n_bytes: of the file of a finished package."""
+    """Status of a replication package. sha256, n_bytes: hash and size of a finished package's file."""
 
     is_unfinished = serializers.BooleanField()
 

@@ -32,7 +32,7 @@ class BadPack(DomainError):
 
 
 class PackFile(NamedTuple):
-    """A file of a package. path: relative to its root, with forward slashes. columns: of Parquet and JSONL files."""
+    """A file of a package. path: relative, with forward slashes. columns: columns of a Parquet or JSONL file."""
 
     path: str
     content: bytes

@@ -53,7 +53,7 @@ REPEATED_PATHS = (  # in the document; include novelty, because the reference KG
 
 
 def round_facts(round: Round, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the rules, dates, and log of the round, which the report repeats. document: of the frozen report."""
+    """Return the rules, dates, and log of the round, which the report repeats. document: frozen report."""
     facts = conduct_facts(round)
     conduct = {name: facts[name] for name in REPEATED}
     parts = {part: {name: facts[part][name] for name in names} for part, names in REPEATED_OF.items()}
@@ -77,7 +77,7 @@ def preregistration_files(facts: Mapping[str, Any]) -> list[PackFile]:
 
 
 class _Type(NamedTuple):
-    """Column type. is_valid: checks a JSON value, except for None."""
+    """Column type. is_valid: checks a JSON value that is not None."""
 
     arrow: pa.DataType
     is_valid: Callable[[Any], bool]
@@ -263,7 +263,7 @@ RANGES = (
 def recompute(values: Rows, facts: Facts) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
     """Return the report's document computed from the rows, and verdicts that do not match the judgments.
 
-    facts: from `round_facts`. Verdicts: location, value in the file, and value from the judgments. Raises BadPack.
+    facts: result of `round_facts`. Verdicts: location, value in the file, and value from the judgments. Raises BadPack.
     """
     try:
         rows, differences = rows_of_values(values, facts["quorum"])
@@ -284,7 +284,7 @@ def recompute(values: Rows, facts: Facts) -> tuple[dict[str, Any], list[tuple[st
 def rows_of_values(values: Rows, quorum: int) -> tuple[dict[str, Columns], list[tuple[str, str, str]]]:
     """Return the columns of evaluation.evidence.tables, and verdicts that do not match the counted judgments.
 
-    values: from `read_rows`. Verdicts: as in `recompute`. Raises BadPack.
+    values: result of `read_rows`. Verdicts: as in `recompute`. Raises BadPack.
     """
     _check_references(values)
     rows: dict[str, dict[str, Any]] = {

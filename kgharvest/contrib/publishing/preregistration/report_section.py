@@ -54,7 +54,7 @@ LONGEST = 300  # maximum characters of a displayed value
 
 
 class Deviation(NamedTuple):
-    """A deviation. path: of the value, for example options.closes_when. planned, actual: as text, None if absent."""
+    """A changed value. path: its path, for example options.closes_when. planned, actual: its text, None if absent."""
 
     path: str
     planned: str | None
@@ -62,7 +62,7 @@ class Deviation(NamedTuple):
 
 
 def deviations(planned: Mapping[str, Any], state: Mapping[str, Any], conduct: Mapping[str, Any]) -> list[Deviation]:
-    """Return all deviations. planned: frozen document. state: of the round when reported. conduct: reported."""
+    """Return all deviations. planned: frozen document. state, conduct: state and conduct of the round in the report."""
     changed_values = [
         deviation
         for deviation in differences(planned["state"], state)

@@ -124,7 +124,7 @@ class OptionsSerializer(ModelDescription):
 class RoundParts(NamedTuple):
     """Parts of a draft or stored round. statements: texts by position, including gold.
 
-    relation_instructions: by the relation's id as text.
+    relation_instructions: instructions by the relation's id as text.
     """
 
     round: Round

@@ -22,8 +22,9 @@ HOURLY_RATE = 12_00  # minor units; above the minimum of the large platforms
 class Preset:
     """Link parameters of a platform.
 
-    names: for participant, study, and session; empty if not used. values: placeholders that the platform fills in; None
-    if the platform appends the parameters itself. return_address: an example, with variable parts in capitals.
+    names: parameter names for participant, study, and session; empty if not used. values: placeholders that the
+    platform fills in; None if the platform appends the parameters itself. return_address: an example, with variable
+    parts in capitals.
     """
 
     names: tuple[str, str, str]
@@ -51,7 +52,7 @@ PRESETS = {
         ("{{%PROLIFIC_PID%}}", "{{%STUDY_ID%}}", "{{%SESSION_ID%}}"),
         "https://app.prolific.com/submissions/complete?cc={code}",
     ),
-    Platform.MTURK: Preset(("workerId", "hitId", "assignmentId"), None),  # closed: for existing panels
+    Platform.MTURK: Preset(("workerId", "hitId", "assignmentId"), None),  # closed; used by existing panels only
 }
 
 

@@ -48,8 +48,8 @@ class PlaceOfAnother(DomainError):
 class Browser(NamedTuple):
     """The browser of a participant.
 
-    digest: of the secret in its cookie. annotator_id: guest annotator of its session. is_signed: True if the platform
-    signed the entry link.
+    digest: digest of the secret in its cookie. annotator_id: guest annotator of its session. is_signed: True if the
+    platform signed the entry link.
     """
 
     digest: str
@@ -77,7 +77,7 @@ def enter(
 ) -> Submission:
     """Return the submission of the participant who opens the entry link. Idempotent.
 
-    session: empty if the platform sends none; the participant id is used instead. study: as in the link. address:
+    session: empty if the platform sends none; the participant id is used instead. study: id in the link. address:
     network of the browser, for the rate limit. browser: None if the caller vouches for the participant. If all places
     are taken and the platform does not report departures, an abandoned place is reassigned. The link is shared and
     participant ids can be guessed, so a browser that does not hold the place must present the platform's session id.

@@ -73,7 +73,7 @@ def grant_bonus(submission: Submission, amount: int, reason: str, by=None, key: 
 
 @dataclass
 class OpenBonus:
-    """Unpaid bonuses and screen-out rewards of one participant, to be paid manually. entries: of the ledger."""
+    """Unpaid bonuses and screen-out rewards of one participant, to be paid manually. entries: ledger entries."""
 
     submission: Submission
     entries: list[PayEntry] = field(default_factory=list)

@@ -77,7 +77,7 @@ def ask(
 ) -> PlatformCommand:
     """Store a command and queue the job that sends it. A repeated key returns the existing command.
 
-    amount: of a bonus, in minor units; recorded as owed. message, category: of a rejection.
+    amount: bonus in minor units; it is recorded as owed. message, category: explanation and category of a rejection.
     Raises NotAllowed, NotAskable, BadRejection, BadAmount, or PlatformRefused.
     """
     check_may(by, Action.WORK, submission.panel.project)

@@ -353,7 +353,7 @@ def filter_problems(filters: Any) -> Iterator[str]:
 
 
 class Code(NamedTuple):
-    """Completion code. actions: Prolific's actions for it. kind, consequence: descriptions for researchers."""
+    """Completion code. actions: Prolific's actions for the code. kind, consequence: descriptions for researchers."""
 
     code: str
     code_type: str
