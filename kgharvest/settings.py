@@ -1,7 +1,7 @@
 """Settings, configured by environment variables.
 
 The default is *embedded* mode: SQLite and Celery's filesystem broker under `KGHARVEST_DATA_DIR`, a generated secret
-key, localhost only. If DATABASE_URL, BROKER_URL, SECRET_KEY, ALLOWED_HOSTS or an https KGHARVEST_BASE_URL is set and
+key, localhost only. If DATABASE_URL, BROKER_URL, SECRET_KEY, ALLOWED_HOSTS, or an https KGHARVEST_BASE_URL is set and
 DEBUG is not, the mode is *production*: it requires a secret key and hosts, and a TLS proxy that sets X-Forwarded-Proto.
 """
 
@@ -175,7 +175,7 @@ API_LIMITS = {
     "token": env.limit("KGHARVEST_API_REQUESTS", 1200, 60),  # per token
     "anonymous": env.limit("KGHARVEST_API_ANONYMOUS_REQUESTS", 60, 60),  # per address without a valid token
 }
-CACHES = {  # per process: its share of the API rate limits
+CACHES = {  # per process; contains its share of the API rate limits
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}}
 }
 PROXY_COUNT = int(os.environ.get("PROXY_COUNT") or PRODUCTION)  # trusted proxies before this server

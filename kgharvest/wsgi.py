@@ -18,8 +18,8 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 def refuse_unreadable(application: Application) -> Application:
     """Answer 400 or 413 to requests with invalid headers or oversized bodies, before Django parses them.
 
-    Django decodes URLs and forms with any Python codec named by the client, including `hex` and `punycode`, and fails
-    outside its middleware.
+    Django decodes URLs and forms with any Python codec named by the client, including `hex` and `punycode`. The
+    resulting errors occur outside its middleware.
     """
 
     def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

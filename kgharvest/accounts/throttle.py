@@ -61,7 +61,7 @@ def add_attempts(key: str, n: int, window_s: int, now: datetime) -> Attempts:
 
 
 def is_exhausted(limit: str, who: str | None, now: datetime) -> bool:
-    """Return whether `who` has used all attempts of the limit."""
+    """Return whether `who` has used all attempts that the limit allows."""
     most, _ = settings.LIMITS[limit]
     return Attempts.objects.filter(key=f"{limit}:{who}", ends_at__gt=now, n__gte=most).exists()
 

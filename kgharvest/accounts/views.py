@@ -71,7 +71,7 @@ class Login(auth.LoginView):
             return too_many(request)
 
     def form_valid(self, form) -> HttpResponse:
-        # get_success_url allows no redirect to another site.
+        # get_success_url does not allow redirects to other sites.
         address, user = self.get_success_url(), form.get_user()
         count_right_password(self.request, user)
         if second_factor.log_in_with_password(self.request, user, address, timezone.now()):

@@ -102,7 +102,7 @@ class ApiView(generics.GenericAPIView):
         return answer_once(self.request, act, prepare)
 
     def answer(self, row: Any, status_code: int = status.HTTP_200_OK, location: str | None = None) -> Response:
-        """Return `row` serialized. location: URL of the object that was or will be created."""
+        """Return the serialized `row`. location: URL of the object that was or will be created."""
         headers = {"Location": self.request.build_absolute_uri(location)} if location else {}
         return Response(self.get_serializer(row).data, status_code, headers=headers)
 

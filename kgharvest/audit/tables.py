@@ -1,7 +1,7 @@
 """Audited tables: the audit log stores a hash of their rows, with which `audit verify` detects later changes.
 
-registries.AUDITED lists the tables. A hash covers only immutable columns, not, for example, the identity of a person,
-which can be erased.
+registries.AUDITED lists the tables. A hash covers only immutable columns. It does not cover, for example, the identity
+of a person, which can be erased.
 """
 
 import hashlib

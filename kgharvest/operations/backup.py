@@ -37,7 +37,7 @@ CHUNK = 1 << 20  # bytes read at a time
 
 @dataclass(frozen=True)
 class Manifest:
-    """rows: number by table. files: hexadecimal SHA-256 by name. migrations: [app, name] of applied migrations."""
+    """rows: number of rows by table. files: hexadecimal SHA-256 by name. migrations: applied ones, as [app, name]."""
 
     format: int
     version: str

@@ -238,7 +238,7 @@ class _Checksum:
         self.n_rows = 0
 
     def of(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Add the rows as they are iterated."""
+        """Yield the rows and add each row to the sum."""
         for row in rows:
             values = list(row)
             for index in self._json:

@@ -41,7 +41,7 @@ def route_of(request: HttpRequest) -> str:
 
 
 def without_addresses(record: logging.LogRecord) -> bool:
-    """Logging filter: replace the request's path by its URL pattern, and add its id."""
+    """Logging filter: replace the request's path with its URL pattern, and add the request's id."""
     record.request_id = request_id.get()
     request = getattr(record, "request", None)
     if isinstance(request, HttpRequest) and isinstance(record.args, tuple):

@@ -1,7 +1,7 @@
 """Prometheus metrics: requests served by this machine's web processes, and readings from the database.
 
-Each process counts in its own file in settings.METRICS_DIR; the process that is scraped sums them up
-(prometheus_client's multiprocess mode). Database readings are computed at each scrape; apps add theirs in
+Each process counts in its own file in settings.METRICS_DIR; the process that is scraped sums up all
+files (prometheus_client's multiprocess mode). Database readings are computed at each scrape; apps add theirs in
 registries.METRICS.
 """
 

@@ -32,7 +32,7 @@ CHECKS = "checks"  # folder of the files written by `check`
 
 
 class S3Files(S3Storage):
-    """Objects without an ACL, so the bucket policy decides who can read them. Finds credentials like the AWS tools.
+    """Objects without an ACL, so the bucket policy decides who can read them. Finds credentials as AWS tools do.
 
     Opening a file fetches it completely, so that downloads cannot fail halfway.
     """

@@ -20,7 +20,7 @@ from waitress.task import ThreadedTaskDispatcher, WSGITask
 MAX_CONNECTIONS = 2000  # per worker, unless the limit of open files is lower
 FILES_PER_CONNECTION = 3  # the socket, and buffers of request and response on disk
 OTHER_FILES = 200
-LOOK_EVERY_S = 1  # between two checks whether gunicorn stops the worker
+LOOK_EVERY_S = 1  # between two checks of whether gunicorn is stopping the worker
 LINGER_S = 2.0  # waiting time for arriving requests when stopping
 # With Python's default of 5 ms, each return from the database may wait that long for a computing thread.
 SWITCH_THREADS_EVERY_S = 0.0005

@@ -48,7 +48,7 @@ def resolve(url: str) -> Target:
     port = port or (443 if scheme == "https" else 80)
     try:
         results = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except UnicodeError:  # an empty or too long label between two dots
+    except UnicodeError:  # a label between two dots is empty or too long
         raise BadAddress(f"Invalid hostname: {host!r:.80}.") from None
     addresses = [ip_address(str(socket_address[0]).partition("%")[0]) for *_, socket_address in results]
     for address in addresses:

@@ -30,8 +30,8 @@ class Webhook(models.Model):
     """A URL to which events of a project are sent.
 
     secret_key: the signing secret is derived from it and SECRET_KEY, so a copy of the database is not enough to forge
-    signatures. old_secret_key, rotated_at: previous key, which also signs for OLD_SECRET_LASTS. failing_since: first
-    failure since the last success. disabled_at: set by a user, or GIVE_UP_AFTER after failing_since.
+    signatures. old_secret_key: previous key, which also signs for OLD_SECRET_LASTS after rotated_at. failing_since:
+    first failure since the last success. disabled_at: set by a user, or GIVE_UP_AFTER after failing_since.
     """
 
     project_id = models.BigIntegerField(db_index=True)

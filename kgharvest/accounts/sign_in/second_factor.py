@@ -181,7 +181,7 @@ def pending_login(request: HttpRequest, now: datetime) -> tuple[AbstractBaseUser
 
 
 def log_in(request: HttpRequest, user: AbstractBaseUser, id_token: str = "") -> None:
-    """Log in `user` after a correct password and code, or identified by the provider. The session gets a new key.
+    """Log in `user` after a correct password and code, or after login at the provider. The session gets a new key.
 
     id_token: from the provider, which has its own second factor, so none is required here.
     """

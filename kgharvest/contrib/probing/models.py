@@ -61,8 +61,9 @@ class ProbeRecord(models.Model):
     """Scores and costs of a method on one relation. is_control: measured on the LM with random weights.
 
     p1, p10, mrr, nll (nats): on test facts; dev_nll: on dev facts. left_out: {part: {reason: number of facts}}.
-    effective_prompts: exponential of the entropy of the weights. forwards: sequences read while learning; seconds:
-    learning time. combine, temperature: combination of the learned prompts; empty and None for methods without prompts.
+    effective_prompts: exponential of the entropy of the weights. forwards: sequences that the LM read while learning;
+    seconds: learning time. combine, temperature: combination of the learned prompts; empty and None for methods without
+    prompts.
     """
 
     relation = models.ForeignKey(ProbedRelation, on_delete=models.CASCADE, related_name="records")

@@ -59,7 +59,7 @@ class PlacesSerializer(serializers.Serializer):
 
 
 class PanelEntrySerializer(serializers.ModelSerializer):
-    """Panel in lists. Amounts are in minor units of the currency."""
+    """A panel in lists. Amounts are in minor units of the currency."""
 
     class Meta:
         model = Panel
@@ -283,7 +283,7 @@ class CommandViewSet(PagedList, PanelPartViewSet):
         examples=[OpenApiExample("Approve", {"submission": 12, "kind": "approve"}, request_only=True)],
     )
     def create(self, request: Request, round_id: int, name: str) -> Response:
-        """Stored immediately and sent to the platform within seconds."""
+        """The request is stored immediately and sent to the platform within seconds."""
         sent = self.sent(CommandInput)
         submission = get_object_or_404(self.panel().submissions, pk=sent.pop("submission"))
         return self.created(commands.decide(submission, by=request.user, **sent))
@@ -302,7 +302,7 @@ class CommandViewSet(PagedList, PanelPartViewSet):
 
 
 class OpenBonusSerializer(serializers.Serializer):
-    """Bonuses of one participant to pay manually."""
+    """Bonuses of one participant that must be paid manually."""
 
     submission = serializers.IntegerField(source="submission.pk")
     annotator = serializers.CharField(source="submission.annotator.code", allow_null=True, default=None)
@@ -396,7 +396,7 @@ class PanelViewSet(PagedList, RetrieveMixin, PanelOperations):
 
     @operation("Stop a panel", once=False)
     def stop(self, request: Request, round_id: int, name: str) -> Response:
-        """Cannot be undone. Participants with a place continue and are paid."""
+        """This cannot be undone. Participants with a place continue and are paid."""
         return self.changed(publishing.stop_panel)
 
 
@@ -439,7 +439,7 @@ class PayViewSet(PanelOperations):
     )
     @bonuses.mapping.post
     def grant_bonus(self, request: Request, round_id: int, name: str) -> Response:
-        """Owed immediately. A platform that pays bonuses receives the request within seconds."""
+        """The bonus is owed immediately. A platform that pays bonuses receives the request within seconds."""
         sent = self.sent(BonusInput)
         submission = get_object_or_404(self.panel().submissions, pk=sent.pop("submission"))
         entry = bonuses.grant_bonus(submission, **sent, by=request.user)

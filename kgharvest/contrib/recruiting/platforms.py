@@ -21,7 +21,7 @@ class PlatformRefused(DomainError):
 
 
 class PlatformUnavailable(DomainError):
-    """No response, or a temporary error (429, 5xx), without any effect: retry, if stated after `after_s` seconds."""
+    """No response or a temporary error (429, 5xx), without any effect. Retry, after `after_s` seconds if set."""
 
     def __init__(self, sentence: str, after_s: float | None = None):
         super().__init__(sentence)

@@ -1,4 +1,4 @@
-"""Researcher pages of panels (list, form, participants) and of their pay (balance, ledger, review), and files."""
+"""Researcher pages of panels (list, form, participants) and of their pay (balance, ledger, review), and their files."""
 
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
@@ -442,7 +442,7 @@ def _execute(
 
 
 def _consequence(panel: Panel) -> str:
-    """Return a sentence on who carries out a decision."""
+    """Return a sentence that says who carries out a decision."""
     if platform_of(panel).has_api:
         return "The platform is notified within seconds."
     return "Repeat the decision on the platform, which is not notified."
@@ -513,7 +513,7 @@ def panel_pay_noted(request: HttpRequest, panel: Panel) -> HttpResponse:
 
 @for_panel
 def panel_pay_bonus_file(request: HttpRequest, panel: Panel, layout: str) -> HttpResponse:
-    """Open bonuses in Prolific's bulk format or as a table. Both contain platform ids of participants.
+    """Download open bonuses in Prolific's bulk format or as a table. Both contain platform ids of participants.
 
     `?total=`: sum shown on the page; later, the payment is recorded with this sum. A different sum is refused.
     """

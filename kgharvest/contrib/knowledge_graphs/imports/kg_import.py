@@ -68,7 +68,7 @@ def import_kg(
 
     Tuples are ranked by score, or in the order of the file if the relation has no scores. New relations are added to
     the set named after the system. Nothing is stored if an error is raised: ImportRefused with the invalid lines,
-    BadMapping, BadName, NotAllowed or ProjectNotNamed.
+    BadMapping, BadName, NotAllowed, or ProjectNotNamed.
     """
     with prepared_kg(staged, name, targets, by, project) as store:
         return store()
@@ -181,7 +181,7 @@ def _store(staged: StagedKG, name: str, parts: Sequence[_Part], rows: ExternalSo
 
 
 def _relation(target: Target, name: str, by, project: Project) -> Relation:
-    """Return the existing relation, or create the new relation. Raises BadRelation, NotAllowed or ImportRefused."""
+    """Return the existing relation, or create the new relation. Raises BadRelation, NotAllowed, or ImportRefused."""
     if target.relation:
         return target.relation
     set_name = slugify(name)[:100] or "imported"
@@ -199,7 +199,7 @@ def store_upload(
 ) -> UploadedKG:
     """Validate and store a file. file, labels: objects with `name` and `read`; labels can be None.
 
-    Raises ImportRefused, BadName, NotAllowed or ProjectNotNamed.
+    Raises ImportRefused, BadName, NotAllowed, or ProjectNotNamed.
     """
     project = project_for(by, project)
     check_name(system, LanguageModel._meta.get_field("name").max_length, "system")

@@ -29,7 +29,7 @@ LabelOf = Callable[[str, str], str]  # (id, default) -> label of the id
 
 
 class Statement(NamedTuple):
-    """Statement of a file. line: line number from 1. others: further values by name, for example qualifiers."""
+    """Statement of a file. line: line number, starting at 1. others: further values by name, for example qualifiers."""
 
     line: int
     relation: str

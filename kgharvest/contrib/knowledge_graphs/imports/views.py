@@ -49,7 +49,7 @@ class UploadForm(forms.Form):
 
 
 class MappingForm(forms.Form):
-    """Two fields per relation of the file: an existing relation or a template. Relations without either are ignored."""
+    """Two fields per relation of the file: an existing relation and a template. If both are empty, it is ignored."""
 
     def __init__(self, relations: Sequence[FileRelation], existing: QuerySet[Relation], *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -82,7 +82,7 @@ class MappingForm(forms.Form):
             yield relation, self[f"relation_{number}"], self[f"template_{number}"], slots
 
     def targets(self) -> dict[str, mapping.Target]:
-        """Return the targets by relation of the file. The form must be valid. Adds errors to the fields."""
+        """Return the targets by name of the file's relation. The form must be valid. Adds errors to the fields."""
         targets: dict[str, mapping.Target] = {}
         for number, relation in enumerate(self._relations):
             name, template = (self.cleaned_data[f"{field}_{number}"].strip() for field in ("relation", "template"))
@@ -119,7 +119,7 @@ def kg_upload(request: HttpRequest) -> HttpResponse:
 
 @worker_required
 def kg_mapping(request: HttpRequest, pk: int) -> HttpResponse:
-    """Map the relations. The button "preview" shows example statements, other buttons import the file."""
+    """Map the relations. The button "preview" shows example statements; the other button imports the file."""
     upload = visible_or_404(request.user, UploadedKG.objects.select_related("project"), Action.WORK, pk=pk)
     preview = []
     with staged_upload(upload) as staged:

@@ -32,7 +32,7 @@ def rdf_file(file_format: str, kg: JudgedKG, rows: Counted) -> Iterator[File]:
         yield list(_about_round(kg, name))
         source, triples_of = None, None
         for row in rows:
-            if row.source is not source:  # identity is faster than comparing models
+            if row.source is not source:  # an identity check is faster than comparing models
                 source = row.source
                 triples_of = _judged_triples(source, _round_iri(kg.round), name)
                 yield list(_about_source(source, name))
@@ -95,7 +95,7 @@ def _judged_triples(source: Source, judging: str, name: rdf.Name) -> Callable[[R
         terms |= {"rank": row.rank, "score": row.score, "mtl": row.mtl}
         iri = tuples.iri_of(row.number)
         triples = tuples.about(iri, terms)
-        if not source.job:  # imported judgments have no harvest, but possibly an LM and setting
+        if not source.job:  # imported judgments have no harvest, but may have an LM and setting
             triples = [triple for triple in triples if triple[1] != harvest]
         triples += ((iri, *pair) for pair in origin)
         triples.append((iri, verdict, f'"{row.verdict}"'))
@@ -198,7 +198,7 @@ def _encoded(lines: Iterable[str]) -> Iterator[bytes]:
 
 
 class Format(NamedTuple):
-    """Export format. is_folder: the export has several files, downloaded as a zip archive."""
+    """Export format. is_folder: True if it has several files, which are downloaded as a ZIP archive."""
 
     label: str
     content_type: str

@@ -46,7 +46,7 @@ def chosen_relations(options: dict[str, Any]) -> list[Relation]:
 
 
 def add_search_arguments(parser: ArgumentParser, iterations: int, batch_size: int, texts: str) -> None:
-    """Add search options and `add_lm_arguments`. iterations, batch_size: defaults. texts: noun for the batch items."""
+    """Add search options and LM arguments. iterations, batch_size: defaults. texts: noun for the batch items."""
     add_lm_arguments(parser)
     search = parser.add_argument_group("trigger search")
     search.add_argument("--iterations", type=positive, default=iterations, help="iterations (default: %(default)s)")

@@ -26,7 +26,7 @@ PARTS = ("train", "dev", "test")
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError, struct.error)
 ARCHIVE_START = b"PK"
 LARGEST_ARCHIVE = 200 << 20  # bytes, unpacked
-FACT_KEYS = {"sub": ("sub", "sub_label"), "obj": ("obj", "obj_label")}  # own key, LAMA's key
+FACT_KEYS = {"sub": ("sub", "sub_label"), "obj": ("obj", "obj_label")}  # our key, LAMA's key
 RELATION_KEYS = ("relation", "predicate_id")
 RELATION_TYPES = ("1-1", "N-1", "N-M")  # as in LAMA
 MANY = 1.5  # minimum average that counts as "many" (Bordes et al. 2013, section 4.2)
@@ -62,7 +62,7 @@ class Document(NamedTuple):
 def documents_in(path: Path) -> list[Document]:
     """Return documents from a folder or ZIP file of RELATION/PART.jsonl or RELATION.jsonl, or from one JSON lines file.
 
-    Raises NoSuchFile, NotProbed or ImportRefused.
+    Raises NoSuchFile, NotProbed, or ImportRefused.
     """
     if path.is_dir():
         files = sorted([*path.glob("*.jsonl"), *path.glob("*/*.jsonl")])
@@ -102,7 +102,7 @@ def _unpacking(name: str) -> Iterator[None]:
 
 
 def _document(name: str, open_file: Callable[[], AbstractContextManager[BinaryIO]]) -> Document:
-    """Derive relation and part from RELATION/PART.jsonl or RELATION.jsonl."""
+    """Derive the relation and the part from a path RELATION/PART.jsonl or RELATION.jsonl."""
     path = PurePosixPath(name)
     if path.stem in PARTS and path.parent.name:
         return Document(name, open_file, path.parent.name, path.stem)
@@ -195,7 +195,7 @@ def read_facts(
 
 @dataclass
 class Prompts:
-    """Content of a prompt file: texts with slots, and relation types if stated, by relation."""
+    """Content of a prompt file by relation: texts with slots and, if stated, relation types."""
 
     texts: dict[str, list[str]] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
@@ -249,7 +249,7 @@ def relation_type(pairs: Collection[tuple[str, str]]) -> str:
 def probe_relations(
     relations: Sequence[Relation], facts: Mapping[str, FactsByPart] | None = None, more: Prompts | None = None
 ) -> list[ProbeRelation]:
-    """Return the binary relations with facts in `facts` (by name), by default in the embedded LMs' world.
+    """Return the binary relations with facts in `facts` (by relation name; default: the embedded LMs' world).
 
     more: additional prompts. Raises NotProbed.
     """

@@ -56,7 +56,7 @@ class Measurement:
 
     @property
     def prompt_set(self) -> PromptSet | None:
-        """The learned or weighted prompts, None for a method without prompts."""
+        """The learned or weighted prompts, or None for a method without prompts."""
         answerer = self.learned.answerer
         return answerer.prompt_set if isinstance(answerer, PromptSetAnswerer) else None
 

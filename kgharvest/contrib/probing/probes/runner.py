@@ -93,7 +93,7 @@ def common_vocabulary(lm: PretrainedLM, params: ProbeParams) -> tuple[list[int] 
 
 
 def _delete_outdated(probe: Probe, revision: str, vocabulary: str) -> None:
-    """Delete records of another LM revision, code version, or vocabulary."""
+    """Delete records of a different LM revision, code version, or vocabulary."""
     current = {"revision": revision, "code_version": code_version(), "vocabulary": vocabulary}
     if any(getattr(probe, name) != value for name, value in current.items()):
         ProbeRecord.objects.filter(relation__probe=probe).delete()

@@ -119,7 +119,7 @@ def methods_with_prompts(probe: Probe) -> list[str]:
 
 
 def document_of(probe: Probe) -> dict[str, Any]:
-    """Return the JSON of docs/probing.md for the records so far."""
+    """Return the document described in docs/probing.md, for the records so far."""
     relations = list(probe.relations.defer("facts", "prompts"))
     return {
         "name": probe.name,

@@ -34,9 +34,9 @@ TEMPLATES = {
 }
 LABEL = "label"  # column name
 TEXTS_AT_ONCE = 4096
-MOST_FOR_LABEL_TOKENS = 10_000  # training texts to select label tokens with
+MOST_FOR_LABEL_TOKENS = 10_000  # maximum training texts used to select label tokens
 
-LabelTokens = tuple[TokenIds, ...]  # of label 0, 1, ...
+LabelTokens = tuple[TokenIds, ...]  # tokens of label 0, 1, ...
 Floats = NDArray[np.float64]
 
 
@@ -50,7 +50,7 @@ class LabelledRow(NamedTuple):
 
 @dataclass(frozen=True)
 class TextSets:
-    """Rows by part, and all labels, sorted. Every label occurs in train."""
+    """Rows by part, and the sorted labels. Every label occurs in train."""
 
     parts: Mapping[str, Sequence[LabelledRow]]
     labels: tuple[str, ...]
@@ -134,7 +134,7 @@ def _fault(line: Line, columns: Sequence[str]) -> BadEntry | None:
 
 
 def default_template(path: Path) -> str:
-    """Return the default template for the columns of a file. Raises NoSuchFile, ImportRefused or NotClassified."""
+    """Return the default template for the columns of a file. Raises NoSuchFile, ImportRefused, or NotClassified."""
     columns = next((set(line.value) for line in _lines(path) if not isinstance(line, BadEntry)), set())
     for fields, template in TEMPLATES.items():
         if columns.issuperset(fields):
@@ -147,7 +147,7 @@ def default_template(path: Path) -> str:
 
 
 def read_text_sets(files: Mapping[str, Path], columns: Sequence[str]) -> TextSets:
-    """Read the train, dev, and test texts. Raises NoSuchFile, ImportRefused or NotClassified."""
+    """Read the train, dev, and test texts. Raises NoSuchFile, ImportRefused, or NotClassified."""
     parts = {part: read_labelled(files[part], columns) for part in PARTS}
     for part, rows in parts.items():
         if not rows:
@@ -170,7 +170,7 @@ def read_text_sets(files: Mapping[str, Path], columns: Sequence[str]) -> TextSet
 
 
 class EncodedText(NamedTuple):
-    """A labeled text in tokens. parts: in the order of the template's fields."""
+    """A labeled, tokenized text. parts: tokens in the order of the template's fields."""
 
     parts: tuple[TokenIds, ...]
     label: int

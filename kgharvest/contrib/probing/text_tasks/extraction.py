@@ -89,7 +89,7 @@ def draw_contexts(facts: Sequence[EvidencedFact], rng: Random) -> tuple[list[Fac
 
 
 def perturb(facts: Sequence[FactInContext], objects: Sequence[str], rng: Random) -> list[FactInContext]:
-    """Replace the object of each fact by a random different object, in the context and in the answer.
+    """Replace the object of each fact with a different random object, in the context and in the answer.
 
     Raises EngineError if there is no other object.
     """
@@ -108,7 +108,7 @@ def perturb(facts: Sequence[FactInContext], objects: Sequence[str], rng: Random)
 
 @dataclass(frozen=True)
 class ExtractedRelation:
-    """A relation and its facts by part. manual: the relation's first prompt, after the context."""
+    """A relation and its facts by part. manual: the context, followed by the relation's first prompt."""
 
     name: str
     manual: TextTemplate
@@ -168,7 +168,7 @@ def evidenced_fact(line: Mapping[str, Any], pair: tuple[str, str]) -> EvidencedF
 
 
 def _evidence_of(context: Any, names: Sequence[str]) -> Evidence | str:
-    """Return the context with its first match of `names` masked by OBJECT_MASK, or the problem as text."""
+    """Return the context with the first match of `names` replaced by OBJECT_MASK, or the problem as text."""
     if not isinstance(context, str):
         return 'has a "context" that is not a text'
     if OBJECT_MASK in context:
@@ -298,7 +298,7 @@ def majority_logprobs(
 def extraction_records(
     lm: MaskedLM, control: MaskedLM | None, request: ExtractRequest, on_progress: OnProgress = ignore
 ) -> Iterator[dict[str, Any]]:
-    """Yield one record per relation, kind of context, and method, also for methods on the control.
+    """Yield one record per relation, kind of context, and method, including methods on the control.
 
     Raises NotExtracted or EngineError; relations without usable facts are reported before any search.
     """

@@ -1,6 +1,6 @@
 """Facts about a study, gathered once for all documents of a package, from the frozen report and the round.
 
-Facts are a plain dictionary. They identify no annotator and no member of the project: people are pseudonyms, and names
+Facts are a plain dictionary. They identify no annotator and no member of the project: people have pseudonyms, and names
 and email addresses are removed from texts.
 """
 

@@ -22,11 +22,11 @@ CRITERION_NAME = "Truth"
 class HedsQuestion(NamedTuple):
     """A question of the datasheet.
 
-    field: name of its form field. kind: "text", "one" (one option, with a text if the option requires one) or "many"
+    field: name of its form field. kind: "text", "one" (one option, with a text if the option requires one), or "many"
     (all applicable options). options: the options that answers use, by number. chosen: the options that always apply.
-    stated: option by answer of the authors, "" for any other answer; the authors' answer then replaces the recorded
-    answer. If None, the authors' answer follows the recorded text. unknown_if_imported: the records have no answer for
-    imported judgments.
+    stated: options by the authors' answer, with "" for any other answer; the authors' answer then replaces the recorded
+    answer. If None, the authors' answer follows the recorded text. unknown_if_imported: True if the records have no
+    answer for imported judgments.
     """
 
     number: str

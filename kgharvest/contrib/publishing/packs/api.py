@@ -1,4 +1,4 @@
-"""API of replication packages: request, status, cancel, download."""
+"""API of replication packages: request, status, cancel, and download."""
 
 from django.db.models import QuerySet
 from django.http import FileResponse

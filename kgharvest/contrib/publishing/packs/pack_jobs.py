@@ -100,7 +100,7 @@ def open_file(pack: PaperPack) -> File:
 
 
 def sweep(now: datetime) -> None:
-    """Delete files of deleted packages once a minute per worker (stores can charge for listing). Periodic task."""
+    """Delete files of deleted packages once a minute per worker (stores can charge for listing). A periodic task."""
     global _swept_at
     if _swept_at is None or now - _swept_at >= SWEPT_EVERY:
         _swept_at = now

@@ -31,7 +31,7 @@ from kgharvest.events.models import Event
 from kgharvest.statistics.arrays import LABELS, VERDICTS
 from kgharvest.tables.formats import to_json
 
-LARGEST_NUMBER = 2**63 - 1  # of a Parquet column
+LARGEST_NUMBER = 2**63 - 1  # limit of Parquet columns
 ROWS_AT_ONCE = 20_000
 SMALL = 1_000_000  # bytes that any Parquet file may decompress to
 FACTS, PREREGISTRATION = "rows/round.json", "preregistration.json"
@@ -134,7 +134,7 @@ def _values(column: RowColumn, values: Sequence[Any], names: Mapping[Any, Any] |
 
 
 def row_files(rows: Rows) -> Iterator[PackFile]:
-    """Yield both files of each table that has rows."""
+    """Yield the JSONL and Parquet files of each table that has rows."""
     for table in TABLES:
         columns = rows[table.name]
         if n_rows(columns):
@@ -368,7 +368,7 @@ ACTIONS = ("judgments.sealed", "round.opened", "round.imported", "round.closed",
 
 
 def audit_files(round: Round, head: Mapping[str, Any], scrub: Scrub) -> list[PackFile]:
-    """Return the audit file, or none for a report without an audit head. Raises OtherTrail."""
+    """Return the audit file, or an empty list for a report without an audit head. Raises OtherTrail."""
     if not head["number"]:
         return []
     last = Event.objects.filter(number=head["number"]).first()

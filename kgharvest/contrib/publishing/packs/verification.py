@@ -24,7 +24,7 @@ from kgharvest.tables.formats import csv_text, markdown_of
 from kgharvest.tables.latex import latex_of
 
 REPORT = "report.json"
-STAMP = ("created_at", "code_version", "method", "audit")  # of a report; the audit log is compared separately
+STAMP = ("created_at", "code_version", "method", "audit")  # not compared; the audit log is compared separately
 SHOWN = 20
 NUMBER = re.compile(r"-?\d[\d.,e%-]*")
 # Linear algebra libraries sum in different orders on different machines.
@@ -42,7 +42,7 @@ MISSING = _Missing()
 
 
 class Difference(NamedTuple):
-    """A difference between packed and recomputed values. path: in the document, for example cells[3].accuracy."""
+    """A difference between packed and recomputed values. path: of the value, for example cells[3].accuracy."""
 
     path: str
     packed: Any
@@ -133,7 +133,7 @@ def verify_pack(path: Path) -> Verification:
 
 
 def verify_contents(contents: Mapping[str, bytes]) -> Verification:
-    """Verify files by their contents, without checksums. Raises BadPack."""
+    """Verify the contents of files without their checksums. Raises BadPack."""
     try:
         return _verify(contents)
     except RecursionError:

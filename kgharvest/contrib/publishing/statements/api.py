@@ -56,7 +56,7 @@ class StatementsViewSet(ReportOperations):
 
     @operation("Paper metadata", "paper/statements/", method="get")
     def statements(self, request: Request, report_id: int) -> Response:
-        """Stored with the round and used by all its reports."""
+        """The answers are stored with the round and used by all its reports."""
         return self.answer(self.said(self.get_object()))
 
     @extend_schema(

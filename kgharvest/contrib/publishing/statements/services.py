@@ -28,7 +28,7 @@ LICENCES = (
 
 
 class Places(NamedTuple):
-    """Places of an answer. heds: numbers of HEDS 3.0. rai: fields of Croissant RAI 1.0. checklist: ARR's D1 to D5.
+    """Places of an answer. heds: HEDS 3.0 questions. rai: fields of Croissant RAI 1.0. checklist: ARR's D1 to D5.
 
     citation: a key of CITATION.cff.
     """
@@ -46,7 +46,7 @@ class Places(NamedTuple):
 
 
 class Question(NamedTuple):
-    """key: in API and database. n_rows: height of the form field in lines. choices: pairs of value and text.
+    """key: name in API and database. n_rows: height of the form field in lines. choices: pairs of value and text.
 
     is_optional: documents are complete without the answer, because the records contain most of its content.
     """
@@ -183,7 +183,7 @@ Answers = Mapping[str, str]  # by key; unanswered questions are absent
 
 
 def missing(answers: Answers, document: Mapping[str, Any]) -> Sequence[Question]:
-    """Return the required questions without an answer. document: a report's. A preregistration counts as an answer."""
+    """Return the unanswered required questions. document: of a report. A preregistration counts as an answer."""
     recorded = {"preregistration"} if document.get("preregistration") else set()
     required = [question for question in QUESTIONS if not question.is_optional]
     return [question for question in required if not answers.get(question.key) and question.key not in recorded]

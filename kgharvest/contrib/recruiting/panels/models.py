@@ -36,7 +36,7 @@ def _url(**options: str) -> models.CharField:
 
 
 class Platform(models.TextChoices):
-    """Recruiting platforms. Their operations: kgharvest.contrib.recruiting.platforms."""
+    """Recruiting platforms. kgharvest.contrib.recruiting.platforms defines their operations."""
 
     LINK = "link", "Other panel (link only)"
     CONNECT = "connect", "CloudResearch Connect"

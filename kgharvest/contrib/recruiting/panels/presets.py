@@ -104,5 +104,5 @@ def places_for(round: Round, statements_per_place: int) -> int:
 
 
 def new_code() -> str:
-    """Return a random code of 10 letters and digits, without look-alikes."""
+    """Return a random code of 10 letters and digits, without characters that look alike."""
     return "".join(secrets.choice("ABCDEFGHJKLMNPQRSTUVWXYZ23456789") for _ in range(10))

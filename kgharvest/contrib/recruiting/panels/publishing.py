@@ -108,7 +108,7 @@ def delete_panel(panel: Panel, by=None) -> None:
 
 
 def cost_in_words(panel: Panel) -> str:
-    """Return the cost of publishing in a sentence: the platform's figure if available, otherwise the rewards."""
+    """Return the cost of publishing as a sentence: the platform's figure if available, otherwise the rewards."""
     try:
         cost = platform_of(panel).cost()
     except DomainError as reason:

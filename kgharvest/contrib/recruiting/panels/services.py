@@ -248,7 +248,7 @@ def complete(submission: Submission, now: datetime) -> bool:
 
 @transaction.atomic
 def leave(submission: Submission, to: Submission.Status, now: datetime) -> bool:
-    """End an unreviewed submission (returned, timed out, screened out) and release its place immediately.
+    """End an unreviewed submission (returned, timed out, or screened out) and release its place immediately.
 
     Leased statements are released; judgments are kept. A participant who had completed before a timeout is still owed
     the reward. Return False if the submission had already ended.

@@ -30,7 +30,7 @@ from kgharvest.jobs.outbox import Outbox, Outcome, Result, wait_after
 logger = logging.getLogger(__name__)
 
 SENDING_LASTS = timedelta(minutes=15)  # a payment that the platform does not show after this time was not made
-MOST_AT_ONCE = 1000  # approvals by a researcher at once, and in one request to a platform
+MOST_AT_ONCE = 1000  # maximum approvals by a researcher at once, and in one platform request
 FEWEST_AT_ONCE = 50  # minimum for a bulk request; fewer approvals are sent individually
 APPROVED_WITHIN = timedelta(minutes=15)  # time for a bulk approval to appear on the platform
 SHORTEST_REJECTION = 100  # characters; Prolific's minimum for a rejection message
@@ -363,7 +363,7 @@ def decide(submission: Submission, kind: str, *, message: str = "", category: st
 
 
 def approve(panel: Panel, submissions: Collection[int] | None = None, by=None) -> int:
-    """Approve places awaiting review, all or those with these ids, at most MOST_AT_ONCE; return the number approved.
+    """Approve up to MOST_AT_ONCE places awaiting review, optionally only those with these ids; return their number.
 
     Submissions with a decision are skipped. Raises NotAllowed or PlatformRefused.
     """

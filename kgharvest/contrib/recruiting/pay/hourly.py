@@ -1,4 +1,4 @@
-"""Hourly pay on active time: numbers, figure, and sentences for papers.
+"""Hourly pay based on active time: numbers, figure, and sentences for papers.
 
 Active time is measured by the judging page: seconds that each statement was visible, capped per statement. Answers
 without a measurement count as the mean of the participant's other answers. Training counts from its start to its end,
@@ -160,7 +160,7 @@ def pay_picture(panel: Panel, pay: HourlyPay) -> dict[str, Any] | None:
 
 
 def pay_in_words(round: Round) -> str:
-    """Return two sentences per panel of the round that paid participants; empty if none did."""
+    """Return two sentences for each panel of the round that paid participants, or "" if none did."""
     return " ".join(sentence for panel in round.panels.order_by("pk") for sentence in _sentences(panel))
 
 

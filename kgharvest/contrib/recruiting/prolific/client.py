@@ -1,6 +1,6 @@
 """Client for the parts of Prolific's API that panels need, with timeouts and safe retries.
 
-Reference: docs.prolific.com/api-reference; the fields in use are listed in api_fields.py of the tests. Prolific has no
+Reference: docs.prolific.com/api-reference; the tests list the fields in use in api_fields.py. Prolific has no
 fixed rate limit: 429 means that the workspace's wallet is busy, so requests are sequential. Retries wait as long as the
 response requests; without such a request, the wait doubles each time.
 """
@@ -66,7 +66,7 @@ class Client:
         return round(self._ask("POST", "/api/v1/study-cost-calculator/", body)["total_cost"])
 
     def submissions(self, study: str) -> Iterator[tuple[Document, datetime]]:
-        """Yield each submission of a study with the time of its request."""
+        """Yield each submission of a study with the time at which it was requested."""
         page, n_rows = 1, ROWS_PER_PAGE
         while n_rows == ROWS_PER_PAGE:
             asked_at = datetime.now(UTC)
@@ -97,7 +97,7 @@ class Client:
         return self._ask("POST", "/api/v1/submissions/bonus-payments/", body)
 
     def pay_bonus(self, bonus: str) -> None:
-        """Pay a prepared bonus. Never retried, as Prolific pays again on each request.
+        """Pay a prepared bonus. Never retried, because Prolific pays again on each request.
 
         Raises OutcomeUnknown if it may have been paid.
         """

@@ -3,7 +3,7 @@
 X-Prolific-Request-Signature: base64 of the HMAC-SHA256 of X-Prolific-Request-Timestamp and the raw body, keyed by the
 workspace's secret. Events are delivered at least once and in any order, so their content is not used: an event only
 triggers a query of the current state of its submission or study. An event is committed once
-per id, before it is acknowledged. A job then retries it until it is handled.
+per id, before it is acknowledged. A job then handles it, with retries until it succeeds.
 """
 
 import base64

@@ -1,6 +1,6 @@
 """Prolific as a recruiting platform: study, submissions, and pay of one panel.
 
-Options specific to Prolific are in `panel.platform_options`, by the names in STUDY_OPTIONS.
+Options specific to Prolific are in `panel.platform_options`, under the names in STUDY_OPTIONS.
 """
 
 import math
