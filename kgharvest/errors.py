@@ -64,7 +64,7 @@ class ImportRefused(DomainError):
         """Return one sentence for one error, or one line per error."""
         lines = [f"{entry.where}: {entry.reason}" for entry in self.entries]
         if self.n_entries == 1:
-            return f"{self.source}: rejected because of {lines[0]}."
+            return f"{self.source}: rejected because of an error in {lines[0]}."
         left = self.n_entries - len(lines)
         more = [f"and {left:,} more"] if left > 0 else []
         head = f"{self.source}: rejected because of {self.n_entries:,} errors:"

@@ -105,7 +105,7 @@ def _opened(alias: str, url: str) -> Iterator[BaseDatabaseWrapper]:
         raise _refused(f"The {alias} {options['NAME']} does not exist. Check its path or create it with migrate.")
     database = connections[alias] = ConnectionHandler({"default": {}, alias: options}).create_connection(alias)
     try:
-        with _database_errors(f"Cannot open the {alias}", "Check its address and that its server runs"):
+        with _database_errors(f"Cannot open the {alias}", "Check its address and whether its server is running"):
             database.ensure_connection()
         yield database
     finally:

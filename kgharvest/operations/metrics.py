@@ -65,7 +65,7 @@ def exposition() -> bytes:
         registry.register(DatabaseCollector())
         with suppress(FileNotFoundError):  # the file of an ended process was deleted after listing
             return prometheus_client.generate_latest(registry)
-    raise RuntimeError("Metrics files were repeatedly deleted while reading them.")
+    raise RuntimeError("Metrics files were repeatedly deleted while they were being read.")
 
 
 class DatabaseCollector:

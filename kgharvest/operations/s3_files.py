@@ -117,7 +117,7 @@ class S3Files(S3Storage):
             raise self._unavailable(error, is_passing=isinstance(error, NO_ANSWER)) from error
 
     def _unavailable(self, error: Exception, is_passing: bool) -> FilesUnavailable:
-        advice = "check that it runs" if is_passing else "check KGHARVEST_FILES, the bucket, and the credentials"
+        advice = "check that it is running" if is_passing else "check KGHARVEST_FILES, the bucket, and the credentials"
         reason = f"{self.place} fails ({str(error).splitlines()[0]}); {advice}"
         logger.warning("File store error: %s", reason)
         return FilesUnavailable(reason, is_passing)

@@ -106,7 +106,7 @@ def discovered() -> dict[str, Any]:
         cache.set(f"openid:{address}", metadata, METADATA_CACHED_S)
     if metadata.get("issuer") != issuer:
         raise LoginRefused(
-            f"The provider at {issuer} reports the issuer {metadata.get('issuer')}. Set KGHARVEST_OIDC_ISSUER to it."
+            f"The provider at {issuer} reports the issuer {metadata.get('issuer')}. Correct KGHARVEST_OIDC_ISSUER."
         )
     if missing := {"authorization_endpoint", "token_endpoint", "jwks_uri"} - metadata.keys():
         raise LoginRefused(f"The discovery document of {issuer} does not contain {', '.join(sorted(missing))}.")

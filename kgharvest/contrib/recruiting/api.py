@@ -371,7 +371,7 @@ class PanelViewSet(PagedList, RetrieveMixin, PanelOperations):
         """After publication, only `hourly_floor` and, on platforms without an API, `places` can change."""
         return self.answer(publishing.edit_panel(self.panel(), self.sent(PanelInput, partial=True), request.user))
 
-    @extend_schema(summary="Delete the draft of a panel")
+    @extend_schema(summary="Delete a draft panel")
     def destroy(self, request: Request, round_id: int, name: str) -> Response:
         publishing.delete_panel(self.panel(), request.user)
         return self.deleted()

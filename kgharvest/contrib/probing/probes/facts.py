@@ -178,7 +178,7 @@ def read_facts(
         if relation is None:
             return NO_RELATION
         if part not in PARTS:
-            return f'has no part; add "part": {", ".join(PARTS[:-1])} or {PARTS[-1]}'
+            return f'has no part; add "part": {", ".join(PARTS[:-1])}, or {PARTS[-1]}'
         if any(not isinstance(entity, str) for entity in pair):
             return 'lacks the texts "sub" and "obj"'
         if fault := entities_error(pair, 2):
@@ -216,7 +216,7 @@ def read_prompts(documents: Sequence[Document], relations: Collection[str]) -> P
         if fault := template_error(template):
             return fault
         if type_name is not None and type_name not in RELATION_TYPES:
-            return f"has the type {type_name!r}; use {', '.join(RELATION_TYPES)} or omit it"
+            return f"has the type {type_name!r}; use {', '.join(RELATION_TYPES)}, or omit it"
         prompts.texts.setdefault(relation, []).append(one_line(with_slots(template)))
         if type_name:
             prompts.types[relation] = type_name

@@ -132,7 +132,7 @@ def form_file(answers: Mapping[str, Answer]) -> PackFile:
         if answers[question.number].source != Source.MISSING:
             form |= _fields(question, answers[question.number])
     content = json.dumps(form, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
-    about = "Human Evaluation Datasheet 3.0, for the form of nlp-heds."
+    about = "Human Evaluation Datasheet 3.0, for the online form of nlp-heds."
     return PackFile("heds.json", content.encode(), "application/json", about)
 
 

@@ -184,4 +184,4 @@ def checksum_differences(contents: Mapping[str, bytes]) -> Iterator[str]:
         elif name not in recorded:
             yield f"{name}: not in {SUMS}"
         elif PackFile(name, contents[name], "", "").sha256 != recorded[name]:
-            yield f"{name}: altered, the checksum differs"
+            yield f"{name}: altered; the checksum differs"

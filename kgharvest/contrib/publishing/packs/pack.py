@@ -53,7 +53,7 @@ def pack_files(
     on_progress(Progress("reading the rows", 0))
     scrub = scrubber(report.round, report)
     document, rows, facts = _scrubbed_source(report, scrub)
-    on_progress(Progress("drawing tables and figures", 0))
+    on_progress(Progress("rendering tables and figures", 0))
     files = [
         PackFile(REPORT, json_text(document).encode(), "application/json", "The frozen report."),
         *rendered_tables(document),

@@ -405,7 +405,7 @@ class Chain:
                 if number is not None and line["number"] <= number:
                     yield f"{AUDIT}, entry {line['number']}: out of order after entry {number}"
                 if number is not None and line["number"] == number + 1 and line["previous_hash"] != digest:
-                    yield f"{AUDIT}, entry {line['number']}: previous hash does not match the entry before"
+                    yield f"{AUDIT}, entry {line['number']}: previous hash does not match the preceding entry"
                 number, digest, text = line["number"], line["hash"], line["hashed"]
                 self.is_head_recomputed = text is not None
                 if text is not None:

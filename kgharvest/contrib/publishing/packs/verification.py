@@ -200,7 +200,7 @@ def _notes(document: Mapping[str, Any], compared: DocumentComparison, chain: row
         return
     entries = counted(chain.n_recomputed, "entry", "entries")
     of_head = "" if chain.is_head_recomputed else "; the head is included as a hash only"
-    yield f"Audit log: ends in the head that the report names; {entries} hashed again{of_head}."
+    yield f"Audit log: ends with the head that the report names; {entries} hashed again{of_head}."
 
 
 def _probabilities(rows: Rows) -> Iterator[Difference]:

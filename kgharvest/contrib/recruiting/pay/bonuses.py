@@ -124,7 +124,7 @@ def bulk_lines(bonuses: Iterable[OpenBonus]) -> str:
             raise DomainError(
                 "NotPayable",
                 f"Submission {bonus.submission.pk} has no id that fits this format: the id was deleted or contains "
-                "characters other than letters, digits, - and _. Download the CSV and pay this submission separately.",
+                "characters other than letters, digits, -, and _. Download the CSV and pay this submission separately.",
             )
         lines.append(f"{name},{bonus.in_decimals}\n")
     return "".join(lines)

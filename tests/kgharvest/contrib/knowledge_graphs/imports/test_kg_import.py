@@ -169,7 +169,7 @@ def test_errors_are_located_and_nothing_is_stored(tmp_path, name, text, location
     with pytest.raises(ImportRefused) as refusal:
         import_file(write(tmp_path, text, name), r="[HEAD] has [TAIL].")
 
-    assert f"{name}: rejected because of {location}" in str(refusal.value)
+    assert f"{name}: rejected because of an error in {location}" in str(refusal.value)
     for model in (Job, KnowledgeTuple, Relation, LanguageModel, Launch):
         assert not model.objects.exists()
 

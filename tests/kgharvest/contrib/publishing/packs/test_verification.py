@@ -206,7 +206,7 @@ def test_checksums_name_missing_extra_and_altered_files(of_samples):
 
     assert sorted(checksum_differences(contents)) == [
         "more.txt: not in SHA256SUMS",
-        "report.json: altered, the checksum differs",
+        "report.json: altered; the checksum differs",
         "tables/cells.csv: missing",
     ]
     assert list(checksum_differences(of_samples)) == []
