@@ -132,7 +132,7 @@ AUDITED = {
 # Event types of optional apps: sequences of kgharvest.events.types.EventType
 EVENT_TYPES: list[str] = []
 
-# Metrics for each scrape: functions of the time that return operations.metrics.Readings
+# Metrics for each scrape: functions of the current time that return operations.metrics.Readings
 METRICS = [
     "kgharvest.operations.metrics.job_metrics",
     "annotation.panels.judgment_metrics",

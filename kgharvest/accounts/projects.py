@@ -79,7 +79,7 @@ def default_project() -> Project:
 def create_project(name: str, by=None) -> Project:
     """Create a project owned by `by`, or without an owner if None (the operator).
 
-    Raises NotAllowed for users who cannot work in any project and for tokens bound to a project; BadName, NameTaken.
+    Raises NotAllowed for users who cannot work in any project and for tokens bound to a project, BadName, or NameTaken.
     """
     if by is not None:
         check_may_anywhere(by, Action.WORK)

@@ -40,7 +40,7 @@ class Verification:
 
     def __init__(self, expected: Iterable[tuple[str, Head]] = ()):
         self._has_head = AuditHead.objects.exists() or not Event.objects.sealed().exists()
-        # Read ids before sealing: each of these rows was committed with its event, so its event is now sealed.
+        # Read ids before sealing: each of these rows was committed with its event, so that event is sealed, too.
         self._ids = {name: table.ids() for name, table in audited_tables().items() if not table.is_sealed_later}
         seal_events()
         self._expected = [*expected, *hook("audit_heads")()]

@@ -49,7 +49,7 @@ class Channel(HTTPChannel):
 
     @property
     def is_busy(self) -> bool:
-        """True while a request is being received or answered, or a response is not yet sent."""
+        """True while a request is being received or answered, or while a response has not been sent."""
         begun = self.request is not None and (self.request.header_plus or self.request.headers_finished)
         return bool(begun or self.requests or self.total_outbufs_len)
 

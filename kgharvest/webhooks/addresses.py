@@ -32,7 +32,7 @@ class Target(NamedTuple):
 
 
 def resolve(url: str) -> Target:
-    """Resolve `url`. Raises BadAddress if it is malformed or forbidden, OSError if the hostname is unknown."""
+    """Resolve `url`. Raises BadAddress if it is malformed or forbidden, and OSError if the hostname is unknown."""
     try:
         parts = urlsplit(url)
         scheme, host, port = parts.scheme, parts.hostname, parts.port

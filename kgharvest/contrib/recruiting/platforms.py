@@ -21,7 +21,7 @@ class PlatformRefused(DomainError):
 
 
 class PlatformUnavailable(DomainError):
-    """No response or a temporary error (429, 5xx), without any effect. Retry, after `after_s` seconds if set."""
+    """No response or a temporary error (429, 5xx), before any effect. Retry later, after `after_s` if given."""
 
     def __init__(self, sentence: str, after_s: float | None = None):
         super().__init__(sentence)
@@ -99,7 +99,7 @@ class RecruitingPlatform:
     def execute(self, command: PlatformCommand) -> None:
         """Execute a command once. A bonus is set up, stored in the command, then paid.
 
-        Raises PlatformRefused, PlatformUnavailable, OutcomeUnknown (bonuses only).
+        Raises PlatformRefused, PlatformUnavailable, or OutcomeUnknown (bonuses only).
         """
         check_not_closed(self.panel)
 

@@ -39,7 +39,8 @@ def apply_remote(panel: Panel, remote: RemoteSubmission, now: datetime, event: P
     """Apply the platform's state to the submission; return whether anything changed.
 
     Records payments and settles uncertain ones. now: used if the platform states no time. A participant who has not
-    entered here is ignored while active on the platform. Once completed or approved there, a submission is created.
+    entered here is ignored while active on the platform. A submission is created once it is completed or approved
+    there.
     """
     submission = _submission_of(panel, remote, now)
     at = remote.at or now

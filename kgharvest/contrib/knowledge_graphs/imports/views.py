@@ -49,7 +49,7 @@ class UploadForm(forms.Form):
 
 
 class MappingForm(forms.Form):
-    """Two fields per relation of the file: an existing relation and a template. If both are empty, it is ignored."""
+    """Two fields per relation of the file: an existing relation and a template. Unmapped relations are ignored."""
 
     def __init__(self, relations: Sequence[FileRelation], existing: QuerySet[Relation], *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)

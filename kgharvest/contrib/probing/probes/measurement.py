@@ -83,7 +83,7 @@ class Measurement:
 
 
 def probe_task(lm: PretrainedLM, relation: ProbeRelation, vocabulary: Sequence[int] | None = None) -> ProbeTask:
-    """Raises NotProbed if a part has no usable fact, BadPrompt for a prompt that the LM cannot encode."""
+    """Raises NotProbed if a part has no usable fact, or BadPrompt for a prompt that the LM cannot encode."""
     encoded = tuple(lm.encode_prompt(template) for template in parse_prompts(relation.prompts, 2))
     facts = {part: usable_facts(lm, [Fact(*pair) for pair in relation.facts[part]], vocabulary) for part in PARTS}
     for part, later in combinations(PARTS, 2):

@@ -54,7 +54,7 @@ def freeze_preregistration(round: Round, plan: Mapping[str, Any], now: datetime,
     """Freeze the state of the round and the plan as the next version.
 
     plan: validated by PlanSerializer. Annotators cannot join or answer during the check for judgments, so every
-    judgment is made after the freeze. Raises NotAllowed, TooLate, BadPlan, and errors of freeze_round.
+    judgment is made after the freeze. Raises NotAllowed, TooLate, BadPlan, and the errors of freeze_round.
     """
     with transaction.atomic():
         round = Round.objects.select_for_update(of=("self",)).select_related("project").get(pk=round.pk)

@@ -72,7 +72,7 @@ def _save(panel: Panel, **kwargs: Any) -> None:
 
 
 def check_options(panel: Panel) -> None:
-    """Raise BadPanel for invalid options or combinations, PlatformRefused if the platform is closed."""
+    """Raise BadPanel for invalid options or combinations, and PlatformRefused if the platform is closed."""
     check_not_closed(panel)
     try:
         panel.clean_fields(exclude=["round", "created_by"])

@@ -29,7 +29,7 @@ from kgharvest.jobs.outbox import Outbox, Outcome, Result
 
 logger = logging.getLogger(__name__)
 
-OLDEST_S = 600  # maximum clock difference; older or later requests count as replays
+OLDEST_S = 600  # maximum clock difference; requests with a larger difference count as replays
 SUBMISSION_CHANGED, STUDY_CHANGED = "submission.status.change", "study.status.change"
 BODIES_LAST = timedelta(days=30)  # for handled events; ids are stored forever, so that a late copy is not a new event
 UNEXPECTED = "Unexpected error. See the worker log for details."

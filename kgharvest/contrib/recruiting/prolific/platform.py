@@ -119,8 +119,8 @@ class Prolific(RecruitingPlatform):
 
         The signature is a JWT signed with a key from /.well-known/study/jwks.json. It is valid for two minutes, this
         host, the link's parameters, and this submission (`is_external_study_url_secure` in Prolific's API
-        documentation). Raises BadEntryLink if it is invalid, or missing although the study requires one;
-        PlatformUnavailable if Prolific's keys cannot be fetched.
+        documentation). Raises BadEntryLink if it is invalid, or missing although the study requires one,
+        and PlatformUnavailable if Prolific's keys cannot be fetched.
         """
         token = parameters.get(PARAMETER, "")
         if not token:
