@@ -63,7 +63,7 @@ def project_for(by, project: Project | str | None = None) -> Project:
     if by is None or by.is_superuser:
         return default_project()
     raise DomainError(
-        "ProjectNotNamed", "You cannot work in any project. Create a project, or ask a project owner for a role."
+        "ProjectNotNamed", "You cannot work in any project. Create one, or ask a project owner for a role."
     )
 
 

@@ -45,15 +45,11 @@ class Command(DomainCommand):
         defaults = HarvestParams()
         cells = parser.add_argument_group("relations, LMs, and settings")
         cells.add_argument("--relation", action="append", default=[], help="name or set/name; repeatable")
-        cells.add_argument(
-            "--set", dest="set_name", metavar="NAME", help="set of --relation; without --relation: the whole set"
-        )
+        cells.add_argument("--set", dest="set_name", metavar="NAME", help="set of --relation, or whole set to harvest")
         cells.add_argument("--model", action="append", help=f"LM: {LM_NAMES_HELP}; repeatable (default: embedded)")
         cells.add_argument("--revision", default="", help="revision of the LM")
         cells.add_argument("--setting", choices=SETTINGS, action="append", help="repeatable (default: multi)")
-        cells.add_argument(
-            "--prompt", action="append", default=[], help="prompt to use instead of the relation's prompts; repeatable"
-        )
+        cells.add_argument("--prompt", action="append", default=[], help="replaces the relation's prompts; repeatable")
         params = parser.add_argument_group("harvest parameters")
         params.add_argument("--max-tuples", type=positive, help="maximum tuples after re-scoring (default: all)")
         candidates_help = (

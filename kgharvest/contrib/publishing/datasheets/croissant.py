@@ -42,9 +42,7 @@ def croissant_file(study: Facts, files: Sequence[PackFile]) -> PackFile:
     if address := answers.get("resources_url") or answers.get("paper_url"):
         stated["url"] = address
     with_rows = [file for file in files if file.columns and PurePosixPath(file.path).suffix in ENCODINGS]
-    with_rows.sort(
-        key=lambda file: file.path.endswith(".parquet")
-    )  # last, so that Parquet is preferred if a table has both formats
+    with_rows.sort(key=lambda file: file.path.endswith(".parquet"))  # prefer Parquet to JSONL
     by_table = {PurePosixPath(file.path).stem: file for file in with_rows}
     described = {
         "@context": CONTEXT,

@@ -276,9 +276,7 @@ def recompute(values: Rows, facts: Facts) -> tuple[dict[str, Any], list[tuple[st
         raise
     except (DomainError, ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise BadPack(
-            f"The rows of this package do not yield a report ({reason:.150}). They may be altered."
-        ) from error
+        raise BadPack(f"The rows of this package yield no report ({reason:.150}). They may be altered.") from error
 
 
 def rows_of_values(values: Rows, quorum: int) -> tuple[dict[str, Columns], list[tuple[str, str, str]]]:

@@ -172,9 +172,7 @@ def _verify(contents: Mapping[str, bytes]) -> Verification:
     problems += chain.problems
     notes = list(_notes(document, compared, chain))
     if not same_wording:
-        notes.append(
-            f"Not compared: wording, because another version, {document['code_version']}, created the package."
-        )
+        notes.append(f"Not compared: wording, which kgharvest {document['code_version']} generated.")
     return Verification(problems, compared.n_numbers, compared.n_repeated, notes)
 
 

@@ -102,9 +102,7 @@ def check_unjudged(round: Round) -> None:
     if round.status == Round.Status.CLOSED:
         raise DomainError("TooLate", f"Round {round.name} is closed. {rule}")
     if round.is_judged:
-        raise DomainError(
-            "TooLate", f"Round {round.name} has judgments. {rule} Clone the round and preregister the draft."
-        )
+        raise DomainError("TooLate", f"Round {round.name} has judgments. {rule} Clone it, then preregister the draft.")
 
 
 def note_deletion(draft: Round, by: User) -> None:

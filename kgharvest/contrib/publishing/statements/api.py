@@ -24,7 +24,7 @@ class QuestionSerializer(serializers.Serializer):
     label = serializers.CharField()
     help_text = serializers.CharField(allow_blank=True)
     places = serializers.CharField(
-        allow_blank=True, help_text="Uses of the answer: HEDS, RAI, checklist, and citation."
+        allow_blank=True, help_text="Uses of the answer in HEDS, RAI, checklist, and citation."
     )
     choices = serializers.ListField(child=serializers.CharField(), help_text="Valid answers; empty for any text.")
     is_optional = serializers.BooleanField(help_text="True if documents are complete without the answer.")

@@ -210,9 +210,7 @@ class CommandOutbox(Outbox):
             wait = max(wait_after(1), timedelta(seconds=reason.after_s or 0))
             sent.update(n_tries=0, next_try_at=timezone.now() + wait, error=str(reason)[:500])
         except DomainError as reason:
-            logger.warning(
-                "Bulk approval of %s submissions failed; approving them individually: %s", len(commands), reason
-            )
+            logger.warning("Bulk approval of %s failed; approving them individually: %s", len(commands), reason)
             sent.update(next_try_at=timezone.now())
 
     def attempt(self, command: PlatformCommand) -> Outcome:
@@ -284,9 +282,7 @@ def settle(command: PlatformCommand, was_done: bool, now: datetime) -> bool:
     if was_done:
         return finish(command, now)
     unpaid = PlatformCommand.objects.filter(pk=command.pk, state=State.UNCERTAIN, next_try_at__lte=now)
-    return bool(
-        unpaid.update(state=State.WAITING, next_try_at=now, error="The payment was not made. It will be retried.")
-    )
+    return bool(unpaid.update(state=State.WAITING, next_try_at=now, error="The payment was not made. Retrying."))
 
 
 def settle_by_hand(command: PlatformCommand, was_done: bool, by=None) -> None:

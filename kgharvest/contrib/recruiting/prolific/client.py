@@ -163,17 +163,13 @@ class Client:
         try:
             answer = self._http.request(method, path, json=body, params=query)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout):
-            raise PlatformUnavailable("Prolific is unreachable. The request will be retried later.") from None
+            raise PlatformUnavailable("Prolific is unreachable. The request is retried later.") from None
         except httpx.HTTPError:
-            raise _Unanswered(
-                f"Prolific did not answer in {TIMEOUT_S:g} s. The request will be retried later."
-            ) from None
+            raise _Unanswered(f"Prolific did not answer in {TIMEOUT_S:g} s. The request is retried later.") from None
         if answer.status_code == 429:  # rejected before any effect
-            raise PlatformUnavailable(
-                "Prolific is busy (429). The request will be retried later.", retry_after_s(answer)
-            )
+            raise PlatformUnavailable("Prolific is busy (429). The request is retried later.", retry_after_s(answer))
         if answer.status_code in LATER:
-            sentence = f"Prolific failed ({answer.status_code}). The request will be retried later."
+            sentence = f"Prolific failed ({answer.status_code}). The request is retried later."
             raise _Unanswered(sentence, retry_after_s(answer))
         return answer
 

@@ -140,7 +140,7 @@ def exhaustive_case(*values):
     [
         ("judgments", "label", "unjudgeable", "agreement"),
         exhaustive_case("judgments", "status", "late", "n_judgments"),
-        exhaustive_case("judgments", "annotator", "nobody", "rows of this package do not yield a report"),
+        exhaustive_case("judgments", "annotator", "nobody", "rows of this package yield no report"),
         exhaustive_case("judgments", "statement", 99_999, "is out of range"),
         exhaustive_case("judgments", "judged_at", "2001-02-03T04:05:06+00:00", "conduct.dates.first_judgment_at"),
         exhaustive_case("statements", "n_wanted", 5, "verdict"),
