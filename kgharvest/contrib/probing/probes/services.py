@@ -137,7 +137,7 @@ def document_of(probe: Probe) -> dict[str, Any]:
 
 
 def dtype_of(probe: Probe) -> str:
-    """Return the dtype of the LM's weights; probes of older versions did not record it."""
+    """Return the dtype of the LM's weights; probes created by older versions lack it."""
     return str(probe.payload.get("dtype", DEFAULT_DTYPE))
 
 

@@ -92,7 +92,7 @@ class OpenBonus:
 
 
 def open_bonuses(panel: Panel) -> list[OpenBonus]:
-    """Return amounts other than rewards to be paid manually: owed, unpaid, and without an unfinished command.
+    """Return amounts, except rewards, to pay manually: owed, unpaid, and without an unfinished command.
 
     Includes bonuses that the platform refused. Excludes uncertain bonuses, which may have been paid. On platforms
     without an API, screen-out rewards are included.
