@@ -96,7 +96,7 @@ class Job(models.Model):
         RUNNING = "running"
         SUCCEEDED = "succeeded"
         FAILED = "failed"
-        CANCELLED = "cancelled"
+        CANCELLED = "cancelled", "Canceled"
 
     kind = models.CharField(max_length=30)
     status = models.CharField(max_length=10, choices=Status, default=Status.QUEUED)
