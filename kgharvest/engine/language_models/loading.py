@@ -80,8 +80,8 @@ def load(
 
 def silence_libraries() -> None:
     """Disable progress bars and warnings of transformers and the hub client."""
-    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
     hub_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
 
 

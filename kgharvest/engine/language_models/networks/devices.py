@@ -74,7 +74,7 @@ def loading_options(device: str, dtype: str) -> dict[str, Any]:
         bits: dict[str, Any] = {"load_in_8bit": True}
         if dtype == "nf4":
             bits = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": QUANTIZED_DTYPE}
-        quantization = BitsAndBytesConfig(**bits)  # type: ignore[no-untyped-call]
+        quantization = BitsAndBytesConfig(**bits)
         device_map = device if device == AUTO else {"": device}
         return {"dtype": QUANTIZED_DTYPE, "quantization_config": quantization, "device_map": device_map}
     return {"dtype": dtype_named(dtype), **({"device_map": device} if device == AUTO else {})}

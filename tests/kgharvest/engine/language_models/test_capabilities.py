@@ -25,6 +25,7 @@ from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadPrompt, UnsupportedModel
 from tests.kgharvest.engine.tiny_models import tiny_bert, tiny_llama
 from tests.kgharvest.engine.tiny_types import N_SENTINELS, TYPES
+from tests.sampling import only
 
 PROMPTS = [PromptTemplate.parse(text) for text in ("<ENT0> is the capital of <ENT1> .", "in <ENT1> the <ENT0> can .")]
 
@@ -67,6 +68,7 @@ def plain_logits(model, query):
     return model(input_ids=ids[:, :begin], decoder_input_ids=ids[:, begin:]).logits[0, -1]
 
 
+@pytest.mark.parametrize("family", only(["gemma2", "t5", "deberta_v3"], TYPES))
 def test_averaging_vectors_averages_logits_of_affine_lms(family, lm):
     vectors = lm.vectors(questions(lm)[:3], 8, lambda: None)
     weights = torch.tensor([0.5, 0.3, 0.2])
