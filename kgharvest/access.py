@@ -96,7 +96,7 @@ def allowed_actions(user: User, project: Project | None) -> dict[str, bool]:
 
 
 def visible(objects: QuerySet, user: User, path: str = "project") -> QuerySet:
-    """Return the objects of the user's projects; all objects for a superuser and the operator.
+    """Return the objects of the user's projects, or all objects if `user` is a superuser or the operator.
 
     path: lookup from an object to its project.
     """
@@ -119,9 +119,10 @@ def visible_or_404(user: User, objects: Any, action: Action = Action.VIEW, **loo
 
 
 def knows(user: User, person: Any) -> bool:
-    """Return whether `user` may see that `person` acted on shared data: built-in gold, decisions on knowledge tuples.
+    """Return whether `user` may see that `person` acted on data that projects share.
 
-    True for members of the user's projects. Runs one query per request and user.
+    These are built-in gold statements and decisions on knowledge tuples. True for members of the user's projects.
+    Runs one query per request and user.
     """
     if owns_installation(user) or person == user:
         return True
@@ -132,8 +133,9 @@ def knows(user: User, person: Any) -> bool:
 
 
 def may_anywhere(user: User, action: Action) -> bool:
-    """Return whether `user` may do `action` in any project; superusers always may, because they can create one.
+    """Return whether `user` may do `action` in any project.
 
+    Always true for superusers, because they can create a project.
     Researchers are the users who may do VIEW: members of any project and superusers. They see the pages for
     researchers. Runs one query per request and user.
     """
@@ -183,16 +185,16 @@ class IsResearcher(BasePermission):
 
 
 def roles(request: HttpRequest) -> dict[str, Any]:
-    """Template context: `is_researcher`, `may_work`: whether the user may work in any project, and `navigation`."""
+    """Template context: `is_researcher`, `may_work` (whether the user may work in any project), and `navigation`."""
     user = getattr(request, "user", AnonymousUser())
     is_researcher, may_work = may_anywhere(user, Action.VIEW), may_anywhere(user, Action.WORK)
     return {"is_researcher": is_researcher, "may_work": may_work, "navigation": settings.NAVIGATION}
 
 
 def client_ip(request: HttpRequest) -> str | None:
-    """Return the client address seen by our outermost proxy, or the address of the connection without a proxy.
+    """Return the client address that our outermost proxy sees or, if there is no proxy, the connection's address.
 
-    Entries of X-Forwarded-For further left come from the client and can be forged.
+    Entries further left in X-Forwarded-For come from the client and can be forged.
     """
     hops = [hop.strip() for hop in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")]
     if settings.PROXY_COUNT and len(hops) >= settings.PROXY_COUNT:

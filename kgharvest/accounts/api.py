@@ -179,7 +179,7 @@ class TokenSerializer(serializers.ModelSerializer):
         source="project.slug",
         default=None,
         allow_null=True,
-        help_text="Slug of the only accessible project; null for all projects.",
+        help_text="Slug of the only project that the token can access; null for all your projects.",
     )
 
     class Meta:
@@ -201,7 +201,7 @@ class TokenInput(StrictSerializer):
     name = serializers.CharField(max_length=100, help_text="Purpose of the token.")
     scope = serializers.ChoiceField(Scope.choices)
     days = serializers.IntegerField(min_value=1, max_value=LONGEST_DAYS, default=90)
-    project = ProjectField("Slug of the only accessible project. Default: all your projects.")
+    project = ProjectField("Slug of the only project that the token can access. Default: all your projects.")
 
 
 class NotByToken(exceptions.PermissionDenied):
@@ -219,7 +219,7 @@ class TokenViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @extend_schema(request=TokenInput, responses={201: NewTokenSerializer}, summary="Create a token")
     def create(self, request: Request) -> Response:
-        """Requires a browser session: a stolen token must not create a token that outlives it."""
+        """Requires a browser session, because a stolen token must not create another token that outlives it."""
         if request.auth:
             raise NotByToken
         new = create_token(request.user, **self.sent(TokenInput), now=timezone.now())

@@ -7,7 +7,7 @@ from django.urls import reverse
 
 
 def person_or_null() -> models.ForeignKey:
-    """Return a user column: null for the operator, workers, and deleted accounts."""
+    """Return a foreign key to a user. It is null for the operator, workers, and deleted accounts."""
     return models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
     )
@@ -24,9 +24,9 @@ class Role(models.TextChoices):
 
 class ProjectQuerySet(models.QuerySet):
     def visible_to(self, user, **condition):
-        """Return the user's projects; all of them for a superuser and for None, the operator running a command.
+        """Return the user's projects, or all projects for a superuser and for None (the operator running a command).
 
-        condition: lookups on the membership.
+        condition: lookups that restrict the user's memberships.
         """
         bound_to = getattr(user, "bound_to", None)  # project of the request's token (accounts.tokens)
         projects = self if bound_to is None else self.filter(pk=bound_to)
@@ -35,7 +35,7 @@ class ProjectQuerySet(models.QuerySet):
         return self.none() if user.is_anonymous else projects.filter(members__user=user, **condition)
 
     def with_role(self, user, roles):
-        """Return the projects in which the user has one of `roles`; all of them for a superuser and for None."""
+        """Return the projects in which the user has one of `roles`, or all projects for a superuser and for None."""
         return self.visible_to(user, members__role__in=roles)
 
 
@@ -84,7 +84,7 @@ class ProjectInviteQuerySet(models.QuerySet):
 class ProjectInvite(models.Model):
     """A link that lets one person join. token_hash: SHA-256 of the link's secret, which is not stored.
 
-    used_by: None before use and after that account is deleted.
+    used_by: the account that used the link. None before use, and after the account is deleted.
     """
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="invites")
@@ -145,7 +145,7 @@ class ApiToken(models.Model):
     """An API key with at most the permissions of `user`.
 
     prefix: first characters, for display. digest: hexadecimal SHA-256 of the secret, which is not stored. project: the
-    only accessible project; None for all projects of the user. last_used_at: rounded to the minute.
+    only project that the key can access; None for all projects of the user. last_used_at: rounded to the minute.
     """
 
     class Scope(models.TextChoices):

@@ -105,7 +105,7 @@ def project_rename(request: HttpRequest, slug: str) -> HttpResponse:
 @researcher_required
 @require_POST
 def member_change(request: HttpRequest, slug: str, pk: int, change: Callable[..., Any]) -> HttpResponse:
-    """Call `change`, which is `set_role` or `hand_over` of `projects`, for a member."""
+    """Call `change` (`projects.set_role` or `projects.hand_over`) for a member."""
     project = find_visible(request, slug, Action.MANAGE)
     user = get_object_or_404(project.members.select_related("user"), pk=pk).user
     form = RoleForm(request.POST)
@@ -179,7 +179,7 @@ def project_join(request: HttpRequest, secret: str) -> HttpResponse:
 def _join(request: HttpRequest, invite: ProjectInvite) -> HttpResponse:
     needs_account = request.user.is_anonymous
     if needs_account and not settings.LOCAL_LOGIN:
-        return redirect_to_login(request.get_full_path())  # at the OpenID provider, then back to this link
+        return redirect_to_login(request.get_full_path())  # log in at the OpenID provider, then return to this link
     form = UserCreationForm(request.POST or None) if needs_account else None
     if request.method == "POST" and (form is None or form.is_valid()):
         try:
@@ -187,7 +187,7 @@ def _join(request: HttpRequest, invite: ProjectInvite) -> HttpResponse:
             if form is None:
                 projects.accept_invite(invite, request.user, timezone.now())
             else:
-                with transaction.atomic():  # no account without a usable invitation
+                with transaction.atomic():  # create no account if the invitation is not usable
                     user = form.save()
                     projects.accept_invite(invite, user, timezone.now())
                 log_in_with_password(request, user, invite.project.get_absolute_url(), timezone.now())

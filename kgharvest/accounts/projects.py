@@ -46,8 +46,8 @@ def find_project(name: str, user=None) -> Project:
 def project_for(by, project: Project | str | None = None) -> Project:
     """Return the project for a new object: `project`, or the only project in which `by` may work.
 
-    Without projects, the operator (None) and superusers get the default project, which is created. Raises NotAllowed,
-    NotFound, and ProjectNotNamed with the slugs to choose from.
+    If there are no projects, the operator (None) and superusers get the default project, which is created. Raises
+    NotAllowed, NotFound, and ProjectNotNamed with the slugs to choose from.
     """
     if isinstance(project, str):
         project = find_project(project, by)
@@ -206,7 +206,7 @@ def accept_invite(invite: ProjectInvite, user, now: datetime) -> ProjectMember:
     The first owner (`is_first_owners`) becomes a superuser, and all other unused links are revoked.
     Raises InviteNotUsable.
     """
-    Project.objects.select_for_update(no_key=True).get(pk=invite.project_id)  # serializes two first owners
+    Project.objects.select_for_update(no_key=True).get(pk=invite.project_id)  # a second first owner waits
     member = ProjectMember.objects.filter(project=invite.project, user=user).first()
     if member is not None:
         return member
@@ -230,9 +230,9 @@ def make_superuser(user) -> None:
 
 
 def is_first_owners(invite: ProjectInvite) -> bool:
-    """Return True for an owner's link created by the operator while the installation has no owner.
+    """Return True if the operator created this link for an owner and the installation has no owner yet.
 
-    The person who uses it, with a new account or an OpenID account, also owns the installation.
+    The person who uses the link, with a new account or an OpenID account, also owns the installation.
     """
     return invite.created_by_id is None and invite.role == Role.OWNER and is_without_owner()
 

@@ -48,7 +48,7 @@ def count_attempt(limit: str, who: str | None, now: datetime) -> int:
 
 @transaction.atomic
 def add_attempts(key: str, n: int, window_s: int, now: datetime) -> Attempts:
-    """Add `n` attempts to the window of `key`, which starts now if the previous window has ended."""
+    """Add `n` attempts to the current window of `key`. If the window has ended, start a new one."""
     ends_at = now + timedelta(seconds=window_s)
     attempts, is_new = Attempts.objects.select_for_update().get_or_create(key=key, defaults={"ends_at": ends_at})
     if is_new:
@@ -86,7 +86,7 @@ def check_attempt(limit: str, who: str, now: datetime, sentence: str) -> None:
 
 # Passwords
 
-DEVICES = "kgharvest_devices"  # cookie: a random id per account of this browser, by the digest of the username
+DEVICES = "kgharvest_devices"  # cookie: {digest of a username: random id}, for accounts used in this browser
 SALT = "kgharvest.accounts.sign_in.devices"
 COOKIE_LASTS_S = 365 * 24 * 3600
 MOST_NAMES = 5  # accounts remembered per browser
@@ -107,10 +107,11 @@ class LoginForm(AuthenticationForm):
 def check_password_attempt(request: HttpRequest, name: str, now: datetime) -> None:
     """Count a password attempt for `name`. Raises TooManyAttempts if the password must not be checked.
 
-    The limits do not lock out other users of the same name or IP address. A browser that has logged in to an account
-    has a signed cookie; its attempts for that account are counted separately. All other attempts are counted per name
-    and address, and per name (at most 100: NIST SP 800-63B, 3.2.2). An address is never blocked: after many wrong
-    passwords from it, each name gets FEW attempts. See OWASP, "Slow Down Online Guessing Attacks with Device Cookies".
+    One person's wrong passwords do not lock out others with the same name or IP address. A browser that has logged in
+    to an account has a signed cookie; its attempts for that account are counted separately. All other attempts are
+    counted per name and address, and per name (at most 100: NIST SP 800-63B, 3.2.2). An address is never blocked: after
+    many wrong passwords from an address, each name gets FEW attempts from it. See OWASP, "Slow Down Online Guessing
+    Attacks with Device Cookies".
     """
     if device := _devices(request).get(_digest(name)):
         most, _ = settings.LIMITS["wrong_passwords_of_device"]

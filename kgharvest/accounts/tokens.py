@@ -1,7 +1,7 @@
 """API tokens: create and revoke.
 
-A secret is `kgh_` and 43 random characters. Only its SHA-256 is stored: random secrets need no slow hash, and a digest
-can be looked up in an index.
+A secret is `kgh_` followed by 43 random characters. Only its SHA-256 is stored: random secrets need no slow hash, and a
+digest can be looked up in an index.
 """
 
 import secrets

@@ -82,7 +82,7 @@ class Login(auth.LoginView):
 
     def form_invalid(self, form) -> HttpResponse:
         network = network_of(self.request)
-        if network and form.non_field_errors():  # a wrong password or unknown name, but no empty field
+        if network and form.non_field_errors():  # wrong password or unknown name, not an empty field
             count_attempt("wrong_passwords", network, timezone.now())
         logger.warning(FAILED_LOGIN, client_ip(self.request))
         return super().form_invalid(form)

@@ -25,12 +25,12 @@ BLOCKS = 20  # number of blocks into which a rate limit is divided
 
 
 def count_request(request: Request, user=None) -> None:
-    """Count a request of `user` per token, or per account for sessions; without an account, per address.
+    """Count a request: per token, per account for browser sessions, or per address for anonymous users.
 
     Raises Throttled, with the seconds to wait. Limits: settings.API_LIMITS. A database write for each request would be
-    too slow, so each process reserves a block (a twentieth of the limit) in the database and counts it in memory. The
-    limit is never exceeded, but blocks that other processes reserve and do not use reduce it. A refusal queries the
-    database once.
+    too slow, so each process reserves a block of requests (a twentieth of the limit) in the database and counts them in
+    memory. The limit is never exceeded, but requests that another process has reserved and not used are not available.
+    A refusal queries the database once.
     """
     if user is not None and user.is_authenticated:
         scope, who = "token", f"token:{request.auth.pk}" if request.auth else f"user:{user.pk}"

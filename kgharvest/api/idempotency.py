@@ -30,8 +30,8 @@ BAD_KEY = f"Invalid key. Use 1 to {LONGEST_KEY} printable ASCII characters, for 
 def answer_once(request: Request, act: Callable[[Prepared], Response], prepare: Callable[[], Prepared]) -> Response:
     """Return the response of `act`, or the stored response to the same request and key. Raises KeyReused.
 
-    prepare: validation and other steps before the transaction; simultaneous requests all run it. act: creates the
-    object with a service, in a transaction if the request has a key.
+    prepare: validation and other steps before the transaction; simultaneous requests with the same key all run it. act:
+    creates the object with a service, in a transaction if the request has a key.
     """
     key = request.headers.get(HEADER)
     if key is None:

@@ -46,7 +46,7 @@ def rows_limit(request: Request) -> int:
 
 
 class CursorPagination(BasePagination):
-    """Pages in the order of the view's `order`: columns that together are unique, all or none descending.
+    """Pages sorted by the view's `order`: columns, unique in combination, that are all ascending or all descending.
 
     Query parameters: `limit` (page size) and `after` (cursor). "next": URL of the next page, null at the end.
     """

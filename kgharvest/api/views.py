@@ -1,6 +1,6 @@
 """Base classes of API views and viewsets: permissions, rate limits, pagination, and idempotency.
 
-Views contain no rules: rows come from `visible_to`, writes go through services, and errors are raised.
+Views contain no domain rules: rows come from `visible_to`, and writes go through services, which raise errors.
 """
 
 import json
@@ -120,7 +120,7 @@ class ApiView(generics.GenericAPIView):
 class PagedList(mixins.ListModelMixin):
     """Paginated list.
 
-    filters: query parameters. order: columns that together are unique; all or none are descending.
+    filters: query parameters. order: columns, unique in combination, that are all ascending or all descending.
     """
 
     filter_backends = (QueryFilters,)

@@ -1,4 +1,4 @@
-"""Audited tables: the audit log stores a hash of their rows, with which `audit verify` detects later changes.
+"""Audited tables: the audit log stores a hash of each row, so that `audit verify` can detect later changes.
 
 registries.AUDITED lists the tables. A hash covers only immutable columns. It does not cover, for example, the identity
 of a person, which can be erased.
@@ -66,7 +66,7 @@ class AuditedTable:
         self.condition = condition
 
     def row_hashes(self, ids: Collection[Any]) -> dict[str, str]:
-        """Return the current hashes of existing rows by id."""
+        """Return, by id, the current hash of each row in `ids` that still exists."""
         columns = self.model._default_manager.filter(self.condition).order_by().values_list("pk", *self.columns)
         rows = (row for some in batched(ids, ROWS_AT_ONCE) for row in columns.filter(pk__in=some).iterator(100))
         return {str(row[0]): sha256(canonical_json(row)) for row in rows}

@@ -35,7 +35,7 @@ class Verified(NamedTuple):
 class Verification:
     """Iterable of errors, one sentence each. Afterwards, `verified` describes the scope.
 
-    expected: (source, head) pairs stored elsewhere, in addition to the heads in reports.
+    expected: (source, head) pairs that were stored elsewhere. The heads in reports are always compared as well.
     """
 
     def __init__(self, expected: Iterable[tuple[str, Head]] = ()):

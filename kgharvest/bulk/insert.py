@@ -42,7 +42,10 @@ def storable(text: str) -> str:
 
 
 def fill_table(database: BaseDatabaseWrapper, table: str, rows: Iterable[Sequence[Any]]) -> None:
-    """Insert `rows` of database values. table: SQL name, followed by column names if some columns are missing."""
+    """Insert `rows` of database values.
+
+    table: SQL name of the table, followed by column names if the rows do not have a value for every column.
+    """
     rows = iter(rows)
     with database.cursor() as cursor:
         if database.vendor == "postgresql":

@@ -85,7 +85,7 @@ def apply_filters(rows: QuerySet, filters: Iterable[SearchFilter]) -> Filtered:
 
 
 class Cursor(NamedTuple):
-    """Position of a row in a sorted list: sort value and id. URLs contain its text."""
+    """Position of a row in a sorted list: sort value and id. Its text is used in URLs."""
 
     value: float
     pk: int
@@ -150,7 +150,7 @@ def _rows_after(
 
 
 def _end_of_scan(scanned: QuerySet | None, sort: str, start: Cursor | None) -> Cursor | None:
-    """Return the last row that one page scans, or None if the list ends earlier."""
+    """Return the position of the last row that one page may scan, or None if the list ends before it."""
     if scanned is None:
         return None
     n_left = MOST_SCANNED
@@ -164,7 +164,7 @@ def _end_of_scan(scanned: QuerySet | None, sort: str, start: Cursor | None) -> C
 def _index_ranges(queryset: QuerySet, sort: str, start: Cursor | None, end: Cursor | None) -> list[QuerySet]:
     """Return the ordered rows after `start`, up to and including `end`, as ranges of the index on `sort`.
 
-    A single condition would make the database walk through all rows with equal values.
+    With a single condition, the database would read all rows that have the same sort value as `start` or `end`.
     """
     column, pk = sort.removeprefix("-"), "-pk" if sort.startswith("-") else "pk"
     beyond, until = ("lt", "gte") if sort.startswith("-") else ("gt", "lte")

@@ -46,7 +46,7 @@ def usage_of(job: HarvestJob) -> dict[str, Any]:
 
 
 def summary_of(job: HarvestJob) -> dict[str, Any]:
-    """Return the summary of the chat model's usage, so far or in total."""
+    """Return the summary of the chat model's usage. If the harvest is still running, it covers the usage so far."""
     usage = usage_of(job)
     reported = job.chat_answers.order_by("-position").values_list("model_reported", flat=True).first()
     options = from_json(job.payload["chat"])

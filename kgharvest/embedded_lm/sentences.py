@@ -1,7 +1,8 @@
 """Sentences as tokens, and random changes to them that make an LM robust to meaningless words.
 
-User prompts differ from the training phrasings: they have surrounding words, words outside the vocabulary, and other
-function words and punctuation. Frames use the format of phrasings (`{a|b}` for either wording), but have no slots.
+User prompts differ from the training phrasings: they have surrounding words, words outside the vocabulary, and
+different function words and punctuation. Frames use the format of phrasings (`{a|b}` for either wording), but have no
+slots.
 """
 
 from collections.abc import Collection, Sequence
@@ -136,7 +137,7 @@ def spelled_out(word: str, vocabulary: Collection[str]) -> tuple[str, ...]:
 
 
 def sometimes_spelled_out(tokens: Sequence[Token], vocabulary: Collection[str], rng: Random) -> list[Token]:
-    """Return the sentence with some words outside entities spelled out, as if they were unseen forms of known words."""
+    """Return the sentence with some words outside entities spelled out, to imitate unseen forms of known words."""
     spelled: list[Token] = []
     for token in tokens:
         if token.slot == TEXT and len(token.word) > 2 and token.word.isalpha() and rng.random() < SPELLED_RATE:

@@ -83,7 +83,7 @@ def list_tuples(spec: HarvestSpec, ask: Ask, limits: Limits, on_progress: OnProg
 class Listing:
     """Tuples collected from a chat model's answers.
 
-    n_keepable: number of tuples that remain after applying the cap on entity repeats, in order of arrival.
+    n_keepable: number of tuples that remain if the cap on entity repeats is applied in order of arrival.
     """
 
     def __init__(self, spec: HarvestSpec) -> None:

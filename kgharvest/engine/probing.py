@@ -1,7 +1,8 @@
 """LAMA-style probing: ranks of the correct objects given the subjects (Petroni et al. 2019).
 
-The object of a fact must be a single token. Log-probabilities are over the whole vocabulary. A smaller candidate
-vocabulary selects some of them without renormalization. A rank is one plus the number of candidates with larger scores.
+The object of a fact must be a single token. Log-probabilities are normalized over the whole vocabulary. A smaller
+candidate vocabulary only selects some of them; these are not renormalized. A rank is one plus the number of candidates
+with larger scores.
 """
 
 from __future__ import annotations

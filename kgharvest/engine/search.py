@@ -3,9 +3,10 @@
 Returns the N tuples with the largest MTL (minimum token log-likelihood). Ties are ordered by the sorted token
 log-probabilities, smallest first (leximin), then by the entity strings. Extending a candidate never improves its
 position in this order. The top of the queue is therefore at least as good as all later tuples, and a complete tuple on
-top is final. The LM evaluates a candidate only when it reaches the top, in a batch with the next best candidates.
+top is final. The LM evaluates a candidate only when the candidate reaches the top, in a batch with the next best
+candidates.
 
-In this order, each entity occurs in at most `params.proposed_entity_repeats` tuples.
+A tuple is skipped if one of its entities already occurs in `params.proposed_entity_repeats` better tuples.
 """
 
 import heapq
@@ -22,7 +23,7 @@ from kgharvest.engine.ranking import UNNAMED, RankedToken, State, Step, TokenRan
 from kgharvest.engine.types import HarvestParams
 
 Names = tuple[tuple[str, ...], ...]  # case-folded entities of a complete tuple, then the entities as written
-Costs = tuple[float, ...]  # -log p of a candidate's tokens, largest first, without zeros: tuple order is leximin order
+Costs = tuple[float, ...]  # -log p of a candidate's tokens, largest first, without zeros; compared in leximin order
 Report = Callable[[int], None]  # called frequently with the number of tuples so far
 
 # Memory per object, measured on CPython 3.11 and rounded up.
@@ -82,7 +83,7 @@ class Expansion:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Rejection of an entity that follows `entities`. Queued so that only rejections the search reaches are counted."""
+    """Rejection of an entity that follows `entities`. Queued, because only rejections that the search reaches count."""
 
     rule: str
     entities: tuple[Entity, ...]

@@ -180,7 +180,8 @@ def canonical_entities(
 ) -> dict[int, Callable[[Entities], list[str]]]:
     """Return, by relation id, functions that map the surface forms of a tuple to its canonical entities.
 
-    tuples_by_relation: all tuples that will be canonicalized, to load only their names. None: load all names.
+    tuples_by_relation: all tuples that will be canonicalized, so that only the names of their entities are loaded.
+    None: load all names.
     """
     sets = {relation.relation_set_id for relation in tuples_by_relation}
     tables = {table.relation_set_id: table for table in EntityTable.objects.filter(relation_set__in=sets)}

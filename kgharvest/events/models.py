@@ -77,15 +77,15 @@ class EventQuerySet(models.QuerySet):
 class Event(models.Model):
     """One action. Triggers forbid deletion and all changes except sealing and erasure.
 
-    Hashed columns. at: time of the action. project_id: None for the installation. actor: an Actor's code; empty for
-    workers and the operator. action: key of an EventType. subject_type, subject_id: the affected object. facts:
-    canonical JSON of codes, ids, numbers, and stored names. row_hashes: a line "table id sha256" for each recorded row
-    of an audited table (kgharvest.audit.tables).
+    These columns are hashed. at: time of the action. project_id: None for the installation. actor: an Actor's code;
+    empty for workers and the operator. action: key of an EventType. subject_type, subject_id: the affected object.
+    facts: canonical JSON of codes, ids, numbers, and stored names. row_hashes: a line "table id sha256" for each
+    recorded row of an audited table (kgharvest.audit.tables).
 
     The sealer sets number (1, 2, 3, ... without gaps), previous_hash, and hash (kgharvest.events.chain); before that,
     all are None. An empty hash marks events from the round logs of older versions, which are not in the chain.
 
-    Columns that are not hashed. round_id, kind, annotator (a code): for the history of a round. by (the account) and
+    These columns are not hashed. round_id, kind, annotator (a code): for the history of a round. by (the account) and
     texts (free text by name): can be erased.
     """
 

@@ -38,8 +38,8 @@ def record(
     action: key of an event type. subject: an object, or its type and id. by: an account; None for a worker or the
     operator. project_id: None for the installation; the project of `round` takes precedence. rows: rows of audited
     tables to record in addition to `subject`. round, annotator: objects; their name and code become facts. texts: free
-    text, which is not hashed and can be erased. path: URL path of the page that webhooks link to; default: the
-    subject's or the round's. facts: JSON values, with codes instead of names of people.
+    text, which is not hashed and can be erased. path: URL path of the page that webhooks link to; default: the page of
+    the subject or of the round. facts: JSON values, with codes instead of names of people.
     """
     event_type = event_types()[action]
     if round is not None:

@@ -48,10 +48,10 @@ class BadCut(DomainError):
 class Cut:
     """Cut to the first tuples of a ranked list.
 
-    top N: the best N tuples. share S: the best share S. base K: tuples at least a tenth as probable as the K-th tuple.
-    score X: tuples with a score >= X. precision P: the longest list with an estimated share P of true tuples.
-    precision-low P: the same with the lower confidence bound. `by_score` converts these two to a cut by score.
-    judge: name of the judge run used for the estimate, or "".
+    top N: the best N tuples. share S: the best tuples, up to the share S of the list. base K: tuples at least a tenth
+    as probable as the K-th tuple. score X: tuples with a score >= X. precision P: the longest list with an estimated
+    share P of true tuples. precision-low P: the same, but with a lower confidence bound of at least P. `by_score`
+    converts the two precision cuts to a cut by score. judge: name of the judge run used for the estimate, or "".
     """
 
     kind: str

@@ -64,7 +64,8 @@ class Skipped(NamedTuple):
 class Estimate(NamedTuple):
     """Rough estimate of the duration of harvests.
 
-    seconds: duration of the `n_estimated` harvests with comparable past harvests. without_past: keys of the others.
+    seconds: duration of the `n_estimated` harvests for which there are comparable past harvests. without_past: keys of
+    the other harvests.
     """
 
     seconds: float
@@ -188,7 +189,7 @@ def _kind_in_words(request: HarvestRequest) -> str:
 
 
 def _estimate(n_jobs: Counter[PaceKey], n_parallel: int) -> Estimate:
-    """Return the sum of the median durations divided by the number of parallel jobs; at least the longest median."""
+    """Return the sum of the median durations divided by the number of parallel jobs, at least the longest median."""
     medians = {pace_key: seconds for pace_key in n_jobs if (seconds := _median_seconds(pace_key)) is not None}
     shared = sum(n_jobs[pace_key] * seconds for pace_key, seconds in medians.items()) / max(1, n_parallel)
     without_past = [pace_key for pace_key in n_jobs if pace_key not in medians]

@@ -101,8 +101,8 @@ def next_job(queue: str, now: datetime, in_memory: Collection[str]) -> int | Non
     """Return the job of the queue that this process should claim, or None. in_memory: LMs loaded in this process.
 
     This is usually the oldest job. In queues of jobs that load LMs, the oldest job that uses a loaded LM takes
-    precedence, which reduces model loading, unless a job younger than the oldest job was started more than
-    OVERTAKEN_AT_MOST ago. Another process can claim the returned job first.
+    precedence, which reduces model loading. This precedence ends if a job younger than the oldest job was started more
+    than OVERTAKEN_AT_MOST ago. Another process can claim the returned job first.
     """
     waiting = Job.objects.claimable(now).filter(queue=queue).order_by("pk")
     oldest = waiting.values_list("pk", flat=True).first()
@@ -144,10 +144,11 @@ def claim(job_id: int, now: datetime, under: UUID | None = None) -> UUID | None:
     """Claim the job for this process. Return the token of the claim, or None if the job is not claimable.
 
     Jobs of kinds that were added by a newer version remain queued for a worker of that version. A draining worker
-    claims only parts of its running job. under: token of the claim of that job.
+    claims only parts of its running job. under: token of the claim of the running job, if the job to claim is a part of
+    it.
     """
     token = under or uuid4()
-    worker = Worker.objects.filter(token=workers.TOKEN)  # no row in a command's process
+    worker = Worker.objects.filter(token=workers.TOKEN)  # selects no row in the process of a command
     claimable = Job.objects.claimable(now).filter(pk=job_id)
     claimed = (claimable if under else claimable.filter(~Exists(worker.filter(is_draining=True)))).update(
         status=Job.Status.RUNNING,
@@ -307,8 +308,8 @@ def _announce_ended(job_ids: Sequence[int]) -> None:
 def delete_parts(job_ids: Sequence[int]) -> None:
     """Delete the parts of jobs. Requires a transaction.
 
-    Locks the parts first to prevent deadlocks: deletion starts with a part's result, but a worker that ends a part
-    starts with the part's job.
+    Locks the parts' jobs first to prevent deadlocks: deletion would lock a part's result before its job, but a worker
+    that ends a part locks the job first.
     """
     for batch in batched(job_ids, JOBS_AT_ONCE):
         parts = Job.objects.filter(parent__in=batch)
@@ -357,7 +358,7 @@ def retry(job: Job, by=None) -> None:
 def retry_all(jobs: QuerySet) -> int:
     """Requeue the failed and canceled jobs with all their attempts. Return their number.
 
-    Of jobs with the same task, only the newest is requeued. If a job with the same task is unfinished, none is
+    Of jobs with the same task, only the newest is requeued. If a job with the same task is unfinished, none of them is
     requeued. Raises JobNotOpen.
     """
     in_project = Job.objects.unfinished().alias(of=Coalesce("project", 0)).filter(of=Coalesce(OuterRef("project"), 0))

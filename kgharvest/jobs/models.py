@@ -83,9 +83,10 @@ class Job(models.Model):
     payload: parameters of the job; they depend on the kind. total: None while unknown.
     attempts: number of claims so far. A job that is lost in the last of `max_attempts` fails. max_attempts: incremented
     if an attempt ends because of a lost connection, up to a limit (kgharvest.jobs.ledger).
-    owner_token: the claim that may report and finish. lease_expires_at: time when the job counts as lost.
+    owner_token: token of the claim that may report progress and finish the job. lease_expires_at: time when the job
+    counts as lost.
     project: None for installation-wide jobs. unique_key: identifies the task if a project may have only one unfinished
-    job with it, otherwise "".
+    job for this task, otherwise "".
     parent: the job that this job is a part of. The parent's worker may run parts under its own claim. Parts are deleted
     when the parent ends. queue: see kgharvest.jobs.queues. lm: first LM that the job loads, in the format of
     harvests.language_models.in_words; "" if unknown. worker: worker of the last claim; None for a command's process.

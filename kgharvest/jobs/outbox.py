@@ -60,7 +60,7 @@ class Outbox(ABC):
     """The loop of claims, tries, and backoff for one table. An instance is the runner of its kind of job.
 
     states: state of the row after each result; empty if the table has no column `state`. rows_at_once: number of
-    parallel tries, made in threads. If there are several, `attempt` must not use the database.
+    parallel tries, made in threads. If it is greater than 1, `attempt` must not use the database.
     """
 
     job_kind: str
@@ -136,7 +136,8 @@ class Outbox(ABC):
     def record(self, row: Any, outcome: Outcome, now: datetime) -> None:
         """Store the outcome of a try.
 
-        The outcome is ignored if the row is finished. Unless it is DONE, it is also ignored if a later try has started.
+        The outcome is ignored if the row is finished. An outcome other than DONE is also ignored if a later try has
+        started.
         """
         unfinished = self.unfinished().filter(pk=row.pk)
         fields = {"error": outcome.error[: self.model._meta.get_field("error").max_length], **outcome.fields}

@@ -37,7 +37,7 @@ class Throughput:
 
 @dataclass(frozen=True)
 class WorkerRow:
-    """Status of a worker. jobs: jobs of which it runs all or a part. silent_s: time since the last heartbeat."""
+    """Status of a worker. jobs: jobs that it runs, completely or in part. silent_s: time since the last heartbeat."""
 
     worker: Worker
     state: str

@@ -39,7 +39,8 @@ def run_job(task, *arguments) -> None:
 def do_next(queue: str) -> None:
     """Run one job of the queue, if there is one, and then wake a worker for the next job.
 
-    Sends no message if no job could be claimed, for example by a draining worker, as it would come back immediately.
+    Sends no message if no job could be claimed, for example because the worker is draining: the message would come back
+    immediately.
     """
     has_claimed = True  # even if the job raises an exception
     try:
@@ -98,7 +99,8 @@ class Duties(bootsteps.StartStopStep):
 
     The main process never loads torch. A thread is necessary because the worker's own timers stop while it waits for
     its last job. Forks are blocked while the thread is working, because a child would inherit locks that are never
-    released. Celery beat would require an additional process, and it is harmless if several workers run the tasks.
+    released. Celery beat is not used, because it would require an additional process. It is harmless if several workers
+    run the tasks.
     """
 
     def __init__(self, worker, **kwargs):
@@ -126,7 +128,7 @@ class Duties(bootsteps.StartStopStep):
             except Exception:  # otherwise the worker would continue without heartbeats and could not be drained
                 logger.exception("The worker's periodic duties failed and will be retried.")
             if self.is_draining and not self.is_leaving and not state.reserved_requests:
-                os.kill(os.getpid(), signal.SIGTERM)  # workers always exit this way
+                os.kill(os.getpid(), signal.SIGTERM)  # the same signal as for any other exit of a worker
 
     def run(self) -> None:
         with self.fork_lock:

@@ -115,7 +115,7 @@ def _tuple_ids(rows: QuerySet) -> QuerySet:
 
 
 class IsOneOf(Lookup):
-    """Membership of an integer in a list. The list is one parameter, because PostgreSQL allows only 65,535 of them."""
+    """Membership of an integer in a list. The list is one parameter: PostgreSQL allows only 65,535 parameters."""
 
     lookup_name = "is_one_of"
     prepare_rhs = False
@@ -146,7 +146,7 @@ class TupleVerdicts(Protocol):
     def __init__(self, user) -> None: ...
 
     def with_verdict(self, verdict: str) -> QuerySet:
-        """Return rows with `knowledge_tuple` for the tuples with this verdict in a round."""
+        """Return rows whose `knowledge_tuple` has this verdict in a round."""
 
     def of(self, tuple_ids: Iterable[int]) -> dict[int, list[Any]]:
         """Return the tasks of each tuple, with `round`, `verdict`, `n_true`, `n_false`, and `n_unjudgeable`."""

@@ -93,7 +93,8 @@ class Supervisor:
     def stop(self) -> None:
         """Terminate all programs. Kill their process groups after GRACE_S, or immediately on a second Ctrl-C.
 
-        Only the programs receive SIGTERM: if its children received it as well, a Celery worker would lose its job.
+        Only the programs themselves receive SIGTERM. If the child processes of a Celery worker received it as well, the
+        worker would lose its job.
         """
         for program in self.programs:
             program.process.terminate()

@@ -80,7 +80,7 @@ class JsonFormatter(logging.Formatter):
             error = record.exc_info[1]
             frames = traceback.extract_tb(error.__traceback__)
             text = str(error)
-            if isinstance(error, DatabaseError):  # further lines of the message quote rows
+            if isinstance(error, DatabaseError):  # after its first line, the message quotes rows
                 text = text.partition("\n")[0]
             line["error"] = blacked_out(f"{type(error).__name__}: {text}" if text else type(error).__name__)
             line["traceback"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]

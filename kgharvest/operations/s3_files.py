@@ -32,9 +32,10 @@ CHECKS = "checks"  # folder of the files written by `check`
 
 
 class S3Files(S3Storage):
-    """Objects without an ACL, so the bucket policy decides who can read them. Finds credentials as AWS tools do.
+    """Objects without an ACL, so the bucket policy decides who can read them.
 
-    Opening a file fetches it completely, so that downloads cannot fail halfway.
+    Credentials are found in the same way as by AWS tools. Opening a file fetches it completely, so that downloads
+    cannot fail halfway.
     """
 
     def __init__(self, **options):

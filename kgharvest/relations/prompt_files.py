@@ -59,7 +59,7 @@ class AddedPrompts(NamedTuple):
 
 
 class ImportedPrompts(NamedTuple):
-    """unknown: relations of the files that are missing from the set or not binary."""
+    """unknown: names of relations in the files that are missing from the set or not binary there."""
 
     relations: list[AddedPrompts]
     unknown: list[str]

@@ -1,7 +1,8 @@
 """Inter-annotator agreement, computed from the number of labels of each kind per task.
 
-The functions use count patterns: with three labels and k = 3, a task has one of ten patterns. `patterns` (P, C): for
-each of P patterns, the number of annotators who gave each of C labels. `n_tasks` (P,): number of tasks per pattern.
+The functions use count patterns: with three labels and three judgments, a task has one of ten patterns.
+`patterns` (P, C): for each of P patterns, the number of annotators who gave each of C labels. `n_tasks` (P,): number of
+tasks per pattern.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -94,7 +95,7 @@ def alpha_of_counts(patterns: Counts, n_tasks: NDArray[np.number]) -> Floats:
 
 
 def alpha_of_shares(patterns: Counts, shares: NDArray[np.number]) -> Floats:
-    """Return nominal alpha of task populations with pattern shares (R, P). NaN if undefined.
+    """Return nominal alpha for each row of `shares` (R, P), the shares of patterns in a population. NaN if undefined.
 
     With m judgments in a pattern, n_c judgments of label c, and n judgments in total:
     alpha = 1 - n * sum over tasks of (disagreeing ordered pairs) / (m - 1) / (n^2 - sum_c n_c^2).
@@ -133,7 +134,9 @@ class AnnotatorsInterval(NamedTuple):
 
 
 def annotators_interval(alpha: Agreement, task: Codes, annotator: Codes, label: Codes) -> AnnotatorsInterval:
-    """Return an interval of `alpha` that also generalizes over annotators. The judgments (J,) are those of `alpha`.
+    """Return an interval of `alpha` that also generalizes over annotators.
+
+    task, annotator, label (J,): the judgments from which `alpha` was computed.
 
     Assumes that annotators are a random sample and were assigned to statements at random. Each arm of the interval is
     the square root of the sum of the squared arms over statements and over annotators (Zou and Donner 2008, Statistics
@@ -159,12 +162,12 @@ def _arm_of_annotators(task: Codes, annotator: Codes, label: Codes) -> float:
 
     The linearized influence of a judgment is its excess disagreement with the task's other judgments, plus the excess
     frequency of its label. Influences in different tasks are correlated only through the annotator. The variance is the
-    sum of their products over pairs of tasks: the part of two-way clustering that the interval over statements lacks
-    (Cameron, Gelbach, and Miller 2011, Journal of Business and Economic Statistics 29). Each annotator's influences are
-    summed, and the sum is squared. The squared sums are scaled by a quantile of Student's t. Their noise, estimated
-    from all judgments, is scaled by a normal quantile and subtracted.
-    Student's t has A / 2 degrees of freedom, because sums of heterogeneous annotators have heavier tails than a normal
-    variable. With A - 1 degrees of freedom, the coverage was .91 in simulated rounds with ten annotators.
+    sum of the products of an annotator's influences over pairs of tasks, which is the part of two-way clustering that
+    the interval over statements lacks (Cameron, Gelbach, and Miller 2011, Journal of Business and Economic Statistics
+    29). To compute it, the influences of each annotator are summed, and the sums are squared and scaled by a quantile
+    of Student's t. The noise in the squared sums, estimated from all judgments, is scaled by a normal quantile and
+    subtracted. Student's t has A / 2 degrees of freedom, because sums of heterogeneous annotators have heavier tails
+    than a normal variable. With A - 1 degrees of freedom, the coverage was .91 in simulated rounds with ten annotators.
     """
     n, n_labels, n_annotators = len(task), int(label.max()) + 1, int(annotator.max()) + 1
     same = np.bincount(task * n_labels + label)[task * n_labels + label]
@@ -280,9 +283,9 @@ def pattern_interval(
 
     Bayesian bootstrap (Rubin 1981, The Bayesian bootstrap, Annals of Statistics 9) of count patterns: the shares of all
     possible patterns are drawn from their posterior, with a Dirichlet prior worth PRIOR_STATEMENTS statements spread
-    evenly over them. Resampling statements undercovers if there are few statements or if nearly all are alike
-    (docs/statistics.md), because it cannot draw unobserved patterns. The annotators are held fixed. patterns (P, C):
-    number of judgments per label. n_tasks (P,): number of statements per pattern.
+    evenly over them. If statements were resampled instead, the coverage would be too low if there are few
+    statements or nearly all are alike (docs/statistics.md), because unobserved patterns could not be drawn. The annotators are held
+    fixed. patterns (P, C): number of judgments per label. n_tasks (P,): number of statements per pattern.
     """
     every_pattern, prior = possible_patterns(patterns, n_tasks)
     seen = np.zeros(len(every_pattern))
@@ -301,7 +304,7 @@ def pattern_interval(
 
 
 def expanded_tail(n: int) -> float:
-    """Return the tail probability of the expanded percentile interval: below .025, to match Student's t of n values.
+    """Return the tail probability of the expanded percentile interval, which matches Student's t interval of n values.
 
     The spread of a bootstrap is too small by a factor of sqrt((n - 1) / n), and percentile intervals ignore that the
     spread is estimated (Hesterberg 2015, "What teachers should know about the bootstrap", American Statistician 69).
@@ -313,8 +316,8 @@ def expanded_tail(n: int) -> float:
 def possible_patterns(patterns: Counts, n_tasks: Counts) -> tuple[Counts, Floats]:
     """Return the possible patterns and the prior of each, in statements.
 
-    For each observed number of judgments, the patterns are all combinations of the labels in use. These always include
-    the first two (True and False). Priors are proportional to the observed numbers of statements.
+    For each observed number of judgments, the patterns are all combinations of the labels in use. The labels in use
+    always include the first two (True and False). Priors are proportional to the observed numbers of statements.
     """
     n_labels = patterns.shape[1]
     is_used = n_tasks @ patterns > 0

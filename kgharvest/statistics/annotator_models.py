@@ -183,7 +183,7 @@ def squarem(step: Callable[[Floats], Floats], start: Floats, n_judgments: int) -
     """Iterate `step` to its fixed point. Return the parameters, the number of steps, and a convergence flag.
 
     Two EM steps give the direction and deceleration of an extrapolation. This is scheme S3 of Varadhan and Roland
-    (2008), Simple and globally convergent methods for accelerating EM, applied to the parameters' logarithms.
+    (2008, "Simple and globally convergent methods for accelerating EM"), applied to the logarithms of the parameters.
     """
     parameters, n_steps = start, 0
     most_steps = min(max(MOST_WORK // n_judgments, FEWEST_STEPS), MOST_STEPS)

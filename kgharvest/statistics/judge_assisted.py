@@ -8,9 +8,9 @@ stratification, JRSS A 142; Cochran 1977, section 5A.9).
 For one stratum, the interval is the shortest one with 95 % posterior probability of the number of accepted tuples. In
 each group, the tuples that were not drawn have a beta-binomial posterior with Jeffreys's prior. The posteriors are
 convolved over groups (Ericson 1969, Subjective Bayesian models in sampling finite populations, JRSS B 31; shortest
-intervals for the accuracy of KGs: Marchesin and Silvello 2025, arXiv 2502.18961). For several strata, priors of many
-groups would shift their average toward one half, so the exact interval of kgharvest.statistics.rates over all groups is
-used instead. Coverage: docs/statistics.md.
+intervals for the accuracy of KGs: Marchesin and Silvello 2025, arXiv 2502.18961). For several strata, the priors of the
+many groups would shift the average rate toward one half, so the exact interval of kgharvest.statistics.rates over all
+groups is used instead. Coverage: docs/statistics.md.
 
 The choice of groups depends on expected numbers of draws, never on observed numbers. Choosing the narrower interval,
 for example, would favor samples with more true tuples. For several strata, an uninformative judge would widen the
@@ -62,8 +62,8 @@ class JudgedSample(NamedTuple):
 class PostStrata(NamedTuple):
     """Groups (G,) of post-stratification.
 
-    group_of (S, 3): the group of each stratum and label. stratum: index of the group's stratum. part: share of this
-    stratum that is in the group.
+    group_of (S, 3): the group of each label in each stratum. stratum (G,): index of each group's stratum. part (G,):
+    share of the stratum's tuples that are in the group.
     """
 
     population: Counts
@@ -142,9 +142,9 @@ def effective_labels(n: int, population: int, people: Rate, assisted: Rate) -> i
 def post_strata(sample: JudgedSample) -> PostStrata:
     """Return the post-stratification groups.
 
-    If a group is thin, "other" joins "false". If a stratum then still has a thin group, it becomes one group. A group
-    is thin if it has fewer than FEWEST_EXPECTED expected draws and was not drawn completely, or if it has no verdict
-    (1 in 20 groups with FEWEST_EXPECTED expected draws).
+    If a stratum has a thin group, "other" joins "false". If it still has a thin group, the stratum is a single group. A
+    group is thin if it has fewer than FEWEST_EXPECTED expected draws and was not drawn completely, or if it has no
+    verdict (which happens in 1 of 20 groups with FEWEST_EXPECTED expected draws).
     """
     group_of = np.zeros(sample.population.shape, dtype=np.int64)
     n_groups = 0
@@ -181,7 +181,7 @@ def _groups_of_stratum(population: Counts, drawn: Counts, n: Floats) -> Counts:
 
 
 def tells_apart(sample: JudgedSample) -> bool:
-    """Return True if verdicts differ significantly between the groups of several strata. Always True for one stratum.
+    """Return True if verdicts differ significantly between the groups within strata. Always True for a single stratum.
 
     Uses an F test of groups within strata (analysis of variance), which approximates the permutation test for verdicts.
     """
@@ -204,9 +204,10 @@ def tells_apart(sample: JudgedSample) -> bool:
 
 
 def _rate(groups: PostStrata, is_simple: bool, weights: Floats | None) -> Rate:
-    """Return the rate over groups of a simple sample, or of strata with `weights` (S,). Default weights: their sizes.
+    """Return the rate, computed over the groups of one stratum (`is_simple`) or of several strata.
 
-    The limits come from the minimum and maximum numbers of hits, as in `sample_rate`.
+    weights (S,): weights of the strata. Default: their sizes. The limits come from the minimum and maximum numbers of
+    hits, as in `sample_rate`.
     """
     n, sizes = groups.accepted.n, groups.population
 
@@ -229,9 +230,9 @@ def _rate(groups: PostStrata, is_simple: bool, weights: Floats | None) -> Rate:
 
 @lru_cache(maxsize=100_000)
 def posterior_interval(groups: tuple[tuple[float, int, int], ...]) -> tuple[float, float]:
-    """Return the shortest interval with 95 % posterior probability of the overall share of hits.
+    """Return the shortest interval that contains the overall share of hits with 95 % posterior probability.
 
-    groups: tuples of hits, draws, and population.
+    groups: for each group, the numbers of hits, of draws, and of tuples in the population.
     """
     unseen = np.ones(1)
     for n_hits, n, population in groups:
@@ -253,7 +254,7 @@ def _unseen_hits(n_hits: float, n: int, population: int) -> Floats:
 
 
 def _shortest(probabilities: Floats) -> tuple[int, int]:
-    """Return the first and last outcome of the shortest range with probability 95 %. Ties: the most likely range."""
+    """Return the first and last outcome of the shortest range with probability 95 %. Ties are broken by probability."""
     cumulated = np.concatenate([[0.0], probabilities.cumsum()])
     wanted = cumulated[:-1] + (1 - SIGNIFICANCE) * cumulated[-1]
     end = np.searchsorted(cumulated, wanted - 1e-12)
@@ -271,7 +272,8 @@ def _shortest(probabilities: Floats) -> tuple[int, int]:
 class JudgedSide(NamedTuple):
     """Strata of one side over all compared relations. Shapes are (S,), except in the sample.
 
-    calibration: indices of the strata for which the verdicts were drawn. weight, relation: see `SideSample`.
+    calibration: indices, common to both sides, of the strata for which this side's verdicts were drawn. weight,
+    relation: see `SideSample`.
     """
 
     sample: JudgedSample
@@ -294,9 +296,9 @@ def judged_difference(a: JudgedSide, b: JudgedSide, shared: SharedStatements | N
     A judge's error rates differ between LMs and settings. Correcting both sides by errors measured on one side, or on
     both together, can reverse the comparison (arXiv 2605.06939).
 
-    shared: statements drawn for both sides, (3 S_a, 3 S_b), by stratum and label of the judge. If both sides
-    distinguish the same labels, these statements correlate the two estimates. Raises ValueError if the sides share
-    calibration strata.
+    shared: statements drawn for both sides, (3 S_a, 3 S_b), by stratum and label of the judge. They correlate the two
+    estimates only if they are in groups that consist of the same labels on both sides. Raises ValueError if the sides
+    share calibration strata.
     """
     if np.intersect1d(a.calibration, b.calibration).size:
         raise ValueError(
@@ -315,7 +317,7 @@ def judged_difference(a: JudgedSide, b: JudgedSide, shared: SharedStatements | N
 
 
 def _codes(groups: list[PostStrata], sides: tuple[JudgedSide, JudgedSide]) -> list[Counts]:
-    """Return codes (G,) of each group's relation and labels. Both sides use the same codes."""
+    """Return, for each side, a code (G,) for the relation and labels of each group. Both sides use the same codes."""
     rows = []
     for own, side in zip(groups, sides, strict=True):
         labels = np.zeros(len(own.population), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Judge quality: errors, calibration, consistency, agreement with people, effective votes, and replacing annotators.
+"""Judge quality: errors, calibration, consistency, agreement with people, effective votes, replacement of annotators.
 
 Dimensions in shapes: T statements, J judgments of people, R repeats, M judges.
 """
@@ -305,11 +305,11 @@ def _cohens_kappa(label: Codes, other: Codes, differing: Rate) -> Rate:
 # Calderon, Reichart, and Dror (2025), "The Alternative Annotator Test for LLM-as-a-Judge: How to Statistically Justify
 # Replacing Human Annotators with LLMs", ACL 2025, section 3. Each annotator is excluded in turn. On each statement of
 # this annotator, the annotator and the judge are scored by the share of the other annotators' labels that equal their
-# label. W is the set of statements on which the judge scores at least as high, and H is the set on which the annotator
-# does. The judge wins if the share of H minus the share of W is significantly below epsilon, which represents the
-# judge's lower cost. This uses a one-sided t test, with p values adjusted over annotators (Benjamini and Yekutieli
-# 2001). Omega is the share of annotators against whom the judge wins, and rho is the mean share of W. The test is
-# passed if omega is at least one half.
+# own label. W is the set of statements on which the judge scores at least as high as the annotator, and H is the set on
+# which the annotator scores at least as high as the judge. The judge wins if the share of H minus the share of W is
+# significantly below epsilon, which represents the judge's lower cost. This uses a one-sided t test, with p values
+# adjusted over annotators (Benjamini and Yekutieli 2001). Omega is the share of annotators against whom the judge wins,
+# and rho is the mean share of W. The test is passed if omega is at least one half.
 
 
 EPSILON = {"experts": 0.2, "skilled": 0.15, "crowd": 0.1}  # by kind of annotator, as recommended by the authors

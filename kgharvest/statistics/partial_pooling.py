@@ -71,7 +71,7 @@ DISTRIBUTIONS = beta_grid(np.sin(np.pi / 2 * (np.arange(60) + 0.5) / 60) ** 2, 1
 
 
 class SimpleSample(NamedTuple):
-    """Simple random sample with the information of a cell's sample. n: draws. population: tuples; 0 if infinite."""
+    """Simple random sample that is as informative as the sample of a cell. n: draws. population: 0 if infinite."""
 
     n: float
     population: float
@@ -82,8 +82,9 @@ def effective_sample(n: Floats, population: Counts, weights: Floats) -> SimpleSa
 
     Returns None if a stratum is empty.
 
-    The sample has 1 / sum(W^2 / n) draws, as if strata were alike. Its population size is chosen to give the strata's
-    finite population correction, which reduces sum(W^2 / n) to sum(W^2 (1 - n / N) / n).
+    The effective sample size is 1 / sum(W^2 / n), assuming that all strata have the same accuracy. The population size
+    is chosen such that the sample has the finite population correction of the strata, which reduces sum(W^2 / n) to
+    sum(W^2 (1 - n / N) / n).
     """
     if not n.all():
         return None
@@ -94,7 +95,10 @@ def effective_sample(n: Floats, population: Counts, weights: Floats) -> SimpleSa
 
 
 def pooled_rates(shares: Sequence[float], samples: Sequence[SimpleSample], rng: np.random.Generator) -> list[Rate]:
-    """Return the expected share of hits in each population, with its 95 % interval. A census keeps its own share."""
+    """Return the expected share of hits in each population, with its 95 % interval.
+
+    If a whole population was drawn, its observed share is returned.
+    """
     if len(shares) < FEWEST_RATES:
         return [Rate(reason=FEW_RATES)] * len(shares)
     n, population = (np.array(column) for column in zip(*samples, strict=True))
@@ -212,7 +216,7 @@ def _agreement_score(judged: Judged, counted: NDArray[np.bool_]) -> float:
 
 
 def sample_truths(judged: Judged, gold_truth: Codes, sample: Sample, rng: np.random.Generator) -> Truths:
-    """Draw the number of true statements of each stratum. judged: contains only TRUE and FALSE. Gold tasks come last.
+    """Draw the number of true statements in each stratum. judged: only judgments TRUE and FALSE; gold tasks come last.
 
     The likelihood is symmetric in the two classes. Chains start from each statement's share of True, so the class of
     true statements is the one that most judgments label True.
@@ -288,9 +292,10 @@ class Sampler:
 
 
 def _patterns(judged: Judged, sample: Sample) -> Patterns:
-    """Group statements by hash: the sum of random 64-bit numbers, one for each annotator and label and each stratum.
+    """Group statements by a hash: the sum of random 64-bit numbers for the judgments and strata of a statement.
 
-    A million statements take one second. A collision occurs once in many millions of rounds.
+    Each combination of annotator and label has a random number, and so has each stratum. A million
+    statements take one second. A collision occurs once in many millions of rounds.
     """
     numbers = np.random.default_rng(0).integers(2**64, size=2 * judged.n_annotators + sample.n_strata, dtype=np.uint64)
     code = judged.label * judged.n_annotators + judged.annotator

@@ -2,17 +2,18 @@
 
 A fixed-sample 95 % interval is invalid under repeated looks: if sampling stops when the interval is narrow, it misses
 the true value in more than 5 % of rounds. These functions use a confidence sequence for sampling without replacement
-(Waudby-Smith and Ramdas 2020, "Confidence sequences for sampling without replacement", NeurIPS 33, section 2.1): at
-least one of its intervals misses the true value in at most 5 % of rounds, for any number of looks and any stopping
-rule. An interval contains every number of hits with a prior-to-posterior ratio below 20. The ratio at the true number
-is a martingale with mean 1, so for any prior it ever reaches 20 with probability at most 1 / 20 (Ville's inequality).
+(Waudby-Smith and Ramdas 2020, "Confidence sequences for sampling without replacement", NeurIPS 33, section 2.1):
+the probability that one or more of its intervals miss the true value is at most 5 %, for any number of looks and any
+stopping rule. An interval contains every number of hits with a prior-to-posterior ratio below 20. The ratio at the true
+number is a martingale with mean 1, so for any prior the probability that it ever reaches 20 is at most 1 / 20 (Ville's
+inequality).
 
-For averages over relations, multiplying the ratios of strata is costly: intervals of fourteen relations would be four
-times as wide as fixed-sample intervals. The averages have a normal error with independent increments in information
-(inverse variance), so a normal mixture is asymptotically anytime-valid (Robbins 1970, "Statistical methods related to
-the law of the iterated logarithm", Ann. Math. Stat. 41; Waudby-Smith et al. 2024, "Time-uniform central limit theory
-and asymptotic confidence sequences", Ann. Statist. 52). Its intervals are about 1.6 times as wide as fixed-sample
-intervals.
+For averages over relations, multiplying the ratios of strata would make intervals too wide: with fourteen relations,
+four times as wide as fixed-sample intervals. The averages have a normal error with independent increments in
+information (inverse variance), so a normal mixture is asymptotically anytime-valid (Robbins 1970, "Statistical methods
+related to the law of the iterated logarithm", Ann. Math. Stat. 41; Waudby-Smith et al. 2024, "Time-uniform central
+limit theory and asymptotic confidence sequences", Ann. Statist. 52). Its intervals are about 1.6 times as wide as
+fixed-sample intervals.
 """
 
 from typing import NamedTuple
@@ -34,8 +35,8 @@ INFORMATION_AT_END = 20.0
 class SeenStrata(NamedTuple):
     """Judgments so far in the strata of a population. Integers of shape (S,).
 
-    n: number of statements so far; 0 for strata without statements. least, most: bounds on the hits among these
-    statements, for any missing labels. The bounds are equal if no labels are missing.
+    n: number of statements so far; 0 for strata without statements. least, most: bounds on the number of hits among
+    these statements, whatever the missing labels are. They are equal if no labels are missing.
     population: number of tuples. The statements are the first tuples in a random order.
     """
 
@@ -48,9 +49,9 @@ class SeenStrata(NamedTuple):
 def anytime_interval(people: SeenStrata, with_judge: SeenStrata | None = None) -> tuple[float, float] | None:
     """Return the anytime-valid interval of the share of hits in a population, or None if there are no statements.
 
-    with_judge: the same statements with strata split by a judge's label, which must not depend on people's judgments.
-    The interval then contains every share for which the mean of both ratios is below 20, so an uninformative judge
-    widens it only slightly. Strata without statements can have any share.
+    with_judge: the same statements, with strata split by a judge's label, which must not depend on people's judgments.
+    The interval then contains every share for which the mean of the two ratios, without and with the judge, is below
+    20. An uninformative judge therefore widens it only slightly. Strata without statements can have any share.
     """
     size = int(people.population.sum())
     if not people.n.sum() or not people.population.all():

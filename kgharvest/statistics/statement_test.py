@@ -36,7 +36,7 @@ class SideSample(NamedTuple):
 
 
 class SharedStatements(NamedTuple):
-    """Number of statements drawn for a stratum of each side, and of those that were accepted. Shapes are (S_a, S_b)."""
+    """Numbers (S_a, S_b) of statements drawn for both stratum a and stratum b, and of those that were accepted."""
 
     n: Floats
     n_hits: Floats
@@ -115,10 +115,11 @@ def _correlation(a: SideSample, b: SideSample, shared: SharedStatements) -> floa
     """Return the correlation of the two averages due to shared statements.
 
     For infinite harvests, the covariance is the sum of W_a W_b m s / (n_a n_b) over pairs of strata that share m
-    statements, where s is the mean squared deviation of their verdicts from the relation's share. If both sides find
-    true tuples, s is less than the p (1 - p) of all statements. Independent samples from harvests of N tuples share
-    statements by chance, although the estimates are independent. Half of both finite population corrections, the sum of
-    W^2 p (1 - p) / N, is an upper bound of this part of the covariance and is subtracted.
+    statements, where s is the mean squared deviation of their verdicts from the relation's share p. If the shared
+    statements are mostly true, s is less than the p (1 - p) of all statements. Samples that are drawn independently
+    from harvests of N tuples also share some statements by chance, which does not make the estimates dependent. The
+    part of the covariance due to such statements is therefore subtracted. The upper bound used for it is half of both
+    finite population corrections, the sum of W^2 p (1 - p) / N.
     """
     # Shares of hits (R,) over both sides together, shrunk toward one half (Agresti and Coull).
     relation = np.concatenate([a.relation, b.relation])
@@ -144,9 +145,9 @@ def _correlation(a: SideSample, b: SideSample, shared: SharedStatements) -> floa
 
 
 def _below(rate: tuple[float, float, float], z: float) -> float:
-    """Return the distance of the lower limit from the value at `z` standard errors.
+    """Return the distance from the value down to its lower limit at `z` standard errors.
 
-    Scales the Wilson interval that matches the 95 % limit, because distances of exact limits are not proportional to z.
+    Uses the Wilson interval that matches the 95 % limit: distances of exact limits are not proportional to z.
     """
     value, low, _ = rate
     if value - low < ROUNDING:  # zero except for rounding error, whose square is 0

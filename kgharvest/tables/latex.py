@@ -61,7 +61,10 @@ def latex_of(name: str, tables: Iterable[Table]) -> str:
 
 
 def parts_of(table: Table) -> Iterator[Table]:
-    """Yield the table, or several parts if it is too wide. Each part has the first column; the last has the notes."""
+    """Yield the table, or several parts if it is too wide.
+
+    Each part has the first column. The last part has the notes.
+    """
     widths = [_width(table, number) for number in range(len(table.columns))]
     # Each part has, in addition to the first column, as many columns as fit into the text width, but at least one.
     spans, start, used = [], 1, widths[0]

@@ -46,7 +46,7 @@ def create_webhook(project_id: int, url: str, events: Sequence[str], by=None) ->
     _check_may_manage(project_id, by)
     _check(url, events)
     with transaction.atomic():
-        Project.objects.select_for_update(no_key=True).get(pk=project_id)  # serializes the count
+        Project.objects.select_for_update(no_key=True).get(pk=project_id)  # makes concurrent calls wait
         if Webhook.objects.filter(project_id=project_id).count() >= MOST_WEBHOOKS:
             raise DomainError("BadWebhook", f"The project already has {MOST_WEBHOOKS} webhooks. Delete one first.")
         webhook = _save(Webhook(project_id=project_id, url=url, events=sorted(events), created_by=by))

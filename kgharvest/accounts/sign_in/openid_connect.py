@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 TIMEOUT_S = 10
 METADATA_CACHED_S = 600  # lifetime of the cached discovery document
 LEEWAY_S = 60  # accepted difference between clocks
-# Signatures by the provider's private key only: neither "none" nor HMAC with the client secret.
+# Accept only signatures by the provider's private key, neither "none" nor HMAC with the client secret.
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 
 
@@ -162,7 +162,7 @@ LONGEST_NAME = 140
 
 
 def account_of(claims: Mapping[str, Any], now: datetime) -> AbstractBaseUser:
-    """Return the account of this identity, creating a missing one. Raises LoginRefused if the account is closed."""
+    """Return the account of this identity, or a new account. Raises LoginRefused if the account is closed."""
     matching = OpenIDIdentity.objects.filter(issuer=claims["iss"], subject=claims["sub"])
     identity = matching.select_related("user").first()
     if identity is None:

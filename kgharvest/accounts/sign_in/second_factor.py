@@ -88,7 +88,7 @@ def has_second_factor(user: AbstractBaseUser) -> bool:
 
 
 def check_code(user: AbstractBaseUser, code: str, now: datetime) -> None:
-    """Use up `code`, which is from the app or is a recovery code. Raises WrongCode or TooManyAttempts.
+    """Accept and use up `code`, a code from the app or a recovery code. Raises WrongCode or TooManyAttempts.
 
     If several simultaneous requests contain the same code, only one succeeds.
     """
@@ -183,7 +183,7 @@ def pending_login(request: HttpRequest, now: datetime) -> tuple[AbstractBaseUser
 def log_in(request: HttpRequest, user: AbstractBaseUser, id_token: str = "") -> None:
     """Log in `user` after a correct password and code, or after login at the provider. The session gets a new key.
 
-    id_token: from the provider, which has its own second factor, so none is required here.
+    id_token: from the provider. No second factor is required then, because the provider has its own.
     """
     request.session.pop(AWAITED, None)
     auth.login(request, user, backend=BACKEND)

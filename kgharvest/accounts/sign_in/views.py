@@ -41,7 +41,7 @@ class CodeForm(forms.Form):
 
 
 class PasswordForm(forms.Form):
-    """Password confirmation, so that an open session alone cannot change how its owner logs in.
+    """Password confirmation, so that access to an open session is not enough to change how its owner logs in.
 
     Attempts count towards the limit `old_passwords`, as on the password change page.
     """
@@ -203,7 +203,7 @@ def openid_begin(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def openid_callback(request: HttpRequest) -> HttpResponse:
-    """Handle the provider's response, which is valid once, in the browser that sent the request."""
+    """Handle the provider's response. It is accepted only once, and only in the browser that started the login."""
     _check_provider()
     expected = request.session.pop(EXPECTED, {})
     linking_user = expected.get("links")
@@ -229,7 +229,7 @@ def openid_callback(request: HttpRequest) -> HttpResponse:
 @login_required
 @sensitive_post_parameters()
 def openid_link(request: HttpRequest) -> HttpResponse:
-    """Confirm the password before linking an identity, so that an open session or a foreign link cannot add one.
+    """Ask for the password before linking an identity: an open session or a link from another site is not enough.
 
     The account page then shows a link to the provider, because the CSP forbids form redirects to another site.
     """

@@ -18,7 +18,7 @@ CPU_OPERATIONS_AT_ONCE = 30e9
 
 
 def tokens_at_once(device: torch.device, n_parameters: int) -> int:
-    """Return the maximum number of tokens per forward pass, at two operations per parameter and token."""
+    """Return the maximum number of tokens per forward pass, assuming two operations per parameter and token."""
     return max(1, int(CPU_OPERATIONS_AT_ONCE / (2 * n_parameters))) if device.type == "cpu" else sys.maxsize
 
 

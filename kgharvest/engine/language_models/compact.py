@@ -30,7 +30,7 @@ from kgharvest.engine.language_models.networks.heads import Hidden, attend
 from kgharvest.engine.language_models.networks.placement import AUTO
 
 Config = SimpleNamespace  # the fields of config.json
-CPU_TOKENS_AT_ONCE = 64  # in the feed-forward network, which has the largest intermediate vectors
+CPU_TOKENS_AT_ONCE = 64  # applies to the feed-forward network, whose intermediate vectors are the largest
 
 
 def load_compact(

@@ -129,7 +129,7 @@ class SpanFillingLM(PretrainedLM):
     """An encoder-decoder with sentinels behind the `LanguageModel` protocol.
 
     The ids of a query are the encoder's ids followed by the decoder's ids. The position of a query is the start of the
-    decoder's ids. The answer is the next token of the decoder.
+    decoder's ids. The answer to a query is the decoder's next token.
     """
 
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:
@@ -146,7 +146,7 @@ class SpanFillingLM(PretrainedLM):
         return super().encode_prompt(prompt)
 
     def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query:
-        entities: list[TokenIds] = []  # complete; `filled` becomes the partial entity
+        entities: list[TokenIds] = []  # the complete entities; only the partial entity remains in `filled`
         for length in pattern:
             n_tokens = length + len(self.entity_end)
             if len(filled) < n_tokens:

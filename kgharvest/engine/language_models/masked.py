@@ -115,7 +115,7 @@ class MaskedLM(PretrainedLM):
             hidden = self._network(input_ids=ids).last_hidden_state
             return hidden
         embeddings, vectors, deltas = self.word_embeddings, self._soft_words.vectors, self._soft_words.deltas
-        soft = ids - len(embeddings)  # (B, T), negative for words
+        soft = ids - len(embeddings)  # (B, T): number of the soft word, negative for other words
         is_soft = soft >= 0
         words = embeddings[ids.clamp(max=len(embeddings) - 1)]  # (B, T, d)
         words = words.masked_scatter(is_soft[..., None], vectors[soft[is_soft]].to(words.dtype))

@@ -21,7 +21,7 @@ from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.ranking import rows_at_once
 from kgharvest.engine.types import EngineError
 
-DISTANCES_AT_ONCE = 1 << 25  # distances between vectors and words; 128 MB
+DISTANCES_AT_ONCE = 1 << 25  # distances between vectors and words computed at a time; 128 MB
 
 
 class AnsweredQuestion(NamedTuple):
@@ -56,7 +56,7 @@ class Losses:
 
     answer: cross-entropy at the mask, in nats.
     distance: mean squared distance to the nearest word (f1).
-    mask: negative of the largest mask share of all positions (f2), in [-1, 0).
+    mask: negative of the largest mask share in a question (f2; see Rewrites), in [-1, 0).
     """
 
     answer: torch.Tensor
@@ -69,7 +69,7 @@ class Rewrites(NamedTuple):
 
     embeddings: (B, T, d), input of the LM.
     words: (B, T), the words nearest to the rewriter's vectors. distances: (B, T), the squared distances to these words.
-    mask_shares: (B, T), the share of the mask at each position. Each row sums to 1.
+    mask_shares: (B, T), closeness of each position's vector to the mask token, as shares that sum to 1 per question.
     """
 
     embeddings: torch.Tensor
@@ -90,7 +90,7 @@ class Rewriter(nn.Module):
     def __init__(self, lm: MaskedLM, reads_words: bool = True) -> None:
         super().__init__()
         self._encoder = lm.trainable_encoder()
-        shape = (lm.hidden_size, lm.word_embeddings.shape[1])  # different in ALBERT
+        shape = (lm.hidden_size, lm.word_embeddings.shape[1])  # the two sizes differ in ALBERT
         self.projection = nn.Parameter(torch.zeros(shape, device=lm.device))
         self.log_sharpness = nn.Parameter(torch.zeros((), device=lm.device))  # log beta
         self._n_kept = len(lm.tokens.prefix), len(lm.tokens.suffix)

@@ -160,7 +160,7 @@ BUDGET_FIELDS = {field.name: field for field in fields(LearningBudget) if field.
 
 
 def systems_with(parameter: str) -> str:
-    """Return the systems that use `parameter` as a phrase, for example "soft prompts and BERTese"."""
+    """Return a phrase that lists the systems that use `parameter`, for example "soft prompts and BERTese"."""
     *systems, last = dict.fromkeys(method.label for method in METHODS.values() if parameter in method.parameters)
     return f"{', '.join(systems)} and {last}" if systems else last
 

@@ -30,8 +30,9 @@ class SoftPromptParams:
     site: the tensors to learn: the vectors of the soft words ("word"), a change to them after the first normalization
         ("hidden0"), or the vectors and a change at every level ("deep", as in the paper).
     learned: whether to learn both these tensors and the prompt weights, or only one of the two (the paper's ablation).
-    is_data_dependent: increase the weight of a prompt for heads that it makes likely.
-    batch_size: facts per batch, each in every prompt. patience: epochs without a better dev score before the end.
+    is_data_dependent: if true, a prompt has a larger weight for heads that are likely in it.
+    batch_size: facts per batch, each in every prompt. patience: number of epochs without a better dev score after which
+        training ends.
     """
 
     site: Literal["word", "hidden0", "deep"] = "word"
@@ -85,11 +86,11 @@ def learn_soft_prompts(
     dev: UsableFacts,
     params: SoftPromptParams,
 ) -> LearnedSoftPrompts:
-    """Return the soft prompts with the best P@1 on dev; ties by likelihood. The initial prompts are candidates as well.
+    """Return the soft prompts with the best P@1 on dev. The initial prompts are candidates as well.
 
-    `prompts` and `vectors` (S, d) come from `soften`, or the vectors from `random_vectors`. Training maximizes the
-    likelihood of the training facts under the mixture of the prompts. Raises EngineError if there are no training facts
-    or no dev facts.
+    Ties are broken by likelihood. `prompts` come from `soften`, `vectors` (S, d) from `soften` or `random_vectors`.
+    Training maximizes the likelihood of the training facts under the mixture of the prompts. Raises EngineError if
+    there are no training facts or no dev facts.
     """
     if not train.facts or not dev.facts:
         raise EngineError("Soft prompts require at least one training fact and one dev fact.")

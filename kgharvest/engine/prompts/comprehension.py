@@ -25,11 +25,11 @@ from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.scoring import Encoded, compatibilities
 from kgharvest.engine.types import BadSeed, HarvestParams, ScoredTuple, WeightedPrompt
 
-MIN_GAIN = 1.0  # minimum increase of the seed tuples' compatibility through the wording, in nats
-MAX_GAP = 10.0  # nats by which the seed tuples may score below the best tuples
-BEST = 50  # tuples; the median of a whole list depends on its length
+MIN_GAIN = 1.0  # nats by which the wording must increase the compatibility of the seed tuples
+MAX_GAP = 10.0  # nats by which the seed tuples may score below the best harvested tuples
+BEST = 50  # number of best tuples; the median of the whole list would depend on its length
 LEAST_NAMED = -1000.0  # nats; servers return -9999 or minus infinity for a token outside their top list
-LETTERS_A_TOKEN = 1.5  # maximum average for a word that the tokenizer spells out
+LETTERS_A_TOKEN = 1.5  # a word with at most this many letters per token counts as spelled out
 # Thai to Khmer, Japanese, Chinese, and Korean: tokenizers split these scripts into letters or syllables.
 BY_THE_LETTER = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 SHORTEST_WORD = 3  # letters; shorter words have few tokens in any tokenizer
@@ -93,7 +93,10 @@ def is_unknown(lm: LanguageModel, word: str) -> bool:
 def gain_of_wording(
     lm: LanguageModel, weighted: Sequence[WeightedPrompt], seeds: Sequence[Encoded], params: HarvestParams, tick: Tick
 ) -> float:
-    """Return the mean compatibility of the seed tuples with the prompts minus that with a bare list, in nats."""
+    """Return how much higher the compatibility of the seed tuples is in the prompts than in a bare list, in nats.
+
+    Both compatibilities are means over the seed tuples.
+    """
     bare_list = PromptTemplate.parse(", ".join(f"<ENT{slot}>" for slot in range(len(seeds[0]))) + ".")
     in_list = compatibilities(lm, [lm.encode_prompt(bare_list)], seeds, params.alpha, params.batch_size, tick).mean()
     return float(np.sum([prompt.weight * prompt.compatibility for prompt in weighted]) - in_list)

@@ -188,9 +188,10 @@ def new_prompts(
     reword: Reword,
     rng: random.Random,
 ) -> list[PromptTemplate]:
-    """Return paraphrases of `prompt` that differ enough from `kept` and each other, using the first seed that has any.
+    """Return paraphrases of `prompt` that differ enough from `kept` and each other.
 
-    Paraphrases have a space before the final punctuation mark only if `prompt` has one.
+    They come from the first seed tuple that yields any. Paraphrases have a space before the final punctuation mark only
+    if `prompt` has one.
     """
     has_gap = GAP_AT_END.search(prompt.text)
     for entities in rng.sample(list(seed_tuples), min(TRIES_PER_PROMPT, len(seed_tuples))):

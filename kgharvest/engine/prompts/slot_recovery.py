@@ -94,7 +94,8 @@ def occurrences(sentence: str, slot: int, entity: str) -> list[Occurrence]:
 def entity_pattern(entity: str) -> re.Pattern[str]:
     """Return a pattern for `entity` as whole words, which can be inflected. Articles before later words are optional.
 
-    An article at the start of the entity can be missing or different. Any other article before it is not matched.
+    If the entity starts with an article, that article can be missing or different. Otherwise, an article before the
+    entity is not part of the match.
     """
     words = entity.split()
     content = [word for word in words if word.lower() not in ARTICLES] or words

@@ -2,7 +2,7 @@
 
 The result is bit-identical to that of a single worker, so no option is needed: a long harvest is shared as soon as a
 worker is idle. The harvest's own worker also runs unclaimed parts, so it waits for other workers only at the end of a
-stage. Parts never wait. If another worker takes over the harvest, it reuses the finished parts.
+stage. A part never waits for another part. If another worker takes over the harvest, it reuses the finished parts.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def fewer_ranked(reply: Reply, asked: int) -> int | None:
 
 
 KEPT_ANSWERS = 50_000  # lists of next tokens
-EXACT_AT_ONCE = 16  # exact queries per batch, for tokens that are listed for some of the prompts only
+EXACT_AT_ONCE = 16  # exact queries per batch, for tokens that are listed for only some of the prompts
 
 
 # LM

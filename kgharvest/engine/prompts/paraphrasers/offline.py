@@ -180,8 +180,8 @@ class OfflineParaphraser:
     def paraphrase(self, sentence: str, entities: Sequence[str]) -> list[str]:
         """Return rewrites and fillings in alternation, two rewrites per filling.
 
-        An entity with digits is a year or another number. If there is such an entity, rewrites about a place are
-        discarded, unless the sentence itself is about a place.
+        Entities with digits are assumed to be years or other numbers. If there is such an entity, rewrites about a
+        place are discarded, unless the sentence itself is about a place.
         """
         prompt = statement_prompt(sentence, entities)
         if prompt is None:
