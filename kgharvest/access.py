@@ -50,7 +50,7 @@ class NotAllowed(DomainError, PermissionDenied):
 
 
 def owns_installation(user: User) -> bool:
-    """Return True for the operator and for superusers, except for tokens bound to a project."""
+    """Return True for the operator and for superusers, unless the request's token is bound to a project."""
     return user is None or (user.is_active and user.is_superuser and bound_to(user) is None)
 
 
@@ -88,7 +88,7 @@ def _roles(action: Action) -> str:
 
 
 def allowed_actions(user: User, project: Project | None) -> dict[str, bool]:
-    """Return, by action, whether `user` may do it in `project`. Templates use it as `may.work`."""
+    """Return, for each action, whether `user` may do it in `project`. Templates read it, for example, as `may.work`."""
     if user is None or user.is_superuser or project is None:
         return {action.value: may(user, action, project) for action in Action}
     role = ProjectMember.objects.filter(project=project, user=user).values_list("role", flat=True).first()

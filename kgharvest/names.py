@@ -35,7 +35,7 @@ def check_name(name: str, longest: int, what: str) -> None:
 
 
 def short_name(full_name: str) -> str:
-    """Return the last part of "set/relation", a hub id, a folder, or the LM name of a server."""
+    """Return the last part of "set/relation", a hub id, a folder, or the name of an LM behind a server."""
     if "#" in full_name and (served := served_name(full_name)):
         full_name = served.model
     return full_name.rstrip("/").rsplit("/", 1)[-1]

@@ -1,4 +1,4 @@
-"""API of the audit log: that of a project for its owners, and that of the installation for superusers."""
+"""API of the audit logs: owners of a project can read its log, and superusers the log of the installation."""
 
 from django.db.models import OuterRef, QuerySet, Subquery
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer, extend_schema_view

@@ -106,7 +106,7 @@ class Verification:
                 yield f"The {name} {pk} was {'altered' if pk in are_right else 'deleted'} after entry {entry.number}."
 
     def _added_rows(self, name: str, table: AuditedTable) -> Iterator[str]:
-        """Yield unrecorded rows."""
+        """Yield an error for each row that no entry of the audit log records."""
         seen = np.unique(self._seen[name])
         if table.is_sealed_later and table.n_sealed(self.head.number) == len(seen):
             return

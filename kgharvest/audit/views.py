@@ -1,4 +1,4 @@
-"""Audit log pages: that of a project for its owners, and that of the installation for superusers."""
+"""Pages of the audit logs: owners of a project can read its log, and superusers the log of the installation."""
 
 from django import forms
 from django.core.exceptions import PermissionDenied

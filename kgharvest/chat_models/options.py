@@ -14,7 +14,7 @@ MAX_MONEY = 10**6
 
 
 class About(NamedTuple):
-    """Description of an option. kind: type of the value. None is also allowed if it is the default."""
+    """Description of an option. kind: type of the value, which can also be None if the default is None."""
 
     label: str
     help: str
@@ -81,7 +81,7 @@ def declared() -> list[tuple[str, About, Any]]:
 
 
 def options_from(values: Mapping[str, Any]) -> ChatOptions:
-    """Return the options in `values`, with defaults for missing values and None."""
+    """Return the options in `values`. Options that are missing or None get their default."""
     names = {name for name, _, _ in declared()}
     return ChatOptions(**{name: value for name, value in values.items() if name in names and value is not None})
 

@@ -164,7 +164,7 @@ def probe(
 
 
 def ranks_of(scores: torch.Tensor, tails: torch.Tensor, vocabulary: Sequence[int] | None = None) -> NDArray[np.int64]:
-    """Return (B,): one plus the number of tokens in `vocabulary` with a score (B, V) above that of `tails`."""
+    """Return the ranks (B,) of `tails`: one plus the number of tokens in `vocabulary` with larger scores (B, V)."""
     right = scores.gather(1, tails[:, None])  # (B, 1)
     among = scores if vocabulary is None else scores[:, torch.tensor(list(vocabulary), device=scores.device)]
     ranks: NDArray[np.int64] = (1 + (among > right).sum(dim=1)).cpu().numpy()

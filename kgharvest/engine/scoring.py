@@ -153,7 +153,7 @@ class Questions:
         return values.numpy()
 
     def _target_logprobs(self, rows: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Return (A,) float64 on the CPU. `rows` must be sorted in ascending order."""
+        """Return the log-probabilities (A,) of `targets`, float64, on the CPU. `rows` must be in ascending order."""
         first, last = int(rows[0]), int(rows[-1])
         logprobs = torch.log_softmax(self._lm.logits(self._vectors[first : last + 1]), dim=-1)  # (R, V)
         return logprobs[(rows - first).to(logprobs.device), targets.to(logprobs.device)].cpu().double()

@@ -16,7 +16,7 @@ from kgharvest.events.models import BEFORE_ALL, AuditHead, Event
 from kgharvest.registries import hook
 
 EVENTS_AT_ONCE = 500
-BATCHES_AT_ONCE = 10  # per run of the periodic task, because other tasks wait
+BATCHES_AT_ONCE = 10  # maximum per run of the periodic task; other tasks wait for its end
 SEALED_COLUMNS = ("number", "previous_hash", "hash")
 
 

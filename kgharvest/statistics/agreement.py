@@ -76,7 +76,7 @@ def pairable(patterns: Counts, n_tasks: Counts) -> tuple[Counts, Counts]:
 
 
 def _with_interval(value: float, interval: tuple[float, float] | None, n_units: int) -> Agreement:
-    """Extend the interval to include the value, which can lie outside the interval if it is the maximum."""
+    """Extend the interval to include the value. A value at its maximum can lie outside the interval."""
     if interval is None:
         return Agreement(value, None, None, n_units, NO_INTERVAL)
     return Agreement(value, min(interval[0], value), max(interval[1], value), n_units, None)
@@ -283,8 +283,8 @@ def pattern_interval(
 
     Bayesian bootstrap (Rubin 1981, The Bayesian bootstrap, Annals of Statistics 9) of count patterns: the shares of all
     possible patterns are drawn from their posterior, with a Dirichlet prior worth PRIOR_STATEMENTS statements spread
-    evenly over them. If statements were resampled instead, the coverage would be too low if there are few
-    statements or nearly all are alike (docs/statistics.md), because unobserved patterns could not be drawn. The annotators are held
+    evenly over them. If statements were resampled instead, the coverage would be too low if there are few statements or
+    nearly all are alike (docs/statistics.md), because unobserved patterns could not be drawn. The annotators are held
     fixed. patterns (P, C): number of judgments per label. n_tasks (P,): number of statements per pattern.
     """
     every_pattern, prior = possible_patterns(patterns, n_tasks)

@@ -50,7 +50,10 @@ class Judged(NamedTuple):
 
 
 class DawidSkene(NamedTuple):
-    """labels: (T, L), probabilities of the true label. prior: (L,), without gold. errors: (A, L true, L given)."""
+    """labels: (T, L), probabilities of the true label. prior: (L,), for tasks other than gold.
+
+    errors: (A, L true, L given), confusion matrix of each annotator.
+    """
 
     labels: Floats
     prior: Floats
@@ -60,8 +63,10 @@ class DawidSkene(NamedTuple):
 
 
 class Mace(NamedTuple):
-    """labels: (T, L). competence: (A,), share of judgments based on knowledge. guesses: (A, L), label distribution of
-    all other judgments."""
+    """labels: (T, L), probabilities of the true label. competence: (A,), share of judgments based on knowledge.
+
+    guesses: (A, L), distribution of the labels in an annotator's other judgments.
+    """
 
     labels: Floats
     competence: Floats

@@ -71,13 +71,13 @@ class LanguageModel(Protocol):
         """
 
     def vectors(self, queries: Sequence[Query], batch_size: int, tick: Tick) -> torch.Tensor:
-        """Return (Q, d) float32: the input of `logits` for each query. Equal queries are evaluated once.
+        """Return the vectors (Q, d), float32, that `logits` takes for these queries. Equal queries are evaluated once.
 
         Raises BrokenModel on NaN. Halves the batch if memory is exhausted.
         """
 
     def logits(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Return (Q, V) float32."""
+        """Return the logits (Q, V) for `vectors`, float32."""
 
 
 @runtime_checkable

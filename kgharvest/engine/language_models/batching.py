@@ -30,7 +30,7 @@ def evaluate(
     tick: Tick,
     n_tokens: int = sys.maxsize,
 ) -> torch.Tensor:
-    """Return (Q, d) float32, on `device`, in the order of `queries`. A forward pass has at most `n_tokens` tokens."""
+    """Return the vectors (Q, d) of `queries`, in order, float32, on `device`. A forward pass has at most `n_tokens` tokens."""
     distinct = list(dict.fromkeys(queries))
     row_of = {query: row for row, query in enumerate(distinct)}
     vectors: torch.Tensor | None = None
@@ -69,7 +69,7 @@ def halve(batches: Sequence[list[int]]) -> deque[list[int]]:
 
 
 def evaluate_batch(batch: Sequence[Query], forward: Forward, device: torch.device) -> torch.Tensor | None:
-    """Return (B, d) float32, or None if memory is exhausted. Raises BrokenModel on NaN."""
+    """Return the vectors (B, d) of the queries, float32, or None if memory is exhausted. Raises BrokenModel on NaN."""
     try:
         ids = torch.tensor([query.ids for query in batch], device=device)  # (B, T)
         positions = torch.tensor([query.position for query in batch], device=device)  # (B,)

@@ -83,7 +83,7 @@ class Seq2SeqModel:
 
     @torch.inference_mode()
     def _generate(self, text: str, **options: Any) -> torch.Tensor:
-        """Return (n, T) tokens."""
+        """Return the generated tokens (n, T)."""
         inputs = self._encoded(text)
         limit = min(2 * inputs.input_ids.shape[1] + SPARE_TOKENS, self._n_positions - 1)
         outputs: torch.Tensor = self._model.generate(

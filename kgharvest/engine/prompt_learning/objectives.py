@@ -88,7 +88,7 @@ def step_by_step(
 
 
 class TokenLikelihoods(Compatibility):
-    """log P of every token of whole tuples. Returns one score per token: (P, Q)."""
+    """log P of every token of whole tuples. `scores` returns one score per token, (P, Q)."""
 
     def scores(self, examples: Sequence[Example], logprobs: torch.Tensor) -> torch.Tensor:
         return logprobs

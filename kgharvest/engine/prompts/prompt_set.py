@@ -28,7 +28,7 @@ Combine = Literal["mixture", "product", "mean_score"]
 class PromptSet:
     """Prompts with weights.
 
-    prompts: token ids of one LM, and soft words. weights: (K,), non-negative; their sum is 1.
+    prompts: encoded for one LM; can contain soft words. weights: (K,), non-negative; their sum is 1.
     temperature: None, or T of a data-dependent mixture with prompt weights proportional to p(t) p(head | t)^(1/T) (Qin
         & Eisner 2021, section 3.4).
     """

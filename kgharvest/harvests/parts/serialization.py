@@ -121,7 +121,7 @@ def read_result(content: bytes) -> Found | list[ScoredTuple]:
 
 
 def _candidate(candidate: Candidate) -> list:
-    """Return the fields that merging and re-scoring use. They do not use the tokens."""
+    """Return the fields that merging and re-scoring use. The tokens are not needed for either."""
     return [candidate.pattern, candidate.costs, candidate.surface]
 
 

@@ -157,7 +157,7 @@ def trial_ids(model: Any) -> torch.Tensor:
 
 
 def model_logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
-    """Return (B, T, V). In an encoder-decoder, the decoder also reads `ids`."""
+    """Return the logits (B, T, V) for `ids` (B, T). In an encoder-decoder, the decoder also reads `ids`."""
     decoder_inputs = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
     logits: torch.Tensor = model(input_ids=ids, **decoder_inputs).logits
     return logits

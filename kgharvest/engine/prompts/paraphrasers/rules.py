@@ -27,9 +27,9 @@ NEVER = r"(?!)"
 def rewritten(prompt: PromptTemplate) -> list[PromptTemplate]:
     """Return up to MAX_REWRITES different wordings of `prompt`, without a frame around it.
 
-    Order: wordings of known relations, rewrites.txt, synonyms, general_rewrites.txt, and synonyms in the results of the
-    first two. If a clause already has an emphasized part, no emphasis is added. A wording ends in a preposition only if
-    `prompt` does.
+    Order: wordings of known relations, rewrites.txt, synonyms, general_rewrites.txt, and synonyms in the wordings from
+    the first two sources. If a clause already has an emphasized part, no emphasis is added. A wording ends in a
+    preposition only if `prompt` does.
     """
     clause = expanded(bare_clause(prompt))
     adverbial, main = without_adverbial(clause)
