@@ -30,7 +30,10 @@ def evaluate(
     tick: Tick,
     n_tokens: int = sys.maxsize,
 ) -> torch.Tensor:
-    """Return the vectors (Q, d) of `queries`, in order, float32, on `device`. A forward pass has at most `n_tokens` tokens."""
+    """Return the float32 vectors (Q, d) of `queries`, in order. A forward pass has at most `n_tokens` tokens.
+
+    The vectors are on `device`.
+    """
     distinct = list(dict.fromkeys(queries))
     row_of = {query: row for row, query in enumerate(distinct)}
     vectors: torch.Tensor | None = None
