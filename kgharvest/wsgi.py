@@ -42,7 +42,7 @@ def refuse_unreadable(application: Application) -> Application:
 
 
 def why_unreadable(environ: dict[str, Any]) -> str:
-    """Return a sentence about an invalid URL or invalid content headers, or an empty string."""
+    """Return a sentence about an invalid URL or invalid content headers, or "" if they are valid."""
     try:
         parameters = parse_header_parameters(environ.get("CONTENT_TYPE", ""))[1]
     except ValueError:

@@ -46,7 +46,7 @@ def find_project(name: str, user=None) -> Project:
 def project_for(by, project: Project | str | None = None) -> Project:
     """Return the project for a new object: `project`, or the only project in which `by` may work.
 
-    If there are no projects, the operator (None) and superusers get the default project, which is created. Raises
+    If there are no projects, the default project is created and returned to the operator (None) and superusers. Raises
     NotAllowed, NotFound, and ProjectNotNamed with the slugs to choose from.
     """
     if isinstance(project, str):
@@ -79,7 +79,7 @@ def default_project() -> Project:
 def create_project(name: str, by=None) -> Project:
     """Create a project owned by `by`, or without an owner if None (the operator).
 
-    Raises NotAllowed for users who cannot work in any project and for tokens bound to a project, BadName, or NameTaken.
+    Raises BadName, NameTaken, or NotAllowed (if `by` cannot work in any project or uses a token bound to a project).
     """
     if by is not None:
         check_may_anywhere(by, Action.WORK)

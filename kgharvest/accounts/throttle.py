@@ -109,9 +109,9 @@ def check_password_attempt(request: HttpRequest, name: str, now: datetime) -> No
 
     One person's wrong passwords do not lock out others with the same name or IP address. A browser that has logged in
     to an account has a signed cookie; its attempts for that account are counted separately. All other attempts are
-    counted per name and address, and per name (at most 100: NIST SP 800-63B, 3.2.2). An address is never blocked: after
-    many wrong passwords from an address, each name gets FEW attempts from it. See OWASP, "Slow Down Online Guessing
-    Attacks with Device Cookies".
+    counted per pair of name and address, and also per name (at most 100: NIST SP 800-63B, 3.2.2). An address is never
+    blocked: after many wrong passwords from an address, each name gets FEW attempts from it. See OWASP, "Slow Down
+    Online Guessing Attacks with Device Cookies".
     """
     if device := _devices(request).get(_digest(name)):
         most, _ = settings.LIMITS["wrong_passwords_of_device"]

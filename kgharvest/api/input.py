@@ -82,7 +82,7 @@ class VisibleField(serializers.PrimaryKeyRelatedField):
 
 
 class ProjectField(serializers.SlugRelatedField):
-    """Slug of a project of the user, by default the project of a new object."""
+    """Slug of one of the user's projects. The default help text describes the project of a new object."""
 
     def __init__(
         self,

@@ -54,7 +54,7 @@ def sha256(text: str) -> str:
 class AuditedTable:
     """Audited rows of `model`. columns: lookups of the immutable columns that the hash covers.
 
-    condition: selects the rows. A later change of a row, such as a withdrawal, has its own audited table.
+    condition: selects the rows. Later changes of a row, such as a withdrawal, are recorded by another audited table.
     is_sealed_later: whether rows are recorded some time after their creation instead of in the same transaction.
     """
 

@@ -62,7 +62,7 @@ class SearchFilter(NamedTuple):
 
 
 class Filtered(NamedTuple):
-    """rows: matching rows. scanned: rows to scan to find them, or None if they are looked up by id."""
+    """rows: matching rows. scanned: rows to scan for matches, or None if the matching rows are looked up by id."""
 
     rows: QuerySet
     scanned: QuerySet | None = None

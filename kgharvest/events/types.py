@@ -17,7 +17,7 @@ class EventType(NamedTuple):
     key: stored in events and the audit log; never changes. sentence: predicate of the audit log sentence, whose subject
     is the actor, with facts in braces. kind: code in the history of a round; empty if the history does not show it.
     history: sentence of the history. topic: webhook topic, a key of TOPICS. names_actor: False for events of
-    annotators, so that the chain does not connect their account with their annotator code.
+    annotators, so that the chain does not connect an annotator's account with the annotator code.
     """
 
     key: str

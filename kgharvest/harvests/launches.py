@@ -189,7 +189,10 @@ def _kind_in_words(request: HarvestRequest) -> str:
 
 
 def _estimate(n_jobs: Counter[PaceKey], n_parallel: int) -> Estimate:
-    """Return the sum of the median durations divided by the number of parallel jobs, at least the longest median."""
+    """Return the estimated duration: the sum of the median durations divided by the number of parallel jobs.
+
+    It is at least the longest median duration.
+    """
     medians = {pace_key: seconds for pace_key in n_jobs if (seconds := _median_seconds(pace_key)) is not None}
     shared = sum(n_jobs[pace_key] * seconds for pace_key, seconds in medians.items()) / max(1, n_parallel)
     without_past = [pace_key for pace_key in n_jobs if pace_key not in medians]

@@ -396,7 +396,7 @@ def recover(now: datetime) -> None:
 
 
 def wake_idle(worker: Worker, now: datetime) -> None:
-    """Send messages for queued and lost jobs, one for each idle process of this worker."""
+    """Send messages for queued and lost jobs: for each queue of this worker, at most one per idle process."""
     busy = Job.objects.running(now).filter(worker=worker)
     # A process can run a job and a part of the job under the same claim.
     n_idle = worker.n_processes - busy.order_by().values("owner_token").distinct().count()

@@ -74,7 +74,7 @@ def home_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
 
 
 def next_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    """Yield the step to add relations or, if there are some, to launch the first harvest."""
+    """Yield the next step: add relations or, if there are relations, launch the first harvest."""
     if not Relation.objects.visible_to(request.user).exists():
         yield Panel("kgharvest/pages/_first_relation.html")
     elif not HarvestJob.objects.visible_to(request.user).exists():

@@ -98,7 +98,7 @@ def fit_dawid_skene(judged: Judged) -> DawidSkene:
         return np.concatenate([np.maximum(means, SMALLEST).ravel(), errors.ravel()])
 
     def expect(parameters: Floats) -> Floats:
-        """Return (T, L), computed from the log odds of each label against the last label."""
+        """Return the label probabilities (T, L), computed from the log odds of each label against the last label."""
         priors, errors = _priors_and_errors(parameters, judged)
         prior = priors[is_gold.astype(int)]  # (T, L)
         odds = np.log(errors[:, :-1]) - np.log(errors[:, -1:])  # (A, L - 1, L given)

@@ -5,12 +5,12 @@ known, and the draws in each group are a simple random sample of the group. The 
 judge: truth comes from people's verdicts alone, and the judge only identifies similar tuples (Holt and Smith 1979, Post
 stratification, JRSS A 142; Cochran 1977, section 5A.9).
 
-For one stratum, the interval is the shortest one with 95 % posterior probability of the number of accepted tuples. In
-each group, the tuples that were not drawn have a beta-binomial posterior with Jeffreys's prior. The posteriors are
-convolved over groups (Ericson 1969, Subjective Bayesian models in sampling finite populations, JRSS B 31; shortest
-intervals for the accuracy of KGs: Marchesin and Silvello 2025, arXiv 2502.18961). For several strata, the priors of the
-many groups would shift the average rate toward one half, so the exact interval of kgharvest.statistics.rates over all
-groups is used instead. Coverage: docs/statistics.md.
+For one stratum, the interval is the shortest one that contains the number of accepted tuples with 95 % posterior
+probability. In each group, the tuples that were not drawn have a beta-binomial posterior with Jeffreys's prior. The
+posteriors are convolved over groups (Ericson 1969, Subjective Bayesian models in sampling finite populations, JRSS B
+31; shortest intervals for the accuracy of KGs: Marchesin and Silvello 2025, arXiv 2502.18961). For several strata, the
+priors of the many groups would shift the average rate toward one half, so the exact interval of
+kgharvest.statistics.rates over all groups is used instead. Coverage: docs/statistics.md.
 
 The choice of groups depends on expected numbers of draws, never on observed numbers. Choosing the narrower interval,
 for example, would favor samples with more true tuples. For several strata, an uninformative judge would widen the

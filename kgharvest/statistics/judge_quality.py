@@ -93,9 +93,9 @@ class Calibration(NamedTuple):
 def calibration(probability: Floats, is_accepted: Flags, weight: Floats) -> Calibration | None:
     """Compare a judge's probability of True (T,) with people's verdicts. Returns None if there are no statements.
 
-    There are N_BINS bins of equal width. The error is the mean over statements of the absolute difference between their
-    bin's mean probability and its share accepted (Naeini, Cooper, and Hauskrecht 2015; Guo et al. 2017, equation 3). If
-    bins have few statements, the error is biased upward, even for a calibrated judge.
+    There are N_BINS bins of equal width. The error is the mean over statements of the absolute difference between the
+    mean probability and the share of accepted statements in the statement's bin (Naeini, Cooper, and Hauskrecht 2015;
+    Guo et al. 2017, equation 3). If bins have few statements, the error is biased upward, even for a calibrated judge.
     """
     if not len(probability):
         return None
@@ -244,8 +244,8 @@ class Change(NamedTuple):
 
     n_differing, share: number and share of tuples with different labels. kappa: Cohen's kappa. n_to_true: number of
     tuples called True only by the other run. n_from_true: number of tuples called True only by this run. more_true:
-    (n_to_true - n_from_true) / n. p: two-sided p value of equal probabilities (exact McNemar test); None if both counts
-    are 0.
+    (n_to_true - n_from_true) / n. p: two-sided p value of the hypothesis that changes to True and from True are equally
+    probable (exact McNemar test); None if both counts are 0.
     """
 
     n: int

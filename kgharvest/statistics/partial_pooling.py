@@ -11,9 +11,9 @@ statements drawn for the same strata form a group. A statement is true with the 
 labels a true statement True with probability s_a (sensitivity) and a false statement False with probability c_a
 (specificity), independently of other annotators. Sensitivities, specificities, and prevalences each have a Beta
 distribution with unknown mean and precision, so annotators and groups with few judgments borrow strength from the
-others (Paun et al. 2018, Comparing Bayesian models of annotation, TACL 6). On average, annotators are assumed to be
-right more often than not, on both true and false statements. Gold statements have known labels. Posterior draws come
-from a Gibbs sampler, which draws truths, rates, and the rates' distributions in turn.
+others (Paun et al. 2018, Comparing Bayesian models of annotation, TACL 6). The average annotator is assumed to be right
+more often than not, on both true and false statements. Gold statements have known labels. Posterior draws come from a
+Gibbs sampler, which draws truths, rates, and the rates' distributions in turn.
 
 Dimensions in shapes: P patterns (statements of one group with the same judgments), A annotators, G groups, C chains,
 S strata, R draws.
@@ -78,7 +78,7 @@ class SimpleSample(NamedTuple):
 
 
 def effective_sample(n: Floats, population: Counts, weights: Floats) -> SimpleSample | None:
-    """Return the simple random sample whose share has the variance of the weighted mean of the strata (S,).
+    """Return the simple random sample whose share has the same variance as the weighted mean of the strata (S,).
 
     Returns None if a stratum is empty.
 
@@ -199,7 +199,7 @@ def why_unidentified(judged: Judged, gold_truth: Codes) -> str | None:
 
 
 def _agreement_score(judged: Judged, counted: NDArray[np.bool_]) -> float:
-    """Return the z score of pairwise agreement beyond chance, given each annotator's share of True.
+    """Return the z score of pairwise agreement beyond chance, given each annotator's share of True labels.
 
     Score test of the hypothesis that statements do not differ (Liang 1987, Biometrika 74).
     """
@@ -218,8 +218,8 @@ def _agreement_score(judged: Judged, counted: NDArray[np.bool_]) -> float:
 def sample_truths(judged: Judged, gold_truth: Codes, sample: Sample, rng: np.random.Generator) -> Truths:
     """Draw the number of true statements in each stratum. judged: only judgments TRUE and FALSE; gold tasks come last.
 
-    The likelihood is symmetric in the two classes. Chains start from each statement's share of True, so the class of
-    true statements is the one that most judgments label True.
+    The likelihood is symmetric in the two classes. Chains start from each statement's share of True labels, so the
+    class of true statements is the one that most judgments label True.
     """
     sampler = Sampler(judged, gold_truth, _patterns(judged, sample), rng)
     n_true = sampler.starting_truths()

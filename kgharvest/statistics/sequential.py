@@ -65,7 +65,7 @@ def anytime_interval(people: SeenStrata, with_judge: SeenStrata | None = None) -
 
 
 def anytime_average(strata: SeenStrata, weights: Floats, n_drawn: Counts) -> tuple[float, float] | None:
-    """Return the anytime-valid interval of a weighted mean of strata's shares, or None if a stratum has no statement.
+    """Return the anytime-valid interval of a weighted mean of stratum shares, or None if a stratum has no statements.
 
     weights (S,): their sum is 1. n_drawn (S,): final number of statements, fixed when the round was opened.
     """

@@ -1,4 +1,4 @@
-"""Comparison of two sides on the given relations, by statements: interval, p, and equivalence.
+"""Comparison of the accuracies of two sides on given relations, by statements: interval, p value, and equivalence.
 
 The difference is between two averages over strata (kgharvest.statistics.rates). Its interval combines the intervals of
 the sides (MOVER: Zou and Donner 2008, "Construction of confidence limits about effect measures: a general approach",
@@ -61,16 +61,16 @@ class StatementDifference:
 
     @property
     def p(self) -> float:
-        """Return the two-sided p of no difference. It is 0 if both harvests are fully judged and differ."""
+        """Return the two-sided p value of no difference. It is 0 if both harvests are fully judged and differ."""
         return min(1.0, 2 * min(self._p_of_at_least(0.0), self._p_of_at_most(0.0)))
 
     def equivalence_p(self, margin: float) -> float:
-        """Return the p of a difference of `margin` or more: the larger p of two one-sided tests (Schuirmann 1987)."""
+        """Return the p value of a difference of `margin` or more: the larger of two one-sided ones (Schuirmann 1987)."""
         return max(self._p_of_at_least(margin), self._p_of_at_most(-margin))
 
     @property
     def smallest_margin(self) -> float:
-        """Return the margin with equivalence p = .05: the outer limit of the 90 % interval."""
+        """Return the margin at which the equivalence p value is .05: the outer limit of the 90 % interval."""
         z = float(ndtri(1 - SIGNIFICANCE))
         return min(1.0, max(self.high_at(z), -self.low_at(z)))
 
@@ -84,7 +84,7 @@ class StatementDifference:
         return math.sqrt(max(0.0, of_a**2 + of_b**2 - 2 * self.correlation * of_a * of_b))
 
     def _p_of_at_least(self, difference: float) -> float:
-        """Return the one-sided p of a true difference of `difference` or more."""
+        """Return the one-sided p value of a true difference of `difference` or more."""
         if self.value < difference:
             return _tail(lambda z: difference - self.high_at(z))
         return 1 - _tail(lambda z: self.low_at(z) - difference)

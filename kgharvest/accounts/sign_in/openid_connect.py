@@ -48,7 +48,7 @@ class Provider(OAuth2Mixin, OpenIDMixin, BaseApp):
 
 
 def begin(redirect_uri: str) -> tuple[str, dict[str, str]]:
-    """Return the provider's login URL, and the values for `finish`, to be stored in the browser's session."""
+    """Return the provider's login URL, and the values to store in the browser's session for `finish`."""
     expected = _provider().create_authorization_url(redirect_uri)
     return expected.pop("url"), expected
 
@@ -217,7 +217,7 @@ def _with_new_account(claims: Mapping[str, Any]) -> OpenIDIdentity:
 
 
 def roles_of(groups: Collection[str]) -> dict[str, str]:
-    """Return the highest role that settings.OPENID gives to members of `groups` in each project, by slug."""
+    """Return, by project slug, the highest role that settings.OPENID gives to members of any of `groups`."""
     roles: dict[str, str] = {}
     for group, slug, role in settings.OPENID["groups"]:
         if group in groups:

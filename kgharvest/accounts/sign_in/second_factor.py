@@ -167,7 +167,7 @@ def log_in_with_password(request: HttpRequest, user: AbstractBaseUser, address: 
 
 
 def pending_login(request: HttpRequest, now: datetime) -> tuple[AbstractBaseUser, str] | None:
-    """Return the account with a pending code, and the URL to open after the login.
+    """Return the account that must still enter a code, and the URL to open after the login.
 
     Returns None if no code is pending, after a timeout, or if the password has changed or the account is closed.
     """

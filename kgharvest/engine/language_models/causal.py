@@ -42,7 +42,7 @@ class LineByLine(TokenizedLM):
         self.continues_entity &= ~line_breaks
 
     def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
-        """Return a prompt of segments: the instruction with the first label, the other labels, and an empty text."""
+        """Return the prompt as segments: the instruction with the first label, the other labels, and an empty text."""
         self.tokens.check_text(prompt.text)
         labels = [f"({number}):" for number in range(1, prompt.arity + 1)]
         first = self.tokens.encode_instruction(instruction(prompt), labels[0])

@@ -57,7 +57,7 @@ class AutoPromptParams:
     restarts: int = 0
 
     def check(self, n_triggers: int, n_masks: int) -> None:
-        """Raise EngineError if there is no trigger, or if the iterations cannot fill `n_masks` triggers."""
+        """Raise EngineError if there is no trigger, or if there are too few iterations to fill `n_masks` triggers."""
         if not n_triggers:
             raise EngineError("The template has no trigger. Add at least one [T].")
         if n_masks > self.iterations:
@@ -108,12 +108,12 @@ def search_trigger(
     params: AutoPromptParams,
     on_progress: OnProgress = ignore,
 ) -> LearnedTrigger:
-    """Return the best of all current triggers (including `start`) and baselines, by mean score on dev.
+    """Return the best prompt by mean score on dev, among the baselines, `start`, and the trigger after each iteration.
 
     Each iteration ranks replacements of single tokens by a first-order estimate of their gain (HotFlip; Shin et al.,
-    Eq. 2), tries the best replacements on other examples, and continues with the best trigger if it improves the score
-    on these examples. Masks in `start` are replaced first, one per iteration. Raises EngineError for the same reasons
-    as `AutoPromptParams.check`.
+    Eq. 2) and tries the best replacements on other examples. The search continues with the best of them if it has a
+    better score than the current trigger on these examples. Masks in `start` are replaced first, one per iteration.
+    Raises EngineError for the same reasons as `AutoPromptParams.check`.
     """
     search = _TriggerSearch(lm, template, task, params, random.Random(params.seed))
     current = tuple(start)

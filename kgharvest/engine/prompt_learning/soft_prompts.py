@@ -184,7 +184,7 @@ class _Learner:
         return torch.logsumexp(tails + log_weights, dim=0)
 
     def tuple_log_likelihood(self, tuples: Sequence[Encoded]) -> torch.Tensor:
-        """Return the mean over the tokens of `tuples` of log sum_t p(t | r) p(token | t, preceding tokens)."""
+        """Return the mean, over the tokens of `tuples`, of log sum_t p(t | r) p(token | t, preceding tokens)."""
         reader = self._lm.with_soft_words(SoftWords(self._vectors, self._deltas))
         examples = [Example(entities) for entities in tuples]
         tokens = differentiable_scores(reader, TokenLikelihoods(), self._prompts, examples)  # (K, Q)

@@ -81,8 +81,8 @@ class Seq2SeqParaphraser(Paraphraser):
 class TranslationParaphraser(Paraphraser):
     """Paraphraser that translates a sentence to another language and back (LPAQA: Jiang et al. 2020, section 3.2).
 
-    models: hub ids or folders of two encoder-decoders in the format OUT,BACK, loaded at the first call. Each of BEAM
-        translations is translated back in BEAM ways. The most likely round trips come first.
+    models: two encoder-decoders (hub ids or folders) as "OUT,BACK", loaded at the first call. Each of BEAM translations
+        is translated back in BEAM ways. The most likely round trips come first.
     """
 
     BEAM = 7  # as in LPAQA's code

@@ -198,7 +198,7 @@ class Sharing:
 
 
 def prepared_of(harvest: HarvestJob) -> tuple[str, bytes] | None:
-    """Return the code version that wrote the shared preparation, and the output of `write_prepared`, or None."""
+    """Return the code version that wrote the shared preparation and its content, or None if there is no preparation."""
     rows = HarvestPart.objects.filter(job__parent=harvest, stage=PREPARED).order_by("pk")
     row = rows.values_list("job__payload", "result").first()
     return (row[0]["code_version"], row[1]) if row else None

@@ -125,7 +125,7 @@ def ending(word: str) -> str:
 def extend(
     lm: LanguageModel, prompt: PromptTemplate, encoded: Sequence[TokenIds], fillers: Sequence[Filler], n_best: int
 ) -> list[Filler]:
-    """Return every filler with each of its `n_best` most likely next tokens."""
+    """Return each filler, extended by each of its `n_best` most likely next tokens."""
     if not fillers:
         return []
     queries = []

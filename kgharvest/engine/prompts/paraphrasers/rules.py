@@ -231,7 +231,7 @@ def synonym_pattern() -> re.Pattern[str]:
 
 
 def with_synonyms(clause: str) -> Iterator[str]:
-    """Yield `clause` with one word replaced by a synonym that is allowed in its context, for every possible choice."""
+    """Yield `clause` with one word replaced by a synonym that fits its context, for every choice of word and synonym."""
     for match in synonym_pattern().finditer(clause):
         for word in choices(match):
             if word != match.group():
@@ -239,7 +239,7 @@ def with_synonyms(clause: str) -> Iterator[str]:
 
 
 def with_heads(clause: str) -> str:
-    """Return `clause` with each word that has synonyms in its context replaced by the head of its group."""
+    """Return `clause` after replacing each word that has synonyms in its context by the head word of their group."""
     return synonym_pattern().sub(lambda match: next(iter(choices(match)), match.group()), clause)
 
 
