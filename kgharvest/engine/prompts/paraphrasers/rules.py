@@ -231,7 +231,7 @@ def synonym_pattern() -> re.Pattern[str]:
 
 
 def with_synonyms(clause: str) -> Iterator[str]:
-    """Yield `clause` with one word replaced by a synonym that fits its context, for every choice of word and synonym."""
+    """Yield `clause` with one word replaced by a synonym that fits its context, for each choice of word and synonym."""
     for match in synonym_pattern().finditer(clause):
         for word in choices(match):
             if word != match.group():
