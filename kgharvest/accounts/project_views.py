@@ -60,7 +60,7 @@ def project_detail(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def find_visible(request: HttpRequest, slug: str, action: Action = Action.VIEW) -> Project:
-    """Return a project that the user can see. Raises Http404, or NotAllowed if their role does not permit `action`."""
+    """Return a project that the user can see. Raises Http404, or NotAllowed if `action` is not permitted."""
     project = get_object_or_404(Project.objects.visible_to(request.user), slug=slug)
     check_may(request.user, action, project)
     return project

@@ -54,7 +54,7 @@ def count_request(request: Request, user=None) -> None:
 
 
 class TokenAuthentication(BaseAuthentication):
-    """Authentication by the secret of a valid token of an active user.
+    """Authentication by the secret of a token, which must be valid and belong to an active user.
 
     `user.bound_to` is the id of the token's project, which `kgharvest.access` checks. Invalid tokens get 401 and
     count towards the anonymous rate limit.

@@ -83,7 +83,7 @@ class AuditedTable:
 
 @cache
 def audited_tables() -> dict[str, AuditedTable]:
-    """Return the audited tables by their names in entries."""
+    """Return the audited tables by the names that entries use for them."""
     return {name: import_string(path) for name, path in settings.AUDITED.items()}
 
 

@@ -31,8 +31,9 @@ Entities = tuple[Entity, ...]
 class Limits(NamedTuple):
     """Limits on chat requests.
 
-    n_wanted: number of tuples after which no more are requested. None: no limit. per_request: tuples per request.
-    patience: number of consecutive answers without new tuples after which no more are requested.
+    n_wanted: number of tuples after which no more tuples are requested. None: no limit. per_request: tuples per
+    request.
+    patience: number of consecutive answers without new tuples after which no more requests are sent.
     """
 
     n_wanted: int | None = None

@@ -1,7 +1,7 @@
 """Hash chain over the events: seal events in batches, and read the head.
 
-Events commit unsealed. A sealer locks the head and chains the visible events in the order of their ids. Events that
-commit later, with any id, are sealed in a later batch.
+Events commit unsealed. A sealer locks the head and chains the visible events in the order of their ids. Events that are
+committed later are sealed in a later batch, regardless of their ids.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Event recording: the only entry point for services, in the transaction of the action.
+"""Event recording. Services record events only through this module, in the transaction of the action.
 
 The round history, the audit log, webhooks, and reports read the events. The sealer adds them to the hash chain later
 (kgharvest.events.chain), so recording does not wait for a lock.

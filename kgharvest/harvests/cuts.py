@@ -178,7 +178,7 @@ def score_curve(job: HarvestJob, n_points: int = 60) -> list[tuple[int, float]]:
 
 
 class CurvePicture(NamedTuple):
-    """Score curve. points: SVG polyline within WIDTH x HEIGHT. kept_to: x of the cut, or None if there is no cut.
+    """Score curve. points: SVG polyline within WIDTH x HEIGHT. kept_to: x coordinate of the cut; None without a cut.
 
     first, last: (rank, score). table: about a dozen points, including the last one.
     """

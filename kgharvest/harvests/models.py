@@ -54,7 +54,7 @@ class LaunchQuerySet(models.QuerySet):
     visible_to = visible
 
     def with_counts(self):
-        """Annotate the number of harvests, and of ended, failed, and canceled harvests. Newest launch first."""
+        """Annotate the numbers of all, ended, failed, and canceled harvests. Newest launch first."""
         counts = {
             "n_over": [Job.Status.SUCCEEDED, Job.Status.FAILED, Job.Status.CANCELLED],
             "n_failed": [Job.Status.FAILED],

@@ -343,7 +343,7 @@ def cancel_all(jobs: QuerySet) -> int:
 
 
 def retry(job: Job, by=None) -> None:
-    """Requeue a failed or canceled job with all its attempts. Raises JobNotOpen or NotAllowed."""
+    """Requeue a failed or canceled job and restore all its attempts. Raises JobNotOpen or NotAllowed."""
     check_may(by, Action.WORK, job.project)
     if retry_all(Job.objects.filter(pk=job.pk)):
         return
@@ -356,7 +356,7 @@ def retry(job: Job, by=None) -> None:
 
 
 def retry_all(jobs: QuerySet) -> int:
-    """Requeue the failed and canceled jobs with all their attempts. Return their number.
+    """Requeue the failed and canceled jobs and restore all their attempts. Return their number.
 
     Of jobs with the same task, only the newest is requeued. If a job with the same task is unfinished, none of them is
     requeued. Raises JobNotOpen.

@@ -116,7 +116,7 @@ class TupleTriples:
         return f"{self._start}/{rank}>"
 
     def about(self, harvested_tuple: str, row: Mapping[str, Any]) -> list[Triple]:
-        """Return the triples of a tuple export record. harvested_tuple: IRI of the tuple."""
+        """Return the triples for one record of a tuple export. harvested_tuple: IRI of the tuple."""
         entities = [_entity(entity) for entity in row["entities"]]
         triples = [(harvested_tuple, predicate, value) for predicate, value in self._constant]
         for (entity, surface, _), (iri, _), text in zip(self._slots, entities, row["surface"], strict=True):

@@ -76,7 +76,7 @@ class Supervisor:
         return program
 
     def restart_ended(self) -> list[Program]:
-        """Restart ended programs; return them. Raises ProgramEnded for one that ended within MIN_LIFETIME_S."""
+        """Restart ended programs; return them. Raises ProgramEnded if one of them ended within MIN_LIFETIME_S."""
         ended = [program for program in self.programs if program.process.poll() is not None]
         for program in ended:
             if time.monotonic() - program.started_at < MIN_LIFETIME_S:

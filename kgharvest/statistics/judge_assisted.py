@@ -89,7 +89,10 @@ class AssistedRate(NamedTuple):
 
 
 def judge_assisted_rate(sample: JudgedSample, weights: Floats | None = None) -> AssistedRate:
-    """Return the share accepted in a stratified population. weights (S,): their sum is 1. None: population shares."""
+    """Return the share of accepted tuples in a stratified population.
+
+    weights (S,): their sum is 1. None: population shares.
+    """
     population = sample.population.sum(axis=1)
     of_strata = VerdictSample(*(column.sum(axis=1) for column in sample.accepted))
     n = int(whole_statements(of_strata.n).sum())

@@ -72,7 +72,7 @@ def _youden_j(sensitivity: Rate, specificity: Rate) -> Rate:
 
 
 class CalibrationBin(NamedTuple):
-    """Count and weighted means of the statements with probability of True in [low, high). The last bin includes 1."""
+    """Count and weighted means of the statements with a probability of True in [low, high). The last bin includes 1."""
 
     low: float
     high: float
@@ -326,8 +326,8 @@ TOO_FEW = (
 class LeftOut(NamedTuple):
     """One annotator compared with the judge on n statements.
 
-    advantage: share of statements on which the judge scores at least as high. p: adjusted p value of the null
-    hypothesis that the annotator is better by epsilon or more.
+    advantage: share of statements on which the judge scores at least as high as the annotator. p: adjusted p value of
+    the null hypothesis that the annotator is better by epsilon or more.
     """
 
     annotator: int

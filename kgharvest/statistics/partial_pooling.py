@@ -2,18 +2,18 @@
 
 Beta-binomial model: rates of relations have a common Beta distribution with unknown mean and precision. Both are drawn
 from a grid, so intervals include their uncertainty, unlike with empirical Bayes (Morris 1983, Parametric empirical
-Bayes inference, JASA 78; Gelman et al., Bayesian Data Analysis, section 5.3). Unjudged tuples of a harvest are drawn
-with the harvest's rate. The intervals cover 95 % of the rates of many relations, but not each relation's rate in 95 %
-of samples, because outliers are shrunk too far.
+Bayes inference, JASA 78; Gelman et al., Bayesian Data Analysis, section 5.3). The number of hits among the unjudged
+tuples of a harvest is drawn with the harvest's rate. The intervals cover 95 % of the rates of many relations, but not
+each relation's rate in 95 % of samples, because outliers are shrunk too far.
 
 Accuracy corrected for annotator errors, with unknown error rates: Dawid and Skene's (1979) model with two classes. The
-statements drawn for the same strata form a group. A statement is true with the prevalence of its group. Annotator a
-labels a true statement True with probability s_a (sensitivity) and a false statement False with probability c_a
-(specificity), independently of other annotators. Sensitivities, specificities, and prevalences each have a Beta
-distribution with unknown mean and precision, so annotators and groups with few judgments borrow strength from the
-others (Paun et al. 2018, Comparing Bayesian models of annotation, TACL 6). The average annotator is assumed to be right
-more often than not, on both true and false statements. Gold statements have known labels. Posterior draws come from a
-Gibbs sampler, which draws truths, rates, and the rates' distributions in turn.
+statements drawn for the same strata form a group. The probability that a statement is true is the prevalence of its
+group. Annotator a labels a true statement True with probability s_a (sensitivity) and a false statement False with
+probability c_a (specificity), independently of other annotators. Sensitivities, specificities, and prevalences each
+have a Beta distribution with unknown mean and precision, so annotators and groups with few judgments borrow strength
+from the others (Paun et al. 2018, Comparing Bayesian models of annotation, TACL 6). The average annotator is assumed to
+be right more often than not, on both true and false statements. Gold statements have known labels. Posterior draws come
+from a Gibbs sampler, which draws truths, rates, and the rates' distributions in turn.
 
 Dimensions in shapes: P patterns (statements of one group with the same judgments), A annotators, G groups, C chains,
 S strata, R draws.
@@ -52,7 +52,7 @@ class BetaGrid(NamedTuple):
         return self.a[chosen], self.b[chosen]
 
     def weights(self, n_hits: Floats, n: Floats) -> Floats:
-        """Return (H,): posterior probabilities given `n_hits` (R,) among `n` (R,)."""
+        """Return (H,): posterior probabilities, given `n_hits` (R,) hits in `n` (R,) draws."""
         posterior = betaln(self.a[:, np.newaxis] + n_hits, self.b[:, np.newaxis] + n - n_hits)  # (H, R)
         logs = (posterior - betaln(self.a, self.b)[:, np.newaxis]).sum(axis=1)
         weights: Floats = np.exp(logs - logs.max())

@@ -65,7 +65,7 @@ class StatementDifference:
         return min(1.0, 2 * min(self._p_of_at_least(0.0), self._p_of_at_most(0.0)))
 
     def equivalence_p(self, margin: float) -> float:
-        """Return the p value of a difference of `margin` or more: the larger of two one-sided p (Schuirmann 1987)."""
+        """Return the larger p value of two one-sided tests for a difference of `margin` or more (Schuirmann 1987)."""
         return max(self._p_of_at_least(margin), self._p_of_at_most(-margin))
 
     @property

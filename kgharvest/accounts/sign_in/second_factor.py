@@ -48,7 +48,7 @@ def is_required(user: AbstractBaseUser) -> bool:
 def set_up(user: AbstractBaseUser, secret: str, code: str, now: datetime) -> list[str]:
     """Set or replace the user's authenticator app; return new recovery codes.
 
-    Raises WrongCode if `code` is not a current code of `secret`, and TooManyAttempts.
+    Raises TooManyAttempts, or WrongCode if `code` is not a current code of `secret`.
     """
     check_attempt("second_factors", str(user.pk), now, TOO_MANY_CODES)
     step = _step_of(secret, code, now)

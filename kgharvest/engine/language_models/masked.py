@@ -75,7 +75,9 @@ class MaskedLM(PretrainedLM):
         return clone
 
     def logits_at(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Return (B, V) for the `positions` (B,) of `ids` (B, T). Same as `logits(vectors(...))`, but with gradients.
+        """Return the logits (B, V) at the `positions` (B,) of `ids` (B, T).
+
+        Same as `logits(vectors(...))`, but with gradients.
 
         Gradients reach the soft words. The LM's weights are frozen.
         """

@@ -1,4 +1,4 @@
-"""Distribution of one harvest over several workers. Its parts become jobs for idle workers and for its own worker.
+"""Distribution of one harvest over several workers. Its parts become jobs for idle workers and the harvest's own one.
 
 The result is bit-identical to that of a single worker, so no option is needed: a long harvest is shared as soon as a
 worker is idle. The harvest's own worker also runs unclaimed parts, so it waits for other workers only at the end of a

@@ -74,7 +74,7 @@ def head_on_hidden(model: Any, read: Callable[[torch.Tensor], torch.Tensor], nam
 
 
 class Trial(NamedTuple):
-    """A test text's projection by the output embeddings, and the model's logits for it. Both are (B, T, V)."""
+    """Projection (B, T, V) of a test text by the output embeddings, and the model's logits (B, T, V) for this text."""
 
     projected: torch.Tensor
     logits: torch.Tensor

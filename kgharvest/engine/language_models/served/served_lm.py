@@ -126,7 +126,7 @@ class CompletionsClient(ChatClient):
     def _read(
         self, reply: Reply, prompts: Sequence[TokenIds], read: Callable[[dict[str, Any], TokenIds], Any]
     ) -> list[Any]:
-        """Return the result of `read` for each prompt's choice. Raises ServerFailed."""
+        """Return the result of `read` for each prompt's choice in the reply. Raises ServerFailed."""
         if reply.status != 200:
             raise self._refusal(reply)
         try:
