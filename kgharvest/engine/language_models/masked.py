@@ -77,9 +77,7 @@ class MaskedLM(PretrainedLM):
     def logits_at(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Return the logits (B, V) at the `positions` (B,) of `ids` (B, T).
 
-        Same as `logits(vectors(...))`, but with gradients.
-
-        Gradients reach the soft words. The LM's weights are frozen.
+        Same as `logits(vectors(...))`, but with gradients. They reach the soft words; the LM's weights are frozen.
         """
         return self.project(self._forward(ids, positions))
 

@@ -1,8 +1,9 @@
-"""Distribution of one harvest over several workers. Its parts become jobs for idle workers and the harvest's own one.
+"""Distribution of one harvest over several workers.
 
-The result is bit-identical to that of a single worker, so no option is needed: a long harvest is shared as soon as a
-worker is idle. The harvest's own worker also runs unclaimed parts, so it waits for other workers only at the end of a
-stage. A part never waits for another part. If another worker takes over the harvest, it reuses the finished parts.
+The parts of the harvest become jobs for idle workers and for the harvest's own worker. The result is bit-identical to
+that of a single worker, so no option is needed: a long harvest is shared as soon as a worker is idle. The harvest's own
+worker also runs unclaimed parts, so it waits for other workers only at the end of a stage. A part never waits for
+another part. If another worker takes over the harvest, it reuses the finished parts.
 """
 
 from __future__ import annotations
