@@ -30,7 +30,7 @@ def count_request(request: Request, user=None) -> None:
     Raises Throttled, with the seconds to wait. Limits: settings.API_LIMITS. A database write for each request would be
     too slow, so each process reserves a block of requests (a twentieth of the limit) in the database and counts them in
     memory. The limit is never exceeded, but requests that another process has reserved and not used are not available.
-    A refusal queries the database once.
+    If the limit is exceeded, each process queries the database once and refuses later requests without a query.
     """
     if user is not None and user.is_authenticated:
         scope, who = "token", f"token:{request.auth.pk}" if request.auth else f"user:{user.pk}"

@@ -83,7 +83,7 @@ class Event(models.Model):
     recorded row of an audited table (kgharvest.audit.tables).
 
     The sealer sets number (1, 2, 3, ... without gaps), previous_hash, and hash (kgharvest.events.chain); before that,
-    all are None. An empty hash marks events from the round logs of older versions, which are not in the chain.
+    all are None. Events from the round logs of older versions are not in the chain. Their hash is empty.
 
     These columns are not hashed. round_id, kind, annotator (a code): for the history of a round. by (the account) and
     texts (free text by name): can be erased.

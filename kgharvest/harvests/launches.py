@@ -328,7 +328,7 @@ def retry_cancelled(launch: Launch, by=None) -> int:
 
 
 def record_ended_jobs(job_ids: Sequence[int]) -> None:
-    """Record an event for each project job that succeeded or failed, and for each launch that ends with these jobs.
+    """Record an event for each project job that succeeded or failed, and for each launch that these jobs complete.
 
     Call it in the transaction that ends the jobs. Locks the launches, so that if several jobs end at the same time,
     exactly one of them is the last of its launch.

@@ -49,7 +49,7 @@ class Blank(NamedTuple):
 
 
 class Filler(NamedTuple):
-    """A blank and the tokens in it so far."""
+    """A blank and the tokens that have been filled in so far."""
 
     blank: Blank
     ids: TokenIds
