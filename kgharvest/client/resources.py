@@ -226,7 +226,10 @@ class Client(Transport):
     def poll(
         self, label: str, ask: Callable[[], Row], is_over: Callable[[Row], bool], timeout_s: float | None = None
     ) -> Row:
-        """Poll every second with a progress bar until `is_over` holds. Return the last response. Raises TimeoutError."""
+        """Poll every second, with a progress bar, until `is_over` is true. Return the last response.
+
+        Raises TimeoutError.
+        """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with _progress_bar(label if self._progress else None) as show:
             while not is_over(latest := ask()):

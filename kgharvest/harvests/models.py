@@ -103,9 +103,9 @@ class HarvestJob(Job):
     score_scale: "nats" is the consistency. "log_share" is the natural logarithm of a share of an imported list; scores
     are comparable only within the list. "own" are imported scores on an unknown scale. "order" means unscored: tuples
     are ranked as in the file or as listed by a chat model, and `score` is minus the rank.
-    summary: rejected, stats, notice, warning, model revision, code version. fingerprint: set for succeeded jobs. Jobs
-    with the same parameters and revision have the same fingerprint and the same tuples. Files refer to jobs by
-    fingerprint, because job numbers differ between installations.
+    summary: contains rejected, stats, notice, warning, model revision, and code version. fingerprint: set for succeeded
+    jobs. Jobs with the same parameters and revision have the same fingerprint and the same tuples. Files refer to jobs
+    by fingerprint, because job numbers differ between installations.
     """
 
     class Origin(models.TextChoices):

@@ -277,8 +277,8 @@ def _finish(job_id: int, token: UUID, store: Store) -> None:
 def _lose(job_id: int, token: UUID, is_attempt: bool) -> None:
     """End the lease, so that the job counts as lost immediately instead of when the lease expires.
 
-    is_attempt: False grants one more attempt, because a lost connection says little about the job. However, the job
-    itself may cause the server to close the connection, so there are at most MOST_ATTEMPTS attempts.
+    is_attempt: if False, the job gets one more attempt, because a lost connection says little about the job. However,
+    the job itself may cause the server to close the connection, so there are at most MOST_ATTEMPTS attempts.
     """
     deadline = monotonic() + settings.JOB_LEASE_S
     while monotonic() < deadline:

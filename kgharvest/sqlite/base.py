@@ -33,7 +33,7 @@ class WriterQueue:
         return len(self._turns)
 
     def enter(self, timeout_s: float) -> _Turn:
-        """Wait for a turn, at most `timeout_s`, and return it even after a timeout. End it with `leave`."""
+        """Wait for a turn, but at most `timeout_s`. Return the turn, even after a timeout. End it with `leave`."""
         turn, deadline = self._Turn(), monotonic() + timeout_s
         with self._lock:
             self._turns.append(turn)

@@ -48,7 +48,7 @@ def xlsx_of(title: str, tables: Sequence[Table], created_at: datetime = datetime
 def _write_sheet(sheet: Any, table: Table, formats: Mapping[Any, Any]) -> None:
     """Write the headings to the first row, which is frozen, followed by the rows and the notes.
 
-    Numbers are written as numbers and texts as texts, never as formulas. Cells of undefined values are empty.
+    Numbers are written as numbers and texts as texts, never as formulas. Cells with undefined values are empty.
     """
     sheet.freeze_panes(1, 1)
     rows = list(table.rows)

@@ -392,7 +392,7 @@ def plural(phrase: str) -> str:
 class Word(str):
     """A word or phrase that `format` can inflect: `"{verb:participle}"`.
 
-    Formats: base and VERB_TAGS for any verb form, plural for a noun phrase, bare to drop a determiner.
+    Formats: base and the keys of VERB_TAGS (of any verb form), plural (of a noun phrase), bare (without determiner).
     """
 
     __slots__ = ()
