@@ -46,8 +46,9 @@ class Places(NamedTuple):
 
 
 class Question(NamedTuple):
-    """key: name in API and database. n_rows: height of the form field in lines. choices: pairs of value and text.
+    """Question for the authors of a study.
 
+    key: name in API and database. n_rows: height of the form field in lines. choices: pairs of value and text.
     is_optional: documents are complete without the answer, because the records contain most of its content.
     """
 
@@ -183,7 +184,7 @@ Answers = Mapping[str, str]  # by key; unanswered questions are absent
 
 
 def missing(answers: Answers, document: Mapping[str, Any]) -> Sequence[Question]:
-    """Return the unanswered required questions. document: of a report. A preregistration counts as an answer."""
+    """Return the unanswered required questions. document: of a report; a preregistration in it counts as an answer."""
     recorded = {"preregistration"} if document.get("preregistration") else set()
     required = [question for question in QUESTIONS if not question.is_optional]
     return [question for question in required if not answers.get(question.key) and question.key not in recorded]
@@ -235,7 +236,7 @@ def authors_of(answers: Answers) -> list[Author]:
 
 
 class BadStatement(DomainError):
-    """Invalid answers. reasons: an error message by the key of each question."""
+    """Invalid answers. reasons: error messages by question key."""
 
     def __init__(self, reasons: Mapping[str, str]):
         self.reasons = reasons
