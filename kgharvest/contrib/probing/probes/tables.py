@@ -101,7 +101,7 @@ def type_table(document: Document) -> Table:
     columns = (Column("type"), Column("relations", Kind.COUNT), *(Column(method, Kind.SHARE) for method in methods))
     notes = (
         "Mean P@1 over the relations of a type. N-M: a subject has 1.5 objects or more on average; N-1: an object has "
-        "that many subjects; 1-1: all other relations. Types stated in the relations file take precedence.",
+        "1.5 subjects or more on average; 1-1: all other relations. Types in the relations file take precedence.",
     )
     return Table("types", "P@1 by relation type", columns, tuple(rows), notes)
 
