@@ -55,7 +55,7 @@ class RemoteSubmission:
 
 
 class RecruitingPlatform:
-    """One panel on its platform. This base class serves platforms without an API.
+    """Operations for one panel on its platform. This base class serves platforms without an API.
 
     Every method can raise PlatformRefused or PlatformUnavailable.
     """

@@ -96,7 +96,7 @@ def _forget_submission(submission: Submission) -> None:
 
 
 def forget_settled_submissions(now: datetime) -> None:
-    """Erase the platform ids of annotators who were paid after they had been erased. A periodic task."""
+    """Erase the platform ids of erased annotators who are now owed nothing. A periodic task."""
     unfinished = PlatformCommand.objects.unfinished().filter(submission=OuterRef("pk"))
     pending = Submission.objects.filter(annotator__erased_at__isnull=False, status__in=Submission.ENDED)
     pending = pending.exclude(participant="").filter(~Exists(unfinished))

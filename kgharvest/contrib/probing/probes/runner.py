@@ -76,7 +76,7 @@ def check_methods(lm: PretrainedLM, methods: Sequence[str]) -> None:
 def common_vocabulary(lm: PretrainedLM, params: ProbeParams) -> tuple[list[int] | None, str]:
     """Return the tokens among which ranks are counted (None for all), and a description of them.
 
-    Raises NotProbed if ranks would be counted among no tokens.
+    Raises NotProbed if no word is a single token in all LMs.
     """
     if not params.common_with and not params.words:
         return None, "full"

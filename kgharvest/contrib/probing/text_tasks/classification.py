@@ -284,8 +284,8 @@ def choose_label_tokens(
 ) -> tuple[TokenIds, ...]:
     """Return k tokens for each label, the most indicative first. Each token belongs to one label.
 
-    vectors: (N, d), the inputs of the LM's output projection at [P], for `labels` (N,), numbered from 0.
-    output_embeddings: (V, d), the weights of that projection. allowed: (V,).
+    vectors: (N, d), inputs of the LM's output projection at [P], one for each of N texts. labels: (N,), the labels of
+    the texts, numbered from 0. output_embeddings: (V, d), weights of that projection. allowed: (V,).
     A logistic regression of the labels on `vectors`, applied to output embeddings (Eq. 5), gives the odds of each label
     for each token. In order of decreasing odds, a token is assigned to a label if the token is unassigned and the label
     has fewer than k tokens.
@@ -304,14 +304,14 @@ def choose_label_tokens(
 
 
 def log_odds(logits: Floats) -> Floats:
-    """Return (V, L): the log-odds of softmax(`logits`). They sort like the probabilities, but without rounding ties."""
+    """Return (V, L): the log-odds of softmax(`logits`). They order tokens as the probabilities do, without ties."""
     rest = np.stack([logsumexp(np.delete(logits, label, axis=1), axis=1) for label in range(logits.shape[1])], axis=1)
     odds: Floats = logits - rest
     return odds
 
 
 def fit_logistic(vectors: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Return the weights (L, d) and biases (L,) that minimize the summed log-loss plus half the squared weights."""
+    """Return weights (L, d) and biases (L,) that minimize the summed log-loss plus half the sum of squared weights."""
     n_labels, width = int(labels.max()) + 1, vectors.shape[1]
     is_label = np.eye(n_labels)[labels]  # (N, L)
 

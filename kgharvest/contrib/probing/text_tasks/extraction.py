@@ -136,7 +136,7 @@ class ExtractRequest:
 
 
 def extracted_relations(relations: Sequence[Relation], documents: Sequence[Document]) -> list[ExtractedRelation]:
-    """Return the binary relations with facts in the files. Raises NotExtracted or ImportRefused."""
+    """Return the binary relations that have facts in the files. Raises NotExtracted or ImportRefused."""
     facts = read_facts(documents, [relation.name for relation in relations], evidenced_fact)
     extracted = []
     for relation in relations:

@@ -77,7 +77,7 @@ class TextTemplate:
 
 @dataclass(frozen=True)
 class EncodedTexts(Generic[Encoded]):
-    """Tokenized texts. left_out: number of texts that cannot be encoded, by reason. n_cut: truncated texts."""
+    """Tokenized texts. left_out: number of unencodable texts by reason. n_cut: number of truncated texts."""
 
     examples: tuple[Encoded, ...]
     left_out: dict[str, int]

@@ -1,7 +1,7 @@
 """The Human Evaluation Datasheet 3.0 (Belz and Thomson 2025) of a study, and the JSON for its online form.
 
-heds_questions.json lists the 62 questions for a study of one criterion in this project's wording, with the field names
-of the form at nlp-heds.github.io.
+heds_questions.json lists, in this project's wording, the 62 questions for a study of one criterion, with the names of
+their fields in the form at nlp-heds.github.io.
 """
 
 import json

@@ -136,7 +136,7 @@ def requirements_file() -> PackFile:
                 versions[name] = package.version
                 pending += [line for line in package.requires or [] if "extra ==" not in line]
     lines = [
-        f"# kgharvest {code_version()}: with the source at this version, `python manage.py verify` requires these.",
+        f"# Packages that `python manage.py verify` of kgharvest {code_version()} requires",
         *(f"{name}=={version}" for name, version in sorted(versions.items())),
     ]
     about = "Versions of the Python packages that were used to create these files."

@@ -28,9 +28,9 @@ LICENCES = (
 
 
 class Places(NamedTuple):
-    """Places of an answer. heds: HEDS 3.0 questions. rai: fields of Croissant RAI 1.0. checklist: ARR's D1 to D5.
+    """Uses of an answer in documents.
 
-    citation: a key of CITATION.cff.
+    heds: HEDS 3.0 questions. rai: fields of Croissant RAI 1.0. checklist: ARR's D1 to D5. citation: CITATION.cff key.
     """
 
     heds: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ QUESTIONS = (
     Question(
         "pay_adequacy", PEOPLE, "Amount and adequacy of pay",
         "Payment per hour or judgment, its currency, and the standard of adequacy, for example the local minimum wage "
-        "or the rule of a panel. For unpaid work: the reason why no payment is adequate.",
+        "or the rule of a panel. For unpaid work, the reason why no payment is adequate.",
         Places(checklist=("D2",)), 3,
     ),
     Question(
@@ -128,7 +128,7 @@ QUESTIONS = (
     ),
     Question(
         "ethics_board", ETHICS, "Ethics board",
-        "Board that approved or exempted the study, with the number. If no board was asked: the reason.",
+        "Board that approved or exempted the study, with the number. If no board was asked, the reason.",
         Places(("5.1",), checklist=("D4",)),
     ),
     Question(

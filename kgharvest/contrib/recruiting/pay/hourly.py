@@ -1,8 +1,8 @@
 """Hourly pay based on active time: numbers, figure, and sentences for papers.
 
 Active time is measured by the judging page: seconds that each statement was visible, capped per statement. Answers
-without a measurement count as the mean of the participant's other answers. Training counts from its start to its end,
-with the same cap per statement.
+without a measurement count as the mean of the participant's other answers. Training counts as active time from its
+start to its end, with the same cap per statement.
 """
 
 from collections import Counter, defaultdict

@@ -1,8 +1,8 @@
 """Client for the parts of Prolific's API that panels need, with timeouts and safe retries.
 
-Reference: docs.prolific.com/api-reference; the tests list the fields in use in api_fields.py. Prolific has no
-fixed rate limit: 429 means that the workspace's wallet is busy, so requests are sequential. A retry waits for the time
-that the response states. If it states none, the wait doubles with each attempt.
+Reference: docs.prolific.com/api-reference; api_fields.py in the tests lists the fields that are used. Prolific has no
+fixed rate limit. Status 429 means that the workspace's wallet is busy, so requests are sequential. A retry waits for
+the time that the response states. If it states none, the wait doubles with each attempt.
 """
 
 import re

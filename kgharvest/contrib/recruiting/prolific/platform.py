@@ -369,7 +369,7 @@ def study_document(panel: Panel) -> dict[str, Any]:
     address = settings.ORIGIN + reverse("recruiting:panel_enter", args=[panel.token])
     document = {
         "name": options["title"],
-        "internal_name": f"{panel.name} {digest(f'study:{panel.token}')[:16]}",  # unique; finds an unconfirmed draft
+        "internal_name": f"{panel.name} {digest(f'study:{panel.token}')[:16]}",  # unique, to find an unconfirmed draft
         "description": options["description"],
         "external_study_url": with_parameters(address, panel, PRESETS[Platform.PROLIFIC].values),
         "prolific_id_option": "url_parameters",
