@@ -17,7 +17,7 @@ PLATFORMS = {Platform.PROLIFIC: "kgharvest.contrib.recruiting.prolific.platform.
 
 
 class PlatformRefused(DomainError):
-    """The platform rejected the request, with its reason; a retry would not help."""
+    """The platform rejected the request, or it cannot be sent; the message says why. A retry would not help."""
 
 
 class PlatformUnavailable(DomainError):

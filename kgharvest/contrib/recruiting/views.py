@@ -1,4 +1,4 @@
-"""Researcher pages of panels (list, form, participants) and of their pay (balance, ledger, review), and their files."""
+"""Pages and files for researchers: panels (list, form, participants) and their pay (balance, ledger, review)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal

@@ -53,10 +53,10 @@ class EvidencedFact(NamedTuple):
 
 
 class FactInContext(NamedTuple):
-    """A fact in the context of one sentence, which contains the object as `surface`.
+    """A fact with one sentence as its context.
 
-    answers: correct answers in this context. true_answers: correct answers of the original fact, which differ from
-    `answers` if the context is perturbed.
+    surface: text that replaces OBJECT_MASK in the sentence. answers: correct answers in this context. true_answers:
+    correct answers of the original fact, which differ from `answers` if the context is perturbed.
     """
 
     sentence: str
@@ -71,7 +71,7 @@ class FactInContext(NamedTuple):
 
 
 def draw_contexts(facts: Sequence[EvidencedFact], rng: Random) -> tuple[list[FactInContext], dict[str, int]]:
-    """Return each fact with a random sentence that contains the object within its first MOST_WORDS words.
+    """Return facts in context: each with a random sentence whose first MOST_WORDS words contain the object.
 
     Also returns the number of facts without such a sentence, by reason.
     """
@@ -301,7 +301,7 @@ def extraction_records(
 ) -> Iterator[dict[str, Any]]:
     """Yield one record per relation, kind of context, and method, including methods on the control.
 
-    Raises NotExtracted or EngineError; relations without usable facts are reported before any search.
+    Raises NotExtracted or EngineError. The facts of all relations are checked before the first search starts.
     """
     extractions = [
         RelationExtraction(lm, relation, request, is_perturbed)

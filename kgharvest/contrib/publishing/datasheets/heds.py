@@ -60,7 +60,7 @@ class Source(StrEnum):
 
 
 class Answer(NamedTuple):
-    """options: the chosen options of the form by number, each with its label."""
+    """Answer to a question of the datasheet. options: labels of the chosen options, by number."""
 
     text: str
     options: Mapping[int, str] = {}

@@ -74,7 +74,7 @@ def pack_files(
 
 
 def _scrubbed_source(report: Report, scrub: Scrub) -> tuple[dict[str, Any], Rows, dict[str, Any]]:
-    """Return the report's document without names and email addresses, its raw rows, and the facts about the round.
+    """Return the scrubbed document of the report, its raw rows, and the scrubbed facts about the round.
 
     Raises RoundChanged if an older version created the report, or if the report uses a deleted judge run.
     """

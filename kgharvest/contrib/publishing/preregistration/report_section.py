@@ -55,7 +55,11 @@ LONGEST = 300  # maximum characters of a displayed value
 
 
 class Deviation(NamedTuple):
-    """A changed value. path: its path, for example options.closes_when. planned, actual: its text, None if absent."""
+    """A changed value.
+
+    path: path of the value, for example options.closes_when. planned, actual: text of the frozen and of the current
+    value, None if absent.
+    """
 
     path: str
     planned: str | None

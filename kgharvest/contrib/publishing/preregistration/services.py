@@ -39,7 +39,7 @@ STRATUM = ("rank_from", "rank_to", "judge_label", "population", "sample_size")
 
 
 class PreregistrationTable(AuditedTable):
-    """Audited preregistrations. A preregistration may be missing only if its deletion with its draft was recorded."""
+    """Audited preregistrations. One may be missing only if the audit log shows that it was deleted with its draft."""
 
     def are_as_recorded(self, recorded: dict[str, str], number: int) -> dict[str, bool]:
         existing = super().are_as_recorded(recorded, number)

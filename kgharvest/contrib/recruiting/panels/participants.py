@@ -25,8 +25,8 @@ def participant_rows(panel: Panel, submissions: Iterable[Submission] | None = No
     """Return one row per submission in order of entry, with a fixed number of queries.
 
     submissions: submissions to include, in this order, fetched with their annotators. active_s: None if too few answers
-    were timed. n_gold, n_gold_right: numbers of current answers to gold statements, and of correct ones. owed, paid: in
-    minor units.
+    were timed. n_gold: number of current answers to gold statements; n_gold_right: number of correct answers among
+    them. owed, paid: in minor units.
     """
     counts, times, pay = judgment_counts(panel), active_times(panel), balances(panel)
     if submissions is None:

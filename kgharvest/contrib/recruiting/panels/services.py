@@ -193,7 +193,7 @@ def join(submission: Submission, *, agrees: bool, browser: Browser | None = None
 
 
 def move(submission: Submission, *before: Submission.Status, to: Submission.Status, **fields) -> bool:
-    """Change the status to `to` if it is one of `before`; return whether it changed."""
+    """Change the status to `to` if the current status is one of `before`; return whether the status changed."""
     moved = Submission.objects.filter(pk=submission.pk, status__in=before).update(status=to, **fields)
     if moved:
         submission.refresh_from_db()
@@ -201,7 +201,7 @@ def move(submission: Submission, *before: Submission.Status, to: Submission.Stat
 
 
 def holds_another_place(submission: Submission) -> bool:
-    """Return whether the participant holds another place of the panel, so that this submission cannot hold one."""
+    """Return whether the participant holds another place of the panel; this submission then cannot hold one."""
     submissions = Submission.objects.filter(panel=submission.panel_id, participant_digest=submission.participant_digest)
     return submissions.holding_places().exclude(pk=submission.pk).exists()
 

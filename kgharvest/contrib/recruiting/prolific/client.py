@@ -191,7 +191,7 @@ def retry_after_s(answer: httpx.Response) -> float | None:
 
 
 def error_text(answer: httpx.Response) -> str:
-    """Return the reason of an error response on one line, without ids of participants and submissions."""
+    """Return the reason stated in an error response, on one line, without ids of participants and submissions."""
     if answer.status_code in (401, 403):
         return f"the token lacks permission ({answer.status_code}). Check KGHARVEST_PROLIFIC_TOKEN."
     if answer.is_redirect:  # not followed, so that the token is not sent to another host
