@@ -8,7 +8,7 @@ from kgharvest.models import Job, LanguageModel
 
 
 class Probe(Job):
-    """Job that probes an LM for known facts with several prompt systems, as in LAMA; run by a worker or the command.
+    """Job that probes an LM for known facts with several prompt systems, as in LAMA. A worker or the command runs it.
 
     methods: in table order. facts: name of the fact source. payload: `ProbeParams`. revision, code_version: those used
     for the records so far. vocabulary: "full", or a description of the words among which ranks are counted. document:
@@ -62,8 +62,8 @@ class ProbeRecord(models.Model):
 
     p1, p10, mrr, nll (nats): on test facts; dev_nll: on dev facts. left_out: {part: {reason: number of facts}}.
     effective_prompts: exponential of the entropy of the weights. forwards: sequences that the LM read while learning;
-    seconds: learning time. combine, temperature: combination of the learned prompts; empty and None for methods without
-    prompts.
+    seconds: learning time. combine, temperature: how the answers to several prompts are combined; empty and None for
+    methods without prompts.
     """
 
     relation = models.ForeignKey(ProbedRelation, on_delete=models.CASCADE, related_name="records")

@@ -30,7 +30,7 @@ class PreregistrationQuerySet(models.QuerySet):
 class Preregistration(models.Model):
     """A version of a round's preregistration, deleted only with its round.
 
-    document: see docs/preregistration.md. sha256: hash of its canonical JSON, which is the downloadable file. version:
+    document: see docs/preregistration.md. sha256: hash of its canonical JSON, the downloadable JSON file. version:
     number, starting at 1; the last version is in force.
     """
 

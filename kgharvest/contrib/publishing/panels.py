@@ -17,7 +17,7 @@ def paper(request: HttpRequest, report: Report) -> Iterator[Panel]:
 
 
 def preregister_round(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    """Yield a link to the form until the first judgment."""
+    """Yield a link to the preregistration form until the first judgment."""
     is_draft, is_closed = round.status == Round.Status.DRAFT, round.status == Round.Status.CLOSED
     if is_draft or not (is_closed or round.is_judged):
         yield button("Preregister", reverse("publishing:preregister", args=[round.path]))
@@ -30,7 +30,7 @@ def versions(request: HttpRequest, round: Round) -> Iterator[Panel]:
 
 
 def badge(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    """Yield the date of the preregistration, with the number of deviations in the newest report."""
+    """Yield a badge: the date of the last preregistration, and the number of deviations in the newest report."""
     last = round.preregistrations.defer("document").order_by("-version").first()
     if last is None:
         return

@@ -94,8 +94,8 @@ class CostSerializer(serializers.Serializer):
 
 @extend_schema_serializer(examples=[OpenApiExample("A reconciled panel", RECONCILIATION, response_only=True)])
 class ReconciliationSerializer(serializers.ModelSerializer):
-    """reconciled_at: time of the last reconciliation; null if there was none or one is queued. reconcile_error: failure
-    of the last reconciliation; empty if it succeeded.
+    """reconciled_at: time of the last reconciliation; null before the first one, or while one is queued.
+    reconcile_error: failure of the last reconciliation; empty if it succeeded.
     """
 
     panel = serializers.CharField(source="name")
@@ -409,7 +409,7 @@ class PayViewSet(PanelOperations):
 
     @operation("Raise pay to the minimum hourly rate", "pay/floor/")
     def floor(self, request: Request, round_id: int, name: str) -> Response:
-        """Grants the missing bonuses and resumes a panel that was paused because of them."""
+        """Grants the missing bonuses, and resumes the panel if it was paused because pay was below the minimum."""
         panel = self.panel()
         bonuses.make_good(panel, request.user)
         return self.answer(pay_of(panel))
@@ -447,7 +447,7 @@ class PayViewSet(PanelOperations):
 
     @operation("Record manually paid bonuses", "pay/bonuses/paid/", request=PaidInput, serializer_class=NotedSerializer)
     def bonuses_paid(self, request: Request, round_id: int, name: str) -> Response:
-        """Records all open bonuses of these participants as paid. Their sum must be `total`."""
+        """Records all open bonuses of these participants as paid. The sum of these bonuses must be `total`."""
         n_people = bonuses.note_paid(self.panel(), **self.sent(PaidInput), by=request.user)
         return self.answer({"n_people": n_people})
 

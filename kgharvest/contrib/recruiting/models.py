@@ -19,11 +19,11 @@ class PanelEventQuerySet(models.QuerySet):
 
 
 class PanelEvent(models.Model):
-    """Event received from a platform, stored before it is acknowledged and handled by a job.
+    """Event received from a platform. It is stored before it is acknowledged; a job handles it later.
 
     body: encrypted, because it contains participant ids. event_id: assigned by the platform, unique per platform.
-    event_type: the platform's name for it. next_try_at: time of the next attempt to handle it. error: error of the
-    last attempt, without ids. outcome: one or two words.
+    event_type: the platform's name for the type. next_try_at: time of the next attempt to handle it. error: error of
+    the last attempt, without ids. outcome: result of handling the event, in a few words.
     """
 
     platform = models.CharField(max_length=8, choices=Platform)

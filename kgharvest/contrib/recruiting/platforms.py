@@ -1,6 +1,6 @@
-"""Operations of recruiting platforms: PLATFORMS lists one class per platform with an API.
+"""Operations of recruiting platforms. PLATFORMS names the class of each platform that has an API.
 
-All operations use the network: never call one in a transaction.
+All operations use the network, so they must not be called in a transaction.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,11 +17,14 @@ PLATFORMS = {Platform.PROLIFIC: "kgharvest.contrib.recruiting.prolific.platform.
 
 
 class PlatformRefused(DomainError):
-    """The platform rejected the request, with its reason; a retry would not help."""
+    """The platform rejected the request, or it cannot be sent; the message says why. A retry would not help."""
 
 
 class PlatformUnavailable(DomainError):
-    """No response or a temporary error (429, 5xx), before any effect. Retry later, after `after_s` if given."""
+    """The platform did not respond, or reported a temporary error (429, 5xx). The request can be retried later.
+
+    A payment that raises this error was not made. after_s: seconds to wait before the retry, None if unknown.
+    """
 
     def __init__(self, sentence: str, after_s: float | None = None):
         super().__init__(sentence)
@@ -29,7 +32,7 @@ class PlatformUnavailable(DomainError):
 
 
 class OutcomeUnknown(DomainError):
-    """A payment was sent without an answer, so it may have been made. Reconcile before any retry."""
+    """The platform did not answer a payment request, so the payment may have been made. Reconcile before any retry."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,8 @@ class RemoteSubmission:
     """Current state of a submission on the platform.
 
     status: a Submission.Status. platform_status: the platform's own term. at: time of this state; the time of the
-    request is precise enough. paid_bonuses: amounts made or in progress, in minor units; None if not queried.
-    reward_paid: in minor units, None if not paid.
+    request is precise enough. paid_bonuses: amounts of bonuses paid or in progress, in minor units; None if not
+    queried. reward_paid: in minor units, None if not paid.
     """
 
     participant: str
@@ -52,9 +55,9 @@ class RemoteSubmission:
 
 
 class RecruitingPlatform:
-    """One panel on its platform. This base class serves platforms without an API.
+    """Operations for one panel on its platform. This base class serves platforms without an API.
 
-    All methods can raise the errors above.
+    Every method can raise PlatformRefused or PlatformUnavailable.
     """
 
     has_api = False
@@ -65,7 +68,7 @@ class RecruitingPlatform:
     def check_entry(self, parameters: Mapping[str, str]) -> bool:
         """Return True if the platform signed the parameters of the entry link, False if there is no signature.
 
-        Raises BadEntryLink if the signature is invalid or missing although required.
+        Raises BadEntryLink if the signature is invalid, or if the panel requires a signature and there is none.
         """
         return False
 
@@ -74,7 +77,7 @@ class RecruitingPlatform:
         return iter(())
 
     def cost(self) -> int | None:
-        """Return the cost of publishing with fees and tax, in minor units, or None if it is not stated."""
+        """Return the cost of publishing the panel with fees and tax, in minor units; None if it has no API."""
         check_not_closed(self.panel)
         return None
 
@@ -97,7 +100,7 @@ class RecruitingPlatform:
         return None
 
     def execute(self, command: PlatformCommand) -> None:
-        """Execute a command once. A bonus is set up, stored in the command, then paid.
+        """Execute a command once. A bonus is set up on the platform, its id is stored in the command, then it is paid.
 
         Raises PlatformRefused, PlatformUnavailable, or OutcomeUnknown (bonuses only).
         """

@@ -1,7 +1,7 @@
 """Reconciliation: apply the platform's state to submissions and panels. Idempotent.
 
-Events (one submission) and reconciliation (a whole panel) both call `apply_remote`. States can arrive in any order;
-`RemoteSubmission.at` decides which one is newer.
+`apply_remote` is called for one submission after an event, and for all submissions of a panel during reconciliation.
+States can arrive in any order; `RemoteSubmission.at` determines which state is newer.
 """
 
 import logging
@@ -38,9 +38,9 @@ Status = Submission.Status
 def apply_remote(panel: Panel, remote: RemoteSubmission, now: datetime, event: PanelEvent | None = None) -> bool:
     """Apply the platform's state to the submission; return whether anything changed.
 
-    Records payments and settles uncertain ones. now: used if the platform states no time. A participant who has not
-    entered here is ignored while active on the platform. A submission is created once it is completed or approved
-    there.
+    Records payments, and settles commands whose payment was uncertain. now: used if the platform states no time.
+    A participant who never opened the entry link has no submission here. One is created only if the platform reports
+    the participation as completed or approved.
     """
     submission = _submission_of(panel, remote, now)
     at = remote.at or now
@@ -86,11 +86,12 @@ def _submission_of(panel: Panel, remote: RemoteSubmission, now: datetime) -> Sub
 
 
 def _move(submission: Submission, remote: RemoteSubmission, at: datetime) -> bool:
-    """Set the platform's status, unless the local status is more specific; return whether it changed."""
+    """Apply the platform's status, unless the submission's own status is more specific; return whether it changed."""
     before, status = Status(submission.status), remote.status
     if before == status or status == Status.ACTIVE:
         return False
-    # The local status is more specific if the platform does not show the end of the submission here (yet).
+    # The platform may not know (yet) that the submission ended here. A completion on the platform replaces that end
+    # only if the platform itself had reported the end.
     if status == Status.COMPLETED and before in Submission.ENDED:
         if submission.platform_status.casefold().replace("-", " ") != before:
             return False
@@ -118,7 +119,7 @@ def _note_pay(submission: Submission, remote: RemoteSubmission, at: datetime, ev
             pay.owe_in_all(submission, pay.Purpose.REWARD, panel.reward, "The platform approved it.", event=event)
         if paid:
             pay.record_paid(submission, pay.Purpose.REWARD, pay.REWARD, paid, "Approved.", event=event)
-        # Settles bulk approvals, and repeated approvals that the platform rejected.
+        # Settles bulk approvals, and repeated approvals, which the platform rejects if an earlier one succeeded.
         decision = submission.commands.exclude(kind=PlatformCommand.Kind.BONUS).order_by("-pk").first()
         if decision is not None and decision.kind == PlatformCommand.Kind.APPROVE and paid is not None:
             settle(decision, True, at)
@@ -136,14 +137,16 @@ def _note_pay(submission: Submission, remote: RemoteSubmission, at: datetime, ev
 
 
 def _match_bonuses(submission: Submission, paid: Sequence[int], at: datetime, event: PanelEvent | None) -> None:
-    """Match each bonus payment to its command. A payment without a command was made manually on the platform.
+    """Match each bonus payment on the platform to a command. A payment without a command was made manually there.
 
-    A missing payment may still arrive, so it is not retried here: a researcher decides (`settle_by_hand`).
+    A payment that the platform does not show may still be in progress, so it is not retried here. A researcher decides
+    whether to retry it (`settle_by_hand`).
     """
     entries = submission.pay_entries.filter(side=pay.Side.PAID, purpose=pay.Purpose.BONUS)
     unexplained = Counter(paid) - Counter(entries.values_list("amount", flat=True))
     bonuses = submission.commands.filter(kind=PlatformCommand.Kind.BONUS)
-    # A refused bonus may have been paid manually on the platform. A bonus that was never sent is still due.
+    # Refused bonuses are matched, too, because they may have been paid manually on the platform. Bonuses that were
+    # never sent (no tries) are not matched, because they are still due.
     for command in bonuses.exclude(state=PlatformCommand.State.DONE).exclude(n_tries=0):
         if unexplained[command.amount] > 0:
             unexplained[command.amount] -= 1
@@ -198,7 +201,7 @@ def apply_status(panel: Panel, status: str | None, now: datetime) -> bool:
 
 
 def ask_reconciliation(panel: Panel, by=None) -> None:
-    """Schedule a reconciliation within seconds. Raises NotAllowed or CannotReconcile."""
+    """Queue a reconciliation of the panel, which starts within seconds. Raises NotAllowed or CannotReconcile."""
     check_may(by, Action.WORK, panel.project)
     if not _with_study().filter(pk=panel.pk).update(reconciled_at=None):
         raise DomainError("CannotReconcile", f"Panel {panel.name} has no study on a platform. Publish it first.")
@@ -212,7 +215,10 @@ def enqueue_due_reconciliations(now: datetime) -> None:
 
 
 def due_panels(now: datetime) -> QuerySet[Panel]:
-    """Return panels with possible activity or pending pay that were not reconciled within the last EVERY."""
+    """Return the panels to reconcile: those that were not reconciled within the last EVERY and can have changed.
+
+    A panel can change if it has a study and is open, or has unfinished submissions or commands.
+    """
     pending = Panel.objects.filter(
         Q(submissions__status__in=[Status.ACTIVE, Status.COMPLETED])
         | Q(submissions__commands__state__in=[PlatformCommand.State.WAITING, PlatformCommand.State.UNCERTAIN])

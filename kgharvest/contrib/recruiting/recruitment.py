@@ -33,7 +33,10 @@ class PanelRecruitment(Recruitment):
         _end_active(annotator, Submission.Status.SCREENED_OUT, now)
 
     def forget(self, annotator: Annotator) -> list[str]:
-        """Erase ids that are no longer needed; `forget_settled_submissions` erases the rest later. Pay is kept."""
+        """Erase the platform ids that are no longer needed, and return the reasons for keeping the other ids.
+
+        `forget_settled_submissions` erases the other ids later. Ledger entries are kept.
+        """
         with_ids = Submission.objects.filter(annotator=annotator).exclude(participant="")
         reasons = []
         for submission in with_ids.select_related("panel").order_by("pk"):
@@ -77,7 +80,7 @@ def _reason_to_keep(submission: Submission) -> str:
 
 def _forget_submission(submission: Submission) -> None:
     """Erase the platform ids, including stored events that contain them."""
-    with suppress(Unreadable):  # unreadable ids cannot be searched for
+    with suppress(Unreadable):  # stored events cannot be searched for unreadable ids
         names = [name for name in (submission.participant_id, submission.session_id) if name]
         events = PanelEvent.objects.filter(platform=submission.panel.platform, received_at__gte=submission.entered_at)
         for event in events.exclude(handled_at=None).iterator(chunk_size=500):
@@ -93,7 +96,7 @@ def _forget_submission(submission: Submission) -> None:
 
 
 def forget_settled_submissions(now: datetime) -> None:
-    """Erase the ids of erased annotators who have been paid in the meantime. A periodic task."""
+    """Erase the platform ids of erased annotators who are now owed nothing. A periodic task."""
     unfinished = PlatformCommand.objects.unfinished().filter(submission=OuterRef("pk"))
     pending = Submission.objects.filter(annotator__erased_at__isnull=False, status__in=Submission.ENDED)
     pending = pending.exclude(participant="").filter(~Exists(unfinished))

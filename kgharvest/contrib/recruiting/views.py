@@ -1,4 +1,4 @@
-"""Researcher pages of panels (list, form, participants) and of their pay (balance, ledger, review), and their files."""
+"""Pages and files for researchers: panels (list, form, participants) and their pay (balance, ledger, review)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
@@ -45,7 +45,7 @@ LEDGER_COLUMNS = (
 )  # fmt: skip
 NEXT_STEPS = {
     State.WAITING: "Sent automatically; no action needed.",
-    State.UNCERTAIN: "In progress or unanswered. Check on the platform whether it was paid, and record the result.",
+    State.UNCERTAIN: "In progress or unanswered. Check whether the platform made the payment, and record the result.",
     State.FAILED: "Rejected by the platform. Fix the reported problem and retry, or pay manually.",
 }
 PARTICIPANT_COLUMNS: dict[str, Callable[[dict[str, Any]], Any]] = {  # sort keys of rows of `participant_rows`
@@ -515,7 +515,8 @@ def panel_pay_noted(request: HttpRequest, panel: Panel) -> HttpResponse:
 def panel_pay_bonus_file(request: HttpRequest, panel: Panel, layout: str) -> HttpResponse:
     """Download open bonuses in Prolific's bulk format or as a table. Both contain platform ids of participants.
 
-    `?total=`: sum shown on the page; later, the payment is recorded with this sum. A different sum is refused.
+    `?total=`: sum shown on the page, with which the payment is recorded later. If the open bonuses now have another
+    sum, no file is returned.
     """
     unpaid = bonuses.open_bonuses(panel)
     total = number_in(request.GET.get("total"))

@@ -1,4 +1,4 @@
-// Copy button for the return link. Without JavaScript, select and copy the link manually.
+// Copy button for a link or code. Without JavaScript, users select and copy the text manually.
 const button = document.querySelector("[data-copy]");
 const field = button && document.getElementById(button.dataset.copy);
 

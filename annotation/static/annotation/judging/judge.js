@@ -58,7 +58,7 @@ async function showNothing() {
   await tasks.refillIfLow();
   await outbox.empty(); // sends answers given in the meantime
   isAwaitingMore = false;
-  if (ahead.length) return null; // already shown
+  if (ahead.length) return null; // new statements have arrived and are shown
   if (outbox.all().length) return part("statement").replaceChildren("Your answers are stored in this browser until they can be sent.");
   if (saveState.takeUnread()) return part("statement").replaceChildren(linkElement(url, "Continue"));
   return location.assign(url); // the server shows the final page
@@ -78,7 +78,7 @@ function answer(label) {
 function skip() {
   if (!ahead.length) return;
   const skipped = ahead.shift();
-  if (skipped.label) answered.push(skipped); // keeps its answer
+  if (skipped.label) answered.push(skipped); // an answered statement keeps its answer
   else outbox.add("skip/", { task: skipped.task });
   show();
 }

@@ -1,7 +1,7 @@
 // Service worker of the judging pages: serves the offline copy of a page if the network, the server, or its database is
 // unavailable. The attribute `data-kept` of the root element marks such a copy (kept_page.js).
 const CACHE = "kgharvest-judging";
-const UNAVAILABLE = [502, 503, 504]; // from proxies, and from the server without a database
+const UNAVAILABLE = [502, 503, 504]; // from proxies, and from the server if its database is down
 const SCOPE = new URL(self.registration.scope).pathname;
 
 self.addEventListener("install", () => self.skipWaiting());
@@ -24,7 +24,7 @@ async function page(request) {
     const html = await copy.text();
     return new Response(html.replace("<html", "<html data-kept"), { headers: copy.headers });
   }
-  try { // full or forbidden storage must not prevent showing the page
+  try { // if storage is full or forbidden, show the page anyway
     const cache = await caches.open(CACHE);
     if (response.ok && !response.redirected) await cache.put(pathname, response.clone());
     else if (response.status < 500) await cache.delete(pathname); // for example after logout, when the copy is invalid

@@ -61,7 +61,7 @@ export function openOutbox({ url, prefix, csrf, on }) {
   if (store.all().length) empty();
   return {
     all: store.all,
-    empty, // resolves when all actions are sent that can be sent
+    empty, // resolves when every action that can be sent has been sent
     discard: () => store.all().forEach(store.drop),
     add(path, values, statement) { // statement: text, shown if the server rejects the action
       const id = uuid();

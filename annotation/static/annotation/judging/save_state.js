@@ -25,7 +25,7 @@ export function showSaveState(root) {
     saved.textContent = words(waiting, isOffline, isRefused);
     saved.className = `saved ${isOffline || isRefused || !navigator.onLine ? "is-waiting" : waiting ? "is-saving" : ""}`;
     if (isRefused && refusal !== problem) warn(problem);
-    if (!waiting && refusal && trouble.textContent === refusal) trouble.hidden = true; // accepted in the meantime
+    if (!waiting && refusal && trouble.textContent === refusal) trouble.hidden = true; // the server accepted the action
     refusal = isRefused ? problem : waiting ? refusal : null;
     if (isOffline && !wasOffline) announce("You are offline. Your answers are stored in this browser until they can be sent.");
     if (!isOffline && wasOffline && !waiting) announce("You are back online. All answers are saved.");
@@ -36,7 +36,7 @@ export function showSaveState(root) {
   return {
     announce,
     warn,
-    takeUnread() { // whether there is a new warning, which the next page would remove
+    takeUnread() { // returns whether there is a new warning, which would disappear with the next page
       const wasUnread = isUnread;
       isUnread = false;
       return wasUnread;

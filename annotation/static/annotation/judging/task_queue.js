@@ -3,8 +3,8 @@
 const RETRY_MS = 2000;
 const LOW = 4;
 
-// statements: those included in the page. answered: earlier recent answers. onStatement: called when an empty queue gets
-// statements.
+// statements: upcoming statements included in the page. answered: recently answered statements. onStatement: called
+// when an empty queue receives statements.
 export function openTaskQueue({ url, outbox, statements, answered, onStatement }) {
   const waiting = outbox.all().filter((action) => action.path !== "report/");
   const isWaiting = ({ task }) => waiting.some((action) => action.values.task === task);
@@ -22,12 +22,12 @@ export function openTaskQueue({ url, outbox, statements, answered, onStatement }
     const added = tasks.filter((statement) => !seenTasks.has(statement.task));
     added.forEach((statement) => seenTasks.add(statement.task));
     ahead.push(...added);
-    if (wasEmpty && added.length) onStatement(); // immediately, because keys answer the first statement
+    if (wasEmpty && added.length) onStatement(); // show it immediately, because keys answer the first statement
   }
 
   async function refill() {
     const nRepliesBefore = nReplies;
-    await outbox.empty(); // answers make room for new statements
+    await outbox.empty(); // stored answers make room for new statements
     if (nReplies > nRepliesBefore) return;
     let reply = null;
     while (!(reply = await ask())) await new Promise((wake) => setTimeout(wake, RETRY_MS));

@@ -26,7 +26,7 @@
     changed();
   };
 
-  // Aborts the previous request.
+  // Returns a function that sends a request and aborts its previous one.
   const latestRequest = () => {
     let request = null;
     return async (url, body) => {
@@ -44,7 +44,8 @@
     if (text !== null) plan.innerHTML = text;
   };
 
-  // The server filters, because not all harvests are listed. Selecting all of them is disabled until it responds.
+  // The server filters, because the page may not list all harvests. The button that selects all shown harvests is
+  // disabled until the server responds.
   const list = async () => {
     const body = new FormData(form);
     body.set("action", "filter");

@@ -1,4 +1,4 @@
-// Rows behind every number. The URL fragment selects them: #relation=...&model=...&setting=...&verdict=...
+// Rows behind every number. The URL fragment selects rows: #relation=...&model=...&setting=...&verdict=...
 "use strict";
 
 const AT_ONCE = 100;
@@ -12,7 +12,7 @@ const more = document.getElementById("more");
 const back = document.getElementById("back");
 const body = listed.querySelector("tbody");
 const panel = document.querySelector(".statements");
-const isWide = matchMedia("(min-width: 1500px)"); // same width as in the stylesheet; rows are next to the numbers
+const isWide = matchMedia("(min-width: 1500px)"); // as in the stylesheet; wide pages show rows next to the numbers
 
 const nameOf = (value) => value ?? "not named";
 const capital = (word) => word[0].toUpperCase() + word.slice(1);
@@ -72,8 +72,8 @@ function matching() {
 
 // Recomputed numbers
 
-// Returns the accepted share of a cell from its rows, with strata weighted by population. Returns null if rows do not
-// determine it, because incomplete statements contribute probabilities.
+// Returns the accepted share of a cell from its rows, with strata weighted by population. Returns null if the rows do
+// not determine the share, because incomplete statements contribute probabilities.
 function accuracyOf(cell) {
   if (cell.incomplete || !cell.n) return null;
   const number = cells.indexOf(cell);

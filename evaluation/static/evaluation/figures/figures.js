@@ -77,8 +77,8 @@ class Figure {
     this.tip.style.top = `${box.y - frame.y - tip.height - 6}px`;
   }
 
-  // Focuses the nearest mark in the direction of the arrow: in the same row, or in the next row, in the same column or
-  // in the last column if the row is shorter.
+  // Focuses the next mark in the direction of the arrow. Left and right stay in the row. Up and down go to the mark in
+  // the same column of the next row or, if there is none, to the last mark before that column.
   step(event, mark) {
     event.preventDefault();
     const [down, right] = STEPS[event.key];

@@ -1,4 +1,4 @@
-// Selection of LMs and settings in the figures of this page. Legends toggle them; hidden ones are in the URL: ?off=0,3.
+// Selection of LMs and settings in the figures of this page. Legends toggle them; the URL lists hidden ones: ?off=0,3.
 const PARAMETER = "off";
 const off = new Set((new URLSearchParams(location.search).get(PARAMETER) ?? "").split(",").filter(Boolean).map(Number));
 const listeners = [];
@@ -15,7 +15,7 @@ function switchSeries(number) {
   for (const listener of listeners) listener();
 }
 
-// Shows a legend; its buttons are pressed while their series are shown.
+// Shows a legend. A button of the legend is pressed while its series is shown.
 export function wireLegend(legend) {
   const buttons = [...legend.querySelectorAll("button")];
   const title = legend.querySelector("summary");

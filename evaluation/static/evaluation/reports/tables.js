@@ -15,7 +15,7 @@ for (const box of document.querySelectorAll("[data-switch]")) {
   box.addEventListener("change", () => remember(box.dataset.switch, box.checked ? "1" : ""));
 }
 
-// Headers of single columns. The first one can span the row of groups.
+// Headers of single columns. The first header can also span the row of group headers.
 function headsOf({ rows }) {
   const [first, last] = [rows[0], rows[rows.length - 1]];
   return first !== last && first.cells[0].rowSpan > 1 ? [first.cells[0], ...last.cells] : [...last.cells];

@@ -25,7 +25,7 @@ class BadMapping(DomainError):
 
 
 class Target(NamedTuple):
-    """Target of a file's relation: an existing `relation` or a new `entry`. slots: HEAD, TAIL, and other names."""
+    """Target of a file's relation: an existing `relation` or a new `entry`. slots: value names by slot."""
 
     name: str
     statement: str
@@ -40,7 +40,7 @@ class Target(NamedTuple):
 
 
 def existing_target(name: str, relations: QuerySet[Relation], others: Sequence[str] = ()) -> Target:
-    """Return the existing relation `name`. others: value names for slots after the second. Raises BadMapping."""
+    """Return the existing relation `name`. others: value names for the slots after the second. Raises BadMapping."""
     try:
         relation = resolve_relation(name, among=relations)
     except UnresolvedName as error:

@@ -275,7 +275,7 @@ TableRow = tuple[object, ...]
 
 
 class FileRelation(NamedTuple):
-    """Relation of the file. others: names of the values of its statements other than head and tail."""
+    """Relation of the file. others: names of the further values (not head or tail) in its statements."""
 
     name: str
     n_statements: int

@@ -82,7 +82,7 @@ class MappingForm(forms.Form):
             yield relation, self[f"relation_{number}"], self[f"template_{number}"], slots
 
     def targets(self) -> dict[str, mapping.Target]:
-        """Return the targets by name of the file's relation. The form must be valid. Adds errors to the fields."""
+        """Return targets by the name of the relation in the file. The form must be valid. Adds errors to the fields."""
         targets: dict[str, mapping.Target] = {}
         for number, relation in enumerate(self._relations):
             name, template = (self.cleaned_data[f"{field}_{number}"].strip() for field in ("relation", "template"))

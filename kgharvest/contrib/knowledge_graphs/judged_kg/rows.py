@@ -1,7 +1,7 @@
 """Judged KG of a round: the tuples of its harvests with their verdicts, read in batches.
 
 A row is a tuple of one harvest. Its verdict comes from the tuple's draw for this harvest, so the verdict counts match
-the report. A tuple that was judged only for another harvest has no verdict.
+the report. A row has no verdict if its tuple was judged only for another harvest.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -119,7 +119,7 @@ class JudgedKG:
     def _with_undrawn(self, source: Source, draws: Iterable[Row]) -> Iterator[Row]:
         """Merge the draws with the harvest's undrawn tuples, except hidden and sensitive tuples.
 
-        Draws and tuples are sorted by rank, so that the rows are streamed.
+        Draws and tuples are sorted by rank, so that rows can be streamed.
         """
         drawn_rank = None
         for row in merge(

@@ -153,7 +153,7 @@ class ProbeInput(PlacementInput):
 
 
 def request_of(sent: dict[str, Any]) -> ProbeRequest:
-    """Raises NotProbed, NotFound, or ImportRefused."""
+    """Return the request for a valid ProbeInput. Raises NotProbed, NotFound, or ImportRefused."""
     selected = Q(pk__in=[relation.pk for relation in sent["relations"]]) | Q(relation_set__in=sent["sets"])
     relations = list(Relation.objects.filter(selected).select_related("relation_set"))
     names = [relation.name for relation in relations]

@@ -53,10 +53,10 @@ def group_by(key: str, records: Iterable[Record]) -> dict[str, list[Record]]:
 def summary(records: Iterable[Record]) -> list[dict[str, Any]]:
     """Return one row per method, in order of `records`: macro averages over relations, P@1 over all facts, and cost.
 
-    p1_low, p1_high: interval of the macro P@1 over similar relations; None if there are fewer than two values, or all
-    are equal. n_compared, difference, difference_low, difference_high, p, p_holm, reason: difference in P@1 from the
-    manual prompts, paired by relation. p is from a sign-flip test; p_holm is adjusted over methods. None without a
-    comparison.
+    p1_low, p1_high: interval of the macro P@1, if the relations are a sample of similar relations; None if there are
+    fewer than two values, or all are equal. n_compared, difference, difference_low, difference_high, p, p_holm, reason:
+    difference in P@1 from the manual prompts, paired by relation; None if the method cannot be compared with them. p is
+    from a sign-flip test; p_holm is adjusted over methods.
     """
     by_method = {
         method: {record["relation"]: record for record in rows} for method, rows in group_by("method", records).items()
@@ -99,7 +99,7 @@ def method_row(method: str, records: Sequence[Record]) -> dict[str, Any]:
 
 
 def type_rows(records: Iterable[Record], types: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return one row per relation type that occurs: the macro P@1 of each method over its relations."""
+    """Return one row per relation type that occurs: the macro P@1 of each method over the relations of the type."""
     rows = []
     for relation_type in RELATION_TYPES:
         if selected := [record for record in records if types[record["relation"]] == relation_type]:

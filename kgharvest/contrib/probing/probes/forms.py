@@ -59,9 +59,9 @@ class ProbeForm(RelationPickerForm, PlacementForm):
     )
     facts = forms.FileField(
         required=False,
-        help_text='ZIP file of RELATION/{train,dev,test}.jsonl with lines {"sub", "obj"} as in LAMA. Alternatively, a '
-        'file of such lines with "part" and, for several relations, "relation". Default: facts of the embedded LMs’ '
-        "world, on which these LMs were trained.",
+        help_text='ZIP file of RELATION/{train,dev,test}.jsonl with lines {"sub", "obj"} as in LAMA. Alternatively, '
+        'one file of such lines that also contain "part" and, for several relations, "relation". Default: facts of the '
+        "embedded LMs’ world, on which these LMs were trained.",
     )
     prompts = forms.FileField(
         label="Additional prompts",

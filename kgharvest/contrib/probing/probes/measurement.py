@@ -19,7 +19,7 @@ MethodRunner = Callable[[PretrainedLM, str, Sequence[ProbeTask]], list[Learned]]
 
 
 class Cell(NamedTuple):
-    """Unit of measurement: a method on one relation, or a joint method on all. is_control: random-weights LM."""
+    """Unit of measurement: a method on one relation, or a joint method on all. is_control: on random weights."""
 
     method: str
     tasks: Sequence[ProbeTask]
@@ -83,7 +83,10 @@ class Measurement:
 
 
 def probe_task(lm: PretrainedLM, relation: ProbeRelation, vocabulary: Sequence[int] | None = None) -> ProbeTask:
-    """Raises NotProbed if a part has no usable fact, or BadPrompt for a prompt that the LM cannot encode."""
+    """Return the encoded prompts and the usable facts of a relation.
+
+    Raises NotProbed if a part has no usable fact, or BadPrompt for a prompt that the LM cannot encode.
+    """
     encoded = tuple(lm.encode_prompt(template) for template in parse_prompts(relation.prompts, 2))
     facts = {part: usable_facts(lm, [Fact(*pair) for pair in relation.facts[part]], vocabulary) for part in PARTS}
     for part, later in combinations(PARTS, 2):

@@ -35,7 +35,7 @@ STAGE_LENGTH = 60  # characters
 
 
 def run_probe(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
-    """Run a probe job. Resumes an earlier attempt with the same LM revision, code version, and vocabulary."""
+    """Run a probe job. Keeps records of an earlier attempt with the same LM revision, code version, and vocabulary."""
     probe = Probe.objects.select_related("language_model").get(pk=job.pk)
     params = ProbeParams(**job.payload)
     heartbeat(Progress(language_models.LOADING, 0))
@@ -76,7 +76,7 @@ def check_methods(lm: PretrainedLM, methods: Sequence[str]) -> None:
 def common_vocabulary(lm: PretrainedLM, params: ProbeParams) -> tuple[list[int] | None, str]:
     """Return the tokens among which ranks are counted (None for all), and a description of them.
 
-    Raises NotProbed if there are none.
+    Raises NotProbed if no word is a single token in all LMs.
     """
     if not params.common_with and not params.words:
         return None, "full"
@@ -108,7 +108,7 @@ def _measure_all(
     run_method: MethodRunner,
     heartbeat: ledger.Heartbeat,
 ) -> None:
-    """Measure the cells without a record. Raises NotProbed if nothing can be measured.
+    """Measure the cells that have no record yet. Raises NotProbed if no cell can be measured.
 
     Sets `fault` of each relation that cannot be probed or lacks results.
     """
@@ -162,7 +162,7 @@ def _faults_text(relations: Mapping[str, ProbedRelation]) -> str:
 
 
 def _prompt_columns(lm: PretrainedLM, measurement: Measurement) -> Iterator[dict[str, Any]]:
-    """Yield the columns of a LearnedPrompt for each learned prompt, or for examples of rewrites."""
+    """Yield the columns of a LearnedPrompt for each learned prompt or, if the method rewrites prompts, for examples."""
     prompt_set = measurement.prompt_set
     if prompt_set is None:
         for before, after in measurement.learned.rewrites:

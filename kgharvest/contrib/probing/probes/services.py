@@ -20,16 +20,16 @@ from kgharvest.jobs import ledger
 from kgharvest.models import LanguageModel, Project
 from kgharvest.tables.formats import to_json
 
-N_PROMPTS = 5  # maximum number of prompts or rewrites in a record; the file of prompts contains all
+N_PROMPTS = 5  # maximum number of prompts or rewrites in a record; the file of prompts contains all of them
 
 
 @dataclass(frozen=True)
 class ProbeParams(LearningBudget):
     """Parameters of a probe.
 
-    with_control: also run every method on the LM with random weights. common_with, words: restrict ranks to words that
-    are single tokens in all these LMs, and to `words`; default: the whole vocabulary. prompts_of: id of an earlier
-    probe whose prompts are used instead of learning.
+    with_control: also run every method on the LM with random weights. common_with: names of LMs; ranks are counted only
+    among words that are single tokens in all of them. words: words among which ranks are counted. Default of both: the
+    whole vocabulary. prompts_of: id of an earlier probe whose prompts are used instead of learning.
     """
 
     with_control: bool = True
@@ -137,7 +137,7 @@ def document_of(probe: Probe) -> dict[str, Any]:
 
 
 def dtype_of(probe: Probe) -> str:
-    """Return the dtype of the LM's weights; probes created by older versions lack it."""
+    """Return the dtype of the LM's weights. Older versions did not store it and used the default."""
     return str(probe.payload.get("dtype", DEFAULT_DTYPE))
 
 

@@ -51,7 +51,8 @@ def method_table(document: Document) -> Table:
     relations = counted(max((row["n_relations"] for row in document["summary"]), default=0), "relation")
     n_facts = max((row["n_facts"] for row in document["summary"]), default=0)
     notes = (
-        f"P@1, P@10, and MRR: unweighted means over {relations}, with 95 % t intervals for similar relations. "
+        f"P@1, P@10, and MRR: unweighted means over {relations}. Low, high: 95 % t interval of P@1 for similar "
+        "relations. "
         f"Micro: mean over all {n_facts:,} facts. NLL: in nats. Forward passes: sequences that the LM read while "
         "learning.",
         *(["Methods measured on different numbers of relations are not comparable."] if is_partial(document) else []),
@@ -86,8 +87,8 @@ def difference_table(document: Document) -> Table:
     columns = (Column("method"), *DIFFERENCE.values(), Column("note"))
     notes = (
         "Difference in P@1 from the manual prompts in percentage points, paired by relation, with 95 % bootstrap-t "
-        "interval; p: exact sign-flip permutation test (random patterns beyond 20 relations), Holm-adjusted over "
-        "methods.",
+        "interval; p: sign-flip permutation test, exact for up to 20 relations and with random patterns for more; "
+        "p, Holm: adjusted over methods.",
     )
     return Table("differences", "Differences from the manual prompts", columns, tuple(rows), notes)
 
@@ -101,7 +102,7 @@ def type_table(document: Document) -> Table:
     columns = (Column("type"), Column("relations", Kind.COUNT), *(Column(method, Kind.SHARE) for method in methods))
     notes = (
         "Mean P@1 over the relations of a type. N-M: a subject has 1.5 objects or more on average; N-1: an object has "
-        "that many subjects; 1-1: all other relations. Types stated in the relations file take precedence.",
+        "1.5 subjects or more on average; 1-1: all other relations. Types in the relations file take precedence.",
     )
     return Table("types", "P@1 by relation type", columns, tuple(rows), notes)
 

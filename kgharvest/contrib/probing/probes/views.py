@@ -45,7 +45,7 @@ def probe_or_404(request: HttpRequest, pk: int) -> Probe:
 
 
 def current_document(probe: Probe) -> Document:
-    """Return the probe's document; before it has succeeded, a document of the records so far."""
+    """Return the probe's document; until the probe has succeeded, a document of the records so far."""
     return probe.document or document_of(probe)
 
 

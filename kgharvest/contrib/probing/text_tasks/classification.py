@@ -216,7 +216,7 @@ class TextClassifier:
 
 
 def majority(train: Sequence[EncodedText], texts: Sequence[EncodedText]) -> ClassScores:
-    """Return the scores of always predicting the most frequent label. Probabilities are label shares in `train`."""
+    """Return the scores of predicting the most frequent label of `train`. Probabilities are label shares in `train`."""
     counts = Counter(text.label for text in train)
     majority_label = max(counts, key=lambda label: counts[label])
     logprobs = [np.log(counts[text.label] / len(train)) for text in texts]
@@ -241,7 +241,10 @@ def given_label_tokens(lm: MaskedLM, words: Sequence[Sequence[str]]) -> LabelTok
 def select_label_tokens(
     lm: MaskedLM, template: TriggerTemplate, train: Sequence[EncodedText], k: int, seed: int, tick: Tick = lambda: None
 ) -> LabelTokens:
-    """Return the k most indicative tokens of each label, in `template` with masks in place of triggers."""
+    """Return the k tokens that are most indicative of each label.
+
+    The LM reads the texts in `template`, with masks in place of triggers. seed: for a sample of a large `train`.
+    """
     if len(train) > MOST_FOR_LABEL_TOKENS:  # draw a sample with the same maximum for each label
         by_label: dict[int, list[EncodedText]] = {}
         for text in train:
@@ -281,10 +284,11 @@ def choose_label_tokens(
 ) -> tuple[TokenIds, ...]:
     """Return k tokens for each label, the most indicative first. Each token belongs to one label.
 
-    vectors: (N, d), the inputs of the LM's output projection at [P], for `labels` (N,), numbered from 0.
-    output_embeddings: (V, d), the weights of that projection. allowed: (V,).
-    A logistic regression of the labels on `vectors`, applied to output embeddings (Eq. 5), gives the odds. Each token
-    is assigned to the label with the largest odds that has fewer than k tokens.
+    vectors: (N, d), inputs of the LM's output projection at [P], one for each of N texts. labels: (N,), the labels of
+    the texts, numbered from 0. output_embeddings: (V, d), weights of that projection. allowed: (V,).
+    A logistic regression of the labels on `vectors`, applied to output embeddings (Eq. 5), gives the odds of each label
+    for each token. In order of decreasing odds, a token is assigned to a label if the token is unassigned and the label
+    has fewer than k tokens.
     """
     weights, biases = fit_logistic(vectors, labels)
     odds = log_odds(output_embeddings @ weights.T + biases)  # (V, L)
@@ -300,14 +304,14 @@ def choose_label_tokens(
 
 
 def log_odds(logits: Floats) -> Floats:
-    """Return (V, L): the log-odds of softmax(`logits`), in the same order as the probabilities but without ties."""
+    """Return (V, L): the log-odds of softmax(`logits`). They order tokens as the probabilities do, without ties."""
     rest = np.stack([logsumexp(np.delete(logits, label, axis=1), axis=1) for label in range(logits.shape[1])], axis=1)
     odds: Floats = logits - rest
     return odds
 
 
 def fit_logistic(vectors: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Return the weights (L, d) and biases (L,) that minimize the summed log-loss plus half the squared weights."""
+    """Return weights (L, d) and biases (L,) that minimize the summed log-loss plus half the sum of squared weights."""
     n_labels, width = int(labels.max()) + 1, vectors.shape[1]
     is_label = np.eye(n_labels)[labels]  # (N, L)
 
@@ -329,7 +333,7 @@ def fit_logistic(vectors: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Fl
 def classification_records(
     lm: MaskedLM, control: MaskedLM | None, request: ClassifyRequest, on_progress: OnProgress = ignore
 ) -> Iterator[dict[str, Any]]:
-    """Yield one record per method: majority, manual prompt, and AutoPrompt. The last two also run on the control."""
+    """Yield one record per method: majority, manual prompt, and AutoPrompt; for the last two, also on the control."""
     texts = _encoded(lm, request.manual, request)
     scores_by_part = {part: majority(texts["train"].examples, texts[part].examples) for part in PARTS[1:]}
     cost = {"is_control": False, "forwards": 0, "seconds": 0.0}
@@ -342,7 +346,7 @@ def classification_records(
 
 
 def _encoded(lm: MaskedLM, template: TextTemplate, request: ClassifyRequest) -> dict[str, EncodedTexts[EncodedText]]:
-    """Raises NotClassified if a part, or a label in train, has no text that the LM can encode."""
+    """Encode the texts of each part. Raises NotClassified if a part, or a label in train, has no encodable text."""
     number = {label: index for index, label in enumerate(request.texts.labels)}
     texts_by_part = {
         part: encode_texts(lm, template, ((row.texts, number[row.label]) for row in rows), EncodedText)

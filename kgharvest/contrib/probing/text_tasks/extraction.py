@@ -1,4 +1,4 @@
-"""Extraction of the objects of facts from true or perturbed sentences with an LM (Shin et al. 2020, section 6)."""
+"""Extraction of the object of a fact from a true or perturbed sentence by an LM (Shin et al. 2020, section 6)."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,10 +53,10 @@ class EvidencedFact(NamedTuple):
 
 
 class FactInContext(NamedTuple):
-    """A fact in the context of one sentence, which contains the object as `surface`.
+    """A fact with one sentence as its context.
 
-    answers: correct answers in this context. true_answers: correct answers of the original fact, which differ if the
-    context is perturbed.
+    surface: text that replaces OBJECT_MASK in the sentence. answers: correct answers in this context. true_answers:
+    correct answers of the original fact, which differ from `answers` if the context is perturbed.
     """
 
     sentence: str
@@ -71,7 +71,7 @@ class FactInContext(NamedTuple):
 
 
 def draw_contexts(facts: Sequence[EvidencedFact], rng: Random) -> tuple[list[FactInContext], dict[str, int]]:
-    """Return each fact with a random sentence that contains the object within its first MOST_WORDS words.
+    """Return facts in context: each with a random sentence whose first MOST_WORDS words contain the object.
 
     Also returns the number of facts without such a sentence, by reason.
     """
@@ -98,7 +98,7 @@ def perturb(facts: Sequence[FactInContext], objects: Sequence[str], rng: Random)
         other_objects = [name for name in objects if name not in fact.true_answers]
         if not other_objects:
             raise EngineError(
-                f"The object {fact.answers[0]!r} is the relation's only one, so no context can be perturbed. "
+                f"The relation has no object other than {fact.answers[0]!r}, so no context can be perturbed. "
                 "Add facts with different objects."
             )
         replacement = rng.choice(other_objects)
@@ -136,7 +136,7 @@ class ExtractRequest:
 
 
 def extracted_relations(relations: Sequence[Relation], documents: Sequence[Document]) -> list[ExtractedRelation]:
-    """Return the binary relations with facts in the files. Raises NotExtracted or ImportRefused."""
+    """Return the binary relations that have facts in the files. Raises NotExtracted or ImportRefused."""
     facts = read_facts(documents, [relation.name for relation in relations], evidenced_fact)
     extracted = []
     for relation in relations:
@@ -150,7 +150,7 @@ def extracted_relations(relations: Sequence[Relation], documents: Sequence[Docum
 
 
 def evidenced_fact(line: Mapping[str, Any], pair: tuple[str, str]) -> EvidencedFact | str:
-    """Return the fact with LAMA T-REx `evidences` or with one `context`, or the problem as text."""
+    """Return the fact of a line with LAMA T-REx `evidences` or a `context`, or the problem with the line as text."""
     surfaces = line.get("surfaces", [])
     if not isinstance(surfaces, list) or not all(isinstance(text, str) and text.strip() for text in surfaces):
         return 'has "surfaces" that are not a list of texts'
@@ -168,7 +168,7 @@ def evidenced_fact(line: Mapping[str, Any], pair: tuple[str, str]) -> EvidencedF
 
 
 def _evidence_of(context: Any, names: Sequence[str]) -> Evidence | str:
-    """Return the context with the first match of `names` replaced by OBJECT_MASK, or the problem as text."""
+    """Return the context with the first match of `names` replaced by OBJECT_MASK, or the problem with it as text."""
     if not isinstance(context, str):
         return 'has a "context" that is not a text'
     if OBJECT_MASK in context:
@@ -212,9 +212,9 @@ def check_fields(template: TextTemplate) -> None:
 def encode_contexts(
     lm: MaskedLM, template: TextTemplate, facts: Sequence[FactInContext]
 ) -> EncodedTexts[EncodedContext]:
-    """Tokenize facts, truncated to fit in `template`, with their single-token answers.
+    """Tokenize facts, with contexts truncated to fit in `template`, and their single-token answers.
 
-    Raises BadPrompt like `check_fields`.
+    Raises the errors of `check_fields`.
     """
     check_fields(template)
     texts = (
@@ -252,7 +252,8 @@ def learn_triggers(
 class ExtractionScores:
     """Scores of answers. ranking: the rank of the best correct answer.
 
-    is_true: (N,), True if the LM answers with the original fact; in a perturbed context, this is an answer from memory.
+    is_true: (N,), True if the LM answers with the object of the original fact. In a perturbed context, the LM then
+    answers from memory.
     """
 
     ranking: ProbeScores
@@ -277,7 +278,7 @@ def score_answers(logprobs: Iterable[torch.Tensor], examples: Sequence[EncodedCo
 
 
 def prompt_logprobs(lm: MaskedLM, prompt: EncodedPrompt, examples: Sequence[EncodedContext]) -> Iterator[torch.Tensor]:
-    """Yield (B, V): the log-probabilities of all answers, for each batch of examples in order."""
+    """Yield (B, V) for each batch of examples in order: the log-probabilities of all tokens as answers."""
     queries = [Likelihood().questions(lm, prompt, Example(example.parts))[0].query for example in examples]
     vectors = lm.vectors(queries, QUERIES_AT_ONCE, lambda: None)
     for part in torch.split(vectors, rows_at_once(lm, vectors)):
@@ -300,7 +301,7 @@ def extraction_records(
 ) -> Iterator[dict[str, Any]]:
     """Yield one record per relation, kind of context, and method, including methods on the control.
 
-    Raises NotExtracted or EngineError; relations without usable facts are reported before any search.
+    Raises NotExtracted or EngineError. The facts of all relations are checked before the first search starts.
     """
     extractions = [
         RelationExtraction(lm, relation, request, is_perturbed)
@@ -325,7 +326,7 @@ def errors_naming(relation: ExtractedRelation) -> Iterator[None]:
 
 
 class RelationExtraction:
-    """A relation's facts, each in one context, and the records of methods on `lm` and its control.
+    """The facts of a relation, each in one context. `record` measures a method on `lm` or its control.
 
     Raises NotExtracted or EngineError if a part has no usable fact.
     """
@@ -358,7 +359,7 @@ class RelationExtraction:
                 )
 
     def _encoded(self, lm: MaskedLM, template: TextTemplate) -> dict[str, EncodedTexts[EncodedContext]]:
-        """Raises NotExtracted if all texts of a part contain special tokens of the LM."""
+        """Encode the facts by part. Raises NotExtracted if all texts of a part contain special tokens of the LM."""
         encoded = {part: encode_contexts(lm, template, facts) for part, facts in self._facts.items()}
         for part, contexts in encoded.items():
             if not contexts.examples:

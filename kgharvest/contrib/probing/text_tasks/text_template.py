@@ -77,7 +77,7 @@ class TextTemplate:
 
 @dataclass(frozen=True)
 class EncodedTexts(Generic[Encoded]):
-    """Tokenized texts. left_out: number of texts that cannot be encoded, by reason. n_cut: truncated texts."""
+    """Tokenized texts. left_out: number of unencodable texts by reason. n_cut: number of truncated texts."""
 
     examples: tuple[Encoded, ...]
     left_out: dict[str, int]
@@ -87,10 +87,10 @@ class EncodedTexts(Generic[Encoded]):
 def encode_texts(
     lm: MaskedLM, template: TextTemplate, texts: Iterable[tuple[Any, ...]], kind: Callable[..., Encoded]
 ) -> EncodedTexts[Encoded]:
-    """Return `kind(parts, *columns)` for each (text by field, *columns) of `texts`.
+    """Tokenize texts, truncated to fit in the template.
 
-    parts: tokens of the template's fields, in order. Texts are truncated to fit in the template. Raises
-    BadPrompt if the template leaves no room for texts.
+    texts: tuples (text by field, *columns). Each tuple becomes an example `kind(parts, *columns)`, where `parts` are
+    the tokens of the template's fields in order. Raises BadPrompt if the template leaves no room for texts.
     """
     encoded = template.encode(lm)
     room = lm.max_tokens - sum(map(len, encoded.segments)) - 1  # the mask
@@ -111,7 +111,7 @@ def encode_texts(
 
 
 def cut_to_fit(parts: Sequence[TokenIds], room: int) -> tuple[TokenIds, ...]:
-    """Return `parts`, truncated at the end of the longest part until they have `room` tokens in total."""
+    """Return `parts` with at most `room` tokens in total: tokens are removed from the end of the longest part."""
     lengths = list(map(len, parts))
     for _ in range(sum(lengths) - room):
         lengths[lengths.index(max(lengths))] -= 1

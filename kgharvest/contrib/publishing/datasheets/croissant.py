@@ -75,7 +75,7 @@ def croissant_file(study: Facts, files: Sequence[PackFile]) -> PackFile:
 
 
 def responsible_ai(study: Facts) -> dict[str, Any]:
-    """Return each RAI field by name: recorded text, followed by the authors' answer or a note that it is missing."""
+    """Return each RAI field by name: recorded text, followed by the authors' answer or a missing-answer note."""
     fields = {field: [*texts] for field, texts in study["rai"].items() if field != "description"}
     for question in QUESTIONS:
         answer = study["answers"].get(question.key, "")

@@ -35,9 +35,10 @@ def gather_facts(report: Report) -> dict[str, Any]:
     """Return the facts of a study. Raises DomainError "NoConduct" for a report without conduct.
 
     document: the report's document (docs/report-json.md) without the timeline, file names, and people's names.
-    instructions_sha256, consent_sha256: hashes of the texts that annotators saw; names and email addresses are
+    instructions_sha256, consent_sha256: hashes of the texts that annotators saw, before names and email addresses are
     removed from these texts. consent: empty if the round has no consent text. guides: instructions for single
-    relations. n_sensitive: statements with a word from the list of sensitive words. answers: answers by question key.
+    relations. n_sensitive: number of statements with a word from the list of sensitive words. answers: answers by
+    question key.
     """
     if not report.document.get("conduct"):
         raise DomainError(
@@ -229,7 +230,7 @@ def _judges(round: Round, report: Report, scrub: Scrub) -> list[dict[str, Any]]:
 
 
 def _recruited(report: Report) -> dict[str, int]:
-    """Return the numbers of annotators who judged. n_members: accounts of the project; n_guests: without an account."""
+    """Return numbers of annotators who judged. n_members: accounts of project members; n_guests: without an account."""
     judgments = Judgment.objects.filter(annotator__round=report.round_id, judged_at__lte=report.created_at).order_by()
     judged = Annotator.objects.filter(round=report.round_id, pk__in=judgments.values("annotator"))
     members = ProjectMember.objects.filter(project=report.round.project_id).values("user")

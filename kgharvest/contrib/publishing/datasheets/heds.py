@@ -1,7 +1,7 @@
 """The Human Evaluation Datasheet 3.0 (Belz and Thomson 2025) of a study, and the JSON for its online form.
 
-heds_questions.json lists the 62 questions for a study of one criterion in this project's wording, with the field names
-of the form at nlp-heds.github.io.
+heds_questions.json lists, in this project's wording, the 62 questions for a study of one criterion, with the names of
+their fields in the form at nlp-heds.github.io.
 """
 
 import json
@@ -23,10 +23,11 @@ class HedsQuestion(NamedTuple):
     """A question of the datasheet.
 
     field: name of its form field. kind: "text", "one" (one option, with a text if the option requires one), or "many"
-    (all applicable options). options: the options that answers use, by number. chosen: the options that always apply.
-    stated: options by the authors' answer, with "" for any other answer; the authors' answer then replaces the recorded
-    answer. If None, the authors' answer follows the recorded text. unknown_if_imported: True if the records have no
-    answer for imported judgments.
+    (all applicable options). options: the options that answers use, by number. chosen: numbers of the options
+    that apply unless the records determine others. stated: the option that each answer of the authors selects; the key
+    "" stands for any other answer. The authors' answer then replaces the recorded answer. If `stated` is None, the
+    authors' answer is appended to the recorded text. unknown_if_imported: True if the records have no answer for
+    imported judgments.
     """
 
     number: str
@@ -59,7 +60,7 @@ class Source(StrEnum):
 
 
 class Answer(NamedTuple):
-    """options: the chosen options of the form by number, each with its label."""
+    """Answer to a question of the datasheet. options: labels of the chosen options, by number."""
 
     text: str
     options: Mapping[int, str] = {}
@@ -117,7 +118,7 @@ def _labelled(question: HedsQuestion, chosen: Sequence[int]) -> dict[int, str]:
 
 
 def coverage(answers: Mapping[str, Answer]) -> dict[str, list[str]]:
-    """Return the numbers of the questions by source of their answers, and of all applicable questions."""
+    """Return question numbers by source of the answer, and those of all applicable questions as "applicable"."""
     numbers = {
         source.name.lower(): [number for number, answer in answers.items() if answer.source == source]
         for source in Source

@@ -66,7 +66,7 @@ def zipped(files: Iterable[PackFile], folder: Path) -> Iterator[IO[bytes]]:
             with zipfile.ZipFile(zip_file, "w", zipfile.ZIP_DEFLATED) as archive:
                 for file in sorted(files, key=lambda file: file.path):
                     entry = zipfile.ZipInfo(file.path, THE_SAME_TIME)
-                    entry.create_system, entry.external_attr = 3, READABLE  # 3: Unix, on every system
+                    entry.create_system, entry.external_attr = 3, READABLE  # 3: Unix, whichever system writes the file
                     entry.compress_type = zipfile.ZIP_DEFLATED
                     archive.writestr(entry, file.content)
         except OSError as error:
@@ -100,7 +100,7 @@ def write_pack(files: Iterable[PackFile], output: Path) -> None:
 
 
 def check_output(output: Path) -> None:
-    """Raise NotWritable if a package could not be written to `output`. Called before the package is computed."""
+    """Raise NotWritable if no package can be written to `output`. Called before a package is computed."""
     if output.suffix.lower() == ".zip":
         return
     if output.exists() and (not output.is_dir() or any(output.iterdir())):

@@ -1,7 +1,7 @@
 """Replication package of a report: frozen report, rendered tables and figures, and the raw rows behind every number.
 
-Packages are reproducible byte by byte. Each new package is verified: if the current rows yield other numbers than the
-frozen report, creation fails.
+Packages are reproducible byte by byte. Each new package is verified: if the current rows yield numbers that differ
+from the frozen report, the package is not created.
 """
 
 import re
@@ -48,7 +48,7 @@ def pack_files(
 ) -> list[PackFile]:
     """Return all files of the report's package. Raises RoundChanged or OtherTrail.
 
-    licence: an SPDX identifier. authors: "Family, Given" each. Both default to the paper metadata of the round.
+    licence: an SPDX identifier. authors: each as "Family, Given". Both default to the paper metadata of the round.
     """
     on_progress(Progress("reading the rows", 0))
     scrub = scrubber(report.round, report)
@@ -74,9 +74,9 @@ def pack_files(
 
 
 def _scrubbed_source(report: Report, scrub: Scrub) -> tuple[dict[str, Any], Rows, dict[str, Any]]:
-    """Return the report's document without names and email addresses, its raw rows, and the facts about the round.
+    """Return the scrubbed document of the report, its raw rows, and the scrubbed facts about the round.
 
-    Raises RoundChanged for a report of an older version, or if its judge run was deleted.
+    Raises RoundChanged if an older version created the report, or if the report uses a deleted judge run.
     """
     document, round = report.document, report.round
     recorded = {name for name, value in document.items() if value is not None}
@@ -100,14 +100,14 @@ def _scrubbed_source(report: Report, scrub: Scrub) -> tuple[dict[str, Any], Rows
 
 
 def check_unchanged(report: Report, files: Sequence[PackFile]) -> None:
-    """Raise RoundChanged unless the files verify."""
+    """Raise RoundChanged unless the rows in the files yield the numbers of the report."""
     verification = verify_contents({file.path: file.content for file in files})
     if not verification.problems:
         return
     first, *others = verification.problems
     more = f" and {len(others):,} more differences" if others else ""
     other = report.code_version if report.code_version != code_version() else ""
-    since = f", or kgharvest {other} computed it differently" if other else ""
+    since = f", or kgharvest {other} computed the report differently" if other else ""
     raise DomainError(
         "RoundChanged",
         f"Round {report.round} has changed since report {report.pk} was created{since} ({first}{more}). Create a new "
@@ -136,10 +136,10 @@ def requirements_file() -> PackFile:
                 versions[name] = package.version
                 pending += [line for line in package.requires or [] if "extra ==" not in line]
     lines = [
-        f"# kgharvest {code_version()}: with the source at this version, `python manage.py verify` requires these.",
+        f"# Packages that `python manage.py verify` of kgharvest {code_version()} requires",
         *(f"{name}=={version}" for name, version in sorted(versions.items())),
     ]
-    about = "Versions of the packages that created this package."
+    about = "Versions of the Python packages that were used to create these files."
     return PackFile("requirements.txt", ("\n".join(lines) + "\n").encode(), "text/plain", about)
 
 

@@ -12,7 +12,7 @@ from kgharvest.errors import DomainError
 from kgharvest.names import UnresolvedName, resolve_name
 from kgharvest.statistics.paired_tests import FEWEST_RELATIONS, CellKey, Pair, Side, compared_cells
 
-MOST = 100  # hypotheses, and comparisons
+MOST = 100  # maximum number of hypotheses, and of comparisons
 LONGEST_TEXT = 5_000
 LONGEST_HYPOTHESIS = 1_000
 SIDES = ("first", "second")
@@ -20,7 +20,7 @@ TEXTS = ("primary_outcome", "exclusion_rules", "stopping_rule", "analysis")
 
 
 class Expects(TextChoices):
-    """Expected outcome of a hypothesis on two sides."""
+    """Expected difference in accuracy between the two sides of a hypothesis. A side is an LM and a setting."""
 
     FIRST = "first", "the first is more accurate"
     SECOND = "second", "the second is more accurate"

@@ -41,7 +41,8 @@ NOT_COMPARED = "Not compared: too few shared relations have a verdict."
 
 # Deviations, computed from documents without a database
 
-# Hashes of texts that are also included as values. They are skipped, so that one change is one deviation.
+# Hashes of texts that the state also contains as values. If a text has changed, its hash is skipped, so that the
+# change is reported as one deviation.
 HASH_OF = {"instructions.round_sha256": "options.instructions", "instructions.consent_sha256": "options.consent"}
 # Earlier wordings of the same method: a preregistration that froze one of them does not deviate.
 METHOD_PATH = "analysis.method_sha256"
@@ -54,7 +55,11 @@ LONGEST = 300  # maximum characters of a displayed value
 
 
 class Deviation(NamedTuple):
-    """A changed value. path: its path, for example options.closes_when. planned, actual: its text, None if absent."""
+    """A changed value.
+
+    path: path of the value, for example options.closes_when. planned, actual: text of the frozen and of the current
+    value, None if absent.
+    """
 
     path: str
     planned: str | None
@@ -104,7 +109,7 @@ def in_words(value: Any) -> str | None:
 
 
 def _exclusions(planned: Mapping[str, Any], conduct: Mapping[str, Any]) -> Iterator[Deviation]:
-    """Yield exclusions of annotators not paused by a limit. Readers decide whether the exclusion rule covers them."""
+    """Yield exclusions of annotators whom no limit had paused. Readers decide whether the exclusion rule applies."""
     crossings = [line for line in conduct["timeline"] if line["kind"] == "limit_crossed"]
     paused = {line["annotator"]: line["at"] for line in reversed(crossings)}  # first time
     for exclusion in conduct["exclusions"]:
@@ -125,7 +130,7 @@ STOPS = {
 
 
 def _stopping(planned: Mapping[str, Any], actual: Mapping[str, Any], conduct: Mapping[str, Any]) -> Iterator[Deviation]:
-    """Yield a deviation if the report was created, or the round closed, before its closing rule applied."""
+    """Yield a deviation if the report was created, or the round was closed, before the round's closing rule applied."""
     rule, closed_at = planned["closes_when"], conduct["dates"]["closed_at"]
     incomplete = conduct["statements"]["incomplete"]
     path, in_the_plan = "stopping_rule", STOPS[rule].format(**planned)
@@ -146,7 +151,7 @@ def _left(incomplete: int) -> str:
 
 
 def hypothesis_outcome(hypothesis: Mapping[str, Any], comparisons: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a hypothesis with its outcome. comparison: its number in the report, starting at 1."""
+    """Return a hypothesis with its outcome. comparison: number of the tested comparison in the report, from 1."""
     pair = sides_of_plan(hypothesis)
     numbered = enumerate(comparisons, start=1)
     number, compared = next(((n, entry) for n, entry in numbered if set(sides_of(entry)) == pair), (None, None))

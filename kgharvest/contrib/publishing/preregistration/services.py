@@ -1,6 +1,6 @@
-"""Freeze preregistrations: a plan, and the state of its round as JSON. Reports compare this state with the later one.
+"""Freeze preregistrations: a plan and the state of its round, as JSON. Reports compare that state with the current one.
 
-A draft has the state that it would have after opening, so drafts and opened rounds can be compared.
+The state of a draft is computed as if the draft had been opened, so that it can be compared with the opened round.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ STRATUM = ("rank_from", "rank_to", "judge_label", "population", "sample_size")
 
 
 class PreregistrationTable(AuditedTable):
-    """Audited preregistrations. A preregistration may be missing only if its deletion with its draft was recorded."""
+    """Audited preregistrations. One may be missing only if the audit log shows that it was deleted with its draft."""
 
     def are_as_recorded(self, recorded: dict[str, str], number: int) -> dict[str, bool]:
         existing = super().are_as_recorded(recorded, number)
@@ -122,7 +122,7 @@ class OptionsSerializer(ModelDescription):
 class RoundParts(NamedTuple):
     """Parts of a draft or stored round. statements: texts by position, including gold.
 
-    relation_instructions: instructions by the relation's id as text.
+    relation_instructions: instructions by relation id, which is a string.
     """
 
     round: Round
@@ -139,7 +139,7 @@ class RoundParts(NamedTuple):
 
 
 def parts_of(round: Round, by: User = None) -> RoundParts:
-    """Return the parts of a round; those of a draft as if it were opened. Raises the errors of freeze_round."""
+    """Return the parts of a round, or those that opening a draft would create. Raises the errors of freeze_round."""
     if round.status != Round.Status.DRAFT:
         return stored_parts(round)
     frozen = freeze_round(round, by)
@@ -172,7 +172,7 @@ def stored_parts(round: Round) -> RoundParts:
 def state_of(parts: RoundParts) -> dict[str, Any]:
     """Return options, limits, cells, statements, instructions, and analysis as plain JSON."""
     round, digest, n = parts.round, hashlib.sha256(), 0
-    # Only a hash of the statements, because a list would be long and reveal gold statements.
+    # The state has only a hash of the statements, because a list would be long and would reveal gold statements.
     for statement in parts.statements:
         digest.update(f"{json.dumps(statement)}\n".encode())
         n += 1

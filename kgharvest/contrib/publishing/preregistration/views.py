@@ -52,7 +52,7 @@ def first_words(round: Round, limits: str) -> dict[str, str]:
 
 
 class PlanForm(forms.Form):
-    """Form of a plan. `document()` returns the input of PlanSerializer. pairs: comparisons of reports."""
+    """Form of a plan. `document()` returns the input of PlanSerializer. pairs: pairs that reports compare."""
 
     def __init__(self, sent: Any = None, *, pairs: Sequence[Pair], initial: Mapping[str, Any]) -> None:
         super().__init__(sent, initial=dict(initial))

@@ -28,9 +28,9 @@ LICENCES = (
 
 
 class Places(NamedTuple):
-    """Places of an answer. heds: HEDS 3.0 questions. rai: fields of Croissant RAI 1.0. checklist: ARR's D1 to D5.
+    """Uses of an answer in documents.
 
-    citation: a key of CITATION.cff.
+    heds: HEDS 3.0 questions. rai: fields of Croissant RAI 1.0. checklist: ARR's D1 to D5. citation: CITATION.cff key.
     """
 
     heds: tuple[str, ...] = ()
@@ -46,8 +46,9 @@ class Places(NamedTuple):
 
 
 class Question(NamedTuple):
-    """key: name in API and database. n_rows: height of the form field in lines. choices: pairs of value and text.
+    """Question for the authors of a study.
 
+    key: name in API and database. n_rows: height of the form field in lines. choices: pairs of value and text.
     is_optional: documents are complete without the answer, because the records contain most of its content.
     """
 
@@ -107,7 +108,7 @@ QUESTIONS = (
     Question(
         "pay_adequacy", PEOPLE, "Amount and adequacy of pay",
         "Payment per hour or judgment, its currency, and the standard of adequacy, for example the local minimum wage "
-        "or the rule of a panel. For unpaid work: the reason why no payment is adequate.",
+        "or the rule of a panel. For unpaid work, the reason why no payment is adequate.",
         Places(checklist=("D2",)), 3,
     ),
     Question(
@@ -127,7 +128,7 @@ QUESTIONS = (
     ),
     Question(
         "ethics_board", ETHICS, "Ethics board",
-        "Board that approved or exempted the study, with the number. If no board was asked: the reason.",
+        "Board that approved or exempted the study, with the number. If no board was asked, the reason.",
         Places(("5.1",), checklist=("D4",)),
     ),
     Question(
@@ -183,7 +184,7 @@ Answers = Mapping[str, str]  # by key; unanswered questions are absent
 
 
 def missing(answers: Answers, document: Mapping[str, Any]) -> Sequence[Question]:
-    """Return the unanswered required questions. document: of a report. A preregistration counts as an answer."""
+    """Return the unanswered required questions. document: of a report; a preregistration in it counts as an answer."""
     recorded = {"preregistration"} if document.get("preregistration") else set()
     required = [question for question in QUESTIONS if not question.is_optional]
     return [question for question in required if not answers.get(question.key) and question.key not in recorded]
@@ -235,7 +236,7 @@ def authors_of(answers: Answers) -> list[Author]:
 
 
 class BadStatement(DomainError):
-    """Invalid answers. reasons: an error message by the key of each question."""
+    """Invalid answers. reasons: error messages by question key."""
 
     def __init__(self, reasons: Mapping[str, str]):
         self.reasons = reasons

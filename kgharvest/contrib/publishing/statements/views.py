@@ -17,7 +17,7 @@ from kgharvest.pages.number_format import counted
 
 
 class StatementsForm(forms.Form):
-    """A field for each question, by its key. All fields are optional, so answers can be added later."""
+    """One field per question, named by its key. All fields are optional, so that answers can be added later."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

@@ -62,7 +62,7 @@ def with_parameters(address: str, panel: Panel, values: tuple[str, str, str]) ->
 
 
 def check_return_address(address: str) -> None:
-    """Raise ValidationError unless this is an http(s) URL with supported placeholders, none of them in the host."""
+    """Raise ValidationError unless this is an http(s) URL whose placeholders are supported and not in the host name."""
     try:
         parts = urlsplit(address)
         host = parts.hostname

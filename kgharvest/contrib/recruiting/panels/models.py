@@ -181,12 +181,12 @@ class SubmissionQuerySet(models.QuerySet):
 class Submission(models.Model):
     """Participation of one person in a panel, from the entry link to payment.
 
-    participant, session: platform ids of person and submission, encrypted; *_digest are their lookup keys. study: value
-    from the entry link. browser_digest: digest of the secret cookie of the browser that holds the place; empty for
-    places taken before that cookie existed. annotator: None until the participant joins. entered_at: time of opening
-    the entry link. completed_at: time of the last judgment, after which the code can be shown. ended_at: time of the
-    final status. platform_status, platform_status_at: newest status from the platform and its time; older states are
-    ignored, because events arrive in any order. approves_itself_at: time of the platform's automatic approval.
+    participant, session: platform ids of person and submission, encrypted; *_digest are their lookup keys. study: study
+    id in the entry link. browser_digest: digest of the secret cookie of the browser that holds the place; empty for
+    places taken before this cookie was introduced. annotator: None until the participant joins. entered_at: time of
+    opening the entry link. completed_at: time of the last judgment, after which the code can be shown. ended_at: time
+    of the final status. platform_status, platform_status_at: newest status from the platform and its time; older states
+    are ignored, because events arrive in any order. approves_itself_at: time of the platform's automatic approval.
     """
 
     class Status(models.TextChoices):

@@ -65,7 +65,7 @@ ENDS = {
 @throttled
 @require_http_methods(["GET", "POST"])
 def panel_enter(request: HttpRequest, token: str) -> HttpResponse:
-    """Open the entry link: take a place and ask for consent. Later visits resume as the same annotator."""
+    """Handle an entry link: assign a place and ask for consent. On later visits, the same annotator continues."""
     secret = request.COOKIES.get(BROWSER_COOKIE) or secrets.token_urlsafe(32)
     response = _answer(request, token, digest(secret))
     response.set_cookie(
@@ -100,7 +100,7 @@ def _answer(request: HttpRequest, token: str, browser_digest: str) -> HttpRespon
 
 
 def _is_signed(request: HttpRequest, panel: Panel, entry: Entry) -> bool:
-    """Return whether the platform signed the link. The signature expires, so each browser is verified only once.
+    """Return whether the platform signed the link. The signature expires, so the session remembers a verified link.
 
     Raises BadEntryLink or PlatformUnavailable.
     """

@@ -24,8 +24,9 @@ NO_JUDGMENTS = {"n_judged": 0, "n_gold": 0, "n_gold_right": 0}
 def participant_rows(panel: Panel, submissions: Iterable[Submission] | None = None) -> list[dict[str, Any]]:
     """Return one row per submission in order of entry, with a fixed number of queries.
 
-    submissions: restricts the rows and sets their order; fetch them with their annotators. active_s: None if too little
-    time was measured. n_gold, n_gold_right: counts of current answers. owed, paid: in minor units.
+    submissions: submissions to include, in this order, fetched with their annotators. active_s: None if too few answers
+    were timed. n_gold: number of current answers to gold statements; n_gold_right: number of correct answers among
+    them. owed, paid: in minor units.
     """
     counts, times, pay = judgment_counts(panel), active_times(panel), balances(panel)
     if submissions is None:
@@ -74,7 +75,7 @@ def _readable(submission: Submission, name: str) -> str:
 
 
 def places_of(panel: Panel) -> dict[str, int]:
-    """Return the numbers of places taken (active or done), done, and free, and of participants who left."""
+    """Return how many places are taken (active or done), done, and free, and how many participants left."""
     by_status = Counter(dict(panel.submissions.order_by().values_list("status").annotate(n=Count("pk"))))
     taken = sum(by_status[status] for status in Submission.HOLDING)
     return {

@@ -97,7 +97,7 @@ def default_options(round: Round, platform: str) -> dict[str, Any]:
 
 
 def places_for(round: Round, statements_per_place: int) -> int:
-    """Return the number of participants for the remaining judgments: (tasks x k - judgments) / non-gold statements."""
+    """Return the number of participants for the remaining judgments: (tasks x k - judgments) / non-gold per place."""
     figures = round.tasks.without_gold().aggregate(n=Count("pk"), n_counted=Sum("n_judgments", default=0))
     n_remaining = figures["n"] * round.judgments_per_task - figures["n_counted"]
     return max(1, ceil(n_remaining / (statements_per_place * (1 - round.gold_rate)) - 1e-9))

@@ -1,6 +1,6 @@
 """Panel life cycle: create, edit, publish, pause, resume, and stop, here and on the platform.
 
-The platform is called outside of transactions. If the platform refuses, the panel's status is reverted.
+The platform is called outside of transactions. If it refuses a change, the panel's previous status is restored.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -157,7 +157,7 @@ def _check_ready(panel: Panel) -> None:
 
 
 def pause_panel(panel: Panel, reason: str = "", by=None) -> None:
-    """Admit no new participants; current ones continue. Raises the same errors as publish_panel."""
+    """Admit no new participants; current participants continue. Raises the same errors as publish_panel."""
     check_may(by, Action.WORK, panel.project)
     reason = reason[:LONGEST_REASON] or "Paused by a researcher."
     _change(panel, [Status.PUBLISHED], Status.PAUSED, platform_of(panel).pause, by, reason)
@@ -179,7 +179,10 @@ def stop_panel(panel: Panel, by=None) -> None:
 def _change(
     panel: Panel, before: Sequence[str], to: Status, operation: Callable[[], Any], by, reason: str = "", **facts: Any
 ) -> None:
-    """Update the status before calling the platform, so that participants can enter; revert it if that call fails."""
+    """Change the panel's status, then call the platform. If that call fails, restore the previous status.
+
+    The status changes first, because the platform can send participants immediately.
+    """
     status, previous_reason = Panel.objects.values_list("status", "ended_reason").get(pk=panel.pk)
     if status not in before or not _move(panel, before, to, reason):
         raise DomainError("WrongPanelStatus", f"Panel {panel.name} is {status}. Reload its page.")

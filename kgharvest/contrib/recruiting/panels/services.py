@@ -58,7 +58,8 @@ class Browser(NamedTuple):
 
     def holds(self, submission: Submission) -> bool:
         """Return whether this browser can continue the submission."""
-        # Before consent, there are no answers to protect. Without session ids, a link preview may have entered first.
+        # Before consent, there are no answers to protect. A link preview may have entered first, and without session
+        # ids the participant could not prove that the place is theirs.
         is_open = submission.annotator_id is None and not submission.panel.session_parameter
         is_of_guest = submission.annotator_id is not None and submission.annotator_id == self.annotator_id
         is_same = bool(submission.browser_digest) and constant_time_compare(submission.browser_digest, self.digest)
@@ -79,9 +80,10 @@ def enter(
 
     session: empty if the platform sends none; the participant id is used instead. study: id in the link. address:
     network of the browser, for the rate limit. browser: None if the caller vouches for the participant. If all places
-    are taken and the platform does not report departures, an abandoned place is reassigned. The link is shared and
-    participant ids can be guessed, so a browser that does not hold the place must present the platform's session id.
-    Raises PanelNotOpen, PlaceOfAnother, QuotaFull, TookPart, NotForPeople, RoundNotOpen, or TooManyAttempts.
+    are taken and the platform does not report departures, an abandoned place is reassigned. All participants use the
+    same link and their ids can be guessed, so a browser that does not hold the place must present the platform's
+    session id. Raises PanelNotOpen, PlaceOfAnother, QuotaFull, TookPart, NotForPeople, RoundNotOpen, or
+    TooManyAttempts.
     """
     panel = Panel.objects.select_for_update(of=("self",), no_key=True).select_related("round__project").get(pk=panel.pk)
     previous = panel.submissions.filter(participant_digest=digest(participant))
@@ -127,9 +129,10 @@ def _check_holds_place(submission: Submission, browser: Browser | None, session:
 
 
 def _annotator_of_earlier(panel: Panel, participant: str, session: str, browser: Browser | None) -> Annotator | None:
-    """Return the participant's annotator from an earlier place in the round, with room for another place, or None.
+    """Return the annotator that the participant has from an earlier place in the round, or None.
 
-    One annotator per participant prevents a participant of several panels from judging a statement twice.
+    The annotator's `place_size` is increased for the new place. One annotator per participant prevents a participant of
+    several panels from judging a statement twice.
     """
     earlier = Submission.objects.filter(
         panel__round=panel.round, panel__platform=panel.platform, participant_digest=digest(participant)
@@ -146,7 +149,7 @@ def _annotator_of_earlier(panel: Panel, participant: str, session: str, browser:
 
 
 def _free_abandoned_place(panel: Panel, now: datetime) -> bool:
-    """Time out the abandoned submission that was entered first; return False if there is none."""
+    """Time out the abandoned submission with the earliest entry; return False if no submission is abandoned."""
     if platform_of(panel).has_api:
         return False
     since = now - max(MIN_HOLD, HOLD_FACTOR * timedelta(minutes=panel.estimated_minutes))
@@ -158,7 +161,7 @@ def _free_abandoned_place(panel: Panel, now: datetime) -> bool:
 
 
 def _resume(submission: Submission) -> Submission:
-    """Reactivate a submission that timed out or was returned before consent, for its remaining statements."""
+    """Reactivate a submission that timed out, or that was returned before consent, for its remaining statements."""
     move(submission, Status.TIMED_OUT, Status.RETURNED, to=Status.ACTIVE, ended_at=None)
     if submission.annotator_id:
         annotator = Annotator.objects.lock(submission.annotator_id)
@@ -190,7 +193,7 @@ def join(submission: Submission, *, agrees: bool, browser: Browser | None = None
 
 
 def move(submission: Submission, *before: Submission.Status, to: Submission.Status, **fields) -> bool:
-    """Change the status to `to` if it is one of `before`; return whether it changed."""
+    """Change the status to `to` if the current status is one of `before`; return whether the status changed."""
     moved = Submission.objects.filter(pk=submission.pk, status__in=before).update(status=to, **fields)
     if moved:
         submission.refresh_from_db()
@@ -198,7 +201,7 @@ def move(submission: Submission, *before: Submission.Status, to: Submission.Stat
 
 
 def holds_another_place(submission: Submission) -> bool:
-    """Return whether the participant holds another place of the panel, so that this submission cannot hold one."""
+    """Return whether the participant holds another place of the panel; this submission then cannot hold one."""
     submissions = Submission.objects.filter(panel=submission.panel_id, participant_digest=submission.participant_digest)
     return submissions.holding_places().exclude(pk=submission.pk).exists()
 
@@ -206,8 +209,8 @@ def holds_another_place(submission: Submission) -> bool:
 def finish(submission: Submission, now: datetime) -> bool:
     """Complete a submission that has no statements left to judge, or release its place if nothing was judged.
 
-    Skipped statements that still need judgments count as left to judge. Return whether the submission has ended,
-    regardless of the platform's status.
+    Skipped statements that still need judgments count as left to judge. Return whether the submission has ended here,
+    even if the platform still shows it as active.
     """
     if submission.status not in Submission.HOLDING or submission.completed_at:
         return True
@@ -250,8 +253,8 @@ def complete(submission: Submission, now: datetime) -> bool:
 def leave(submission: Submission, to: Submission.Status, now: datetime) -> bool:
     """End an unreviewed submission (returned, timed out, or screened out) and release its place immediately.
 
-    Leased statements are released; judgments are kept. A participant who had completed before a timeout is still owed
-    the reward. Return False if the submission had already ended.
+    Leased statements are released; judgments are kept. A participant who completed the place and then timed out is
+    still owed the reward. Return False if the submission had already ended.
     """
     if not move(submission, Status.ACTIVE, Status.COMPLETED, to=to, ended_at=now):
         return False

@@ -47,8 +47,8 @@ Side, Purpose = PayEntry.Side, PayEntry.Purpose
 def grant_bonus(submission: Submission, amount: int, reason: str, by=None, key: str = "") -> PayEntry:
     """Record a bonus as owed and return the entry. A platform that supports bonuses is asked to pay it.
 
-    amount: in minor units. key: for example bonus:floor:1; a repeated key has no effect. Default: the next free key.
-    Raises NotAllowed, BadAmount, BadReason, or PlatformRefused.
+    amount: in minor units. key: for example bonus:floor:1; a bonus with this key is granted only once. Default: next
+    free key. Raises NotAllowed, BadAmount, BadReason, or PlatformRefused.
     """
     panel = submission.panel
     check_may(by, Action.WORK, panel.project)
@@ -92,7 +92,7 @@ class OpenBonus:
 
 
 def open_bonuses(panel: Panel) -> list[OpenBonus]:
-    """Return amounts, except rewards, to pay manually: owed, unpaid, and without an unfinished command.
+    """Return the bonuses to pay manually, by participant: owed, unpaid, and without an unfinished command.
 
     Includes bonuses that the platform refused. Excludes uncertain bonuses, which may have been paid. On platforms
     without an API, screen-out rewards are included.
@@ -115,7 +115,7 @@ def bulk_lines(bonuses: Iterable[OpenBonus]) -> str:
     """Return Prolific's bulk payment format: lines "id,amount" without a header.
 
     The id is the submission id, or the participant id if the submission has none. Raises NotPayable for an id that was
-    deleted or would need quotes.
+    erased or would need quotes.
     """
     lines = []
     for bonus in bonuses:
@@ -150,8 +150,8 @@ def table_lines(bonuses: Iterable[OpenBonus]) -> Iterator[str]:
 def note_paid(panel: Panel, submissions: Sequence[int], total: int, by=None) -> int:
     """Record that the open bonuses of these submissions were paid manually; return the number of participants.
 
-    total: amount paid according to the file; a mismatch means that bonuses have changed since. Raises NotAllowed or
-    NothingOpen.
+    total: sum of the downloaded file; if the open bonuses have another sum, they have changed since. Raises NotAllowed
+    or NothingOpen.
     """
     check_may(by, Action.WORK, panel.project)
     selected = panel.submissions.filter(pk__in=submissions)
@@ -194,7 +194,7 @@ def is_below_floor(panel: Panel, pay: HourlyPay) -> bool:
 
 
 def floor_sentence(panel: Panel, pay: HourlyPay, bonuses: Sequence[tuple[Work, int]]) -> str:
-    """Return the reason for pausing: median, floor, and the missing bonuses, itemized if they fit LONGEST_REASON."""
+    """Return the reason for pausing: median, floor, and the missing bonuses, itemized if the list fits."""
     total = money(sum(amount for _, amount in bonuses), panel.currency)
     head = (
         f"{PAUSED_BY_FLOOR}{counted(pay.n, 'participant')} is {money(int(pay.median or 0), panel.currency)} per hour, "
@@ -234,10 +234,10 @@ def run_pause_job(job: Job, heartbeat: Heartbeat) -> Store:
 
 
 def make_good(panel: Panel, by=None) -> int:
-    """Grant the bonuses required to reach the floor, and resume a panel that the floor paused; return their sum.
+    """Grant the bonuses required to reach the floor and return their sum. Resume the panel if the floor paused it.
 
     A bonus counts as pay once it is owed, so a repeated call grants nothing. Raises NotAllowed, NothingMissing, and the
-    platform's errors on resuming.
+    platform's errors if the panel cannot be resumed.
     """
     check_may(by, Action.WORK, panel.project)
     with transaction.atomic():
@@ -246,7 +246,7 @@ def make_good(panel: Panel, by=None) -> int:
         if not bonuses:
             raise DomainError("NothingMissing", "No participant with a measured active time is below the minimum rate.")
         submissions = panel.submissions.filter(pk__in=[work.submission.pk for work, _ in bonuses])
-        # Lock all submissions before the first audit log entry, whose lock comes last.
+        # Lock order: all submissions, then the audit log, which its first entry locks.
         list(submissions.select_for_update(of=("self",), no_key=True).order_by("pk"))
         reason = f"Raises the pay to {money(panel.hourly_floor, panel.currency)} per hour of active time."
         for work, amount in bonuses:

@@ -176,7 +176,7 @@ class CommandOutbox(Outbox):
         return self.claim_approvals(now) or super().claim(now)
 
     def claim_approvals(self, now: datetime) -> list[PlatformCommand]:
-        """Claim new approvals of one panel for a bulk request, but none if there are fewer than FEWEST_AT_ONCE.
+        """Claim the untried approvals of one panel for a bulk request, if there are at least FEWEST_AT_ONCE.
 
         An approval that the platform does not show within APPROVED_WITHIN is sent individually.
         """
@@ -189,7 +189,7 @@ class CommandOutbox(Outbox):
                     claimed = list(approvals.select_for_update(of=("self",), skip_locked=True)[:MOST_AT_ONCE])
                     for command in claimed:
                         command.n_tries, command.next_try_at = 1, now + APPROVED_WITHIN
-                        command.retry_at = now + wait_after(1)  # for a single approval
+                        command.retry_at = now + wait_after(1)  # used if only one approval was claimed
                     PlatformCommand.objects.bulk_update(claimed, ["n_tries", "next_try_at"])
                 return claimed
         return []
@@ -344,7 +344,7 @@ def to_review(panel: Panel) -> QuerySet[Submission]:
 
 
 def decide(submission: Submission, kind: str, *, message: str = "", category: str = "", by=None) -> PlatformCommand:
-    """Store a decision: approve, reject, request return, or screen out. A failed identical decision is retried.
+    """Store a decision: approve, reject, request return, or screen out. If the same decision failed before, retry it.
 
     Raises NotAllowed, NotAskable, or BadRejection.
     """
@@ -359,9 +359,10 @@ def decide(submission: Submission, kind: str, *, message: str = "", category: st
 
 
 def approve(panel: Panel, submissions: Collection[int] | None = None, by=None) -> int:
-    """Approve up to MOST_AT_ONCE places awaiting review, optionally only those with these ids; return their number.
+    """Approve up to MOST_AT_ONCE places awaiting review; return the number of approvals.
 
-    Submissions with a decision are skipped. Raises NotAllowed or PlatformRefused.
+    submissions: ids of the submissions to approve; default: all. Submissions with a decision are skipped. Raises
+    NotAllowed or PlatformRefused.
     """
     check_may(by, Action.WORK, panel.project)
     platforms.check_not_closed(panel)

@@ -1,8 +1,8 @@
 """Hourly pay based on active time: numbers, figure, and sentences for papers.
 
 Active time is measured by the judging page: seconds that each statement was visible, capped per statement. Answers
-without a measurement count as the mean of the participant's other answers. Training counts from its start to its end,
-with the same cap per statement.
+without a measurement count as the mean of the participant's other answers. Training counts as active time from its
+start to its end, with the same cap per statement.
 """
 
 from collections import Counter, defaultdict
@@ -29,12 +29,12 @@ PAID_FOR = (Submission.Status.COMPLETED, Submission.Status.APPROVED)
 WIDTH, HEIGHT = 720, 96
 N_COLUMNS = 72  # dots in the same column are stacked
 MARGIN = 6  # half a dot
-FURTHEST = 4  # right end in multiples of the median or floor, so that outliers do not compress the figure
+FURTHEST = 4  # maximum rate shown, in multiples of the larger of median and floor
 
 
 @dataclass(frozen=True)
 class Work:
-    """One completed place. active_s: None if too little was measured. earned: the larger of owed and paid."""
+    """One completed place. active_s: None if too few answers were timed. earned: the larger of owed and paid."""
 
     submission: Submission
     active_s: float | None
@@ -83,7 +83,7 @@ def hourly_pay(panel: Panel) -> HourlyPay:
 def active_times(panel: Panel) -> Mapping[int, float]:
     """Return active seconds by submission id; submissions with too few measurements are absent.
 
-    A judgment belongs to the last place that its annotator entered before judging. Superseded judgments count, too.
+    A judgment belongs to the place that its annotator entered most recently before it. Superseded judgments count, too.
     """
     later = Submission.objects.filter(
         annotator=OuterRef("annotator"),
@@ -160,7 +160,7 @@ def pay_picture(panel: Panel, pay: HourlyPay) -> dict[str, Any] | None:
 
 
 def pay_in_words(round: Round) -> str:
-    """Return two sentences for each panel of the round that paid participants, or "" if none did."""
+    """Return two sentences for each panel of the round that paid participants, or "" if no panel did."""
     return " ".join(sentence for panel in round.panels.order_by("pk") for sentence in _sentences(panel))
 
 

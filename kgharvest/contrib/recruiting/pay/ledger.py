@@ -26,8 +26,8 @@ PAYMENTS = AuditedTable(
 def owe(submission: Submission, purpose: str, key: str, amount: int, reason: str, **source: Any) -> bool:
     """Record an amount owed, in minor units; return False if an entry with this key exists.
 
-    Must be called in the transaction of its cause. amount: negative for a correction. source: event, command, or user
-    (`by`) that the entry follows from.
+    Must be called in the transaction that stores the cause of the entry. amount: negative for a correction. source:
+    event, command, or user (`by`) that caused the entry.
     """
     return _add(submission, Side.OWED, purpose, key, amount, reason, **source)[1]
 
@@ -53,8 +53,8 @@ def _add(
 def owe_in_all(submission: Submission, purpose: str, amount: int, reason: str, **source: Any) -> bool:
     """Bring the total owed for a reward or screen-out to `amount` with one entry for the difference, if any.
 
-    Return whether an entry was written. Works after any history: a place that was completed, returned, and finally
-    approved has the entries reward, reward:2, and reward:3.
+    Return whether an entry was written. Earlier entries are not changed: a place that was completed, returned, and
+    finally approved has the entries reward, reward:2, and reward:3.
     """
     Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=submission.pk)
     difference = amount - balance_of(submission, purpose).owed

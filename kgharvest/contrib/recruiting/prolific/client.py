@@ -1,8 +1,8 @@
 """Client for the parts of Prolific's API that panels need, with timeouts and safe retries.
 
-Reference: docs.prolific.com/api-reference; the tests list the fields in use in api_fields.py. Prolific has no
-fixed rate limit: 429 means that the workspace's wallet is busy, so requests are sequential. Retries wait as long as the
-response requests; without such a request, the wait doubles each time.
+Reference: docs.prolific.com/api-reference; api_fields.py in the tests lists the fields that are used. Prolific has no
+fixed rate limit. Status 429 means that the workspace's wallet is busy, so requests are sequential. A retry waits for
+the time that the response states. If it states none, the wait doubles with each attempt.
 """
 
 import re
@@ -20,7 +20,7 @@ from kgharvest.contrib.recruiting.platforms import OutcomeUnknown, PlatformRefus
 
 TIMEOUT_S = 20.0
 MOST_TRIES = 3
-FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 10.0  # for a longer wait, the job retries later instead
+FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 10.0  # if a longer wait is required, the job retries later
 LATER = {408, 425, 429, 500, 502, 503, 504}
 ROWS_PER_PAGE = 100
 IDENTIFIER = re.compile(r"\b[0-9a-f]{24}\b")  # Prolific's ids of participants, studies, and submissions
@@ -66,7 +66,7 @@ class Client:
         return round(self._ask("POST", "/api/v1/study-cost-calculator/", body)["total_cost"])
 
     def submissions(self, study: str) -> Iterator[tuple[Document, datetime]]:
-        """Yield each submission of a study with the time at which it was requested."""
+        """Yield each submission of a study with the time of the request that returned it."""
         page, n_rows = 1, ROWS_PER_PAGE
         while n_rows == ROWS_PER_PAGE:
             asked_at = datetime.now(UTC)
@@ -88,11 +88,11 @@ class Client:
         self._ask("POST", f"/api/v1/submissions/{submission}/request-return/", {"request_return_reasons": [reason]})
 
     def approve_all(self, submissions: Sequence[str]) -> None:
-        """Approve at most 1,000 submissions. Prolific works in the background; the statuses show the result."""
+        """Approve at most 1,000 submissions. Prolific works in the background; query the statuses for the result."""
         self._answer("POST", "/api/v1/submissions/bulk-approve/", {"submission_ids": list(submissions)})
 
     def set_up_bonus(self, study: str, submission: str, amount: int) -> Document:
-        """Prepare a bonus of `amount` minor units. Nothing is paid until `pay_bonus` is called with its id."""
+        """Prepare a bonus of `amount` minor units. Nothing is paid until `pay_bonus` is called with the bonus id."""
         body = {"study_id": study, "csv_bonuses": f"{submission},{amount // 100}.{amount % 100:02}"}
         return self._ask("POST", "/api/v1/submissions/bonus-payments/", body)
 
@@ -122,7 +122,7 @@ class Client:
         return self._ask("GET", "/.well-known/study/jwks.json")
 
     def _ask(self, method: str, path: str, body: Document | None = None, **options: Any) -> Any:
-        """Return the JSON of the response, or None if it is empty. options: those of `_answer`."""
+        """Return the JSON of the response, or None if it is empty or has status 404. options: those of `_answer`."""
         answer = self._answer(method, path, body, **options)
         try:
             return answer.json() if answer.content and answer.status_code != 404 else None
@@ -139,9 +139,10 @@ class Client:
         is_safe_twice: bool = True,
         is_missing_none: bool = False,
     ) -> httpx.Response:
-        """Return a successful response. is_safe_twice: retry a request even if it may have taken effect.
+        """Return a successful response, or a response with status 404 if `is_missing_none`.
 
-        Raises PlatformRefused, PlatformUnavailable, and its subclass _Unanswered if the request may have taken effect.
+        is_safe_twice: retry a request even if it may have taken effect. Raises PlatformRefused or PlatformUnavailable.
+        The subclass _Unanswered of the latter means that the request may have taken effect.
         """
         for n_tries in range(1, MOST_TRIES + 1):
             try:
@@ -190,7 +191,7 @@ def retry_after_s(answer: httpx.Response) -> float | None:
 
 
 def error_text(answer: httpx.Response) -> str:
-    """Return the reason of an error response on one line, without ids of participants and submissions."""
+    """Return the reason stated in an error response, on one line, without ids of participants and submissions."""
     if answer.status_code in (401, 403):
         return f"the token lacks permission ({answer.status_code}). Check KGHARVEST_PROLIFIC_TOKEN."
     if answer.is_redirect:  # not followed, so that the token is not sent to another host

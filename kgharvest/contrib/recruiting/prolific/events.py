@@ -2,8 +2,8 @@
 
 X-Prolific-Request-Signature: base64 of the HMAC-SHA256 of X-Prolific-Request-Timestamp and the raw body, keyed by the
 workspace's secret. Events are delivered at least once and in any order, so their content is not used: an event only
-triggers a query of the current state of its submission or study. An event is committed once
-per id, before it is acknowledged. A job then handles it, with retries until it succeeds.
+triggers a query of the current state of its submission or study. An event is committed once per id, before it is
+acknowledged. A job then handles the event, with retries until it succeeds.
 """
 
 import base64
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 OLDEST_S = 600  # maximum clock difference; requests with a larger difference count as replays
 SUBMISSION_CHANGED, STUDY_CHANGED = "submission.status.change", "study.status.change"
-BODIES_LAST = timedelta(days=30)  # for handled events; ids are stored forever, so that a late copy is not a new event
+BODIES_LAST = timedelta(days=30)  # for handled events; ids are kept, so that a late copy is not handled again
 UNEXPECTED = "Unexpected error. See the worker log for details."
 
 

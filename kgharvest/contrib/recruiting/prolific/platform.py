@@ -117,10 +117,10 @@ class Prolific(RecruitingPlatform):
     def check_entry(self, parameters: Mapping[str, str]) -> bool:
         """Return True if Prolific signed the parameters of the entry link, False if there is no signature.
 
-        The signature is a JWT signed with a key from /.well-known/study/jwks.json. It is valid for two minutes, this
-        host, the link's parameters, and this submission (`is_external_study_url_secure` in Prolific's API
-        documentation). Raises BadEntryLink if it is invalid, or missing although the study requires one,
-        and PlatformUnavailable if Prolific's keys cannot be fetched.
+        The signature is a JWT signed with a key from /.well-known/study/jwks.json. It is valid for two minutes, and
+        only for this host, these parameters, and this submission (`is_external_study_url_secure` in Prolific's API
+        documentation). Raises BadEntryLink if the signature is invalid, or if the study requires one and there is none.
+        Raises PlatformUnavailable if Prolific's keys cannot be fetched.
         """
         token = parameters.get(PARAMETER, "")
         if not token:
@@ -166,7 +166,7 @@ class Prolific(RecruitingPlatform):
             self.client.update_study(study["id"], document)
             self._transition(study, "PUBLISH")
             return study["id"]
-        # If the answer to an earlier publication was lost, the panel may have been edited since.
+        # If the answer to an earlier publication was lost, the reward may have been edited since.
         reward = self.client.study(study["id"])["reward"]
         if reward != self.panel.reward:
             raise PlatformRefused(
@@ -206,9 +206,9 @@ class Prolific(RecruitingPlatform):
         return STUDY_STATUSES.get(self.client.study(self.panel.external_id)["status"])
 
     def submissions(self) -> Iterator[RemoteSubmission]:
-        """Yield every submission of the study, including bonuses for submissions with an uncertain payment.
+        """Yield every submission of the study. Submissions with an uncertain payment are yielded with their bonuses.
 
-        Submissions entered with a forged link are missing on Prolific; they are yielded as returned.
+        Submissions that were entered with a forged link do not exist on Prolific; they are yielded as returned.
         """
         uncertain = self.panel.submissions.filter(
             commands__kind=Kind.BONUS, commands__state=PlatformCommand.State.UNCERTAIN
@@ -265,7 +265,7 @@ class Prolific(RecruitingPlatform):
             row = self.client.submission(session)
             if row is None or STATUSES.get(row["status"]) != Status.ACTIVE:
                 raise
-            sentence = "The participant has not entered the code on Prolific yet. Approval follows once they have."
+            sentence = "The participant has not entered the code on Prolific yet. The approval will be retried."
             raise PlatformUnavailable(sentence) from None
 
     def _pay_bonus(self, command: PlatformCommand, session: str) -> None:
@@ -307,7 +307,7 @@ def _keys(refresh: bool = False) -> KeySet:
 
 
 def remote_submission(panel: Panel, row: dict[str, Any], participant: str, asked_at: datetime) -> RemoteSubmission:
-    """Parse a submission from the list or from a single request, which also contains bonuses."""
+    """Parse a submission from a list, or from a request for one submission. Only the latter contains bonuses."""
     status = STATUSES.get(row["status"], Status.ACTIVE)
     paid = {Status.APPROVED: panel.reward, Status.SCREENED_OUT: panel.screen_out_reward}
     is_full = row["status"] != "PARTIALLY APPROVED"  # Prolific does not state the amount of a partial approval
@@ -369,7 +369,7 @@ def study_document(panel: Panel) -> dict[str, Any]:
     address = settings.ORIGIN + reverse("recruiting:panel_enter", args=[panel.token])
     document = {
         "name": options["title"],
-        "internal_name": f"{panel.name} {digest(f'study:{panel.token}')[:16]}",  # unique; finds an unconfirmed draft
+        "internal_name": f"{panel.name} {digest(f'study:{panel.token}')[:16]}",  # unique, to find an unconfirmed draft
         "description": options["description"],
         "external_study_url": with_parameters(address, panel, PRESETS[Platform.PROLIFIC].values),
         "prolific_id_option": "url_parameters",
@@ -397,7 +397,7 @@ def study_document(panel: Panel) -> dict[str, Any]:
 
 def codes(panel: Panel) -> Iterator[Code]:
     """Yield the completion codes of the panel. Completed submissions are reviewed manually."""
-    review = "awaits your review, automatic approval after 21 days"
+    review = "awaits your review; automatic approval after 21 days"
     yield Code(panel.completion_code, "COMPLETED", [{"action": "MANUALLY_REVIEW"}], "all statements judged", review)
     if panel.screen_out_code and panel.screen_out_reward:
         payment = {

@@ -17,7 +17,7 @@
   const ready = sets.flatMap(({ choices }) => choices.filter(({ box }) => !box.disabled));
   const isReady = new Set(ready.map(({ box }) => box));
 
-  // The form submits a whole set as one field. Its relations are disabled so that they are not submitted, too.
+  // The form submits a whole set as one field. Its relations are disabled, so that they are not submitted as well.
   const syncWithSet = ({ whole, choices }) => {
     for (const { box } of choices) {
       if (!isReady.has(box)) continue;

@@ -18,7 +18,7 @@ CONLLU = ".conllu"
 
 
 class Command(DomainCommand):
-    help = "Mine prompts for import_prompts from sentences that contain both entities of known facts, as LPAQA does."
+    help = "Mine prompts (for import_prompts) from sentences that contain both entities of a known fact, as LPAQA does."
 
     def add_arguments(self, parser):
         parser.add_argument(

@@ -129,7 +129,7 @@ class Command(DomainCommand):
 
 
 def request_of(options: dict[str, Any]) -> ProbeRequest:
-    """Raises NotFound, NotProbed, or ImportRefused."""
+    """Return the request for these options of the command. Raises NotFound, NotProbed, or ImportRefused."""
     facts, prompts, earlier = options["facts"], options["prompts"], options["prompts_of"]
     relations = chosen_relations(options)
     names = [relation.name for relation in relations]

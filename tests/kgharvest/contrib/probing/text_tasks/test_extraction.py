@@ -216,7 +216,7 @@ def test_one_object_cannot_be_perturbed(folder):
     for part in ("train", "dev", "test"):
         write(folder, part, [ROME])
 
-    with pytest.raises(CommandError, match="capital_of: The object 'italy' is the relation's only one"):
+    with pytest.raises(CommandError, match="capital_of: The relation has no object other than 'italy'"):
         run_extract(folder, perturbed=True)
 
 

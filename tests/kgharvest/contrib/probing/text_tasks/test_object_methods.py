@@ -81,7 +81,7 @@ def test_perturbed_context_contains_the_replacement_as_answer():
 def test_perturbing_a_single_object_is_rejected():
     facts = draw_contexts([ROME], Random(0))[0]
 
-    with pytest.raises(EngineError, match="'rome' is the relation's only one"):
+    with pytest.raises(EngineError, match="no object other than 'rome'"):
         perturb(facts, ["rome", "roma"], Random(0))
 
 

@@ -103,7 +103,7 @@ def test_page_shows_next_steps_of_requests_and_executes_them(panel, researcher_c
     run_job()
     page = text_of(researcher_client.get(address(panel)))
     assert "Your wallet is empty." in page
-    assert "Check on the platform whether it was paid" in page
+    assert "Check whether the platform made the payment" in page
     assert "Not paid: retry" not in page  # too early to retry
 
     researcher_client.post(address(panel, f"commands/{refused.pk}/"), {"resend": ""})
