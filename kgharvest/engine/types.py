@@ -129,12 +129,10 @@ class HarvestParams:
         return None if self.max_entity_repeats is None else REPEATS_PROPOSED_PER_KEPT * self.max_entity_repeats
 
     def __post_init__(self) -> None:
-        required = {"max_entity_tokens", "batch_size", "state_budget", "memory_budget_mb"}
-        for name in ("candidates", "max_tuples", "max_entity_repeats", *sorted(required)):
+        for name in ("candidates", "max_tuples", "max_entity_tokens", "max_entity_repeats", "batch_size"):
             value = getattr(self, name)
-            if value is None and name not in required:
-                continue
-            if not isinstance(value, Integral) or value < 1:
+            is_unlimited = value is None and name in ("candidates", "max_tuples", "max_entity_repeats")
+            if not is_unlimited and (not isinstance(value, Integral) or value < 1):
                 raise EngineError(f"{name} is {value!r:.80}. Set it to an integer of 1 or more.")
         if not isinstance(self.alpha, Real) or not 0 <= self.alpha <= 1:
             raise EngineError(f"alpha is {self.alpha!r:.80}. Set it to a number from 0 to 1.")
