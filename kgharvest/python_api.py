@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -110,10 +109,12 @@ class Harvest(Sequence[RankedTuple]):
         return self.tuples[index]
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a data frame with the columns rank, entities, surface, score, and mtl. Requires pandas."""
-        columns = ("rank", "entities", "surface", "score", "mtl")
-        frame: pandas.DataFrame = import_module("pandas").DataFrame(map(asdict, self), columns=columns)
-        return frame
+        """Return a data frame with the columns rank, entities, surface, score, and mtl. Raises EngineError."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise EngineError("to_pandas requires pandas. Run: pip install pandas") from error
+        return pandas.DataFrame(map(asdict, self), columns=["rank", "entities", "surface", "score", "mtl"])
 
     def to_jsonl(self, path: str | Path, relation: str) -> None:
         """Write a file for the command `import_tuples --relation RELATION`, which makes the tuples a harvest to judge.
