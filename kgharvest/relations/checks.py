@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kgharvest.bulk.file_reading import CONTROL, MOST_ENTITIES, entities_error
+from kgharvest.bulk.file_reading import CONTROL, MOST_ENTITIES
+from kgharvest.bulk.file_values import entities_error
 from kgharvest.engine.prompts.template import SLOT, PromptTemplate
 from kgharvest.engine.types import BadPrompt
 from kgharvest.pages.number_format import counted
