@@ -150,7 +150,7 @@ def _without_duplicates(
         if duplicates == "error":
             reason = (
                 f"{row.annotator!r:.60} already judged {' · '.join(row.entities):.100} in {labels.unit} "
-                f"{earlier.line}; remove one of the rows, or keep the first or last"
+                f"{earlier.line}; remove a row, or set duplicates to first or last"
             )
             faults.add(BadEntry(f"{labels.unit} {row.line}, annotator", reason))
         elif duplicates == "last":

@@ -170,8 +170,8 @@ def _from_line(value: dict[str, Any]) -> Iterator[tuple[str, Sequence[str], int,
     if label not in (None, ""):
         try:
             label = read_label(label)
-        except BadValue as fault:
-            raise BadValue(f'has a label that {fault}, or "" for none') from None
+        except BadValue:
+            raise BadValue(f'has the label {label!r:.40}; use True, False, Unjudgeable, or "" for none') from None
     if label is None and "raw" not in value:
         raise BadValue("has neither label nor raw")
     repeat = _count(value.get("repeat"), "repeat", MOST_REPEATS - 1)
