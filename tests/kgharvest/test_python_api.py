@@ -18,7 +18,8 @@ from django.core.management import call_command
 import kgharvest as kg
 from kgharvest import progress_bar
 from kgharvest.engine.types import BadSeed, EngineError, HarvestParams, ModelNotFound, Progress
-from kgharvest.models import HarvestJob, JobPrompt
+from kgharvest.harvests import language_models
+from kgharvest.models import HarvestJob, JobPrompt, LanguageModel
 from kgharvest.progress_bar import ProgressBar
 from kgharvest.python_api import BAR_DELAY_S, RankedTuple
 from tests import factories
@@ -53,6 +54,7 @@ def test_harvest_needs_neither_django_nor_celery_nor_transformers():
         lm = kg.load_lm("embedded-small")
         tuples = kg.harvest({PROMPT!r}, {SEEDS!r}, lm, setting="human", max_tuples=5, candidates=20)
         tuples.to_pandas(), tuples._repr_html_()
+        kg.accuracy([{{"item": "sky is blue", "annotator": "a1", "label": "True"}}])
         print(len(tuples), *[name for name in ("django", "celery", "transformers") if name in sys.modules])
     """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
@@ -250,6 +252,18 @@ class TestThreads:
         kg.harvest(PROMPT, SEEDS, lm, setting="human", **SHORT)
 
         assert threads_used == {2}
+
+    def test_workers_follow_the_same_rule(self, monkeypatch):
+        monkeypatch.setattr(language_models, "_loaded", {})
+        monkeypatch.setattr(language_models, "_default_number_of_threads", lambda: 2)
+        named = LanguageModel(name="embedded-small")
+
+        lm = language_models.load(named, "cpu", "float32")
+        assert torch.get_num_threads() == 1
+
+        monkeypatch.setattr(lm, "weights_per_token", 100_000_000)
+        assert language_models.load(named, "cpu", "float32") is lm
+        assert torch.get_num_threads() == 2
 
     def test_an_interrupt_restores_the_number_and_leaves_the_lm_usable(self, lm, monkeypatch):
         complete = kg.harvest(PROMPT, SEEDS, lm, setting="human", **SHORT)
