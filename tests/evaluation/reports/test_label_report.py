@@ -79,16 +79,19 @@ def test_options_that_do_not_fit_are_refused(arguments, code, tmp_path, monkeypa
     assert refused.value.__cause__.code == code
 
 
-@pytest.mark.parametrize("suffix", ["html", "xlsx", "tex", "md", "csv", "json"])
-def test_suffix_of_the_output_sets_the_format(suffix, tmp_path):
-    path = write_csv(tmp_path / "labels.csv", labels({"1": "ttt", "2": "ttf", "3": "fft"}))
-    for name, options in (("by_suffix", []), ("as_named", ["--format", suffix])):
-        ending = suffix if name == "by_suffix" else "out"
-        call_command("report", str(path), "--output", str(tmp_path / f"{name}.{ending}"), *options)
+STARTS = {"html": b"<!doctype html>", "xlsx": b"PK", "tex": b"%", "md": b"# ", "csv": b"source,", "json": b"{"}
 
-    by_suffix, as_named = (tmp_path / f"by_suffix.{suffix}").read_bytes(), (tmp_path / "as_named.out").read_bytes()
-    assert len(by_suffix) == len(as_named) > 100
-    assert by_suffix[:50] == as_named[:50]
+
+@pytest.mark.parametrize("suffix", STARTS)
+def test_suffix_of_the_output_sets_the_format_unless_one_is_named(suffix, tmp_path):
+    path = write_csv(tmp_path / "labels.csv", labels({"1": "ttt", "2": "ttf", "3": "fft"}))
+
+    call_command("report", str(path), "--output", str(tmp_path / f"report.{suffix.upper()}"))
+    assert (tmp_path / f"report.{suffix.upper()}").read_bytes().startswith(STARTS[suffix])
+
+    if suffix in ("csv", "json"):
+        call_command("report", str(path), "-o", str(tmp_path / "report.xlsx"), "--format", suffix)
+        assert (tmp_path / "report.xlsx").read_bytes().startswith(STARTS[suffix])
 
 
 def test_a_table_of_the_report_can_be_written(tmp_path):
@@ -238,9 +241,9 @@ def test_clusters_widen_intervals_and_leave_shares():
 
     for name in ("accuracy", "rejection"):
         widths = [part["cells"][0][f"{name}_high"] - part["cells"][0][f"{name}_low"] for part in (simple, document)]
-        assert document["cells"][0][name] == simple["cells"][0][name]
+        assert document["cells"][0][name] == pytest.approx(simple["cells"][0][name])
         assert 1.9 * widths[0] < widths[1] < 2.3 * widths[0]  # four statements count as one
-    assert conventions(document) == conventions(simple)
+    assert conventions(document) == pytest.approx(conventions(simple))
     assert (document["n_clusters"], simple["n_clusters"]) == (30, None)
 
 
@@ -248,8 +251,8 @@ def test_clusters_widen_intervals_and_leave_shares():
 
 
 def test_conventions_by_hand():
-    # a and b agree on statements 1 to 6, so they are reliable; c contradicts them.
-    items = {"1": "ttf", "2": "fft", "3": "ttf", "4": "fft", "5": "ttf", "6": "t.", "7": "tf", "8": "uu", "9": "tuu"}
+    # c contradicts a and b in statements 1 to 5, so the labels of c weigh least.
+    items = {"1": "ttf", "2": "fft", "3": "ttf", "4": "fft", "5": "ttf", "6": "t.", "7": "tf", "8": "uu", "9": "fu"}
 
     document = document_of_labels(labels(items))
 
@@ -257,10 +260,10 @@ def test_conventions_by_hand():
         "default": 3 / 9,  # 1, 3, 5
         "true_among_decided": 3 / 5,  # 2 and 4 are rejected
         "unjudgeable_as_false": 3 / 9,
-        "by_reliability": 5 / 7 if document["conventions"][3]["n"] == 7 else 4 / 6,
+        "by_reliability": 4 / 6,  # 6 has a single label; 7, 8 and 9 are undecided
     })  # fmt: skip
     by_name = {entry["name"]: entry for entry in document["conventions"]}
-    assert by_name["true_among_decided"]["n"] == 5
+    assert [by_name[name]["n"] for name in by_name] == [9, 5, 9, 6]
     assert all(entry["accuracy_low"] < entry["accuracy"] < entry["accuracy_high"] for entry in by_name.values())
     assert "4 statements of 9 are undecided" in why_conventions_differ(document)
 
@@ -342,8 +345,8 @@ def test_judge_labels_that_contradict_or_miss_all_statements_are_refused():
     assert "no statement" in refusal(people, judge_labels=[{"item": "elsewhere", "label": "true"}])[0]
 
 
-@pytest.mark.parametrize("suffix", ["html", "md", "tex", "xlsx", "csv", "json"])
-def test_reports_with_judge_strata_and_clusters_are_written_in_all_formats(suffix, tmp_path):
+@pytest.mark.parametrize("suffix", ["html", "md"])
+def test_reports_with_judge_labels_are_written(suffix, tmp_path):
     people, judge = judged(60, 20)
     files = [write_csv(tmp_path / "people.csv", people), write_csv(tmp_path / "judge.csv", judge)]
 
