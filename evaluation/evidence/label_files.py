@@ -43,7 +43,8 @@ def read_labels(labels: Labels, required: Sequence[str] = REQUIRED) -> LabelRows
         path = Path(labels)
         name, unit, entries = path.name, "line", read_judgments(read_lines(path), required)
     else:
-        records = labels.to_dict("records") if hasattr(labels, "to_dict") else labels
+        is_frame = hasattr(labels, "to_dict")
+        records = labels.astype(object).where(labels.notna(), None).to_dict("records") if is_frame else labels
         name, unit, entries = "labels", "row", read_records(records, required)
     rows: list[ImportedRow] = []
     faults = Faults()
