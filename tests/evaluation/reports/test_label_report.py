@@ -325,6 +325,15 @@ def test_judge_labels_of_more_statements_narrow_the_interval():
     assert not any("ranked" in note for note in document["notes"])
 
 
+def test_judge_labels_of_several_cells_name_their_lm():
+    people = [{**row, "model": model, "item": f"{model} {row['item']}"} for model in "ab" for row in judged(0, 20)[0]]
+    judge = [{**row, "model": model, "item": f"{model} {row['item']}"} for model in "ab" for row in judged(50, 0)[1]]
+    unnamed = [{"item": row["item"], "label": row["label"]} for row in judge]
+
+    assert [cell["population"] for cell in document_of_labels(people, judge)["cells"]] == [50, 50]
+    assert [cell["population"] for cell in document_of_labels(people, unnamed)["cells"]] == [None, None]
+
+
 def test_judge_labels_of_the_judged_statements_give_the_judge_card_only():
     people, judge = judged(40, 40)
 
