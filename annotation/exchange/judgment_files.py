@@ -39,9 +39,9 @@ class ImportedRow(NamedTuple):
     seconds: float | None
     judged_at: datetime | None
     comment: str
-    stratum: str
-    weight: float | None
-    cluster: str
+    stratum: str = ""
+    weight: float | None = None
+    cluster: str = ""
 
 
 def read_rows(path: Path) -> list[ImportedRow]:
@@ -100,7 +100,7 @@ def read_judgments(lines: Iterable[str], required: Sequence[str] = REQUIRED) -> 
         if reason := columns_error(columns, required):
             yield BadEntry("line 1", reason)
             return
-        readers = _readers_of(columns)
+        readers = _readers_of(columns, required)
         for values in reader:
             if len(values) == len(columns):
                 yield _row("line", reader.line_num, dict(zip(columns, values, strict=True)), readers)
@@ -124,11 +124,13 @@ def read_records(records: Iterable[Mapping[str, Any]], required: Sequence[str]) 
             if reason := columns_error(names, required):
                 yield BadEntry(f"row {number}", reason)
                 return
-            columns, readers = names, _readers_of(names)
+            columns, readers = names, _readers_of(names, required)
         yield _row("row", number, dict(zip(names, map(_text, record.values()), strict=True)), readers)
 
 
 def _text(value: Any) -> str:
+    if hasattr(value, "tolist"):  # values of NumPy
+        value = value.tolist()
     if value is None or value != value:  # NaN differs from itself
         return ""
     if isinstance(value, list | tuple):
@@ -142,14 +144,18 @@ def columns_error(columns: Sequence[str], required: Sequence[str]) -> str | None
         return f"has no column {' or '.join(missing)}"
     if "entities" not in required and len(present := [name for name in STATEMENT if name in columns]) != 1:
         return f"must have one of the columns {' and '.join(STATEMENT)}, but has {' and '.join(present) or 'neither'}"
-    if duplicates := [name for name in (*READERS, "item") if columns.count(name) > 1]:
+    if duplicates := [name for name in (*READERS, *SAMPLING, "item") if columns.count(name) > 1]:
         return f"has the column {' and '.join(duplicates)} twice"
     return None
 
 
-def _readers_of(columns: Sequence[str]) -> dict[str, Callable[[str], Any]]:
-    """Return the cached reader of each field of a row. Names in columns that the file lacks are empty."""
-    readers = {name: lru_cache(CACHED_VALUES)(read) for name, read in READERS.items()}
+def _readers_of(columns: Sequence[str], required: Sequence[str]) -> dict[str, Callable[[str], Any]]:
+    """Return the cached reader of each field of a row. Names in columns that the file lacks are empty.
+
+    Imports ignore the columns of SAMPLING.
+    """
+    used = READERS if required is REQUIRED else READERS | SAMPLING
+    readers = {name: lru_cache(CACHED_VALUES)(read) for name, read in used.items()}
     return readers | {name: str for name in ("relation", "annotator") if name not in columns}
 
 
@@ -245,6 +251,8 @@ READERS: dict[str, Callable[[str], Any]] = {  # raise BadValue
     "seconds": _seconds,
     "judged_at": _moment,
     "comment": _comment,
+}
+SAMPLING: dict[str, Callable[[str], Any]] = {  # how the statements of a file were sampled; raise BadValue
     "stratum": _name(LONGEST_NAME, shortest=0),
     "weight": _weight,
     "cluster": _name(LONGEST_NAME, shortest=0),

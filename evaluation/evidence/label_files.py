@@ -3,10 +3,11 @@
 docs/label-files.md describes the columns.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import nan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,12 +19,15 @@ from kgharvest.statistics.arrays import LABELS
 from kgharvest.statistics.paired_tests import CellKey
 from kgharvest.statistics.verdicts import IMPORTED_QUORUM, majority
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 REQUIRED = ("annotator", "label")
 REQUIRED_OF_JUDGES = ("label",)
 TOLERANCE = 0.005  # of the sum of the weights of a cell's strata
 
 # A path to a CSV file, a pandas DataFrame, or a list of mappings of column names to values
-Labels = str | Path | Sequence[Mapping[str, Any]] | Any
+Labels: TypeAlias = "str | Path | pd.DataFrame | Sequence[Mapping[str, Any]]"
 Statement = tuple[str, tuple[str, ...]]  # relation, and case-folded entities or the item
 StratumName = tuple[CellKey, str]
 
@@ -43,7 +47,9 @@ def read_labels(labels: Labels, required: Sequence[str] = REQUIRED) -> LabelRows
         path = Path(labels)
         name, unit, entries = path.name, "line", read_judgments(read_lines(path), required)
     else:
-        records = labels.to_dict("records") if hasattr(labels, "to_dict") else labels
+        frame: Any = labels
+        is_frame = hasattr(frame, "to_dict")
+        records = frame.astype(object).where(frame.notna(), None).to_dict("records") if is_frame else frame
         name, unit, entries = "labels", "row", read_records(records, required)
     rows: list[ImportedRow] = []
     faults = Faults()
@@ -165,11 +171,9 @@ def _strata(labels: LabelRows, statements: Sequence[int], faults: Faults) -> tup
     """Return the strata in report order, and the draws. Statements of named cells do not count for the unnamed cell."""
     stratum_of: dict[tuple[CellKey, int], ImportedRow] = {}
     weights: dict[StratumName, ImportedRow] = {}
-    has_named_cell = {
-        task for row, task in zip(labels.rows, statements, strict=True) if row.model or row.setting
-    }  # statements
+    in_named_cell = {task for row, task in zip(labels.rows, statements, strict=True) if row.model or row.setting}
     for row, task in zip(labels.rows, statements, strict=True):
-        if task in has_named_cell and not (row.model or row.setting):
+        if task in in_named_cell and not (row.model or row.setting):
             continue
         cell = _cell(row)
         where = f"{labels.unit} {row.line}"
@@ -198,9 +202,9 @@ def _strata(labels: LabelRows, statements: Sequence[int], faults: Faults) -> tup
             faults.add(BadEntry("weights", reason))
     number = {name: position for position, name in enumerate(names, start=1)}
     cells = [cell for cell, _ in names]
-    empty = [None] * len(names)
-    strata: dict[str, Any] = {name: list(empty) for name in ("harvest", "rank_from", "rank_to", "population")}
-    strata |= {"judge_label": list(empty), "ranks": list(empty), "weight": [weights[name].weight for name in names]}
+    unknown = ("harvest", "rank_from", "rank_to", "population", "judge_label", "ranks")
+    strata: dict[str, Any] = {name: [None] * len(names) for name in unknown}
+    strata["weight"] = [weights[name].weight for name in names]
     strata |= {name: [getattr(cell, name) for cell in cells] for name in CellKey._fields}
     drawn = [(number[cell, row.stratum], task + 1) for (cell, task), row in stratum_of.items()]
     draws = {
@@ -213,7 +217,7 @@ def _strata(labels: LabelRows, statements: Sequence[int], faults: Faults) -> tup
 
 
 def _cell(row: ImportedRow) -> CellKey:
-    return CellKey(row.relation or None, row.model or None, row.setting or None)
+    return CellKey(row.relation or None, row.model or None, row.setting or None)  # type: ignore[arg-type]  # no relation
 
 
 def _clusters(
@@ -275,28 +279,26 @@ def _add_judge(rows: dict[str, dict[str, Any]], judge: LabelRows, number: dict[S
         "label": np.array([LABELS.index(row.label) for row in first.values()]),
         "score": np.full(len(first), nan),
     }
-    _add_populations(rows, first, number)
+    _add_populations(rows, judge, number)
 
 
-def _add_populations(
-    rows: dict[str, dict[str, Any]], labeled: Mapping[Statement, ImportedRow], number: Mapping[Statement, int]
-) -> None:
+def _add_populations(rows: dict[str, dict[str, Any]], judge: LabelRows, number: Mapping[Statement, int]) -> None:
     """Make the statements of each cell a population, if the judge labeled more of them than people judged.
 
-    Ranks only number the statements. All cells get a population, or none.
+    Judge labels without LM and setting are about the only cell of their relation. Ranks only number the statements. All
+    cells get a population, or none.
     """
     strata, draws = rows["strata"], rows["draws"]
+    labeled: defaultdict[CellKey, dict[int, None]] = defaultdict(dict)  # statements in the order of the file
+    for row in judge.rows:
+        labeled[_cell(row)][number[_statement(row)]] = None
     cells = list(map(CellKey, *(strata[name] for name in CellKey._fields)))
+    n_cells = Counter(cell.relation for cell in cells)
     populations = []
     for position, cell in enumerate(cells):
         drawn = (draws["statement"][draws["stratum"] == position + 1] - 1).tolist()
-        has_side = [any(key) for key in ((row.model, row.setting) for row in labeled.values())]
-        of_cell = [
-            number[statement]
-            for (statement, row), is_named in zip(labeled.items(), has_side, strict=True)
-            if (row.relation or None) == cell.relation and (not is_named or _cell(row) == cell)
-        ]
-        members = list(dict.fromkeys([*of_cell, *drawn]))
+        without_side = labeled[CellKey(cell.relation, None, None)] if n_cells[cell.relation] == 1 else {}
+        members = list(dict.fromkeys([*labeled[cell], *without_side, *drawn]))
         if strata["weight"][position] is not None or len(members) == len(drawn):
             return
         populations.append(members)

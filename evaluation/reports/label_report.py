@@ -1,5 +1,7 @@
 """The report's document of a file of labels. Uses no database; `document_of_labels` does without Django."""
 
+from __future__ import annotations
+
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any

@@ -7,6 +7,7 @@ import sys
 from dataclasses import FrozenInstanceError, asdict
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -81,8 +82,10 @@ def test_files_frames_and_records_give_the_same_result(tmp_path):
 def test_frames_may_hold_booleans_lists_and_missing_values():
     frame = pd.DataFrame({
         "relation": "can", "entities": [["dog", "swim"], ["dog", "swim"], ("cat", "bark")],
-        "annotator": [1, 2, 1], "label": [True, True, False], "seconds": [1.5, None, float("nan")], "model": None,
+        "annotator": [1, 2, 1], "label": pd.array([True, True, False], dtype="boolean"),
+        "seconds": pd.array([1.5, pd.NA, pd.NA], dtype="Float64"), "model": None,
     })  # fmt: skip
+    frame["entities"] = frame["entities"].map(np.array)
 
     [cell] = accuracy(frame).cells
 

@@ -244,7 +244,7 @@ def test_clusters_widen_intervals_and_leave_shares():
         assert document["cells"][0][name] == pytest.approx(simple["cells"][0][name])
         assert 1.9 * widths[0] < widths[1] < 2.3 * widths[0]  # four statements count as one
     assert conventions(document) == pytest.approx(conventions(simple))
-    assert (document["n_clusters"], simple["n_clusters"]) == (30, None)
+    assert (document["n_clusters"], "n_clusters" in simple) == (30, False)
 
 
 # Conventions
@@ -323,6 +323,15 @@ def test_judge_labels_of_more_statements_narrow_the_interval():
     assert document["judge_card"]["relations"][0]["sensitivity"]["value"] == 1
     assert (document["curves"], document["cuts"]) == ([], [])
     assert not any("ranked" in note for note in document["notes"])
+
+
+def test_judge_labels_of_several_cells_name_their_lm():
+    people = [{**row, "model": model, "item": f"{model} {row['item']}"} for model in "ab" for row in judged(0, 20)[0]]
+    judge = [{**row, "model": model, "item": f"{model} {row['item']}"} for model in "ab" for row in judged(50, 0)[1]]
+    unnamed = [{"item": row["item"], "label": row["label"]} for row in judge]
+
+    assert [cell["population"] for cell in document_of_labels(people, judge)["cells"]] == [50, 50]
+    assert [cell["population"] for cell in document_of_labels(people, unnamed)["cells"]] == [None, None]
 
 
 def test_judge_labels_of_the_judged_statements_give_the_judge_card_only():
