@@ -1,11 +1,46 @@
-"""kgharvest: harvest knowledge from language models. Every result stores the version that produced it."""
+"""kgharvest: harvest knowledge from language models. Every result stores the version that produced it.
+
+    import kgharvest as kg
+    lm = kg.load_lm("embedded")
+    capitals = kg.harvest("<ENT0> is the capital of <ENT1> .", [("paris", "france"), ("rome", "italy")], lm)
+    kg.accuracy("labels.csv")
+
+Public names are imported on first use, so that importing the package stays fast and never loads Django.
+"""
 
 import os
 import subprocess
 from functools import cache
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evaluation.labels import accuracy, agreement, compare
+    from kgharvest.python_api import harvest, load_lm
 
 VERSION = "0.1.0"
+
+# Public names by module
+LAZY = {
+    "accuracy": "evaluation.labels",
+    "agreement": "evaluation.labels",
+    "compare": "evaluation.labels",
+    "harvest": "kgharvest.python_api",
+    "load_lm": "kgharvest.python_api",
+}
+__all__ = ["VERSION", "accuracy", "agreement", "code_version", "compare", "harvest", "load_lm"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = resolve_name(f"{LAZY[name]}:{name}")
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *LAZY})
 
 
 @cache

@@ -1,10 +1,11 @@
-"""Domain errors raised by services, and messages for disk and database failures."""
+"""Domain errors raised by services, and messages for disk and database failures.
+
+The Python API imports this module without Django, so functions about databases import Django themselves.
+"""
 
 import errno
 from collections.abc import Sequence
 from typing import NamedTuple
-
-from django.db import DatabaseError, InterfaceError, InternalError, OperationalError
 
 CONNECTION_IS_LOST = ("08", "57P")  # SQLSTATE classes of PostgreSQL: connection errors, server shutdown
 TOO_MANY_CONNECTIONS = "53300"
@@ -91,6 +92,8 @@ class Faults:
 
 def fault_of_machine(error: BaseException) -> str | None:
     """Return a sentence about a disk, file, or database failure, or None for all other errors (bugs)."""
+    from django.db import DatabaseError, InternalError, OperationalError
+
     if isinstance(error, OSError) and error.errno:
         file = f" ({error.filename})" if error.filename else ""
         if error.errno in DISK_IS_FULL:
@@ -110,6 +113,8 @@ def is_connection_lost(error: BaseException) -> bool:
 
 def is_database_away(error: BaseException | None) -> bool:
     """Return whether the database is temporarily unavailable, so that a retry can succeed."""
+    from django.db import InterfaceError, OperationalError
+
     if not isinstance(error, OperationalError | InterfaceError):
         return False
     is_full = getattr(error.__cause__, "sqlstate", "") == TOO_MANY_CONNECTIONS

@@ -375,6 +375,7 @@ LOGGING = {
         "waitress.queue": {"level": "ERROR"},  # warns whenever a request waits for a thread
         "botocore": {"level": "WARNING"},  # logs the source of credentials per connection
         "httpx": {"level": "WARNING"},  # logs URLs, which may identify participants
+        "httpx2": {"level": "WARNING"},  # client of huggingface_hub
         "kombu.connection": {"level": "ERROR"},  # warns that the filesystem broker has no hostname
     },
 }

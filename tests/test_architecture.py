@@ -42,6 +42,7 @@ SUBPACKAGES = {
 }
 OTHER_FOLDERS = {"management", "migrations", "static", "templatetags", "relation_sets"}  # Django folders and data
 PROJECT_MODULES = {"kgharvest.settings", "kgharvest.registries", "kgharvest.urls"}  # assemble the apps
+PYTHON_API = "kgharvest"  # the package itself offers functions of later apps, which it imports on first use
 
 
 def layer_of(module: str) -> str | None:
@@ -108,6 +109,7 @@ def test_imports_follow_the_order_of_layers():
     wrong = [
         f"{module} imports {imported}"
         for module, path in modules()
+        if module != PYTHON_API
         for imported in imports_of(path)
         if layer_of(imported) and violates_order(layer_of(module), layer_of(imported))
     ]
@@ -121,7 +123,7 @@ def test_names_in_strings_follow_the_order_of_layers():
     wrong = [
         f"{module} names {text}"
         for module, path in modules()
-        if module not in {*PROJECT_MODULES, ENTRY_POINTS}  # names of groups are not modules
+        if module not in {*PROJECT_MODULES, PYTHON_API, ENTRY_POINTS}  # names of groups are not modules
         for text in strings_of(path)
         if (match := named.match(text)) and violates_order(layer_of(module), layer_of(text) or app_of(match[1]))
     ]
@@ -186,6 +188,10 @@ def test_importing_pure_libraries_loads_neither_django_nor_celery():
         modules.append("kgharvest.engine.harvest")
 
     assert loaded_by(f"import {', '.join(modules)}", "django", "celery") == []
+
+
+def test_importing_the_package_loads_nothing_else():
+    assert loaded_by("import kgharvest", "django", "celery", "numpy", "torch", "evaluation") == []
 
 
 def test_starting_django_loads_no_heavy_libraries():

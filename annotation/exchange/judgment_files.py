@@ -1,30 +1,33 @@
-"""Parser for judgment files in CSV format. It yields rows and faults and does not use the database."""
+"""Parser for judgments in CSV files and in records (rows of a DataFrame). It yields rows and faults.
+
+It uses neither the database nor Django.
+"""
 
 import csv
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from annotation.models import LONGEST_COMMENT, Label
-from kgharvest.bulk.file_reading import MOST_ENTITIES, entities_error, parse_json, read_lines
+from kgharvest.bulk.file_reading import CONTROL, read_lines
+from kgharvest.bulk.file_values import BadValue, read_entities, read_label
 from kgharvest.errors import BadEntry, ImportRefused
 
 REQUIRED = ("relation", "entities", "annotator", "label")
-LABELS = {label.casefold(): label for label in Label.values}
-LABELS |= {"t": Label.TRUE, "f": Label.FALSE, "u": Label.UNJUDGEABLE}
+STATEMENT = ("item", "entities")  # columns that name the statement in files without a database
+LONGEST_COMMENT = 1000  # characters
 MOST_ROWS = 1_000_000  # per file, including invalid rows; rows are held in memory
 LONGEST_NAME = 200  # characters of an annotator's name
 CACHED_VALUES = 10_000  # parsed values cached per column, as values often repeat
 
 
 class ImportedRow(NamedTuple):
-    """One row of the file. Missing values are empty or None."""
+    """One row of the file. Missing values are empty or None. An item is a single entity."""
 
     line: int
     relation: str
@@ -36,10 +39,9 @@ class ImportedRow(NamedTuple):
     seconds: float | None
     judged_at: datetime | None
     comment: str
-
-
-class BadValue(ValueError):
-    """Fault of one value."""
+    stratum: str = ""
+    weight: float | None = None
+    cluster: str = ""
 
 
 def read_rows(path: Path) -> list[ImportedRow]:
@@ -84,43 +86,93 @@ class _FaultsByReason:
             raise ImportRefused(source, faults)
 
 
-def read_judgments(lines: Iterable[str]) -> Iterator[ImportedRow | BadEntry]:
+def read_judgments(lines: Iterable[str], required: Sequence[str] = REQUIRED) -> Iterator[ImportedRow | BadEntry]:
     """Yield the rows or faults of a CSV file with commas, semicolons, or tabs and any line endings.
 
-    lines: with their line endings. Memory use is constant. Equal values share one object.
+    lines: with their line endings. required: columns; without entities, one of STATEMENT. Memory use is constant. Equal
+    values share one object.
     """
     lines = iter(lines)
     heading = next(lines, "")
     reader = csv.reader(chain([heading], lines), delimiter=max(",;\t", key=heading.count))
     try:
         columns = [name.strip().casefold() for name in next(reader, [])]
-        if missing := [name for name in REQUIRED if name not in columns]:
-            yield BadEntry("line 1", f"has no column {' or '.join(missing)}")
+        if reason := columns_error(columns, required):
+            yield BadEntry("line 1", reason)
             return
-        if duplicates := [name for name in READERS if columns.count(name) > 1]:
-            yield BadEntry("line 1", f"has the column {' and '.join(duplicates)} twice")
-            return
-        readers = {name: lru_cache(CACHED_VALUES)(read) for name, read in READERS.items()}
+        readers = _readers_of(columns, required)
         for values in reader:
-            if values:
-                yield _row(reader.line_num, columns, values, readers)
+            if len(values) == len(columns):
+                yield _row("line", reader.line_num, dict(zip(columns, values, strict=True)), readers)
+            elif values:
+                reason = f"has {len(values)} values but the heading has {len(columns)}"
+                yield BadEntry(f"line {reader.line_num}", reason)
     except csv.Error as error:
         yield BadEntry(f"line {reader.line_num}", f"is not CSV ({error})")
 
 
+def read_records(records: Iterable[Mapping[str, Any]], required: Sequence[str]) -> Iterator[ImportedRow | BadEntry]:
+    """Yield the rows or faults of mappings of column names to values, such as the rows of a DataFrame.
+
+    Values are read like those of a file: None and NaN are empty, a list is a list of entities.
+    """
+    readers: Mapping[str, Callable[[str], Any]] = {}
+    columns: list[str] | None = None
+    for number, record in enumerate(records, start=1):
+        names = [str(name).strip().casefold() for name in record]
+        if names != columns:
+            if reason := columns_error(names, required):
+                yield BadEntry(f"row {number}", reason)
+                return
+            columns, readers = names, _readers_of(names, required)
+        yield _row("row", number, dict(zip(names, map(_text, record.values()), strict=True)), readers)
+
+
+def _text(value: Any) -> str:
+    if hasattr(value, "tolist"):  # values of NumPy
+        value = value.tolist()
+    if value is None or value != value:  # NaN differs from itself
+        return ""
+    if isinstance(value, list | tuple):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)
+
+
+def columns_error(columns: Sequence[str], required: Sequence[str]) -> str | None:
+    """Return an error if a required column is missing, or a column that is read occurs twice."""
+    if missing := [name for name in required if name not in columns]:
+        return f"has no column {' or '.join(missing)}"
+    if "entities" not in required and len(present := [name for name in STATEMENT if name in columns]) != 1:
+        return f"must have one of the columns {' and '.join(STATEMENT)}, but has {' and '.join(present) or 'neither'}"
+    if duplicates := [name for name in (*READERS, *SAMPLING, "item") if columns.count(name) > 1]:
+        return f"has the column {' and '.join(duplicates)} twice"
+    return None
+
+
+def _readers_of(columns: Sequence[str], required: Sequence[str]) -> dict[str, Callable[[str], Any]]:
+    """Return the cached reader of each field of a row. Names in columns that the file lacks are empty.
+
+    Imports ignore the columns of SAMPLING.
+    """
+    used = READERS if required is REQUIRED else READERS | SAMPLING
+    readers = {name: lru_cache(CACHED_VALUES)(read) for name, read in used.items()}
+    return readers | {name: str for name in ("relation", "annotator") if name not in columns}
+
+
 def _row(
-    line: int, columns: list[str], values: list[str], readers: Mapping[str, Callable[[str], Any]]
+    unit: str, number: int, texts: dict[str, str], readers: Mapping[str, Callable[[str], Any]]
 ) -> ImportedRow | BadEntry:
-    if len(values) != len(columns):
-        return BadEntry(f"line {line}", f"has {len(values)} values but the heading has {len(columns)}")
-    texts = dict(zip(columns, values, strict=True))
     values_by_name: dict[str, Any] = {}
     for name, reader in readers.items():
         try:
-            values_by_name[name] = reader(texts.get(name, "").strip())
+            if name == "entities" and name not in texts:
+                name = "item"
+                values_by_name["entities"] = _item(texts["item"].strip())
+            else:
+                values_by_name[name] = reader(texts.get(name, "").strip())
         except BadValue as fault:
-            return BadEntry(f"line {line}, {name}", str(fault))
-    return ImportedRow(line, **values_by_name)
+            return BadEntry(f"{unit} {number}, {name}", str(fault))
+    return ImportedRow(number, **values_by_name)
 
 
 def _name(longest: int, shortest: int = 1) -> Callable[[str], str]:
@@ -132,21 +184,12 @@ def _name(longest: int, shortest: int = 1) -> Callable[[str], str]:
     return read
 
 
-def _entities(text: str) -> tuple[str, ...]:
-    try:
-        entities = parse_json(text)
-    except json.JSONDecodeError:
-        raise BadValue(f'is {text!r:.60}, not a JSON list such as ["dog", "swim"]') from None
-    arity = len(entities) if isinstance(entities, list) and 2 <= len(entities) <= MOST_ENTITIES else 2
-    if fault := entities_error(entities, arity):
-        raise BadValue(fault)
-    return tuple(entity.strip() for entity in entities)
-
-
-def _label(text: str) -> str:
-    if text.casefold() not in LABELS:
-        raise BadValue(f"is {text!r:.40}; use True, False, or Unjudgeable")
-    return str(LABELS[text.casefold()])
+def _item(text: str) -> tuple[str]:
+    if not text:
+        raise BadValue("is empty")
+    if CONTROL.search(text):
+        raise BadValue(f"has a control character ({text!r:.60})")
+    return (text,)
 
 
 def _comment(text: str) -> str:
@@ -173,6 +216,18 @@ def _seconds(text: str) -> float | None:
     return seconds
 
 
+def _weight(text: str) -> float | None:
+    if not text:
+        return None
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = math.nan
+    if not 0 < weight <= 1:
+        raise BadValue(f"is {text!r:.40}; give the stratum's share of the population, above 0 and at most 1")
+    return weight
+
+
 def _moment(text: str) -> datetime | None:
     """Parse an ISO 8601 time. A time without a time zone is in UTC."""
     if not text:
@@ -188,12 +243,17 @@ def _moment(text: str) -> datetime | None:
 
 READERS: dict[str, Callable[[str], Any]] = {  # raise BadValue
     "relation": _name(200),
-    "entities": _entities,
+    "entities": read_entities,
     "annotator": _name(LONGEST_NAME),
-    "label": _label,
+    "label": read_label,
     "model": _name(500, shortest=0),
     "setting": _name(30, shortest=0),
     "seconds": _seconds,
     "judged_at": _moment,
     "comment": _comment,
+}
+SAMPLING: dict[str, Callable[[str], Any]] = {  # how the statements of a file were sampled; raise BadValue
+    "stratum": _name(LONGEST_NAME, shortest=0),
+    "weight": _weight,
+    "cluster": _name(LONGEST_NAME, shortest=0),
 }

@@ -14,6 +14,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Lower
 
+from annotation.exchange.judgment_files import LONGEST_COMMENT  # noqa: F401  # that module does without Django
 from annotation.questionnaire.questions import OnWithdrawal
 from annotation.rounds.models import JudgmentTask, Layout, Round
 from kgharvest.bulk.prepared import Parameter, PreparedSelect
@@ -205,9 +206,6 @@ class Assignment(models.Model):
 
     def __str__(self) -> str:
         return f"{self.task_id} for {self.annotator_id}: {self.status}"
-
-
-LONGEST_COMMENT = 1000  # characters
 
 
 class Label(models.TextChoices):

@@ -8,9 +8,7 @@ from enum import StrEnum
 from django.db.models import Case, F, Q, Value, When
 from django.db.models.functions import Greatest
 
-from kgharvest.statistics.verdicts import is_majority
-
-IMPORTED_QUORUM = 2  # imported tasks have no fixed k, so a single judgment is undecided
+from kgharvest.statistics.verdicts import IMPORTED_QUORUM, is_majority  # noqa: F401  # used with the verdicts here
 
 
 class Verdict(StrEnum):

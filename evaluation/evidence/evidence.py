@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evaluation.evidence.tables import COUNTED, EMPTY, EXCLUDED, GOLD, STATUSES, Columns, Rows
-from kgharvest.harvests.cuts import parse_cut
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, LABELS, VERDICTS, Codes, Flags, Floats
+from kgharvest.statistics.clusters import design_effects
 from kgharvest.statistics.paired_tests import CellKey, Side
 from kgharvest.statistics.rates import Members, RankedStrata, Rate, VerdictSample, sample_rate
 from kgharvest.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
@@ -31,7 +31,8 @@ BASES = (10, 100)  # values of k for the cuts base:k in Table 2
 class StratumKey(NamedTuple):
     """A stratum of cell number `cell`. The other fields are None if the population is unknown. job: id of the harvest.
 
-    judge_label, ranks: as in `annotation.models.Stratum`.
+    judge_label, ranks: as in `annotation.models.Stratum`. weight: share of the cell's population, if only this share
+    is known.
     """
 
     cell: int
@@ -41,6 +42,7 @@ class StratumKey(NamedTuple):
     job: int | None = None
     judge_label: str = ""
     ranks: Sequence[int] | None = None
+    weight: float | None = None
 
 
 class Judgments(NamedTuple):
@@ -113,7 +115,7 @@ class Evidence:
     annotators. quorum: minimum number of judgments for a verdict. gold: judgments of gold statements, numbered after
     the other statements; gold_truth (number of gold statements,): TRUE or FALSE. demonstrators: LMs of the round whose
     quality does not generalize to other LMs. planned: the two sides of each preregistered comparison; None without a
-    preregistration.
+    preregistration. cluster (T,): statements sampled together; None if each was sampled by itself.
     """
 
     round: str
@@ -136,6 +138,7 @@ class Evidence:
     demonstrators: Sequence[str]
     harvests: Sequence[SampledHarvest] = ()
     planned: frozenset[frozenset[Side]] | None = None
+    cluster: Codes | None = None
 
     @property
     def n_tasks(self) -> int:
@@ -178,6 +181,11 @@ class Evidence:
     def population_of_stratum(self) -> Floats:
         """Population of each stratum, (S,); 0 if unknown."""
         return np.array([stratum.population or 0 for stratum in self.strata], dtype=np.float64)
+
+    @cached_property
+    def size_of_stratum(self) -> Floats:
+        """Size of each stratum relative to its cell, (S,): the population, or the weight; 0 if unknown."""
+        return np.array([stratum.weight or stratum.population or 0 for stratum in self.strata], dtype=np.float64)
 
     @cached_property
     def sides(self) -> list[Side]:
@@ -275,6 +283,7 @@ def evidence_of_rows(rows: Rows, rules: Mapping[str, Any]) -> Evidence:
         gold=gold._replace(annotator=new_number[gold.annotator]),
         gold_truth=statements["gold_label"][n_tasks:],
         harvests=sampled_harvests(rows["harvests"]),
+        cluster=statements.get("cluster"),
     )
 
 
@@ -308,11 +317,12 @@ def stratum_keys(strata: Columns) -> list[StratumKey]:
     number = {key: position for position, key in enumerate(dict.fromkeys(keys))}
     names = ("harvest", "rank_from", "rank_to", "population", "judge_label", "ranks")
     columns = (strata[name] for name in names)
+    weights = strata.get("weight") or [None] * len(keys)  # only in files of labels
     return [
         StratumKey(number[key], first, last, population, job, judge_label or "", ranks and json.loads(ranks))
         if job
-        else StratumKey(number[key], None, None, None)
-        for key, job, first, last, population, judge_label, ranks in zip(keys, *columns, strict=True)
+        else StratumKey(number[key], None, None, None, weight=weight)
+        for key, weight, job, first, last, population, judge_label, ranks in zip(keys, weights, *columns, strict=True)
     ]
 
 
@@ -403,6 +413,8 @@ def n_kept(n_tuples: int, cut: str, last_rank: int) -> int:
     """Return the number of tuples in the cut; for a cut by score, the last rank of the sampling frame."""
     if not cut:
         return n_tuples
+    from kgharvest.harvests.cuts import parse_cut  # imports Django, unlike the evidence of a file of labels
+
     parsed = parse_cut(cut)
     return parsed.size(range(n_tuples)) if parsed.kind in BY_LENGTH else last_rank
 
@@ -449,7 +461,9 @@ class Cell:
 
     counts (s, 4): drawn statements by verdict, in the order of VERDICTS. samples: for the first three verdicts.
     accepted_at_least, accepted_at_most (s,): bounds over all outcomes of incomplete statements. population (s,): 0 if
-    unknown. judge_labels (s,): the judge's label of all tuples in the stratum if strata are formed by label, or empty.
+    unknown. size (s,): relative size of the strata, 0 if unknown. judge_labels (s,): the judge's label of all tuples in
+    the stratum if strata are formed by label, or empty. design_effects: design effects (s,) of each verdict in
+    `samples`; None without clusters.
     """
 
     key: CellKey
@@ -458,8 +472,10 @@ class Cell:
     accepted_at_least: Floats
     accepted_at_most: Floats
     population: Codes
+    size: Floats
     ranks: Sequence[tuple[int | None, int | None]]
     judge_labels: Sequence[str]
+    design_effects: Sequence[Floats] | None = None
 
     @property
     def n(self) -> int:
@@ -473,14 +489,26 @@ class Cell:
     @property
     def part_of_strata(self) -> Floats:
         """Shares of the strata in the population, (s,); 1 for a single stratum of unknown size."""
-        return self.population / self.population.sum() if self.population.all() else np.ones(1)
+        return self.size / self.size.sum() if self.size.all() else np.ones(1)
+
+    @property
+    def has_shares(self) -> bool:
+        """True if the shares of the strata in the population are known."""
+        return len(self.size) == 1 or bool(self.size.all())
+
+    def effective_sample(self, verdict: int) -> VerdictSample:
+        """Return the evidence for a verdict in statements of a simple sample per stratum, (s,)."""
+        sample = self.samples[verdict]
+        return sample if self.design_effects is None else sample.divided(self.design_effects[verdict])
 
 
 def joint_rate(cells: Sequence[Cell], verdict: int, *, weights: ArrayLike | None = None) -> Rate:
     """Return the share of a verdict in the joint population of cells. weights: one per stratum, in order."""
-    samples = (cell.samples[verdict] for cell in cells)
+    samples = (cell.effective_sample(verdict) for cell in cells)
     sample = VerdictSample(*map(np.concatenate, zip(*samples, strict=True)))
     population = np.concatenate([cell.population for cell in cells])
+    if weights is None and len(cells) == 1 and cells[0].has_shares and not population.all():
+        weights = cells[0].part_of_strata
     return sample_rate(sample, population, weights)
 
 
@@ -489,6 +517,7 @@ def cells_of(evidence: Evidence, drawn: DrawnVerdicts) -> list[Cell]:
     counts = np.bincount(place, minlength=len(evidence.strata) * len(VERDICTS)).reshape(-1, len(VERDICTS))
     samples = [drawn.of_groups(verdict) for verdict in range(INCOMPLETE)]
     at_least, at_most = drawn.extremes(ACCEPTED)
+    effects = None if evidence.cluster is None else verdict_design_effects(evidence, evidence.verdict)
     return [
         Cell(
             key=key,
@@ -497,18 +526,30 @@ def cells_of(evidence: Evidence, drawn: DrawnVerdicts) -> list[Cell]:
             accepted_at_least=at_least[numbers],
             accepted_at_most=at_most[numbers],
             population=np.array([evidence.strata[number].population or 0 for number in numbers]),
+            size=evidence.size_of_stratum[numbers],
             ranks=[evidence.strata[number][1:3] for number in numbers],
             judge_labels=[evidence.strata[number].judge_label for number in numbers],
+            design_effects=None if effects is None else [effect[numbers] for effect in effects],
         )
         for key, numbers in zip(evidence.cells, evidence.strata_of_cells, strict=True)
     ]
 
 
+def verdict_design_effects(evidence: Evidence, verdict: Codes) -> list[Floats]:
+    """Return the design effects (S,) of the clusters on the share of each verdict except incomplete."""
+    assert evidence.cluster is not None
+    stratum, task = evidence.draws.stratum, evidence.draws.task
+    return [
+        design_effects(verdict[task] == code, stratum, evidence.cluster[task], len(evidence.strata))
+        for code in range(INCOMPLETE)
+    ]
+
+
 def accuracies_of(evidence: Evidence, shares: Floats) -> Floats:
     """Return the accuracies of cells (C,), NaN if undefined. shares (S,): share of accepted tuples in each stratum."""
-    population = np.maximum(evidence.population_of_stratum, 1)
-    hits = np.bincount(evidence.cell_of_stratum, population * shares, len(evidence.cells))
-    return hits / np.bincount(evidence.cell_of_stratum, population, len(evidence.cells))
+    size = np.where(evidence.size_of_stratum > 0, evidence.size_of_stratum, 1)
+    hits = np.bincount(evidence.cell_of_stratum, size * shares, len(evidence.cells))
+    return hits / np.bincount(evidence.cell_of_stratum, size, len(evidence.cells))
 
 
 def ranked_strata(evidence: Evidence, drawn: DrawnVerdicts) -> RankedStrata:
@@ -554,13 +595,17 @@ class SharedTasks(NamedTuple):
 def statement_comparisons(evidence: Evidence) -> CompareStatements:
     strata_of = dict(zip(evidence.cells, evidence.strata_of_cells, strict=True))
 
-    # A stratum needs a known population unless it is the only stratum of its cell.
+    # A stratum needs a known size unless it is the only stratum of its cell.
     is_only = (np.bincount(evidence.cell_of_stratum) == 1)[evidence.cell_of_stratum]  # (S,)
-    has_share = is_only | (evidence.population_of_stratum > 0)
+    has_share = is_only | (evidence.size_of_stratum > 0)
 
     tasks_of = cache(partial(shared_tasks, evidence))
+    has_clusters = evidence.cluster is not None
+    effects = verdict_design_effects(evidence, evidence.verdict)[ACCEPTED] if has_clusters else None
 
     def compare(a: Side, b: Side, accepted: VerdictSample) -> StatementDifference | None:
+        if effects is not None:
+            accepted = accepted.divided(effects[evidence.draws.stratum])
         sample = accepted.summed(evidence.draws.stratum, len(evidence.strata))
         has_rate = (sample.n > 0) & has_share
         known_a, known_b = (
@@ -587,11 +632,11 @@ def shared_tasks(evidence: Evidence, a: Side, b: Side) -> SharedTasks:
 
 def _side_sample(evidence: Evidence, sample: VerdictSample, cells: Sequence[Codes]) -> SideSample:
     """Return the strata of one side's cells, with equal weight for each cell."""
-    strata, sizes = np.concatenate(cells), [evidence.population_of_stratum[numbers] for numbers in cells]
+    strata, sizes = np.concatenate(cells), [evidence.size_of_stratum[numbers] for numbers in cells]
     parts = [size / size.sum() if size.all() else np.ones(1) for size in sizes]
     return SideSample(
         sample.at(strata),
-        np.concatenate(sizes).astype(np.int64),
+        evidence.population_of_stratum[strata].astype(np.int64),
         np.concatenate(parts) / len(cells),
         np.repeat(np.arange(len(cells)), [len(numbers) for numbers in cells]),
     )

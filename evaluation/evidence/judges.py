@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from annotation.judges.models import JudgeKind
 from evaluation.evidence.evidence import DrawnVerdicts, Evidence, ranked_strata
 from evaluation.evidence.tables import EMPTY, Columns, Rows
 from kgharvest.statistics.arrays import TRUE, UNJUDGEABLE, Codes, Flags, Floats
@@ -39,6 +38,7 @@ from kgharvest.statistics.rates import (
     bounded_numbers,
 )
 
+CAUSAL, SCORE = "causal", "score"  # annotation.judges.models.JudgeKind, which imports Django
 N_GROUPS = len(GROUPS)
 GROUP_OF_LABEL = np.array([CALLED_TRUE, CALLED_FALSE, OTHER, OTHER, OTHER])  # the last one is for NO_ANSWER
 NO_ANSWER = -1
@@ -128,8 +128,8 @@ def judge_answers_of_rows(rows: Rows, evidence: Evidence) -> JudgeAnswers:
             others.append(OtherRun(run["name"], run["model"], json.loads(run["differs"]), *codes))
     n_votes = judge_labels.votes.sum(axis=1)
     share = np.where(n_votes > 1, judge_labels.votes[:, TRUE] / n_votes, np.nan)
-    probability = judge_labels.score if judge["kind"] == JudgeKind.CAUSAL else share
-    score = judge_labels.score if judge["kind"] == JudgeKind.SCORE else np.full(len(judge_labels.tuples), np.nan)
+    probability = judge_labels.score if judge["kind"] == CAUSAL else share
+    score = judge_labels.score if judge["kind"] == SCORE else np.full(len(judge_labels.tuples), np.nan)
     panel = None
     if name := judge["panel"]:
         members = {run["name"]: of_run for run, of_run in zip(runs, labels, strict=True) if run["panel"] == name}
@@ -306,8 +306,8 @@ def statement_weights(evidence: Evidence) -> Floats:
     The weight of a draw from an unknown population is 1.
     """
     drawn = np.bincount(evidence.draws.stratum, minlength=len(evidence.strata))
-    population = evidence.population_of_stratum
-    weight = np.where(population > 0, population / np.maximum(drawn, 1), 1.0)
+    size = evidence.size_of_stratum
+    weight = np.where(size > 0, size / np.maximum(drawn, 1), 1.0)
     weights: Floats = np.bincount(evidence.draws.task, weight[evidence.draws.stratum], evidence.n_tasks)
     return weights
 

@@ -49,7 +49,18 @@ from annotation.models import (
     Training,
 )
 from evaluation.evidence.evidence import BASES, HARVEST, Evidence, evidence_of_rows, n_kept
-from evaluation.evidence.tables import COUNTED, EMPTY, EXCLUDED, GOLD, HIDDEN, LATE, SENSITIVE, SUPERSEDED, Columns
+from evaluation.evidence.tables import (
+    COUNTED,
+    EMPTY,
+    EXCLUDED,
+    GOLD,
+    HIDDEN,
+    LATE,
+    SENSITIVE,
+    SUPERSEDED,
+    Columns,
+    report_order,
+)
 from kgharvest.models import (
     HarvestedTuple,
     HarvestJob,
@@ -62,7 +73,6 @@ from kgharvest.models import (
 from kgharvest.statistics.arrays import LABELS, VERDICTS, Codes
 from kgharvest.statistics.paired_tests import CellKey
 
-PAPER_ORDER = ["human", "autoprompt", "top1", "multi"]  # order of the settings in Table 5
 ROWS_AT_ONCE = 50_000
 
 PROMPT = {
@@ -249,17 +259,7 @@ def cells_of_strata(strata: Iterable[Stratum]) -> dict[CellKey, list[Stratum]]:
     for stratum in strata:
         model = model_names.get(stratum.language_model_id)
         cells[CellKey(names[stratum.relation_id], model, stratum.setting or None)].append(stratum)
-    number_of_setting = {setting: number for number, setting in enumerate(PAPER_ORDER)}
-    in_order = sorted(
-        cells,
-        key=lambda key: (
-            key.model or "",
-            number_of_setting.get(key.setting, len(PAPER_ORDER)),
-            key.setting or "",
-            key.relation,
-        ),
-    )
-    return {key: cells[key] for key in in_order}
+    return {key: cells[key] for key in sorted(cells, key=report_order)}
 
 
 def stratum_rows(cells: Cells) -> Columns:

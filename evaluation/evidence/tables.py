@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 
 from kgharvest.engine.language_models.networks.placement import DEVICE_HELP
 from kgharvest.statistics.arrays import LABELS, VERDICTS
+from kgharvest.statistics.paired_tests import CellKey
 
 STATUSES = ("superseded", "gold", "counted", "excluded", "late")  # statuses of judgments
 SUPERSEDED, GOLD, COUNTED, EXCLUDED, LATE = range(5)
 LEFT_OUT = ("hidden", "sensitive")  # reasons for excluding tuples from samples
 HIDDEN, SENSITIVE = range(2)
 EMPTY = -1
+PAPER_ORDER = ("human", "autoprompt", "top1", "multi")  # of the settings in Table 5
 
 Columns = Mapping[str, Any]
 Rows = Mapping[str, Columns]  # by name of the table
@@ -161,6 +163,12 @@ TABLES = (
         RowColumn("score", "number", "Score from a score judge, or the probability of true from a causal LM."),
     )),
 )  # fmt: skip
+
+
+def report_order(cell: CellKey) -> tuple[str, int, str, str]:
+    """Return the sort key of cells: by LM, setting (as in the paper, then by name), and relation."""
+    place = PAPER_ORDER.index(cell.setting) if cell.setting in PAPER_ORDER else len(PAPER_ORDER)
+    return cell.model or "", place, cell.setting or "", cell.relation or ""
 
 
 def n_rows(columns: Columns) -> int:

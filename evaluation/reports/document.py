@@ -34,6 +34,7 @@ from evaluation.reports.sections import (
     assisted_rates,
     comparisons,
     conduct,
+    conventions,
     judge_card,
     modelled_rates,
     rates,
@@ -61,6 +62,7 @@ METHOD_PARTS = {
         "labels do not identify a share, its interval covers the range from the worst to the best possible outcome."
     ),
     **rates.METHOD_PARTS,
+    **conventions.METHOD_PARTS,
     **modelled_rates.METHOD_PARTS,
     **annotators.METHOD_PARTS,
     **comparisons.METHOD_PARTS,
@@ -84,6 +86,8 @@ def method_of(document: Document) -> str:
         "unknown_population": any(cell["population"] is None for cell in cells),
         "averages": any(total["n_relations"] > 1 for total in totals),
         "curves_and_cuts": document["curves"] or document["cuts"],
+        "conventions": document["conventions"] and document["n_judgments"],
+        "clusters": document.get("n_clusters"),
         "corrected_rates": document["annotator_errors"]["reason"] is None,
         "pooled_rates": any(cell["pooled"]["value"] is not None for cell in cells),
         "every_look": any(cell["every_look"]["low"] is not None for cell in cells),
@@ -126,6 +130,7 @@ TABLES = (
     rates.relation_table,
     rates.setting_table,
     rates.model_table,
+    conventions.convention_table,
     modelled_rates.corrected_table,
     modelled_rates.pooled_table,
     rates.size_table,
@@ -197,7 +202,8 @@ def build_document(
     report's judge for the statements and for all tuples. section_facts: facts of the sections in REPORT_SECTIONS, by
     key.
     """
-    sections = [(section, facts) for section in report_sections() if (facts := section_facts.get(section.key))]
+    added = report_sections() if section_facts else []
+    sections = [(section, facts) for section in added if (facts := section_facts.get(section.key))]
     for section, facts in sections:
         evidence = section.prepared(evidence, facts)
     drawn = drawn_verdicts(evidence)
@@ -223,11 +229,13 @@ def build_document(
         "n_tasks": evidence.n_tasks,
         "n_complete": int(evidence.is_complete.sum()),
         "n_judgments": len(evidence.judgments.task),
+        **({} if evidence.cluster is None else {"n_clusters": len(np.unique(evidence.cluster))}),
         "n_adjudicated": int(np.count_nonzero(evidence.is_complete & (evidence.adjudicated != INCOMPLETE))),
         **annotators.agreement_entries(evidence),
         "annotator_errors": correction.entry,
         "cells": assisted_rates.with_assisted_rates(at_every_look, evidence, judged) if judged else at_every_look,
         "totals": assisted_rates.with_assisted_averages(averages, evidence, judged) if judged else averages,
+        "conventions": conventions.convention_entries(evidence, drawn),
         "curves": rates.curve_entries(evidence, ranked, drawn.accepted, judged),
         "comparisons": compared,
         "ranks": comparisons.rank_entry(evidence, modelled, drawn) if has_pairs else None,
@@ -401,6 +409,8 @@ def finding(document: Document) -> str:
     best, *others = sorted(totals, key=lambda total: -total["macro_accuracy"])
     n_relations = counted(best["n_relations"], "relation")
     origin = f"{ORIGINS[document['source']].capitalize()}: " if document["source"] in ORIGINS else ""
+    if not others and best["model"] is None and best["setting"] is None:
+        return f"{origin}{_share_of(best)} of the tuples are true, on average over {n_relations}."
     if not others:
         return (
             f"{origin}{lm_and_setting(best)}: {_share_of(best)} of its tuples are true, on average over {n_relations}."

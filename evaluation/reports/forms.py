@@ -70,6 +70,15 @@ def report_options(options: Mapping[str, Any], judged: Round) -> dict[str, Any]:
     return form.cleaned_data
 
 
+def equivalence_margin_of(points: Any) -> float:
+    """Return the margin as a share, for a report without a round. Raises BadReportOption."""
+    try:
+        points = ReportForm.base_fields["equivalence_margin"].clean(points)
+    except forms.ValidationError as error:
+        raise BadReportOption(" ".join(error.messages)) from error
+    return MARGIN if points is None else points / 100
+
+
 class TuplesForm(forms.Form):
     """Filters of the statements page, to which figures and tables link."""
 

@@ -6,9 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from django.conf import settings
-from django.utils.module_loading import import_string
-
 from evaluation.rendering.documents import Document
 from kgharvest.entry_points import REPORT_SECTIONS, entry_points
 from kgharvest.tables.table import Table
@@ -62,6 +59,9 @@ class ReportSection(ABC):
 
 def report_sections() -> list[ReportSection]:
     """Return the sections of optional apps and of installed distributions."""
+    from django.conf import settings  # the Python API computes documents without Django
+    from django.utils.module_loading import import_string
+
     sections = [import_string(path) for path in settings.REPORT_SECTIONS]
     return [*sections, *entry_points(REPORT_SECTIONS).values()]
 

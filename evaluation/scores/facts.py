@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.scores.negative_sampling import Entities, folded
-from kgharvest.bulk.file_reading import CONTROL, Line, entities_error, lines_of, read_json_lines
+from kgharvest.bulk.file_reading import CONTROL, Line, lines_of, read_json_lines
+from kgharvest.bulk.file_values import BadValue, read_entities
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.errors import BadEntry, DomainError, Faults
 from kgharvest.models import Relation
@@ -106,10 +107,10 @@ def _add_fact(line: Line, find, facts: dict[Relation, list[Entities]]) -> BadEnt
     relation = find(line.value["relation"])
     if isinstance(relation, str):
         return BadEntry(where, relation)
-    entities = line.value.get("entities")
-    if fault := entities_error(entities, relation.arity):
+    try:
+        facts.setdefault(relation, []).append(read_entities(line.value.get("entities"), relation.arity))
+    except BadValue as fault:
         return BadEntry(where, f"{fault} (arity of {relation.name})")
-    facts.setdefault(relation, []).append(tuple(entities))
     return None
 
 

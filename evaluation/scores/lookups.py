@@ -15,7 +15,8 @@ from annotation.judging.models import Label
 from evaluation.scores.facts import ScoredRelation
 from evaluation.scores.negative_sampling import Entities, folded
 from evaluation.scores.scorers import Scorer, Tick
-from kgharvest.bulk.file_reading import CONTROL, Line, entities_error, lines_of, parse_json, read_json_lines
+from kgharvest.bulk.file_reading import CONTROL, Line, lines_of, parse_json, read_json_lines
+from kgharvest.bulk.file_values import BadValue, read_entities
 from kgharvest.errors import BadEntry, Faults
 from kgharvest.models import EntityOccurrence
 
@@ -101,16 +102,18 @@ def _add_score(line: Line, source: str, table: dict[str, dict[str, dict[Entities
     where, row = f"line {line.number}", line.value
     if not isinstance(row, dict) or not isinstance(row.get("relation"), str):
         return BadEntry(where, 'is not {"relation": "...", "entities": ["...", "..."], "score": ...}')
-    entities, score = row.get("entities"), row.get("score")
-    if reason := entities_error(entities, max(2, len(entities)) if isinstance(entities, list) else 2):
-        return BadEntry(where, reason)
+    score = row.get("score")
+    try:
+        entities = read_entities(row.get("entities"))
+    except BadValue as fault:
+        return BadEntry(where, str(fault))
     if not isinstance(score, int | float) or isinstance(score, bool) or not isfinite(score):
         return BadEntry(where, f"has score {score!r:.40}; give a number")
     parts = [row["system"]] if row.get("system") else [row.get("model"), row.get("setting")]
     system = " × ".join(str(part) for part in parts if part) or source
     if len(system) > LONGEST_NAME or CONTROL.search(system):
         return BadEntry(where, f"has a system name over {LONGEST_NAME} characters or with a control character")
-    table[system][row["relation"]][folded(tuple(entity.strip() for entity in entities))] = float(score)
+    table[system][row["relation"]][folded(entities)] = float(score)
     return None
 
 

@@ -1,5 +1,7 @@
 """Reading of uploaded and imported files: text, JSON, JSON lines, and JSON arrays, with the location of errors."""
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -7,13 +9,12 @@ from contextlib import contextmanager
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TextIO
 
-from django.core.exceptions import ValidationError
-from django.core.files import File
-
-from kgharvest.engine.filters import LONGEST_ENTITY
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
+
+if TYPE_CHECKING:
+    from django.core.files import File
 
 LARGEST_FILE = 10 << 20  # bytes of a file read into memory; parsed JSON needs about thirty times as much
 LARGEST_FILE_MB = LARGEST_FILE >> 20
@@ -274,22 +275,10 @@ class _Window:
         self._offset = end
 
 
-def entities_error(entities: Any, arity: int) -> str | None:
-    """Return an error if `entities` is not a valid tuple of `arity` entities."""
-    if not isinstance(entities, list) or len(entities) != arity:
-        return f"has no list of {arity} entities"
-    for entity in entities:
-        if not isinstance(entity, str) or not entity.strip():
-            return "has an entity that is empty or not a text"
-        if len(entity) > LONGEST_ENTITY:
-            return f"has an entity of more than {LONGEST_ENTITY} characters"
-        if CONTROL.search(entity):
-            return f"has an entity with a control character ({entity!r})"
-    return None
-
-
 def upload_limit(advice: str) -> Callable[[File], None]:
     """Return a file size validator for forms and serializers. advice: how to import a larger file."""
+
+    from django.core.exceptions import ValidationError  # the Python API reads files without Django
 
     def check(file: File) -> None:
         if file.size > LARGEST_FILE:

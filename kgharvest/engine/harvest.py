@@ -9,6 +9,7 @@ from statistics import median
 
 from kgharvest.engine.entities import Entity, entity_of
 from kgharvest.engine.language_models.base import LanguageModel
+from kgharvest.engine.language_models.threads import suitable_threads
 from kgharvest.engine.parts import InTurn, Question, Share, rescore, rescore_parts, scorable, search_parts
 from kgharvest.engine.prompts.comprehension import Comprehension, gain_of_wording, unknown_words, warning_about
 from kgharvest.engine.prompts.creation import Paraphraser
@@ -45,11 +46,12 @@ def harvest(
     """Return the tuples of `spec.relation` that `lm` considers true, best first.
 
     `on_progress` is called at least once a second, provided that each forward pass takes less than a second. Exceptions
-    that it raises end the harvest. `paraphraser` replaces the paraphraser in the spec. Raises EngineError with a
-    user-facing message.
+    that it raises end the harvest. `paraphraser` replaces the paraphraser in the spec. A small LM uses one thread
+    (kgharvest.engine.language_models.threads). Raises EngineError with a user-facing message.
     """
-    prepared = prepare(spec, lm, on_progress, paraphraser)
-    return harvest_prepared(prepared, spec.params, lm, InTurn(on_progress))
+    with suitable_threads(lm):
+        prepared = prepare(spec, lm, on_progress, paraphraser)
+        return harvest_prepared(prepared, spec.params, lm, InTurn(on_progress))
 
 
 def prepare(

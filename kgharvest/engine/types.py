@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Literal, NamedTuple, get_args
 
 from kgharvest.engine.filters import FILTERS
@@ -130,8 +131,11 @@ class HarvestParams:
     def __post_init__(self) -> None:
         for name in ("candidates", "max_tuples", "max_entity_tokens", "max_entity_repeats", "batch_size"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise EngineError(f"{name} is {value}. Set it to 1 or more.")
+            is_unlimited = value is None and name in ("candidates", "max_tuples", "max_entity_repeats")
+            if not is_unlimited and (not isinstance(value, Integral) or value < 1):
+                raise EngineError(f"{name} is {value!r:.80}. Set it to an integer of 1 or more.")
+        if not isinstance(self.alpha, Real) or not 0 <= self.alpha <= 1:
+            raise EngineError(f"alpha is {self.alpha!r:.80}. Set it to a number from 0 to 1.")
         if self.pattern_budget not in get_args(PatternBudget):
             raise EngineError(f"Unknown pattern budget {self.pattern_budget!r}. Choose each or shared.")
         if unknown_names := sorted(self.disabled_filters - set(FILTERS)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
+from kgharvest.engine.language_models.names import REVISION, split_revision
 from kgharvest.engine.language_models.networks.placement import (
     AUTO,
     DEFAULT_DEVICE,
@@ -37,9 +37,6 @@ LM_NAMES_HELP = (  # for commands, forms, and the API
 PROBED_LM_NAMES_HELP = (
     "a model folder on this machine, or a hub id with optional @REVISION; LMs behind servers are not supported"
 )
-# Branch, tag, or commit. Also used as a file name in the hub's cache.
-REVISION = re.compile(r"(?!.*\.\.)\w[\w./-]*", re.ASCII)
-WITH_REVISION = re.compile(rf"({HUB_ID.pattern})@(?P<revision>{REVISION.pattern})", re.ASCII)
 MAX_LOADED = 2  # number of most recently used LMs to keep in memory
 LOADING = "loading the LM"  # stage of a job
 
@@ -60,12 +57,6 @@ def get_language_model(name: str, revision: str = "") -> LanguageModel:
         name = _folder_or_hub_id(hub_id)
     _check_revision(name, revision)
     return _loadable(name, revision)
-
-
-def split_revision(name: str, revision: str = "") -> tuple[str, str]:
-    """Split a name such as `bert-base-cased@main` into name and revision. The inverse of str(LanguageModel)."""
-    match = WITH_REVISION.fullmatch(name)
-    return (name, revision) if revision or match is None else (match[1], match["revision"])
 
 
 def _check_revision(name: str, revision: str) -> None:
@@ -193,9 +184,9 @@ def load(language_model: LanguageModel, device: str, dtype: str, random_seed: in
     """
     import torch
 
-    default = _default_number_of_threads()  # before the first change
-    # The small embedded LMs are slower with more than one thread.
-    torch.set_num_threads(1 if language_model.name in EMBEDDED_LMS else default)
+    from kgharvest.engine.language_models.threads import thread_count
+
+    default_threads = _default_number_of_threads()  # before the first change
     name = in_words(str(language_model), device, dtype)
     if random_seed is not None:
         name += f", random weights ({random_seed})"
@@ -210,7 +201,9 @@ def load(language_model: LanguageModel, device: str, dtype: str, random_seed: in
             gc.collect()  # the LM's modules form reference cycles
         lm = _load(language_model.name, language_model.revision or None, device, dtype, random_seed)
         _loaded[name] = lm, device
-    return _loaded[name][0]
+    lm = _loaded[name][0]
+    torch.set_num_threads(thread_count(lm, default_threads))
+    return lm
 
 
 def in_words(name: str, device: str, dtype: str) -> str:
@@ -231,10 +224,6 @@ def _default_number_of_threads() -> int:
 
 
 def _load(name: str, revision: str | None, device: str, dtype: str, random_seed: int | None) -> LoadedLanguageModel:
-    if name in EMBEDDED_LMS:
-        from kgharvest.engine.language_models.compact import load_compact
-
-        return load_compact(EMBEDDED_LMS[name], device, dtype, random_seed, name)
     if served := served_name(name):
         from kgharvest.engine.language_models.served.served_lm import load_served
 
@@ -242,6 +231,6 @@ def _load(name: str, revision: str | None, device: str, dtype: str, random_seed:
         if random_seed is not None:
             raise NotFound(f"{name} runs behind a server, which cannot use random weights. Remove the control.")
         return load_served(served, name, revision, settings.LM_SERVERS[served.base_url])
-    from kgharvest.engine.language_models import loading
+    from kgharvest.python_api import load_lm
 
-    return loading.load(name, revision, device, dtype, random_seed)
+    return load_lm(name, revision, device, dtype, random_seed)

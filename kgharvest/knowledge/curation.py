@@ -10,7 +10,7 @@ from django.db import transaction
 
 from kgharvest.access import Action, NotAllowed, may, owns_installation
 from kgharvest.audit.tables import AuditedTable
-from kgharvest.bulk.file_reading import entities_error
+from kgharvest.bulk.file_values import entities_error
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
 from kgharvest.models import Curation, KnowledgeTuple, Project

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from math import isfinite, log
 from typing import Any, NamedTuple
 
-from kgharvest.bulk.file_reading import Line, entities_error, parse_json, read_json_array, read_json_lines
+from kgharvest.bulk.file_reading import Line, parse_json, read_json_array, read_json_lines
+from kgharvest.bulk.file_values import BadValue, read_entities
 from kgharvest.errors import BadEntry
 from kgharvest.knowledge.models import KEY_SEPARATOR
 from kgharvest.knowledge.tuple_store import TupleRow
@@ -24,15 +25,11 @@ WHERE excluded.score > tuple_row.score
 """
 
 
-class BadRow(Exception):
-    """Raised for an invalid row. The message is the reason."""
-
-
 class Format(NamedTuple):
     """Parser of a file format. is_by_line: True if `read` requires complete lines instead of arbitrary chunks."""
 
     read: Callable[[Iterable[str]], Iterator[Line | BadEntry]]
-    row: Callable[[Any, Relation], TupleRow]  # raises BadRow
+    row: Callable[[Any, Relation], TupleRow]  # raises BadValue
     score_scale: HarvestJob.ScoreScale
     is_by_line: bool = True
 
@@ -45,7 +42,7 @@ def read_tuples(chunks: Iterable[str], relation: Relation, tuple_format: Format)
             continue
         try:
             yield tuple_format.row(line.value, relation)
-        except BadRow as error:
+        except BadValue as error:
             yield BadEntry(f"line {line.number}", str(error))
 
 
@@ -57,10 +54,10 @@ def guess_format(chunks: Iterable[str]) -> str:
 
 def _project_row(fields: Any, relation: Relation) -> TupleRow:
     if not isinstance(fields, dict):
-        raise BadRow("is not a JSON object")
+        raise BadValue("is not a JSON object")
     name = fields.get("relation") or relation.name
     if name != relation.name:
-        raise BadRow(f"belongs to the relation {name!r}, not {relation.name!r}; import one relation at a time")
+        raise BadValue(f"belongs to the relation {name!r}, not {relation.name!r}; import one relation at a time")
     surface = fields.get("surface") or fields.get("entities")
     row = _row(surface, _number(fields.get("score"), "score"), relation)
     return row if fields.get("mtl") is None else row._replace(mtl=_number(fields["mtl"], "mtl"))
@@ -68,17 +65,15 @@ def _project_row(fields: Any, relation: Relation) -> TupleRow:
 
 def _reference_row(pair: Any, relation: Relation) -> TupleRow:
     if not isinstance(pair, list) or len(pair) != 2:
-        raise BadRow("is not a pair of entities and a weight")
+        raise BadValue("is not a pair of entities and a weight")
     share = _number(pair[1], "weight")
     if not 0 < share <= 1:
-        raise BadRow(f"has the weight {share:g}; weights must be greater than 0 and at most 1")
+        raise BadValue(f"has the weight {share:g}; weights must be greater than 0 and at most 1")
     return _row(pair[0], log(share), relation)
 
 
 def _row(surface: Any, score: float, relation: Relation) -> TupleRow:
-    if reason := entities_error(surface, relation.arity):
-        raise BadRow(reason)
-    surface = tuple(entity.strip() for entity in surface)
+    surface = read_entities(surface, relation.arity)
     return TupleRow(tuple(entity.casefold() for entity in surface), surface, score, None)
 
 
@@ -87,10 +82,10 @@ def _number(value: Any, name: str) -> float:
         try:
             number = float(value)
         except OverflowError:
-            raise BadRow(f"{name}: the number is too large") from None
+            raise BadValue(f"{name}: the number is too large") from None
         if isfinite(number):
             return number
-    raise BadRow(f"{name}: {value!r} is not a number")
+    raise BadValue(f"{name}: {value!r} is not a number")
 
 
 def _read_csv(lines: Iterable[str]) -> Iterator[Line | BadEntry]:

@@ -14,7 +14,6 @@ from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, OperationalError, ProgrammingError, connection
 from django.db.migrations.executor import MigrationExecutor
-from tqdm import tqdm
 
 from kgharvest.engine.language_models.networks.placement import (
     DEFAULT_DEVICE,
@@ -24,10 +23,11 @@ from kgharvest.engine.language_models.networks.placement import (
     DTYPES,
     device_named,
 )
-from kgharvest.engine.types import EngineError, Progress
+from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError, NotFound, fault_of_machine
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
+from kgharvest.progress_bar import ProgressBar
 
 LARGEST = 2**31 - 1  # same limit as in the API
 
@@ -143,26 +143,3 @@ def run_to_the_end(job: Job) -> None:
         raise
     finally:
         logger.setLevel(level)
-
-
-class ProgressBar:
-    """Progress bar on standard error, reset at each stage."""
-
-    def __init__(self, label: str):
-        self._label = label
-        self._bar = tqdm(desc=label, disable=None, leave=False)
-        self._stage = ""
-
-    def __enter__(self) -> ProgressBar:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.close()
-
-    def __call__(self, progress: Progress) -> None:
-        if progress.stage != self._stage:
-            self._stage = progress.stage
-            self._bar.reset(progress.total)
-            self._bar.set_description_str(f"{self._label}: {progress.stage}")
-        self._bar.total = progress.total
-        self._bar.update(progress.done - self._bar.n)

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kgharvest.bulk.file_reading import CONTROL, MOST_ENTITIES, entities_error
+from kgharvest.bulk.file_reading import CONTROL, MOST_ENTITIES
+from kgharvest.bulk.file_values import entities_error, read_entities
 from kgharvest.engine.prompts.template import SLOT, PromptTemplate
 from kgharvest.engine.types import BadPrompt
 from kgharvest.pages.number_format import counted
@@ -44,7 +45,7 @@ class RelationEntry:
             "arity": self.arity,
             "initial_prompts": [one_line(prompt) for prompt in self.initial_prompts],
             "prompts": [one_line(prompt) for prompt in self.prompts],
-            "seed_tuples": self.seed_tuples,
+            "seed_tuples": [list(read_entities(entities, self.arity)) for entities in self.seed_tuples],
         }
 
     @property

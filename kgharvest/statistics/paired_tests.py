@@ -226,7 +226,7 @@ class Side(NamedTuple):
 
 
 class CellKey(NamedTuple):
-    """model and setting: see `Side`."""
+    """model and setting: see `Side`. relation: None in files of labels without relations."""
 
     relation: str
     model: str | None

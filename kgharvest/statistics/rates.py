@@ -197,6 +197,10 @@ class VerdictSample(NamedTuple):
         """Return sums by stratum. `stratum` (D,) is the stratum of each draw."""
         return VerdictSample(*(np.bincount(stratum, column, n_strata).astype(np.float64) for column in self))
 
+    def divided(self, effects: Floats) -> VerdictSample:
+        """Return the sample with its statements divided by `effects`, of the same shape; shares stay the same."""
+        return VerdictSample(*(column / effects for column in self))
+
     def at(self, positions: Counts | NDArray[np.bool_] | list[int]) -> VerdictSample:
         return VerdictSample(*(column[positions] for column in self))
 

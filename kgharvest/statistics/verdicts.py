@@ -38,6 +38,7 @@ from kgharvest.statistics.arrays import (
 from kgharvest.statistics.rates import VerdictSample
 
 Number = int | Codes
+IMPORTED_QUORUM = 2  # imported statements have no fixed k, so a single judgment is undecided
 
 
 def is_majority(n: Number, n_judgments: Number, quorum: int) -> Any:

@@ -18,15 +18,9 @@ from django.utils import timezone
 from annotation.judges.models import JudgeKind, JudgeRun
 from annotation.judges.runs import Answered, Question, prepare_run, record_run, save_run, store_answers, tuples_to_judge
 from annotation.judges.specs import run_from_spec
-from annotation.models import Label, Round
-from kgharvest.bulk.file_reading import (
-    MOST_ENTITIES,
-    decode_utf8,
-    entities_error,
-    parse_json,
-    read_bytes,
-    read_json_objects,
-)
+from annotation.models import Round
+from kgharvest.bulk.file_reading import decode_utf8, parse_json, read_bytes, read_json_objects
+from kgharvest.bulk.file_values import BadValue, read_entities, read_label
 from kgharvest.bulk.insert import storable
 from kgharvest.entities.tables import canonical_entities
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
@@ -47,7 +41,7 @@ class FileAnswer(NamedTuple):
     reply: Mapping[str, Any]
 
 
-AnswerReader = Callable[[Any], Iterable[tuple[str, Sequence[str], int, Mapping[str, Any]]]]  # raises BadAnswer
+AnswerReader = Callable[[Any], Iterable[tuple[str, Sequence[str], int, Mapping[str, Any]]]]  # raises BadValue
 
 
 def import_file(round: Round, document: Mapping[str, Any], path: Path | str, by=None) -> JudgeRun:
@@ -140,51 +134,47 @@ def read_answers(text: str) -> Iterator[FileAnswer | BadEntry]:
 def _read(where: str, value: Any, reader: AnswerReader) -> Iterator[FileAnswer | BadEntry]:
     try:
         yield from [FileAnswer(where, *answer) for answer in reader(value)]
-    except BadAnswer as fault:
+    except BadValue as fault:
         yield BadEntry(where, str(fault))
 
 
-class BadAnswer(ValueError):
-    """Fault of one answer."""
-
-
-def _about(fields: Any) -> tuple[str, list[str]]:
+def _about(fields: Any) -> tuple[str, Sequence[str]]:
     relation, entities = (fields.get(name) if isinstance(fields, dict) else None for name in ("relation", "entities"))
     if not isinstance(relation, str) or not relation or relation != storable(relation):
-        raise BadAnswer("has no relation")
-    arity = len(entities) if isinstance(entities, list) and 2 <= len(entities) <= MOST_ENTITIES else 2
-    if fault := entities_error(entities, arity):
-        raise BadAnswer(fault)
-    return relation, entities
+        raise BadValue("has no relation")
+    return relation, read_entities(entities)
 
 
 def _count(value: Any, name: str, most: int = LARGEST_COUNT) -> int:
     if value is None:
         return 0
     if type(value) is not int or not 0 <= value <= most:
-        raise BadAnswer(f"has {name} {value!r:.40}; give a whole number from 0 to {most}")
+        raise BadValue(f"has {name} {value!r:.40}; give a whole number from 0 to {most}")
     return value
 
 
 def _number(value: Any, name: str) -> float | None:
     if value is not None and not (type(value) in (int, float) and abs(value) <= 1e12):  # also rejects NaN
-        raise BadAnswer(f"has {name} {value!r:.40}; give a number")
+        raise BadValue(f"has {name} {value!r:.40}; give a number")
     return value
 
 
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str):
-        raise BadAnswer(f"has {name} {value!r:.40}; give a string")
+        raise BadValue(f"has {name} {value!r:.40}; give a string")
     return value
 
 
-def _from_line(value: dict[str, Any]) -> Iterator[tuple[str, list[str], int, dict[str, Any]]]:
+def _from_line(value: dict[str, Any]) -> Iterator[tuple[str, Sequence[str], int, dict[str, Any]]]:
     relation, entities = _about(value)
     label = value.get("label")
-    if label is not None and label not in ("", *Label.values):
-        raise BadAnswer(f'has the label {label!r:.40}; use true, false, unjudgeable, or "" for none')
+    if label not in (None, ""):
+        try:
+            label = read_label(label)
+        except BadValue:
+            raise BadValue(f'has the label {label!r:.40}; use True, False, Unjudgeable, or "" for none') from None
     if label is None and "raw" not in value:
-        raise BadAnswer("has neither label nor raw")
+        raise BadValue("has neither label nor raw")
     repeat = _count(value.get("repeat"), "repeat", MOST_REPEATS - 1)
     reply = {"raw": _text(value.get("raw", label), "raw"), "label": label}
     reply["model_reported"] = _text(value.get("model", ""), "model")
@@ -194,7 +184,7 @@ def _from_line(value: dict[str, Any]) -> Iterator[tuple[str, list[str], int, dic
     yield relation, entities, repeat, reply
 
 
-def _from_inspect(log: Mapping[str, Any], sample: Any) -> Iterator[tuple[str, list[str], int, dict[str, Any]]]:
+def _from_inspect(log: Mapping[str, Any], sample: Any) -> Iterator[tuple[str, Sequence[str], int, dict[str, Any]]]:
     relation, entities = _about(sample.get("metadata") if isinstance(sample, dict) else None)
     try:
         output = sample["output"]
@@ -202,9 +192,9 @@ def _from_inspect(log: Mapping[str, Any], sample: Any) -> Iterator[tuple[str, li
         usage = dict(output.get("usage") or {})
         model = output.get("model") or log["eval"]["model"]
     except (LookupError, TypeError, AttributeError, ValueError):
-        raise BadAnswer("has no output of a model") from None
+        raise BadValue("has no output of a model") from None
     if (epoch := _count(sample.get("epoch", 1), "epoch", MOST_REPEATS)) == 0:
-        raise BadAnswer(f"has epoch {sample['epoch']!r}; give a whole number from 1 to {MOST_REPEATS}")
+        raise BadValue(f"has epoch {sample['epoch']!r}; give a whole number from 1 to {MOST_REPEATS}")
     if isinstance(content, list):
         content = "".join(_text(part.get("text", ""), "text") for part in content if isinstance(part, dict))
     reply = {
@@ -217,7 +207,7 @@ def _from_inspect(log: Mapping[str, Any], sample: Any) -> Iterator[tuple[str, li
     yield relation, entities, epoch - 1, reply
 
 
-def _from_lm_eval(value: dict[str, Any]) -> Iterator[tuple[str, list[str], int, dict[str, Any]]]:
+def _from_lm_eval(value: dict[str, Any]) -> Iterator[tuple[str, Sequence[str], int, dict[str, Any]]]:
     relation, entities = _about(value["doc"])
     yield from ((relation, entities, repeat, {"raw": raw}) for repeat, raw in enumerate(_lm_eval_texts(value)))
 
@@ -232,4 +222,4 @@ def _lm_eval_texts(value: Mapping[str, Any]) -> list[str]:
         likeliest = logprobs.index(max(logprobs))
         return [value["arguments"][f"gen_args_{likeliest}"]["arg_1"].strip()]
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
-        raise BadAnswer("has no resps of generate_until or loglikelihood requests") from None
+        raise BadValue("has no resps of generate_until or loglikelihood requests") from None

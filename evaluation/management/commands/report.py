@@ -1,26 +1,44 @@
-"""`report --round NAME [--format json/csv/md/tex/html/xlsx/evidence] [--table T] [--reference KG]
-[--equivalence-margin POINTS] [--judge RUN] [--output F]`"""
+"""`report --round NAME` or `report FILE.csv [--judge-labels FILE.csv] [--duplicates error/first/last]`, with
+`[--format json/csv/md/tex/html/xlsx/evidence] [--table T] [--equivalence-margin POINTS] [--output F]`; for rounds also
+`[--reference KG] [--judge RUN]`"""
 
 from pathlib import Path
 
 from annotation.rounds.services import find_round
 from evaluation.reports.document import report_tables
-from evaluation.reports.files import FILES, write_report
-from evaluation.reports.forms import ReportForm, report_options
+from evaluation.reports.files import DOCUMENT_FORMATS, EVIDENCE, FILES, write_report
+from evaluation.reports.forms import ReportForm, equivalence_margin_of, report_options
+from evaluation.reports.label_report import DUPLICATES, report_of_labels
 from evaluation.reports.services import prepare_report, store_report
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.errors import DomainError
 from kgharvest.management.command import DomainCommand
 from kgharvest.tables.formats import csv_text
 
+OF_ROUNDS, OF_FILES = ("reference", "judge"), ("judge_labels", "duplicates")  # options
+
 
 class Command(DomainCommand):
-    help = "Create a report on a round: accuracy with intervals, agreement, and tests. The report is stored."
+    help = (
+        "Create a report: accuracy with intervals, agreement, and tests. A report on a round is stored. A report on a "
+        "CSV file of labels (columns item, annotator, and label) needs no database."
+    )
+    requires_system_checks = ()  # they load all pages, which takes longer than the report on a file
 
     def add_arguments(self, parser):
-        parser.add_argument("--round", required=True, metavar="NAME", help="name of the round, or project/NAME")
+        parser.add_argument("file", nargs="?", type=Path, metavar="FILE.csv", help="file of labels, instead of --round")
+        parser.add_argument("--round", metavar="NAME", help="name of the round, or project/NAME")
         parser.add_argument(
-            "--format", dest="file_format", choices=list(FILES), default="json", help="file format (default: json)"
+            "--judge-labels", type=Path, metavar="FILE.csv", help="labels of an LM judge for the statements of FILE"
+        )
+        parser.add_argument(
+            "--duplicates", choices=DUPLICATES, help="repeated judgments on a statement in FILE (default: error)"
+        )
+        parser.add_argument(
+            "--format",
+            dest="file_format",
+            choices=list(FILES),
+            help="file format; default: suffix of --output, or json",
         )
         parser.add_argument("--table", metavar="T", help="table for --format csv, for example comparisons")
         parser.add_argument(
@@ -31,25 +49,49 @@ class Command(DomainCommand):
         judge = ReportForm.base_fields["judge"]
         parser.add_argument("--judge", metavar="RUN", help=judge.help_text)
         parser.add_argument(
-            "--output", type=Path, metavar="F", help="write the report to a file; default: standard output"
+            "-o", "--output", type=Path, metavar="F", help="write the report to a file; default: standard output"
         )
 
-    def handle(self, *, round, file_format, table, reference, equivalence_margin, judge, output, **options):
+    def handle(self, *, file, round, file_format, table, equivalence_margin, output, **options):
+        if (file is None) == (round is None):
+            raise DomainError("BadOptions", "Name either a file of labels or, with --round, a round.")
+        unused = [name for name in (OF_ROUNDS if file else OF_FILES) if options[name] is not None]
+        if unused:
+            source = "a round" if file else "a file of labels"
+            raise DomainError("BadOptions", f"--{unused[0].replace('_', '-')} requires {source}. Remove the option.")
+        file_format = file_format or format_of(output)
         if table and file_format != "csv":
             raise DomainError("NoSuchTable", "--table requires --format csv. The other formats contain all tables.")
+        if file and file_format == EVIDENCE:
+            raise DomainError("BadOptions", f"The format {EVIDENCE} requires a round. Use html.")
         if output:
             check_writable(output)
-        judged = find_round(round)
-        chosen = report_options({"equivalence_margin": equivalence_margin, "judge": judge}, judged)
-        report = prepare_report(judged, reference=reference, **chosen)
-        content = csv_of(report.document, table) if table else write_report(report, file_format)
-        store_report(report)
+        if file:
+            margin = equivalence_margin_of(equivalence_margin)
+            duplicates = options["duplicates"] or "error"
+            document = report_of_labels(file, options["judge_labels"], duplicates=duplicates, equivalence_margin=margin)
+            content = csv_of(document, table) if table else DOCUMENT_FORMATS[file_format].bytes_of(document)
+        else:
+            judged = find_round(round)
+            chosen = report_options({"equivalence_margin": equivalence_margin, "judge": options["judge"]}, judged)
+            report = prepare_report(judged, reference=options["reference"], **chosen)
+            content = csv_of(report.document, table) if table else write_report(report, file_format)
+            store_report(report)
         if output:
             write_atomically(output, [content])
         else:
             self.stdout.flush()
             self.stdout.buffer.write(content)
             self.stdout.buffer.flush()
+
+
+def format_of(output: Path | None) -> str:
+    """Return the format that the suffix of `output` names; json without a file or a suffix."""
+    suffix = output.suffix.lower().removeprefix(".") if output else ""
+    if suffix and suffix not in DOCUMENT_FORMATS:
+        formats = ", ".join(DOCUMENT_FORMATS)
+        raise DomainError("BadOptions", f"Unknown suffix .{suffix} of --output. Use {formats}, or add --format.")
+    return suffix or "json"
 
 
 def csv_of(document, name: str) -> bytes:

@@ -29,7 +29,7 @@ Rows = Sequence[tuple[str, Sequence[Rates | None]]]
 
 def rows_of(document: Document) -> Rows:
     """Return a row per relation with a cell per LM and setting (None if it has no rate), and the averages last."""
-    rows = [(relation, [_cell(cell) for cell in cells]) for relation, cells in cells_by_relation(document)]
+    rows = [(name_of(relation), [_cell(cell) for cell in cells]) for relation, cells in cells_by_relation(document)]
     return [*rows, ("average", [_average(total) for total in document["totals"]])]
 
 
@@ -53,7 +53,7 @@ def draw(document: Document, width: float | None = None, off: Off = ()) -> Drawi
     """Draw each accuracy as a color and a number. On pages, a sheet with column headers precedes blocks of rows."""
     numbers = [number for number in range(len(document["totals"])) if number not in set(off)]
     heads = [(short_model(total["model"]), name_of(total["setting"])) for total in document["totals"]]
-    relations = {cell["relation"] for cell in document["cells"]}
+    relations = {name_of(cell["relation"]) for cell in document["cells"]}
     names, n_rows = 16 + drawing.widest({*relations, "average"}), len(relations) + 1
     if width is None:
         step = max(LEAST_IN_FILES, 10 + drawing.widest(words for lines in heads for words in lines))

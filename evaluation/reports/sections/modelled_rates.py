@@ -106,7 +106,7 @@ def with_modelled_rates(
             for number, (cell, rate) in enumerate(zip(cells, rates, strict=True))
             if evidence.side_of_cell[number] == side and rate.value is not None
             # Otherwise, the labels of incomplete statements do not determine how many statements are accepted.
-            if np.array_equal((accepted := cell.samples[ACCEPTED]).least, accepted.most)
+            if np.array_equal((accepted := cell.effective_sample(ACCEPTED)).least, accepted.most)
             if (sample := effective_sample(accepted.n, cell.population, cell.part_of_strata))
         ]
         if identified:
@@ -119,7 +119,7 @@ def with_modelled_rates(
             corrected = Rate(reason=correction.entry["reason"])
         elif not (n := correction.truths.n[strata]).all():
             corrected = Rate(reason=EMPTY_STRATUM if n.any() else NOTHING_COUNTED)
-        elif len(strata) > 1 and not cell.population.all():
+        elif not cell.has_shares:
             corrected = Rate(reason=UNKNOWN_POPULATION)
         else:
             corrected = corrected_rate(correction.truths, strata, cell.population, cell.part_of_strata)

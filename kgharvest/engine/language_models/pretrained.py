@@ -50,6 +50,7 @@ class PretrainedLM(TokenizedLM, ABC):
     """The part of the `LanguageModel` protocol that all families share.
 
     n_read: n_read["sequences"] counts the sequences evaluated by the network.
+    weights_per_token: approximate number of weights used per token.
     """
 
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None, head: Head) -> None:
@@ -61,8 +62,9 @@ class PretrainedLM(TokenizedLM, ABC):
         self.is_cased = self.tokens.is_cased
         self.starts_entity, self.continues_entity = self.tokens.starts_entity, self.tokens.continues_entity
         self._network = network_of(model)
+        self.weights_per_token = weights_per_token(model)
         # Moving the weights of a split LM to the device costs more than the computation, so batches are not limited.
-        self._tokens_at_once = sys.maxsize if is_split(model) else tokens_at_once(self.device, weights_per_token(model))
+        self._tokens_at_once = sys.maxsize if is_split(model) else tokens_at_once(self.device, self.weights_per_token)
         self._head = head
         self.is_affine = head.is_affine
         self.n_read = Counter[str]()

@@ -154,7 +154,7 @@ def weigh_prompts(
     encoded = [lm.encode_prompt(template) for template in templates]
     means = mean_compatibilities(lm, encoded, seeds, params, on_progress)
     return [
-        WeightedPrompt(template.text, mean, float(weight))
+        WeightedPrompt(template.text, float(mean), float(weight))
         for template, mean, weight in zip(templates, means, prompt_weights(means), strict=True)
     ]
 

@@ -19,7 +19,7 @@ from django.utils.text import slugify
 from kgharvest import code_version
 from kgharvest.accounts.projects import project_for
 from kgharvest.audit.tables import sha256
-from kgharvest.bulk.file_reading import entities_error
+from kgharvest.bulk.file_values import entities_error
 from kgharvest.contrib.knowledge_graphs.imports.mapping import BadMapping, Target
 from kgharvest.contrib.knowledge_graphs.imports.statements import StagedKG
 from kgharvest.contrib.knowledge_graphs.models import UploadedKG

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.contrib.probing.probes.services import check_lm
 from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, get_language_model
-from kgharvest.management.command import ProgressBar, add_placement_arguments, natural, positive
+from kgharvest.management.command import add_placement_arguments, natural, positive
 from kgharvest.models import Relation
+from kgharvest.progress_bar import ProgressBar
 from kgharvest.relations.names import relations_of_set, resolve_relation
 from kgharvest.tables.table import Column, Kind, Row, Table
 

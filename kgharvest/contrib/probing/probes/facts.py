@@ -13,7 +13,8 @@ from pathlib import Path, PurePosixPath
 from random import Random
 from typing import Any, BinaryIO, NamedTuple
 
-from kgharvest.bulk.file_reading import MOST_LINES, entities_error, lines_of, opened, read_bytes, read_json_objects
+from kgharvest.bulk.file_reading import MOST_LINES, lines_of, opened, read_bytes, read_json_objects
+from kgharvest.bulk.file_values import BadValue, read_entities
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.errors import BadEntry, DomainError, Faults, ImportRefused
 from kgharvest.models import Relation
@@ -181,9 +182,11 @@ def read_facts(
             return f'has no part; add "part": {", ".join(PARTS[:-1])}, or {PARTS[-1]}'
         if any(not isinstance(entity, str) for entity in pair):
             return 'lacks the texts "sub" and "obj"'
-        if fault := entities_error(pair, 2):
-            return fault
-        fact = fact_of_line(line, (pair[0], pair[1]))
+        try:
+            subject, object_ = read_entities(pair, 2)
+        except BadValue as fault:
+            return str(fault)
+        fact = fact_of_line(line, (subject, object_))
         if isinstance(fact, str):
             return fact
         facts.setdefault(relation, {part: [] for part in PARTS})[part].append(fact)

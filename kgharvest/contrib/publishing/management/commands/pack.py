@@ -7,7 +7,8 @@ from kgharvest.contrib.publishing.packs.archive import check_output
 from kgharvest.contrib.publishing.packs.pack import check_options, pack_files
 from kgharvest.contrib.publishing.packs.pack_jobs import pack_now
 from kgharvest.errors import NotFound
-from kgharvest.management.command import DomainCommand, ProgressBar
+from kgharvest.management.command import DomainCommand
+from kgharvest.progress_bar import ProgressBar
 
 
 class Command(DomainCommand):

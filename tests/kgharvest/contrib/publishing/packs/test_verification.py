@@ -29,6 +29,7 @@ from kgharvest.contrib.publishing.packs.verification import (
     REPORT,
     DocumentComparison,
     Verification,
+    rendered_tables,
     verify_contents,
     verify_pack,
 )
@@ -234,6 +235,20 @@ def test_another_version_can_change_wording_but_not_numbers(of_samples):
     assert problems_of({**rephrased, REPORT: json.dumps(document).encode()})[0].startswith("cells[0].accuracy")
     settings = with_altered_number(of_samples["tables/settings.csv"])
     assert problems_of({**rephrased, "tables/settings.csv": settings})
+
+
+def test_packages_of_older_versions_may_lack_keys(of_samples):
+    document = json.loads(of_samples[REPORT])
+    del document["conventions"]
+    older = document | {"code_version": "0.0.1"}
+    rest = {path: content for path, content in of_samples.items() if not path.startswith("tables/")}
+
+    def packed(document):
+        tables = {file.path: file.content for file in rendered_tables(document)}
+        return {**rest, **tables, REPORT: json.dumps(document).encode()}
+
+    assert problems_of(packed(older)) == []
+    assert any(line.startswith("conventions") for line in problems_of(packed(document)))
 
 
 def test_sentences_are_compared_only_within_a_version():

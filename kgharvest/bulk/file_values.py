@@ -1,0 +1,57 @@
+"""Labels and entities in imported files: one rule for all importers."""
+
+import json
+from typing import Any
+
+from kgharvest.bulk.file_reading import CONTROL, MOST_ENTITIES, parse_json
+from kgharvest.engine.filters import LONGEST_ENTITY
+from kgharvest.statistics.arrays import LABELS
+
+ABBREVIATIONS = {label[0]: label for label in LABELS}
+SPELLINGS = {label: label for label in LABELS} | ABBREVIATIONS
+
+
+class BadValue(ValueError):
+    """An error in one value. The message continues a sentence that names the place: "is 'yes'; use ..."."""
+
+
+def read_label(value: Any) -> str:
+    """Return one of LABELS for True, False, or Unjudgeable, in any case, with spaces, or abbreviated to one letter.
+
+    Boolean values are labels. Raises BadValue.
+    """
+    label = SPELLINGS.get(str(value).strip().casefold()) if isinstance(value, str | bool) else None
+    if label is None:
+        raise BadValue(f"is {value!r:.40}; use True, False or Unjudgeable")
+    return label
+
+
+def read_entities(value: Any, arity: int | None = None) -> tuple[str, ...]:
+    """Return the entities of a list, or of a text that contains a JSON list, without spaces around them.
+
+    arity: required number of entities; None allows 2 to MOST_ENTITIES. Raises BadValue.
+    """
+    if isinstance(value, str):
+        try:
+            value = parse_json(value)
+        except json.JSONDecodeError:
+            raise BadValue(f'is {value!r:.60}, not a JSON list such as ["dog", "swim"]') from None
+    if arity is None:
+        arity = len(value) if isinstance(value, list) and 2 <= len(value) <= MOST_ENTITIES else 2
+    if error := entities_error(value, arity):
+        raise BadValue(error)
+    return tuple(entity.strip() for entity in value)
+
+
+def entities_error(entities: Any, arity: int) -> str | None:
+    """Return an error if `entities` is not a valid tuple of `arity` entities."""
+    if not isinstance(entities, list) or len(entities) != arity:
+        return f"has no list of {arity} entities"
+    for entity in entities:
+        if not isinstance(entity, str) or not entity.strip():
+            return "has an entity that is empty or not a text"
+        if len(entity) > LONGEST_ENTITY:
+            return f"has an entity of more than {LONGEST_ENTITY} characters"
+        if CONTROL.search(entity):
+            return f"has an entity with a control character ({entity!r})"
+    return None
