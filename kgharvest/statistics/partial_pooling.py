@@ -184,7 +184,7 @@ def why_unidentified(judged: Judged, gold_truth: Codes) -> str | None:
     # Gold: True is more frequent on true than on false statements (Fisher's exact test, one-sided, .05).
     n_annotators = judged.n_annotators
     table = [[column[:n_annotators].sum(), column[n_annotators:].sum()] for column in _gold_counts(judged, gold_truth)]
-    if scipy.stats.fisher_exact(table, alternative="greater").pvalue < SIGNIFICANCE:
+    if judged.n_gold and scipy.stats.fisher_exact(table, alternative="greater").pvalue < SIGNIFICANCE:
         return None
     if np.bincount(judged.task[of_sample]).max(initial=0) < FEWEST_OPINIONS:
         return TOO_FEW_OPINIONS
