@@ -189,7 +189,7 @@ def why_unidentified(judged: Judged, gold_truth: Codes) -> str | None:
     # Gold identifies the rates if True is more frequent on true than on false gold (one-sided Fisher's exact test, .05)
     n_annotators = judged.n_annotators
     table = [[column[:n_annotators].sum(), column[n_annotators:].sum()] for column in _gold_counts(judged, gold_truth)]
-    if scipy.stats.fisher_exact(table, alternative="greater").pvalue < SIGNIFICANCE:
+    if judged.n_gold and scipy.stats.fisher_exact(table, alternative="greater").pvalue < SIGNIFICANCE:
         return None
     if np.bincount(judged.task[of_sample]).max(initial=0) < FEWEST_OPINIONS:
         return TOO_FEW_OPINIONS
