@@ -85,6 +85,9 @@ DRAFT_DELETED: list[str] = []
 # Report sections of optional apps: instances of evaluation.reports.report_sections.ReportSection
 REPORT_SECTIONS: list[str] = []
 
+# Files that studies write in addition to the formats of reports, by file name: functions of (report, path)
+REPORT_OUTPUTS: dict[str, str] = {}
+
 # Outboxes (kgharvest.jobs.outbox.Outbox) by job kind
 OUTBOXES = {
     "deliver_webhooks": "kgharvest.webhooks.delivery.outbox",
