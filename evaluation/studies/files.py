@@ -1,6 +1,7 @@
 """Study files: TOML or JSON on disk, built-in studies, the line of each key, and writing TOML."""
 
 import json
+import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import date, time
@@ -30,7 +31,7 @@ def study_path(study: str) -> Path:
     Raises NoSuchStudy.
     """
     path = Path(study)
-    if path.suffix or len(path.parts) > 1:
+    if path.suffix or os.sep in study:
         return path
     if study not in (built_in := built_in_studies()):
         raise DomainError(
@@ -131,10 +132,18 @@ class _Lines:
     def of(self, path: KeyPath) -> int:
         """Return the line of the key, or of the innermost table or list that contains it, from 1."""
         if self._lines is None:  # only files with errors are scanned
-            self._lines = dict(_json_lines(self._text) if self._is_json else _toml_lines(self._text))
+            self._lines = lines_of_keys(self._text, self._is_json)
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path, 1)
+
+
+def lines_of_keys(text: str, is_json: bool = False) -> dict[KeyPath, int]:
+    """Return the line of each key, table, and element of a valid text, from 1. A repeated table has its first line."""
+    lines: dict[KeyPath, int] = {}
+    for path, line in _json_lines(text) if is_json else _toml_lines(text):
+        lines.setdefault(path, line)
+    return lines
 
 
 def _json_lines(text: str, offset: int = 0, path: KeyPath = ()) -> Iterator[tuple[KeyPath, int]]:
@@ -155,10 +164,10 @@ def _toml_lines(text: str) -> Iterator[tuple[KeyPath, int]]:
     table: KeyPath = ()
     n_elements: dict[KeyPath, int] = {}  # of arrays of tables
     statement, start = "", 1
-    for number, line in enumerate(text.splitlines(keepends=True), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):  # other line separators can be part of a string
         if not statement:
             start = number
-        statement += line
+        statement += f"{line}\n"
         try:
             parsed = tomllib.loads(statement)
         except tomllib.TOMLDecodeError:

@@ -78,7 +78,9 @@ class RelationSection(RelationTextInput):
                     {others[0]: f"is only for relations written here, not for {sources[0]}"}
                 )
         elif errors := list(relation_errors(entry_of(sent))):
-            raise serializers.ValidationError({error.field: str(error) for error in reversed(errors)})
+            # Without initial prompts, the statement is the initial prompt.
+            by_field = {error.field if error.field in sent else "statement": str(error) for error in reversed(errors)}
+            raise serializers.ValidationError(by_field)
         return sent
 
 
@@ -400,7 +402,8 @@ def _type_of(field: serializers.Field) -> dict[str, Any]:
             **({"required": required} if required else {}),
         }
     if isinstance(field, serializers.ListField):
-        return {"type": "array", "items": _type_of(field.child)}
+        least = {} if field.allow_empty else {"minItems": 1}
+        return {"type": "array", "items": _type_of(field.child), **least}
     if isinstance(field, serializers.DictField):
         return {"type": "object"}
     if isinstance(field, serializers.ChoiceField):

@@ -230,6 +230,10 @@ def round_spec(study: Study, jobs: Sequence[HarvestJob]) -> dict[str, Any]:
     spec["cells"] = [
         {"job": job.pk, "n": None} | {name: cell[name] for name in SAMPLE if name in cell} for job, cell in sampled
     ]
+    if "relation_instructions" in spec:
+        paths = {relation.name: relation.path for relation in relations_of(study)}
+        texts = spec["relation_instructions"].items()
+        spec["relation_instructions"] = {paths.get(name, name): text for name, text in texts}
     draft = round_from_spec(spec)
     for cell, (job, _) in zip(spec["cells"], sampled, strict=True):
         if cell["n"] is not None:
