@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.urls import reverse
 
-from annotation.models import JudgeRun, Round
+from annotation.models import Round
 from evaluation import demo
 from evaluation.demo import Login
 from evaluation.models import Report
@@ -56,10 +56,11 @@ class Command(DomainCommand):
     def show(self, programs: Supervisor, once: bool) -> None:
         load_shipped_sets()
         logins = demo.create_logins()
-        jobs = self.harvest(programs)
-        round = demo.open_people_round(jobs)
-        simulated = demo.open_simulated_round(jobs)
-        report = demo.report_on(simulated, self.judge(programs, simulated))
+        self.harvest(programs)
+        round = demo.open_people_round()
+        demo.open_simulated_round()
+        self.judge(programs)
+        report = demo.simulated_report()
         self.say(f"Ready: round {round} for people, and round {report.round} with simulated judgments")
         self.print_logins(logins)
         if once:
@@ -69,8 +70,8 @@ class Command(DomainCommand):
             self.print_addresses(round, report)
             self.serve(programs)
 
-    def harvest(self, programs: Supervisor) -> list[HarvestJob]:
-        """Wait for all harvests of the demo; return the jobs in order."""
+    def harvest(self, programs: Supervisor) -> None:
+        """Wait for all harvests of the demo."""
         jobs = demo.queue_missing_harvests()
         waiting = {job.pk for job in jobs if job.is_unfinished}
         rest = "; running the others with the embedded LM" if waiting else ""
@@ -79,11 +80,10 @@ class Command(DomainCommand):
             programs.check()
             waiting -= {job.pk for job in self.newly_done(waiting)}
             time.sleep(LOOK_EVERY_S)
-        return list(HarvestJob.objects.filter(pk__in=[job.pk for job in jobs]).order_by("pk"))
 
-    def judge(self, programs: Supervisor, round: Round) -> JudgeRun:
-        """Wait for the run of the demo's judge; return it."""
-        run = demo.queue_missing_judge_run(round)
+    def judge(self, programs: Supervisor) -> None:
+        """Wait for the run of the demo's judge."""
+        run = demo.queue_missing_judge_run()
         while run.is_unfinished:
             programs.check()
             time.sleep(LOOK_EVERY_S)
@@ -93,7 +93,6 @@ class Command(DomainCommand):
                 "HarvestFailed", f"The judge run {run} (job {run.pk}) {run.status}: {run.error or 'Start it again.'}"
             )
         self.say(f"  {run.model}, also a demonstrator, has labeled {run.done} tuples as an LM judge")
-        return run
 
     def newly_done(self, waiting: set[int]) -> list[HarvestJob]:
         finished = list(HarvestJob.objects.with_cell().filter(pk__in=waiting).exclude(pk__in=Job.objects.unfinished()))
