@@ -76,7 +76,7 @@ def queue_missing_harvests() -> list[HarvestJob]:
 def open_people_round() -> Round:
     """Return the round for people, joined by the demo's annotators."""
     people = study(PEOPLE)
-    steps.open_round(people, researcher())
+    steps.open_study_round(people, researcher())
     if people.round.is_open:
         for annotator in get_user_model().objects.filter(username__in=ANNOTATORS):
             join_round(people.round, annotator)
@@ -86,7 +86,7 @@ def open_people_round() -> Round:
 def open_simulated_round() -> Round:
     """Return the round judged by simulated annotators, who know most facts of the embedded LM's world."""
     simulated = study(SIMULATED)
-    steps.open_round(simulated, researcher())
+    steps.open_study_round(simulated, researcher())
     steps.simulate(simulated, researcher())
     return simulated.round
 

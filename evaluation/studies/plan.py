@@ -37,7 +37,7 @@ def planned_study(document: dict[str, Any], by=None) -> Iterator[tuple[Study, Pl
     Checks all that can be checked without loading an LM. Raises DomainError, ImportRefused, or EngineError.
     """
     with transaction.atomic():
-        study = locked(store_study(document, by))
+        study = locked(store_study(document, by), by)
         import_study_relations(study, by)
         check_simulation(study)
         plan = plan_of(study, by)

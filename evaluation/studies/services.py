@@ -72,15 +72,16 @@ def store_study(document: dict[str, Any], by=None) -> Study:
         project=project, name=document["name"], defaults={"document": document, "created_by": by}
     )
     if not is_new and study.document != document:
-        study = locked(study)
+        study = locked(study, by)
         check_changes(study, changes(study.document, document))
         study.document = document
         study.save(update_fields=["document", "changed_at"])
     return study
 
 
-def locked(study: Study) -> Study:
-    """Return the study, reloaded and locked until the end of the transaction."""
+def locked(study: Study, by=None) -> Study:
+    """Return the study, reloaded and locked until the end of the transaction. Raises NotAllowed."""
+    check_may(by, Action.WORK, study.project)
     of_study = Study.objects.select_for_update(of=("self",)).select_related("project", "round__project", "report")
     return of_study.get(pk=study.pk)
 

@@ -43,7 +43,7 @@ def advance(study: Study, by=None) -> list[Job]:
     Without jobs, the study is complete, or waits for people (`is_judged`). Failed and cancelled jobs run again. Raises
     the errors of the services of each step; the study can be advanced again.
     """
-    for step in (queue_harvests, open_round, queue_judges, simulate, make_report):
+    for step in (queue_harvests, open_study_round, queue_judges, simulate, make_report):
         if jobs := step(study, by):
             return jobs
     return []
@@ -52,7 +52,7 @@ def advance(study: Study, by=None) -> list[Job]:
 @transaction.atomic
 def queue_harvests(study: Study, by=None) -> list[Job]:
     """Import the relations and launch the missing harvests; return the unfinished ones. Nothing if a round exists."""
-    study = locked(study)
+    study = locked(study, by)
     if study.round:
         return []
     import_study_relations(study, by)
@@ -67,10 +67,10 @@ def queue_harvests(study: Study, by=None) -> list[Job]:
     return [job for job in jobs if job.is_unfinished]
 
 
-def open_round(study: Study, by=None) -> list[Job]:
+def open_study_round(study: Study, by=None) -> list[Job]:
     """Open the round; return the run of the judge whose labels define its strata while it is unfinished."""
     with transaction.atomic():
-        current = locked(study)
+        current = locked(study, by)
         if current.round is None:
             current.round = create_draft(round_spec(current, jobs_of(current)), by, current.project)
             current.save(update_fields=["round", "changed_at"])
@@ -86,7 +86,7 @@ def open_round(study: Study, by=None) -> list[Job]:
 @transaction.atomic
 def queue_judges(study: Study, by=None) -> list[Job]:
     """Queue the missing judge runs, and failed ones again; return the unfinished runs."""
-    return _queue_runs(locked(study), {judge["name"] for judge in study.document.get("judges", [])}, by)
+    return _queue_runs(locked(study, by), {judge["name"] for judge in study.document.get("judges", [])}, by)
 
 
 def _queue_runs(study: Study, names: set[str], by) -> list[Job]:
@@ -107,7 +107,7 @@ def _queue_runs(study: Study, names: set[str], by) -> list[Job]:
 @transaction.atomic
 def simulate(study: Study, by=None) -> list[Job]:
     """Let simulated annotators judge the round, if the study has simulated annotators."""
-    study = locked(study)
+    study = locked(study, by)
     if "simulation" in study.document and not study.round.annotators.exists():
         section = SimulationSection(data=study.document["simulation"])
         section.is_valid(raise_exception=True)
@@ -140,7 +140,7 @@ def make_report(study: Study, by=None) -> list[Job]:
         return []
     report = prepare_report(study.round, by, **options_of_report(study))  # outside transactions: it takes a snapshot
     with transaction.atomic():
-        current = locked(study)
+        current = locked(study, by)
         if current.report is None:
             current.report = store_report(report, by)
             current.save(update_fields=["report", "changed_at"])
@@ -159,7 +159,7 @@ def report_now(study: Study, by=None) -> Report:
     is_final = is_judged(study.round)
     report = prepare_report(study.round, by, **options_of_report(study))
     with transaction.atomic():
-        current = locked(study)
+        current = locked(study, by)
         store_report(report, by)
         if is_final:
             current.report = report

@@ -38,10 +38,11 @@ def run_fake_harvest(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     """Harvest `max_tuples` tuples without an LM. They depend only on the relation and the setting."""
     spec = job.payload["spec"]
     stem = f"{spec['relation']}-{spec['setting']}"
-    pairs = [(f"head {n}", f"{stem} {n}") for n in range(spec["params"]["max_tuples"])]
+    slots = range(len(spec["seed_tuples"][0]))
+    tuples = [tuple(f"{stem} {n} {slot}" for slot in slots) for n in range(spec["params"]["max_tuples"])]
     result = HarvestResult(
         prompts=(WeightedPrompt(spec["initial_prompts"][0], -1.0, 1.0),),
-        tuples=tuple(ScoredTuple(pair, pair, -1.0 - rank, -2.0) for rank, pair in enumerate(pairs)),
+        tuples=tuple(ScoredTuple(entities, entities, -1.0 - rank, -2.0) for rank, entities in enumerate(tuples)),
         rejected={},
         stats={},
     )

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 
 from annotation.rounds.models import OPTIONS
 from evaluation.studies.files import built_in_studies, lines_of_keys, read_study, study_path, toml_of
+from evaluation.studies.plan import planned_study
 from evaluation.studies.schema import RoundSection, StudySections, faults_of, json_schema
 from kgharvest.errors import DomainError, ImportRefused
 
@@ -148,6 +149,15 @@ def test_built_in_studies_are_valid_and_match_the_schema(name):
     assert list(Draft202012Validator(json_schema()).iter_errors(document)) == []
     if "small" in document:
         assert read_study(path, small=True)["name"] == f"{name}-small"
+
+
+@pytest.mark.django_db
+def test_built_in_studies_can_be_planned():
+    """Relations, settings, and LM names exist."""
+    for path in built_in_studies().values():
+        for small in (False, True) if "[small]" in path.read_text() else (False,):
+            with planned_study(read_study(path, small)) as (_, plan):
+                assert plan.n_cells > 0
 
 
 def test_json_schema_and_serializers_reject_the_same_errors():
