@@ -6,10 +6,10 @@ worker_class = "kgharvest.operations.web_worker.WaitressWorker"
 threads = 8
 control_socket_disable = True
 preload_app = True  # workers share code that is loaded once
-keepalive = 75  # idle seconds; longer than an annotator looks at a statement and than proxies keep a connection
+keepalive = 75  # idle seconds; longer than an annotator looks at a statement, and longer than proxies keep a connection
 
 
 def when_ready(server):
-    """Exclude the objects that every worker needs permanently from garbage collection."""
+    """Exclude from garbage collection the objects that every worker needs permanently."""
     gc.collect()
     gc.freeze()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run a command of kgharvest: `python manage.py help` lists them."""
+"""Run a kgharvest command. `python manage.py help` lists all commands."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ if __name__ == "__main__":
         execute_from_command_line(sys.argv)
     except ImproperlyConfigured as error:
         sys.exit(f"Error: {error}")
-    except (DatabaseError, OSError) as error:  # of Django's own commands
+    except (DatabaseError, OSError) as error:  # raised by Django's own commands
         if not (reason := fault_of_machine(error)):
             raise
         sys.exit(f"Error: {reason}")

@@ -1,4 +1,4 @@
-"""Models of annotation: rounds, samples, judgments, quality, judges and invites."""
+"""Models of the annotation app: rounds, samples, judgments, quality, judges, and invites."""
 
 from annotation.gold.models import GoldDecision
 from annotation.invites.models import Invite

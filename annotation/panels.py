@@ -1,4 +1,4 @@
-"""Panels, hooks and metrics of rounds on other pages (PANELS and HOOKS of kgharvest.registries)."""
+"""Panels, hooks, and metrics that rounds add to other pages (PANELS and HOOKS of kgharvest.registries)."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -141,7 +141,7 @@ class JudgedTuples:
 
 
 def judgment_metrics(now: datetime) -> Iterator[Reading]:
-    """Prometheus metrics of judging. The total is cached for a minute, as there can be millions of judgments."""
+    """Prometheus metrics of judging. The total is cached for a minute because there can be millions of judgments."""
     in_open_rounds = Annotator.objects.filter(round__status=Round.Status.OPEN)
     recent = Judgment.objects.filter(annotator__in=in_open_rounds, judged_at__gt=now - timedelta(minutes=1))
     total = cache.get_or_set("metrics:judgments", Judgment.objects.count, 60)

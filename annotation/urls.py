@@ -1,4 +1,4 @@
-"""URLs of rounds (`/projects/PROJECT/rounds/NAME/`) and of judging (`/judge/NUMBER/`, which hides the project).
+"""URLs of rounds (`/projects/PROJECT/rounds/NAME/`) and of judging (`/judge/NUMBER/`, without the project).
 
 The old URLs `/rounds/NAME/` redirect to the project's URLs.
 """

@@ -22,7 +22,7 @@ from kgharvest.models import HarvestJob, Project, Role
 RESEARCHER = "researcher"
 ANNOTATORS = ("annotator-1", "annotator-2", "annotator-3")
 PASSWORD_LENGTH = 12
-LEGIBLE = "abcdefghijkmnpqrstuvwxyz23456789"  # without l, o, 0 and 1
+LEGIBLE = "abcdefghijkmnpqrstuvwxyz23456789"  # without l, o, 0, and 1
 
 PROJECT = "Demo"
 PEOPLE, SIMULATED = "demo", "demo-simulated"  # built-in studies, which share their harvests
@@ -36,7 +36,7 @@ class Login(NamedTuple):
 
 
 def create_logins() -> list[Login]:
-    """Return the demo's logins, the researcher first. Passwords of new users are not stored elsewhere."""
+    """Create missing users and return all logins, the researcher's first. New passwords are not stored elsewhere."""
     users, logins = get_user_model().objects, []
     for username in (RESEARCHER, *ANNOTATORS):
         password = None

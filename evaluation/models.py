@@ -1,4 +1,4 @@
-"""Reports, links to them, and evaluations of scores."""
+"""Reports, share links to reports, and evaluations of scores."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,15 +25,15 @@ class ReportQuerySet(models.QuerySet):
         return visible(self, user, "round__project")
 
     def for_list(self):
-        """Defer the documents, which can have megabytes."""
+        """Defer the documents, which can be megabytes in size."""
         return self.defer("document", "abridged", "method").select_related("round__project", "created_by")
 
 
 class Report(models.Model):
     """A frozen report on a round. `document` is its JSON; pages and files only render it.
 
-    headline: values for lists. abridged: the part of the document for pages; empty or incomplete in old reports.
-    method: paragraphs on the statistical methods.
+    headline: values shown in lists. abridged: the part of the document that pages show; empty or incomplete in old
+    reports. method: paragraphs on the statistical methods.
     """
 
     round = models.ForeignKey(Round, on_delete=models.PROTECT, related_name="reports")
@@ -76,10 +76,10 @@ class Report(models.Model):
         return self.abridged if "scored_relations" in self.abridged else self.document
 
     def scores_of(self, relation: str) -> Mapping[str, Any] | None:
-        """Return the document for figures of a relation's scores, or None.
+        """Return the part of the document for figures of one relation's scores, or None.
 
-        This avoids loading the whole document, which takes 0.25 s for hundreds of relations. Old reports store it only
-        in the whole document.
+        New reports store this part separately, because loading the whole document takes 0.25 s for hundreds of
+        relations.
         """
         stored = self.scores_of_relations.filter(relation=relation).values_list("document", flat=True).first()
         return stored or scores_by_relation(self.document).get(relation)
@@ -128,7 +128,7 @@ class Study(models.Model):
 
 
 class ScoresOfRelation(models.Model):
-    """The part of a report's document for figures of one relation's scores. relation: its name in the document."""
+    """The part of a report's document for figures of one relation's scores. relation: name in the document."""
 
     report = models.ForeignKey(Report, on_delete=models.CASCADE, related_name="scores_of_relations")
     relation = models.TextField()
@@ -173,14 +173,14 @@ class ReportShare(models.Model):
         return f"link {self.pk} to report {self.report_id}"
 
     def status(self, now) -> str:
-        """Return "open", "revoked" or "over"."""
+        """Return "open", "revoked", or "over"."""
         if self.revoked_at:
             return "revoked"
         return "open" if now < self.expires_at else "over"
 
 
 class ScoreEvaluation(Job):
-    """Evaluation of an LM's scores on known facts and false tuples, by a worker or a command.
+    """Job that evaluates an LM's scores on known facts and false tuples; run by a worker or a command.
 
     document: JSON of `evaluate_scores` (docs/report-json.md), empty until the job succeeds. samples: facts and false
     tuples with their scores; empty in old evaluations.

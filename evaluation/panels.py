@@ -1,4 +1,4 @@
-"""Panels of reports and comparisons on other pages (PANELS and HOOKS of kgharvest.registries)."""
+"""Panels about reports and comparisons for other pages (registered in PANELS and HOOKS of kgharvest.registries)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,7 +26,7 @@ from kgharvest.pages.home import home_step, next_step, project_step
 from kgharvest.pages.number_format import counted
 from kgharvest.pages.panels import Panel, button
 
-N_NEWEST = 5  # reports that the page of a round shows
+N_NEWEST = 5  # number of reports on the page of a round
 
 
 def home_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
@@ -68,7 +68,7 @@ def compare_harvest(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
 
 
 def report_to_make(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    """Suggest a report on the newest completed round without one."""
+    """Suggest creating a report on the newest completed round without a report."""
     rounds = Round.objects.visible_to(request.user).filter(reports=None, completed_at__isnull=False)
     if round := rounds.order_by("-completed_at").first():
         text = f"All statements of {round.name} are judged."
@@ -104,7 +104,7 @@ def round_reports(request: HttpRequest, round: Round) -> Iterator[Panel]:
 
 
 TOO_LARGE = "The round is too large to evaluate the judge on this page. Create a report with this judge."
-NOT_OPEN = "The round is not open yet. The quality of the judge is measured against human judgments of its sample."
+NOT_OPEN = "The round is not open yet. The judge's quality is measured against human judgments of the round's sample."
 
 
 def judge_card(request: HttpRequest, run: JudgeRun) -> Iterator[Panel]:

@@ -1,4 +1,4 @@
-"""URLs of reports, comparisons and score evaluations."""
+"""URLs of reports, comparisons, and score evaluations."""
 
 from django.urls import path
 

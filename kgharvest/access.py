@@ -1,8 +1,8 @@
 """Access policy: one table of actions and roles, used by pages, API, services, and commands.
 
-Annotators only judge and never see LM, setting, or score. Members of a project see the pages for researchers, limited
-to their projects: each query starts with `objects.visible_to(user)`, so objects of other projects are not found.
-Actions that the role does not permit raise NotAllowed.
+Annotators only judge and never see the LM, setting, or score. Members of a project see the pages for researchers,
+limited to their projects: each query starts with `objects.visible_to(user)`, so objects of other projects are not
+found. Actions that the role does not permit raise NotAllowed.
 """
 
 from collections.abc import Callable, Mapping
@@ -88,7 +88,7 @@ def _roles(action: Action) -> str:
 
 
 def allowed_actions(user: User, project: Project | None) -> dict[str, bool]:
-    """Return by action whether `user` may do it in `project`, for templates: `may.work`."""
+    """Return, by action, whether `user` may do it in `project`. Templates use it as `may.work`."""
     if user is None or user.is_superuser or project is None:
         return {action.value: may(user, action, project) for action in Action}
     role = ProjectMember.objects.filter(project=project, user=user).values_list("role", flat=True).first()
@@ -121,7 +121,7 @@ def visible_or_404(user: User, objects: Any, action: Action = Action.VIEW, **loo
 def knows(user: User, person: Any) -> bool:
     """Return whether `user` may see that `person` acted on shared data: built-in gold, decisions on knowledge tuples.
 
-    True for members of the user's projects. Queries once per request and user.
+    True for members of the user's projects. Runs one query per request and user.
     """
     if owns_installation(user) or person == user:
         return True
@@ -132,10 +132,10 @@ def knows(user: User, person: Any) -> bool:
 
 
 def may_anywhere(user: User, action: Action) -> bool:
-    """Return whether `user` may do `action` in any project; superusers always may, as they can create one.
+    """Return whether `user` may do `action` in any project; superusers always may, because they can create one.
 
     Researchers are the users who may do VIEW: members of any project and superusers. They see the pages for
-    researchers. Queries once per request and user.
+    researchers. Runs one query per request and user.
     """
     if not user.is_active or user.is_superuser:
         return user.is_active
@@ -153,7 +153,7 @@ def check_may_anywhere(user: User, action: Action) -> None:
 
 
 def researcher_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Send anonymous visitors to the login; answer 403 to annotators."""
+    """Send anonymous visitors to the login page; answer 403 to annotators."""
 
     @login_required
     @wraps(view)

@@ -1,6 +1,6 @@
 """Entry points: registry entries of installed distributions (docs/extending.md).
 
-Imports only the standard library, for use in the pure libraries.
+Imports only the standard library, so that the pure libraries can use it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ Entry = TypeVar("Entry")
 
 @cache
 def entry_points(group: str) -> Mapping[str, Any]:
-    """Load the objects of a group by name. Raises ImportError with the name of the distribution."""
+    """Load the objects of a group; return them by name. Raises ImportError with the name of the distribution."""
     objects: dict[str, Any] = {}
     for point in sorted(metadata.entry_points(group=group), key=lambda point: point.name):
         distribution = point.dist.name if point.dist else "an unknown distribution"

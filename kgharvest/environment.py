@@ -1,6 +1,6 @@
 """Parsers of environment variables for settings.py. They raise ImproperlyConfigured for invalid values.
 
-name: name of a variable. Product defaults are in settings.py.
+name: name of a variable. Default values are in settings.py.
 """
 
 import os
@@ -79,7 +79,7 @@ def base_url(text: str) -> SplitResult:
 
 
 def mail(address: str) -> dict:
-    """Return Django's settings for `smtp://user:password@host:587` (STARTTLS), `smtps://` (TLS) or `console:`.
+    """Return Django's settings for `smtp://user:password@host:587` (STARTTLS), `smtps://` (TLS), or `console:`.
 
     `smtp://host:25?tls=0` sends in plain text, for example to a local relay.
     """
@@ -102,7 +102,7 @@ def mail(address: str) -> dict:
 
 
 def group_roles(name: str) -> list[tuple[str, str, str]]:
-    """Parse "lab-a=birds:researcher,lab-b=birds:viewer" to (group, project slug, role) tuples."""
+    """Parse "lab-a=birds:researcher,lab-b=birds:viewer" into (group, project slug, role) tuples."""
     entries = [re.fullmatch(r"(.+)=([-\w]+):(\w+)", entry) for entry in words(name)]
     invalid = [entry for entry, match in zip(words(name), entries, strict=True) if not match or match[3] not in ROLES]
     if invalid:
@@ -142,7 +142,7 @@ def networks(name: str) -> list[IPv4Network | IPv6Network]:
 
 
 def lm_servers(name: str) -> dict[str, str]:
-    """Parse "http://a/v1 https://b/v1=NAME": server URL -> variable with its API key, or ""."""
+    """Parse "http://a/v1 https://b/v1=NAME": server URL -> variable with its API key, "" without a key."""
     entries = [
         re.fullmatch(r"(https?://[^\s=]+)(?:=([A-Za-z_]\w*))?", word) for word in os.environ.get(name, "").split()
     ]

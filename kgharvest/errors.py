@@ -33,7 +33,7 @@ class DomainError(Exception):
 
 
 class NotFound(DomainError):
-    """A relation, job, round, ... does not exist."""
+    """An object, such as a relation, job, or round, does not exist."""
 
 
 class BadEntry(NamedTuple):
@@ -64,7 +64,7 @@ class ImportRefused(DomainError):
         """Return one sentence for one error, or one line per error."""
         lines = [f"{entry.where}: {entry.reason}" for entry in self.entries]
         if self.n_entries == 1:
-            return f"{self.source}: rejected because of {lines[0]}."
+            return f"{self.source}: rejected because of an error in {lines[0]}."
         left = self.n_entries - len(lines)
         more = [f"and {left:,} more"] if left > 0 else []
         head = f"{self.source}: rejected because of {self.n_entries:,} errors:"
@@ -104,7 +104,7 @@ def fault_of_machine(error: BaseException) -> str | None:
 
 def is_connection_lost(error: BaseException) -> bool:
     """Return whether the connection to PostgreSQL failed or was lost."""
-    state = getattr(error.__cause__, "sqlstate", "")  # None: no response of the server
+    state = getattr(error.__cause__, "sqlstate", "")  # None: no response from the server
     return state is None or state.startswith(CONNECTION_IS_LOST)
 
 

@@ -1,4 +1,4 @@
-"""HTTP handling shared by pages and API: static files, error responses, database outages."""
+"""HTTP handling shared by pages and API: static files, error responses, and database outages."""
 
 import json
 import sys

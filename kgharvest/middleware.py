@@ -39,10 +39,10 @@ requests_log = logging.getLogger("kgharvest.requests")
 
 
 def observe_requests(get_response: GetResponse) -> GetResponse:
-    """Middleware that must be first: answer probes; log, count and time all other requests.
+    """Middleware that must be first: answer probes; log, count, and time all other requests.
 
-    Probing machines use plain HTTP and no configured host name, so later middleware would redirect or reject probes.
-    Other requests get an id for the response, the log and their jobs.
+    Probes use plain HTTP and a hostname that is not configured, so later middleware would redirect or reject them.
+    Other requests get an id for the response, the log, and their jobs.
     """
 
     def observed(request: HttpRequest) -> HttpResponse:
@@ -74,7 +74,7 @@ def observe_requests(get_response: GetResponse) -> GetResponse:
     return observed
 
 
-SLOW_S = 1.0  # slower failures block threads: the database does not respond instead of refusing at once
+SLOW_S = 1.0  # slower failures block threads: the database does not respond, instead of refusing immediately
 LOOK_AFTER_S = 1.0
 LOOK_TAKES_S = 10.0
 
@@ -161,7 +161,7 @@ def require_second_factor(get_response: GetResponse) -> GetResponse:
 
 
 def store_nothing(get_response: GetResponse) -> GetResponse:
-    """Middleware: forbid caching of responses without Cache-Control, as most contain evidence or names.
+    """Middleware: forbid caching of responses without Cache-Control, because most contain evidence or names.
 
     Static files do not pass this middleware.
     """

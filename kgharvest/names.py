@@ -42,7 +42,7 @@ def short_name(full_name: str) -> str:
 
 
 def shortest_names(full_names: Iterable[str], shorten: Callable[[str], str] = short_name) -> dict[str, str]:
-    """Return by full name the short name if it is unique, otherwise the full name."""
+    """Map each full name to its short name if that is unique, otherwise to itself."""
     full_names = set(full_names)
     n_names = Counter(map(shorten, full_names))
     return {name: shorten(name) if n_names[shorten(name)] == 1 else name for name in full_names}

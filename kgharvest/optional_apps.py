@@ -60,7 +60,7 @@ def uninstalled_apps(migrations: Iterable[Sequence[str]]) -> list[str]:
 def uninstalled_rows_kept() -> Iterator[None]:
     """Raise DomainError AppNotInstalled if a deletion fails because rows of an uninstalled app refer to the row.
 
-    Enter it before the outermost transaction, at whose end databases check foreign keys.
+    Enter it before the outermost transaction, because databases check foreign keys when that transaction ends.
     """
     try:
         yield

@@ -1,6 +1,6 @@
 """Registries: dotted paths of extensions for packages that may not import them.
 
-Panels of pages, report sections, hooks, job kinds, periodic tasks, audited tables and metrics. They are settings
+Panels of pages, report sections, hooks, job kinds, periodic tasks, audited tables, and metrics. They are settings
 (`django.conf.settings.PANELS`), which optional apps extend (kgharvest.optional_apps).
 """
 
@@ -19,7 +19,7 @@ NAVIGATION = [
     ("Reports", "evaluation:report_list"),
 ]
 
-# Page regions of other apps: functions of (request, subject), in the order of the page (pages.panels)
+# Panels by page region: functions of (request, subject), in the order in which the page shows them (pages.panels)
 PANELS = {
     "navigation": [],  # after the links of NAVIGATION
     "home_steps": ["kgharvest.pages.home.home_steps", "annotation.panels.home_steps", "evaluation.panels.home_steps"],
@@ -71,7 +71,7 @@ HOOKS = {
     "half_width": "evaluation.panels.half_width",
     # -> (report name, head of the audit log) of each report
     "audit_heads": "evaluation.reports.services.reported_heads",
-    # ids of finished, failed, or cancelled jobs; called in the transaction that ends them
+    # ids of finished, failed, or canceled jobs; called in the transaction that ends them
     "jobs_ended": "kgharvest.harvests.launches.record_ended_jobs",
     # seal pending judgments -> their number
     "seal": "annotation.judging.sealing.seal_judgments",
@@ -102,12 +102,12 @@ JOB_RUNNERS = {
     "judge": "annotation.judges.runner.run_judge",
     **OUTBOXES,
 }
-# Job kinds by queue; all others are light (kgharvest.jobs.queues). Urgent jobs are short and block users: until tuples
-# are marked, exports and rounds use the old word list.
+# Job kinds by queue; all others are light (kgharvest.jobs.queues). Urgent jobs are short, and users wait for them:
+# until tuples are marked, exports and rounds use the old word list.
 URGENT_JOBS = ["mark_sensitive", *OUTBOXES]
 LM_JOBS = ["harvest", "harvest-part", "evaluate_scores", "judge"]  # may load an LM on the `device` of their payload
 
-# Periodic tasks of every worker, every few seconds: functions of the time
+# Periodic tasks, which every worker runs every few seconds: functions of the current time
 PERIODIC_TASKS = [
     "annotation.rounds.services.note_complete_rounds",
     "annotation.rounds.services.close_due_rounds",
@@ -135,7 +135,7 @@ AUDITED = {
 # Event types of optional apps: sequences of kgharvest.events.types.EventType
 EVENT_TYPES: list[str] = []
 
-# Metrics for each scrape: functions of the time that return operations.metrics.Readings
+# Metrics for each scrape: functions of the current time that return operations.metrics.Readings
 METRICS = [
     "kgharvest.operations.metrics.job_metrics",
     "annotation.panels.judgment_metrics",

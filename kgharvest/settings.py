@@ -1,7 +1,7 @@
 """Settings, configured by environment variables.
 
 The default is *embedded* mode: SQLite and Celery's filesystem broker under `KGHARVEST_DATA_DIR`, a generated secret
-key, localhost only. If DATABASE_URL, BROKER_URL, SECRET_KEY, ALLOWED_HOSTS or an https KGHARVEST_BASE_URL is set and
+key, localhost only. If DATABASE_URL, BROKER_URL, SECRET_KEY, ALLOWED_HOSTS, or an https KGHARVEST_BASE_URL is set and
 DEBUG is not, the mode is *production*: it requires a secret key and hosts, and a TLS proxy that sets X-Forwarded-Proto.
 """
 
@@ -175,7 +175,7 @@ API_LIMITS = {
     "token": env.limit("KGHARVEST_API_REQUESTS", 1200, 60),  # per token
     "anonymous": env.limit("KGHARVEST_API_ANONYMOUS_REQUESTS", 60, 60),  # per address without a valid token
 }
-CACHES = {  # per process: its share of the API rate limits
+CACHES = {  # per process; contains its share of the API rate limits
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}}
 }
 PROXY_COUNT = int(os.environ.get("PROXY_COUNT") or PRODUCTION)  # trusted proxies before this server
@@ -185,12 +185,12 @@ OPENID = env.openid()
 LOCAL_LOGIN = os.environ.get("KGHARVEST_LOCAL_LOGIN", "1") != "0"  # password login
 if not LOCAL_LOGIN and not OPENID:
     raise ImproperlyConfigured(
-        "KGHARVEST_LOCAL_LOGIN is 0, but KGHARVEST_OIDC_ISSUER is not set. Set it or enable local login."
+        "KGHARVEST_LOCAL_LOGIN is 0, but KGHARVEST_OIDC_ISSUER is not set. Set the issuer or enable local login."
     )
 SECOND_FACTOR_FOR = os.environ.get("KGHARVEST_SECOND_FACTOR", "")
 if SECOND_FACTOR_FOR not in {"", "staff", "owners", "everybody"}:
     raise ImproperlyConfigured(
-        f"KGHARVEST_SECOND_FACTOR is {SECOND_FACTOR_FOR!r}. Use staff, owners (includes staff) or everybody."
+        f"KGHARVEST_SECOND_FACTOR is {SECOND_FACTOR_FOR!r}. Use staff, owners (includes staff), or everybody."
     )
 PASSWORD_RESET_TIMEOUT = 3600  # seconds that a reset link is valid
 CONTACT = os.environ.get("KGHARVEST_CONTACT", "")  # for example "Ada, room 7, ada@example.org"
@@ -224,7 +224,7 @@ SESSION_ENGINE = "kgharvest.accounts.sign_in.session_store"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PRODUCTION
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_SSL_REDIRECT = PRODUCTION
-# Off by default, as browsers remember it for its lifetime, optionally for all subdomains and ports.
+# Off by default, because browsers remember the header for its lifetime, optionally for all subdomains and ports.
 SECURE_HSTS_SECONDS, SECURE_HSTS_INCLUDE_SUBDOMAINS, SECURE_HSTS_PRELOAD = env.hsts("KGHARVEST_HSTS")
 SILENCED_SYSTEM_CHECKS = ["security.W004", "security.W005", "security.W021"]  # HSTS, subdomains, preload
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if PRODUCTION else None
@@ -255,12 +255,12 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "kgharvest",
-    "DESCRIPTION": "Relations, harvests, knowledge, rounds, judgments and reports for programs.",
+    "DESCRIPTION": "Relations, harvests, knowledge, rounds, judgments, and reports for programs.",
     "VERSION": VERSION,
     "OAS_VERSION": "3.1.0",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SERVE_INCLUDE_SCHEMA": False,
-    "POSTPROCESSING_HOOKS": [],  # inline enums, as fields of the same name have different choices
+    "POSTPROCESSING_HOOKS": [],  # inline enums, because fields of the same name have different choices
     "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
@@ -288,8 +288,8 @@ PROLIFIC = {
 
 # Jobs. The broker only wakes workers; the state of jobs is in the database (kgharvest.jobs.ledger).
 JOB_LEASE_S = 30  # a running job is lost after this time without a heartbeat
-JOB_LOOK_EVERY_S = 5  # between two heartbeats of a worker, which also poll the ledger
-# Search time after which idle workers get parts of a harvest; most harvests of the embedded LM end before.
+JOB_LOOK_EVERY_S = 5  # interval between heartbeats of a worker, which also poll the ledger
+# Search time after which idle workers get parts of a harvest; most harvests of the embedded LM end earlier.
 HARVEST_SHARED_AFTER_S = 2
 
 CELERY_BROKER_URL = os.environ.get("BROKER_URL") or "filesystem://"
@@ -326,7 +326,7 @@ elif CELERY_BROKER_URL.startswith("redis"):
         "socket_keepalive": True,
     }
 else:
-    # Default 30 minutes. RabbitMQ ends consumers without acknowledgment; must exceed the longest task.
+    # Default 30 minutes. RabbitMQ ends consumers without acknowledgment; this must exceed the longest task.
     consumer_timeout_ms = 1000 * (CELERY_TASK_TIME_LIMIT + 3600)
     QUEUE_ARGUMENTS = {"x-queue-type": "quorum", "x-consumer-timeout": consumer_timeout_ms}
 CELERY_TASK_QUEUES = [Queue(name, Exchange(name), routing_key=name, queue_arguments=QUEUE_ARGUMENTS) for name in QUEUES]
@@ -340,7 +340,7 @@ def without_traceback_of_refusals(record: logging.LogRecord) -> bool:
 
 
 # Monitoring: docs/operations.md
-METRICS_DIR = DATA_DIR / "metrics" / socket.gethostname()  # per machine, as process ids are unique per machine
+METRICS_DIR = DATA_DIR / "metrics" / socket.gethostname()  # per machine, because process ids are unique per machine
 METRICS_TOKEN = os.environ.get("KGHARVEST_METRICS_TOKEN", "")
 
 LOG_FORMAT = os.environ.get("KGHARVEST_LOG") or "lines"

@@ -16,10 +16,10 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def refuse_unreadable(application: Application) -> Application:
-    """Answer 400 or 413 to requests with invalid headers or too large bodies, before Django parses them.
+    """Answer 400 or 413 to requests with invalid headers or oversized bodies, before Django parses them.
 
-    Django decodes URLs and forms with any Python codec named by the client, including `hex` and `punycode`, and fails
-    outside its middleware.
+    Django decodes URLs and forms with any Python codec named by the client, including `hex` and `punycode`. The
+    resulting errors occur outside its middleware.
     """
 
     def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -60,7 +60,7 @@ def why_unreadable(environ: dict[str, Any]) -> str:
 def below(prefix: str, application: Application) -> Application:
     """Strip `prefix` from paths, so that proxies can forward them unchanged; paths without it also work.
 
-    The prefix without a slash is redirected to the home page with a slash, the path of the cookies.
+    The prefix without a trailing slash is redirected to the home page with a slash, which is the path of the cookies.
     """
 
     def stripped(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

@@ -31,6 +31,10 @@ def put_back(path: Path) -> None:
 
 def remove_tables() -> None:
     """Drop all tables of the test database."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        return
     connection.ensure_connection()
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.backup(connection.connection)

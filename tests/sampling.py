@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
+
+
+def only(default: Collection[Any], cases: Iterable[Any]) -> list[Any]:
+    """Mark all cases as exhaustive except those in `default`."""
+    return [pytest.param(case, marks=() if case in default else pytest.mark.exhaustive) for case in cases]
 
 
 def every(step: int, cases: Iterable[tuple[Any, ...]]) -> list[Any]:

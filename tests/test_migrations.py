@@ -21,6 +21,7 @@ from django.db.migrations.state import ProjectState
 from django.test.utils import CaptureQueriesContext
 
 from kgharvest.bulk.indexes import AddIndex, RemoveIndex
+from tests.kgharvest.old_release import upgraded_release
 from tests.postgres import on_postgresql, run_on_postgresql
 
 # The last migration of each app in the release that runs in production. Update with each release.
@@ -231,8 +232,9 @@ def incompatibilities_of(model: type[models.Model]) -> list[str]:
 
 
 @needs_apps_of_last_release
-@pytest.mark.django_db
-def test_last_release_can_use_the_current_database():
+@pytest.mark.django_db(transaction=True)
+def test_last_release_can_use_the_upgraded_database(shared_folder):
+    upgraded_release(shared_folder).enter()
     state, _ = migrations_since_last_release(MigrationLoader(None))
     released = [model for app in LAST_RELEASE for model in state.apps.get_app_config(app).get_models()]
 

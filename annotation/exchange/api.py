@@ -1,4 +1,4 @@
-"""API of judgments: pages, file export, and file import."""
+"""API of judgments: paginated list, file export, and file import."""
 
 import re
 from pathlib import Path
@@ -64,7 +64,7 @@ class JudgmentViewSet(PagedList, RoundPartViewSet):
 
 class ImportInput(StrictSerializer):
     file = serializers.FileField(
-        help_text="CSV with the columns relation, entities, annotator, label (docs/commands.md)."
+        help_text="CSV with the columns relation, entities, annotator, and label (docs/commands.md)."
     )
     round = serializers.CharField(max_length=201, help_text="Round name, or project/name.")
     project = serializers.SlugField(required=False, help_text="Project of a new round.")
@@ -86,7 +86,7 @@ class ImportedSerializer(serializers.Serializer):
 class ExchangeViewSet(RoundOperations):
     @file_operation("Download the judgments of a round", "judgments.<slug:file_format>", CONTENT_TYPES)
     def judgments_file(self, request: Request, round_id: int, file_format: str) -> HttpResponse:
-        """One row per annotator and statement, with annotator codes instead of names, streamed."""
+        """Streams one row per annotator and statement, with annotator codes instead of names."""
         return judgments_file(self.round(), file_format)
 
     @operation(
@@ -99,11 +99,11 @@ class ExchangeViewSet(RoundOperations):
         parser_classes=(MultiPartParser,),
     )
     def import_judgments(self, request: Request) -> Response:
-        """Imports all rows of the file or none. ImportRefused names each invalid line."""
+        """Imports all rows of the file or none of them. ImportRefused names each invalid line."""
         sent = self.sent(ImportInput)
         file, name = sent.pop("file"), sent.pop("round")
         with TemporaryDirectory() as folder:
-            # Error messages show the original name.
+            # Use the original name, because error messages show it.
             path = Path(folder) / (re.sub(r"[^\w.-]", "_", file.name)[-100:].lstrip(".") or "judgments.csv")
             with path.open("wb") as copy:
                 copy.writelines(file.chunks())

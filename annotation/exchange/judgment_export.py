@@ -57,5 +57,5 @@ def _rows(round: Round) -> Iterator[Row]:
 def judgments_file(round: Round, file_format: str) -> HttpResponse:
     """Return the judgments of a round as a streamed file. Raises Http404 for an unknown format."""
     if file_format not in FILE_FORMATS:
-        raise Http404(f"Unknown format. Use {', '.join(FILE_FORMATS)}.")
+        raise Http404(f"Unknown format. Use one of {', '.join(FILE_FORMATS)}.")
     return download(FORMATS[file_format].write(judgment_table(round)), f"{round.name}-judgments.{file_format}")

@@ -1,4 +1,4 @@
-"""Parser of judgment files in CSV. Yields rows and faults. Does not use the database."""
+"""Parser for judgment files in CSV format. It yields rows and faults and does not use the database."""
 
 import csv
 import json
@@ -87,7 +87,7 @@ class _FaultsByReason:
 def read_judgments(lines: Iterable[str]) -> Iterator[ImportedRow | BadEntry]:
     """Yield the rows or faults of a CSV file with commas, semicolons, or tabs and any line endings.
 
-    lines: include their line endings. Memory use is constant. Equal values are the same objects.
+    lines: with their line endings. Memory use is constant. Equal values share one object.
     """
     lines = iter(lines)
     heading = next(lines, "")
@@ -145,7 +145,7 @@ def _entities(text: str) -> tuple[str, ...]:
 
 def _label(text: str) -> str:
     if text.casefold() not in LABELS:
-        raise BadValue(f"is {text!r:.40}; use True, False or Unjudgeable")
+        raise BadValue(f"is {text!r:.40}; use True, False, or Unjudgeable")
     return str(LABELS[text.casefold()])
 
 
@@ -169,12 +169,12 @@ def _seconds(text: str) -> float | None:
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds <= 24 * 3600:
-        raise BadValue(f"is {text!r:.40}; give seconds, at most a day, or leave it empty")
+        raise BadValue(f"is {text!r:.40}; give a number of seconds, at most one day, or leave it empty")
     return seconds
 
 
 def _moment(text: str) -> datetime | None:
-    """Parse an ISO 8601 time, in UTC if it has no time zone."""
+    """Parse an ISO 8601 time. A time without a time zone is in UTC."""
     if not text:
         return None
     try:

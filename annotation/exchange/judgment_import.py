@@ -39,7 +39,7 @@ DUPLICATES = ("error", "first", "last")
 
 
 class ImportSummary(NamedTuple):
-    """n_duplicates: rows skipped or replacing an earlier row, depending on the policy for duplicates."""
+    """n_duplicates: number of rows that were skipped or replaced an earlier row, depending on the policy."""
 
     round: Round
     n_judgments: int
@@ -60,14 +60,14 @@ def import_judgments(
     duplicates: str = "error",
     by=None,
 ) -> ImportSummary:
-    """Add the judgments of a CSV file (see judgment_files) to a round for imports.
+    """Add the judgments of a CSV file (see judgment_files) to a round of imported judgments.
 
-    create: create missing rounds, relations, tuples, and tasks; otherwise they are faults. project: project of new
-    objects, required if `by` works in several; round_name may also be project/name. set_name: the relation set, if
-    several contain a relation. duplicates: policy for repeated judgments of one annotator on one tuple: "error", or
-    keep the "first" or "last". The same label for another cell is not a duplicate; the judgment counts for both cells.
-    k of a task becomes its number of judgments. Raises ImportRefused with all faults, NotFound, NotForImports,
-    NotAllowed, or ProjectNotNamed; nothing is stored then.
+    create: True to create missing rounds, relations, tuples, and tasks; otherwise, they are faults. project: project of
+    new objects, required if `by` works in several projects; round_name may also be project/name. set_name: relation
+    set, if several contain a relation. duplicates: policy for repeated judgments of one annotator on one tuple:
+    "error", or keep the "first" or "last". The same label for another cell is not a duplicate; the judgment counts for
+    both cells. The k of each task is set to its number of judgments. Raises ImportRefused with all faults, NotFound,
+    NotForImports, NotAllowed, or ProjectNotNamed. If an error is raised, nothing is stored.
     """
     rows = read_rows(path)
     if set_name is not None:
@@ -87,11 +87,11 @@ def import_judgments(
 
 
 def _locked_round(name: str, create: bool, project: Project | str | None, by) -> Round:
-    """Lock the round, so that concurrent imports run one at a time. Raises NotFound, NotAllowed or NotForImports."""
+    """Lock the round, so that concurrent imports run one at a time. Raises NotFound, NotAllowed, or NotForImports."""
     if create:
         slug, _, name = name.rpartition("/")
         if not NAME.fullmatch(name):
-            raise NotFound(f"Invalid round name {name!r}. Use up to 100 letters, digits, - and _.")
+            raise NotFound(f"Invalid round name {name!r}. Use up to 100 letters, digits, hyphens, and underscores.")
         new = {"status": Round.Status.CLOSED, "source": Round.Source.IMPORTED}
         new |= {"created_by": by, "closed_at": timezone.now()}
         round, _ = project_for(by, slug or project).rounds.get_or_create(name=name, defaults=new)
@@ -102,7 +102,7 @@ def _locked_round(name: str, create: bool, project: Project | str | None, by) ->
     if round.source != Round.Source.IMPORTED:
         raise DomainError(
             "NotForImports",
-            f"Round {round.name} has source {round.source} and accepts no imports. Import into another round.",
+            f"Round {round.name} has source {round.source} and does not accept imports. Import into another round.",
         )
     return round
 
@@ -150,7 +150,7 @@ class _Import:
         self.faults.append(BadEntry(f"line {row.line}", reason))
 
     def _resolve_relation(self, row: ImportedRow) -> Relation | None:
-        """Return the relation of the row, with "_" for spaces in its name, or None after recording a fault."""
+        """Return the relation of the row, or None after recording a fault. Spaces in its name become "_"."""
         name = "_".join(row.relation.split())
         try:
             return resolve_relation(name, scopes=self._scopes, among=self._relations)
@@ -162,7 +162,7 @@ class _Import:
             elif RELATION_NAME.fullmatch(name) and not CONTROL.search(name) and not SLOT.search(name):
                 return self._create_relation(name, row.relation, len(row.entities))
             else:
-                rule = "up to 100 characters, no / and no slot such as <ENT0>"
+                rule = "up to 100 characters without / and without slots such as <ENT0>"
                 self._fault(row, f"{refusal} It cannot name a new relation; use {rule}")
         return None
 
@@ -225,7 +225,7 @@ class _Import:
         self, rows: Sequence[ImportedRow], tasks: Sequence[int], stored: Container[JudgmentKey]
     ) -> dict[JudgmentKey, ImportedRow]:
         """Return the row of each judgment to store, applying the policy for duplicates."""
-        codes = {}  # pseudonyms, the same in every import
+        codes = {}  # pseudonyms that are the same in every import
         for name in {row.annotator for row in rows}:
             codes[name] = f"i-{hmac.new(self.round.join_token.encode(), name.encode(), 'sha256').hexdigest()[:12]}"
         accepted: dict[JudgmentKey, ImportedRow] = {}
@@ -240,7 +240,7 @@ class _Import:
             self.n_duplicates += 1
             if self.duplicates == "error":
                 where = f"in line {earlier.line}" if earlier else "in this round"
-                judged = f"{row.annotator} judged {_tuple_text(row.entities)} already {where}"
+                judged = f"{row.annotator} already judged {_tuple_text(row.entities)} {where}"
                 self._fault(row, f"{judged}; import with --duplicates first or last")
             elif self.duplicates == "last":
                 accepted[key] = row
@@ -268,7 +268,7 @@ class _Import:
         )
 
     def _record_cells(self, rows: Sequence[ImportedRow], tasks: Sequence[int], relations: dict[str, Relation]) -> None:
-        """Draw the tasks into the cells that the rows name, or into an unnamed cell."""
+        """Store draws of the tasks for the cells that the rows name, or for an unnamed cell."""
         drawn = defaultdict(set)
         for task, stratum in Draw.objects.filter(stratum__round=self.round).values_list("task", "stratum").iterator():
             drawn[task].add(stratum)

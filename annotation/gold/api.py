@@ -15,7 +15,7 @@ from kgharvest.api.input import Filters, IdField, PersonField, StrictSerializer
 from kgharvest.api.views import ApiViewSet, PagedList, operation
 from kgharvest.models import Relation
 
-MOST_DECISIONS = 400  # per request, the maximum number of candidates
+MOST_DECISIONS = 400  # per request; also the maximum number of candidates
 
 
 class CandidateSerializer(serializers.Serializer):
@@ -35,7 +35,8 @@ class CandidatesSerializer(serializers.Serializer):
 
 class DecisionsInput(StrictSerializer):
     decisions = serializers.DictField(
-        child=serializers.BooleanField(), help_text="By candidate code: true to confirm as false, false to reject."
+        child=serializers.BooleanField(),
+        help_text="Decisions by candidate code: true confirms the statement as false; false rejects the candidate.",
     )
 
     def validate_decisions(self, decisions: dict[str, bool]) -> dict[str, bool]:
@@ -45,7 +46,7 @@ class DecisionsInput(StrictSerializer):
 
 
 class DecidedSerializer(serializers.Serializer):
-    n_stored = serializers.IntegerField(help_text="Excludes candidates with earlier decisions.")
+    n_stored = serializers.IntegerField(help_text="Number of new decisions. Earlier decisions stay unchanged.")
 
 
 class CandidateViewSet(ApiViewSet):
@@ -118,7 +119,7 @@ class DecisionViewSet(PagedList, ApiViewSet):
 
     @operation("Withdraw a decision", request=WithdrawalInput)
     def withdraw(self, request: Request, pk: int) -> Response:
-        """The decision is stored with the reason but no longer used. Open rounds keep their gold statements."""
+        """The decision stays stored with the reason but is no longer used. Open rounds keep their gold statements."""
         decision = self.named()
         withdraw_gold(decision, self.sent(WithdrawalInput)["reason"], request.user)
         decision.refresh_from_db()

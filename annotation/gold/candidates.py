@@ -1,4 +1,4 @@
-"""Candidates for false gold statements, by negative sampling, and people's decisions on them."""
+"""Candidates for false gold statements, created by negative sampling, and people's decisions on them."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -62,7 +62,7 @@ def gold_candidates(relation: Relation) -> list[GoldCandidate]:
     keys = sorted(key for key, fact in facts.items() if fact not in seeds)
     Random(relation.pk).shuffle(keys)
     keys = keys[: 2 * CANDIDATES_AT_ONCE]
-    # Also match surface forms: tuples harvested before the set had an entity table.
+    # Also match surface forms, for tuples harvested before the set had an entity table.
     tuples = relation.knowledge_tuples.harvested().filter(key__in={*keys, *(facts[key] for key in keys)})
     harvested_keys = set(tuples.values_list("key", flat=True))
     decided = set(relation.gold_decisions.in_force().values_list("key", flat=True))
@@ -79,13 +79,13 @@ def may_decide(relation: Relation, by) -> bool:
 
 @transaction.atomic
 def decide_on_gold(relation: Relation, decisions: Mapping[str, bool], by=None) -> int:
-    """Store decisions by candidate code, True for confirmed as false; return the number stored.
+    """Store decisions by candidate code and return the number of stored decisions. True means confirmed as false.
 
-    Codes that are no longer candidates are skipped. Raises NotAllowed.
+    Codes that no longer belong to a candidate are skipped. Raises NotAllowed.
     """
     if not may_decide(relation, by):
         check_may(by, Action.WORK, relation.project)
-    # Lock: concurrent decisions must not see these candidates as open.
+    # Lock the relation: concurrent decisions must not see these candidates as open.
     relation = Relation.objects.select_for_update(of=("self",), no_key=True).get(pk=relation.pk)
     candidates = {candidate.code: candidate for candidate in gold_candidates(relation)}
     new = [
@@ -116,7 +116,7 @@ def confirmed_counts(relations: Iterable[Relation]) -> dict[int, int]:
 def may_withdraw(decision: GoldDecision, by) -> bool:
     """Return whether `by` may withdraw the decision.
 
-    Gold of built-in relations serves all projects; only superusers and the user who decided may withdraw it.
+    All projects use gold of built-in relations, so only superusers and the user who decided may withdraw it.
     """
     is_own = by is not None and decision.decided_by_id == by.pk and may_decide(decision.relation, by)
     return is_own or may(by, Action.WORK, decision.relation.project)
@@ -124,7 +124,9 @@ def may_withdraw(decision: GoldDecision, by) -> bool:
 
 def check_may_withdraw(decision: GoldDecision, by) -> None:
     if not may_withdraw(decision, by):
-        raise NotAllowed("Only the user who decided, users who work in the project, and superusers may withdraw it.")
+        raise NotAllowed(
+            "Only the user who decided, users who work in the project, and superusers may withdraw the decision."
+        )
 
 
 @transaction.atomic

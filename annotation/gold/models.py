@@ -13,7 +13,7 @@ class GoldDecisionQuerySet(models.QuerySet):
 
 
 class GoldDecision(models.Model):
-    """A corrupted seed that a person confirmed as false or rejected. Only confirmed ones become gold.
+    """A corrupted seed that a person confirmed as false or rejected. Only confirmed seeds become gold.
 
     entities: the seed tuple with the entity of `slot` replaced. key: `tuple_key` of `entities`. seed: the original
     tuple. withdrawn_at: None while the decision is in force. Withdrawn decisions are kept because rounds may depend on

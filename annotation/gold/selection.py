@@ -18,7 +18,7 @@ NEARLY_ALL = 0.9
 
 
 class DrawnTuple(NamedTuple):
-    """A harvested tuple of a sample. pk: of the harvested tuple. surface: entities as written in the harvest."""
+    """A harvested tuple of a sample. pk: harvested tuple id. surface: entities as written in the harvest."""
 
     pk: int
     knowledge_tuple_id: int
@@ -28,7 +28,7 @@ class DrawnTuple(NamedTuple):
 
 
 class GoldStatement(NamedTuple):
-    """reason: explanation of the label, shown in training. canonical: entities of the knowledge tuple."""
+    """A gold statement. reason: explanation of the label, shown in training. canonical: entities of the tuple."""
 
     relation: Relation
     entities: Sequence[str]
@@ -50,10 +50,10 @@ class Gold(NamedTuple):
 
 
 def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[DrawnTuple], n_tasks: int) -> Gold:
-    """Choose examples, training, and gold for a round with `n_tasks` other statements, without overlap.
+    """Choose examples, training, and gold, which do not overlap, for a round with `n_tasks` other statements.
 
-    True and false statements are balanced, so always answering True does not pay. Gold gets the casing of the drawn
-    tuples. Raises NotEnoughGold.
+    True and false statements are balanced, so always answering True does not pay off. Gold is written in the casing of
+    the drawn tuples. Raises NotEnoughGold.
     """
     relations, drawn = list(relations), list(drawn)
     gold = known_answers(relations)
@@ -67,7 +67,7 @@ def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[Dra
     rng = Random(round.seed)
     true, false = (_by_turns([answers[side][1:] for answers in gold.values()], drawn_keys, rng) for side in (0, 1))
     n_pairs = min(len(true), len(false))
-    n_mixed_in = ceil(n_tasks * round.gold_share / (1 - round.gold_share) - ROUNDING)  # 0.1 of 10 is 1
+    n_mixed_in = ceil(n_tasks * round.gold_share / (1 - round.gold_share) - ROUNDING)  # a share of 0.1 for 9 tasks: 1
     needed = ceil((round.training_size + (2 if round.gold_share else 0)) / 2)
     if n_pairs < needed:
         raise DomainError(
@@ -130,7 +130,7 @@ def known_answers(relations: Sequence[Relation]) -> dict[int, tuple[list[GoldSta
 def _by_turns(
     by_relation: Iterable[Sequence[GoldStatement]], excluded_keys: Collection[tuple[int, str]], rng: Random
 ) -> list[GoldStatement]:
-    """Return the free statements, alternating between relations, each relation in random order."""
+    """Return the statements that are not excluded, alternating between relations, in random order within each."""
     free = [[statement for statement in statements if statement.key not in excluded_keys] for statements in by_relation]
     for statements in free:
         rng.shuffle(statements)
@@ -138,7 +138,7 @@ def _by_turns(
 
 
 def store_gold_tuple(gold: GoldStatement) -> KnowledgeTuple:
-    """Return the stored tuple of the gold statement, created if missing. It does not enter the knowledge base."""
+    """Return the stored tuple of the gold statement, created if missing. It is not added to the knowledge base."""
     return KnowledgeTuple.objects.get_or_create(
         relation=gold.relation, key=tuple_key(gold.canonical), defaults={"entities": list(gold.canonical)}
     )[0]
@@ -168,8 +168,8 @@ class Casing:
     def write(self, entity: str) -> str:
         """Return `entity` as written in the sample.
 
-        If the sample lacks it, use lower case or initial capitals if nearly all of the sample does, or leave it
-        unchanged.
+        An entity that is not in the sample is written in lower case or with initial capitals if nearly all entities of
+        the sample are. Otherwise, it is unchanged.
         """
         if entity.casefold() in self._written:
             return self._written[entity.casefold()]
@@ -183,5 +183,5 @@ class Casing:
 
 
 def casings(tuples: Iterable[Sequence[str]]) -> list[Casing]:
-    """Return the casing per slot, or [] without tuples."""
+    """Return the casing of each slot, or [] without tuples."""
     return [Casing(entities) for entities in zip(*tuples, strict=True)]

@@ -24,7 +24,7 @@ def session_annotators(request: HttpRequest) -> QuerySet[Annotator]:
 
 
 class SessionAnnotator:
-    """Lookup of a session's annotator in one round, with prepared queries. annotators: the base queryset."""
+    """Lookup of a session's annotator in one round, with prepared queries. annotators: returns the base queryset."""
 
     def __init__(self, annotators: Callable[[], QuerySet[Annotator]]):
         of_round = lambda: annotators().filter(round=Parameter(Annotator, "round"))  # noqa: E731
@@ -58,7 +58,7 @@ def forget_guest(request: HttpRequest, annotator: Annotator) -> None:
 
 
 def throttled(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Replace 404 responses by 429 for IP addresses with too many recent 404s.
+    """Replace 404 responses with 429 for IP addresses with too many recent 404s.
 
     Valid links and codes still work: they cannot be guessed, and several people can share an IP address.
     """

@@ -77,17 +77,17 @@ class InviteViewSet(PagedList, RoundPartViewSet):
 
 class JoinInput(StrictSerializer):
     link = serializers.CharField(max_length=500, help_text="Join link or invite link, or only the token at its end.")
-    agrees = serializers.BooleanField(default=False, help_text="True: you agree to the consent text of the round.")
+    agrees = serializers.BooleanField(default=False, help_text="True if you agree to the consent text of the round.")
 
 
 class JoinedSerializer(serializers.Serializer):
-    """Round that you have joined. round: the number in its judging URLs."""
+    """Round that you have joined. round: number of the round in its judging URLs."""
 
     round = serializers.IntegerField(source="round_id")
     name = serializers.CharField(source="round.name")
     annotator = serializers.CharField(source="code", help_text="The code under which your answers are stored.")
     needs_questions = serializers.BooleanField(
-        source="has_questions_left", help_text="True: answer the questions before judging."
+        source="has_questions_left", help_text="True if you must answer questions before judging."
     )
     needs_training = serializers.SerializerMethodField()
 

@@ -1,4 +1,4 @@
-"""Erasure of people: deletes identities of annotators and accounts, but not their judgments."""
+"""Erasure of people. It deletes accounts and the identities of annotators, but not their judgments."""
 
 from django.db import transaction
 from django.db.models import Q
@@ -33,12 +33,12 @@ def check_may_erase(user, by) -> None:
 
 @transaction.atomic
 def erase_annotator(annotator: Annotator, by=None) -> list[str]:
-    """Delete the account link, name, invite and questionnaire of an annotator, who then cannot return. Idempotent.
+    """Delete the account link, name, invite, and questionnaire of an annotator, who then cannot return. Idempotent.
 
     The annotator's code, judgments, comments, consent, and events under that code stay. Leased statements are released.
-    The account itself stays (erase_account deletes it). If it joins again, it is a new annotator. Returns a sentence
-    for each platform id that is retained for now, with the reason. Raises NotAllowed: erasure cannot be undone, so it
-    requires the permission to manage the project.
+    The account itself stays (erase_account deletes it). If its user joins again, they become a new annotator. For each
+    platform id that is retained for now, returns a sentence with the reason. Erasure cannot be undone, so it requires
+    the permission to manage the project. Raises NotAllowed.
     """
     check_may(by, Action.MANAGE, annotator.round.project)
     recruitment().lock(annotator)
@@ -48,7 +48,7 @@ def erase_annotator(annotator: Annotator, by=None) -> list[str]:
 
 
 def forget(annotator: Annotator, by) -> bool:
-    """Erase a locked annotator as erase_annotator does, but without panel places. Returns False if already erased."""
+    """Erase a locked annotator like erase_annotator, but not their panel places. Returns False if already erased."""
     if not Annotator.objects.filter(pk=annotator.pk, erased_at=None).update(
         user=None, name="", erased_at=timezone.now()
     ):
@@ -68,8 +68,8 @@ def forget(annotator: Annotator, by) -> bool:
 def erase_account(user, by=None) -> int:
     """Delete an account and all data that identifies it; return the number of rounds in which it judged.
 
-    Judgments and decisions stay. Raises AppNotInstalled, or DomainError NotYoursToErase, or SoleOwner if the account is
-    the only owner of a project.
+    Judgments and decisions stay. Raises AppNotInstalled, DomainError NotYoursToErase, or DomainError SoleOwner if the
+    account is the only owner of a project.
     """
     check_may_erase(user, by)
     owned = ProjectMember.objects.filter(role=Role.OWNER)

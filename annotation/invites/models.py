@@ -1,4 +1,4 @@
-"""Invites: single-use links to a round, without an account."""
+"""Invites: single-use links for joining a round without an account."""
 
 import secrets
 
@@ -53,7 +53,7 @@ class Invite(models.Model):
         return f"invite {self.pk} to {self.round_id}"
 
     def status(self, now) -> str:
-        """Return "used", "revoked", "expired" or "open"."""
+        """Return "used", "revoked", "expired", or "open"."""
         if self.annotator_id is not None:
             return "used"
         if self.revoked_at is not None:

@@ -1,4 +1,4 @@
-"""Interface of the core to an optional app that recruits annotators."""
+"""Interface between the core and an optional app that recruits annotators."""
 
 from datetime import datetime
 
@@ -7,7 +7,7 @@ from kgharvest.registries import hook
 
 
 class Recruitment:
-    """Default without recruiting. An app replaces the hook `recruitment` with a subclass.
+    """Default implementation without recruiting. A recruiting app replaces the hook `recruitment` with a subclass.
 
     A place is an annotator's paid participation in a study on a recruiting platform.
     """

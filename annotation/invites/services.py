@@ -1,6 +1,6 @@
 """Joining a round with an invite, with an account, or as a guest; return codes; and invites.
 
-Guests need a name, if the round allows guests, or an invite. Each person is one annotator. Guests return with a signed
+Guests need an invite, or a name if the round allows guests. Each person is one annotator. Guests return with a signed
 code.
 """
 
@@ -44,12 +44,13 @@ def join_round(
     address: str | None = None,
     place_size: int | None = None,
 ) -> Annotator:
-    """Create and return the annotator of a person in a round. An account that has already joined gets its annotator.
+    """Create and return the annotator of a person in a round, or return the annotator of an account that has joined.
 
-    user: None for a guest, who needs an `invite`, a `place_size` or a unique `name`. agrees: to the round's consent.
-    place_size: statements to judge, for panel participants. address: network of a guest with a name; the number of
-    these guests per network is limited. Raises RoundNotOpen for a closed round, InviteNotUsable, TooManyAttempts, or
-    DomainError NotForPeople, NoGuests, NameMissing, BadName, NameTaken or ConsentMissing.
+    user: None for a guest, who needs an `invite`, a `place_size`, or a unique `name`. agrees: True if the person agrees
+    to the round's consent. place_size: number of statements to judge, for panel participants. address: network of a
+    guest with a name; the number of these guests per network is limited. Raises RoundNotOpen for a closed round,
+    InviteNotUsable, TooManyAttempts, or DomainError NotForPeople, NoGuests, NameMissing, BadName, NameTaken, or
+    ConsentMissing.
     """
     existing = Annotator.objects.filter(round=round, user=user).first() if user else None
     if existing is not None:
@@ -77,7 +78,7 @@ def join_round(
 
 
 def find_by_link(link: str) -> tuple[Round, Invite | None] | None:
-    """Return the round of a link (or its token) and the invite, if it is an invite link; None for invalid links.
+    """Return the round of a link or token, with the invite if it is an invite link, or None if the link is invalid.
 
     Join links are for many people, invites for one. Draft rounds have neither.
     """
@@ -125,7 +126,7 @@ def _create_annotator(round: Round, user, name: str, invite: Invite | None, plac
 
 
 def _normalized(name: str) -> str:
-    """Return the name in Unicode form NFKC, without invisible characters and repeated spaces."""
+    """Return the name in Unicode form NFKC, without invisible characters or repeated spaces."""
     visible = (letter for letter in unicodedata.normalize("NFKC", name) if unicodedata.category(letter) != "Cf")
     return " ".join("".join(visible).split())
 
@@ -137,7 +138,7 @@ def return_code(annotator: Annotator) -> str:
 
 
 def find_by_return_code(code: str) -> Annotator:
-    """Return the guest of a return code, ignoring case, spaces and hyphens. Raises BadReturnCode."""
+    """Return the guest of a return code, ignoring case, spaces, and hyphens. Raises BadReturnCode."""
     number, _, signature = code.strip().upper().partition("-")
     match = RETURN_CODE.fullmatch(number + "-" + re.sub(r"[-\s]", "", signature))
     if match and constant_time_compare(match[2], _signature(int(match[1]))):
@@ -160,7 +161,7 @@ NOT_USABLE = {
 
 
 class InviteNotUsable(DomainError):
-    """The invite is used, revoked or expired."""
+    """The invite is used, revoked, or expired."""
 
 
 def make_invites(round: Round, n: int, expires_at: datetime, by=None) -> list[Invite]:

@@ -1,4 +1,4 @@
-"""API of judge runs and their answers, hidden from annotators."""
+"""API of judge runs and their answers, which annotators cannot see."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def address_of(run: JudgeRun) -> str:
 
 
 class UsageSerializer(serializers.Serializer):
-    """Usage of a run. cost: in the currency of its prices."""
+    """Usage of a run. cost: in the currency of the run's prices."""
 
     n_answers = serializers.IntegerField()
     n_prompt_tokens = serializers.IntegerField()
@@ -52,7 +52,7 @@ class UsageSerializer(serializers.Serializer):
 
 
 class LabelCountsSerializer(serializers.Serializer):
-    """Tuples by label. `none`: answers tie or cannot be parsed."""
+    """Numbers of tuples by label. `none`: tuples whose answers tie or cannot be parsed."""
 
     true = serializers.IntegerField()
     false = serializers.IntegerField()
@@ -82,9 +82,9 @@ class JudgeRunEntrySerializer(serializers.ModelSerializer):
 
 
 class JudgeRunSerializer(JudgeRunEntrySerializer):
-    """n_flipped: tuples with different labels across repeats."""
+    """Details of a judge run. n_flipped: number of tuples with different labels across repeats."""
 
-    spec = serializers.SerializerMethodField(help_text="JSON spec without defaults.")
+    spec = serializers.SerializerMethodField(help_text="JSON spec without default values.")
     used = serializers.SerializerMethodField()
     labels = serializers.SerializerMethodField()
     n_flipped = serializers.SerializerMethodField()
@@ -115,7 +115,7 @@ class JudgeRunFilters(Filters):
 class AnswersInput(StrictSerializer):
     file = serializers.FileField(help_text="JSON lines of kgharvest or lm-eval, or a JSON log of inspect-ai.")
     name = serializers.SlugField(max_length=100, help_text="Run name, unique in the round.")
-    model = serializers.CharField(max_length=500, required=False, help_text="LM. Default: the LM named in the file.")
+    model = serializers.CharField(max_length=500, required=False, help_text="Default: the LM named in the file.")
     panel = serializers.SlugField(max_length=100, required=False)
 
 
@@ -145,7 +145,7 @@ class RoundJudgeRunViewSet(PagedList, RoundPartViewSet):
         examples=[EXAMPLE],
     )
     def create(self, request: Request, round_id: int) -> Response:
-        """A worker runs the judge. The body is a judge spec (docs/judges.md), as read by `judge_tuples`."""
+        """A worker runs the judge. The request body is a judge spec as read by `judge_tuples` (docs/judges.md)."""
         run = queue_run(self.round(), request.data, request.user)
         return self.accepted(run, address_of(run))
 
@@ -169,7 +169,7 @@ class RoundJudgeRunViewSet(PagedList, RoundPartViewSet):
         parser_classes=(MultiPartParser,),
     )
     def import_answers(self, request: Request, round_id: int) -> Response:
-        """Imports all answers of the file or none. ImportRefused names each invalid line."""
+        """Imports all answers of the file or none of them. ImportRefused names each invalid line."""
         round, sent = self.round(), self.sent(AnswersInput)
         file = sent.pop("file")
         run = import_answers(round, sent | {"kind": "file"}, file.read(), file.name, request.user)
@@ -177,7 +177,7 @@ class RoundJudgeRunViewSet(PagedList, RoundPartViewSet):
 
 
 class JudgeRunViewSet(RetrieveMixin, ApiViewSet):
-    """A judge run with its progress, usage and labels so far."""
+    """A judge run with its progress, usage, and labels so far."""
 
     serializer_class = JudgeRunSerializer
 
@@ -197,7 +197,7 @@ class JudgeRunViewSet(RetrieveMixin, ApiViewSet):
         examples=[OpenApiExample("With a larger budget", {"budget": 5}, request_only=True)],
     )
     def resume(self, request: Request, pk: int) -> Response:
-        """Processes tuples without an answer, for a run that failed, was cancelled, or is out of budget."""
+        """Continues a run that failed, was canceled, or is out of budget, with the tuples that have no answer."""
         run = continue_run(self.get_object(), self.sent(JudgeRunLimits), request.user)
         return self.accepted(run, self.address(run))
 
@@ -218,7 +218,7 @@ class JudgeAnswerSerializer(serializers.ModelSerializer):
     tuple = serializers.IntegerField(source="knowledge_tuple_id")
     relation = serializers.CharField(source="knowledge_tuple.relation.path")
     entities = serializers.ListField(child=serializers.CharField(), source="knowledge_tuple.entities")
-    label = serializers.CharField(help_text="true, false, unjudgeable or empty.")
+    label = serializers.CharField(help_text="true, false, unjudgeable, or empty.")
     cost = serializers.FloatField()
 
     class Meta:

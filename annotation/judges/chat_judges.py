@@ -1,4 +1,4 @@
-"""Chat judges: LM judges behind an OpenAI-compatible endpoint, with parallel requests, rate limit, and budget."""
+"""Chat judges: LM judges behind an OpenAI-compatible endpoint, with parallel requests, a rate limit, and a budget."""
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -13,13 +13,14 @@ from kgharvest.chat_models.spending import BudgetSpent, Pace, Reserved, Spending
 from kgharvest.engine.chat_completions import ChatFailed, Completion, Filtered, NoCompletion
 
 TRIES_FOR_A_COMPLETION = 3  # maximum requests per question if no reply is a completion
-POLL_S = 0.5  # seconds until a cancelled run is noticed
+POLL_S = 0.5  # seconds until the cancellation of a run is noticed
 
 
 class Attempt(NamedTuple):
     """A question and its replies so far.
 
-    n: replies that were not completions. spent: the last such reply, with the tokens of all of them; None if n is 0.
+    n: number of replies that were not completions. spent: the last such reply, with the total tokens of all such
+    replies; None if n is 0.
     """
 
     question: Question
@@ -39,13 +40,13 @@ class ChatJudge:
         self._client = endpoint_of(run).client(run.model, run.timeout_s, advice, pace)
 
     def answers(self, questions: Sequence[Question], tick: Callable[[], None]) -> Iterator[list[Answered]]:
-        """Yield answers as they arrive; they are stored before the generator continues.
+        """Yield answers as they arrive. The caller stores them before the generator continues.
 
-        tick: called regularly; may raise to stop the work. Raises ChatFailed, or BudgetSpent before the budget is
-        exceeded.
+        tick: called regularly; may raise an error to stop the work. Raises ChatFailed, or BudgetSpent before the budget
+        is exceeded.
 
-        Before either error, pending requests complete and their answers are yielded, and so is the usage of replies
-        that were not completions. The questions of these replies stay open.
+        Before either error is raised, pending requests complete, and their answers are yielded. The usage of replies
+        that were not completions is also yielded, but their questions stay open.
         """
         waiting = [Attempt(question) for question in reversed(questions)]
         in_flight: dict[Future[Attempt | Answered], tuple[Attempt, Reserved]] = {}
@@ -75,7 +76,7 @@ class ChatJudge:
             if waiting:
                 raise BudgetSpent(
                     f"The run stopped before exceeding its budget: {self._spending.in_words()}, and the next answer "
-                    f"might exceed the limit. {len(waiting)} questions are open. Continue it with a larger budget."
+                    f"might exceed the limit. {len(waiting)} questions are open. Continue the run with a larger budget."
                 )
         finally:
             self._is_over.set()
@@ -111,7 +112,7 @@ class ChatJudge:
         model = f"{completion.model} {completion.fingerprint}".strip()
         tokens = tokens_of(prompt, completion)
         answered = Answered(attempt.question, completion.text, model, *tokens, completion.seconds)
-        if not is_completion:  # not LM text: it contains no label (JSON has "false"), and its length is no token count
+        if not is_completion:  # not text of the LM: "false" in its JSON is not a label, nor its length a token count
             most = self._run.max_completion_tokens
             answered = answered._replace(label=UNPARSABLE, n_completion_tokens=min(answered.n_completion_tokens, most))
         self._spending.count(answered.n_prompt_tokens, answered.n_completion_tokens)

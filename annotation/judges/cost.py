@@ -1,4 +1,4 @@
-"""Cost of a target interval width: with people alone, and with people and a judge that has labeled all tuples."""
+"""Cost of reaching a target interval width with people alone, or with people and a judge that labels all tuples."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -14,14 +14,14 @@ WANTED_HALF_WIDTH = 0.05
 
 
 class Wish(NamedTuple):
-    """Planning target. half_width: of each cell's 95 % interval, as a share."""
+    """Planning target. half_width: half-width of each cell's 95 % interval, as a share."""
 
     half_width: float = WANTED_HALF_WIDTH
     pay_per_hour: float | None = None
 
 
 class StratumPlan(NamedTuple):
-    """Stratum of a cell: number of tuples, statements to judge, and expected accuracy in [0, 1]."""
+    """Stratum of a cell: number of tuples, number of statements to judge, and expected accuracy in [0, 1]."""
 
     population: int
     n: int
@@ -29,9 +29,9 @@ class StratumPlan(NamedTuple):
 
 
 class Way(NamedTuple):
-    """Work required for the target width. judge: the LM judge that labels all tuples first, empty for people alone.
+    """Work required for the target width. judge: the LM judge that labels all tuples first; empty for people alone.
 
-    pay, judge_cost: None if no hourly pay is given, or if the judge has not run yet.
+    pay: None if no hourly pay is given. judge_cost: None if the judge has not run yet.
     """
 
     judge: str
@@ -97,8 +97,8 @@ def statements_for(strata: Sequence[StratumPlan], half_width: Callable[[float, f
 
 
 def judge_of(round: Round) -> tuple[str, float | None]:
-    """Return name and cost so far of the round's judge, or a description of the assumed judge and None."""
+    """Return the name and current cost of the round's judge, or a description of the assumed judge and None."""
     run = round.judge_runs.filter(name=round.judge).first() if round.judge and round.pk else None
     if run is None:
-        return f"a judge of sensitivity {ASSUMED_SENSITIVITY:g} and specificity {ASSUMED_SPECIFICITY:g}", None
+        return f"a judge with sensitivity {ASSUMED_SENSITIVITY:g} and specificity {ASSUMED_SPECIFICITY:g}", None
     return str(run), float(usage_of(run).cost)

@@ -1,4 +1,4 @@
-"""Labels of LM judges: parsing of answers, and majority label per tuple over repeats."""
+"""Labels of LM judges: parsing of answers, and the majority label of each tuple across repeats."""
 
 import re
 from collections import Counter, defaultdict
@@ -43,17 +43,17 @@ def _label_of_word(word: str) -> str:
 
 
 def most_frequent(votes: Mapping[str, int]) -> str:
-    """Return the label with most votes, or UNPARSABLE for a tie or no votes. Votes for UNPARSABLE do not count."""
+    """Return the label with the most votes, or UNPARSABLE for a tie or no votes. Votes for UNPARSABLE do not count."""
     (first, n_first), (_, n_second) = [*Counter({**votes, UNPARSABLE: 0}).most_common(2), ("", 0)][:2]
     return first if n_first > n_second else UNPARSABLE
 
 
 def judge_labels(run: JudgeRun) -> dict[int, str]:
-    """Return the majority label over repeats by tuple id, UNPARSABLE for a tie or if no repeat can be parsed.
+    """Return the majority label across repeats by tuple id.
 
-    Tuples without an answer are missing.
+    The label is UNPARSABLE for a tie or if no repeat can be parsed. Tuples without an answer are missing.
     """
-    if run.repeats == 1:  # avoid counting votes: a gigabyte for a million tuples
+    if run.repeats == 1:  # avoid counting votes, which takes a gigabyte for a million tuples
         return dict(run.answers.order_by().values_list("knowledge_tuple", "label").iterator())
     votes: dict[int, dict[str, int]] = defaultdict(dict)
     rows = run.answers.order_by().values_list("knowledge_tuple", "label").annotate(n=Count("pk"))

@@ -1,6 +1,6 @@
-"""Local LM judges: causal LMs by the most likely answer, any LM by its own score.
+"""Local LM judges: a causal LM judges by its most likely answer, any LM by its own score.
 
-Imports torch, so only workers and commands that run a judge import it.
+This module imports torch, so only workers and commands that run a judge import it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +46,7 @@ def in_parts(questions: Sequence[Question]) -> Iterator[Sequence[Question]]:
 
 
 class CausalJudge:
-    """Choose the most likely continuation of the prompt: True, False, or Unjudgeable, each followed by a newline."""
+    """Judge by the most likely continuation of the prompt: True, False, or Unjudgeable, each followed by a newline."""
 
     def __init__(self, run: JudgeRun):
         self._run, self._lm = run, load(run)

@@ -1,6 +1,6 @@
 """Runs and answers of LM judges that label the tuples of a round.
 
-A judge's label is not a judgment: it enters no verdict, count, or agreement, and annotators never see it.
+A judge's label is not a judgment. It does not affect verdicts, counts, or agreement, and annotators never see it.
 """
 
 from django.core.validators import MaxValueValidator, MinValueValidator
@@ -40,13 +40,13 @@ class JudgeRunQuerySet(JobQuerySet):
 
 
 class JudgeRun(Job):
-    """A run of an LM judge over the tuples of a round, by a worker or the command. Prompt and LM never change.
+    """A run of an LM judge over the tuples of a round, by a worker or the command. Its prompt and LM never change.
 
     OPTIONS: fields that researchers choose, in the JSON spec and the form. prompt_sha256: see
     annotation.judges.runs.prompt_sha256. relation_texts: prompt texts by relation id, frozen when the run is created:
-    {"instructions", "examples", ...}, or {"prompts", "seed_tuples"} for a score judge. payload: {"is_trusted"}, True if
-    any URL may be called with the installation's key, and {"unanswered"}, tokens of prompts and of replies that were
-    not answers. panel: runs of a round with the same panel judge together.
+    {"instructions", "examples", ...}, or {"prompts", "seed_tuples"} for a score judge. payload: "is_trusted" is True if
+    any URL may be called with the installation's key; "unanswered" has the numbers of prompt and completion tokens of
+    replies that were not answers. panel: runs of a round with the same panel judge together.
     """
 
     KIND = "judge"
@@ -57,7 +57,7 @@ class JudgeRun(Job):
     )  # fmt: skip
 
     round = models.ForeignKey(Round, on_delete=models.PROTECT, related_name="judge_runs")
-    name = models.SlugField(max_length=100, help_text="Letters, digits, - and _. Unique in the round.")
+    name = models.SlugField(max_length=100, help_text="Letters, digits, hyphens, and underscores. Unique in the round.")
     judge_kind = models.CharField("kind", max_length=6, choices=JudgeKind)
     model = models.CharField(max_length=500, help_text="Model id at the endpoint, or LM name as in harvests.")
     revision = models.CharField(max_length=100, blank=True, help_text="Revision of a local LM.")
@@ -70,7 +70,8 @@ class JudgeRun(Job):
     prompt = models.TextField(
         blank=True,
         max_length=LONGEST_PROMPT,
-        help_text="Requires {statement}. Optional: {instructions}, {relation}, {examples}. Empty for the default.",
+        help_text="Must contain {statement}. Optional: {instructions}, {relation}, and {examples}. "
+        "Leave empty for the default prompt.",
     )
     n_examples = models.PositiveSmallIntegerField(
         "examples",
@@ -89,7 +90,7 @@ class JudgeRun(Job):
     repeats = models.PositiveSmallIntegerField(
         default=1,
         validators=[MinValueValidator(1), MaxValueValidator(99)],
-        help_text="Answers per tuple; its label is the most frequent one.",
+        help_text="Answers per tuple. The label of a tuple is the most frequent label of its answers.",
     )
     threshold = models.FloatField(
         null=True,
@@ -101,14 +102,15 @@ class JudgeRun(Job):
         "maximum completion tokens",
         default=100,
         validators=[MinValueValidator(1), MaxValueValidator(100_000)],
-        help_text="Per answer. Reasoning LMs need thousands.",
+        help_text="Maximum per answer. Reasoning LMs need thousands of tokens.",
     )
     max_tokens_total = models.PositiveBigIntegerField(
         "token limit",
         null=True,
         blank=True,
         validators=[MinValueValidator(1), MaxValueValidator(MOST_TOKENS)],
-        help_text="Prompt and completion tokens; the run stops before exceeding it. Leave empty for no limit.",
+        help_text="Maximum number of prompt and completion tokens. The run stops before exceeding it. "
+        "Leave empty for no limit.",
     )
     budget = models.DecimalField(
         max_digits=12,
@@ -116,7 +118,8 @@ class JudgeRun(Job):
         null=True,
         blank=True,
         validators=[MinValueValidator(0), MaxValueValidator(MOST_MONEY)],
-        help_text="In the currency of the prices; the run stops before exceeding it. Leave empty for no limit.",
+        help_text="Maximum cost in the currency of the prices. The run stops before exceeding it. "
+        "Leave empty for no limit.",
     )
     prompt_price = models.DecimalField(
         "price per million prompt tokens",
@@ -160,7 +163,7 @@ class JudgeRun(Job):
         null=True,
         blank=True,
         validators=[MinValueValidator(1), MaxValueValidator(10_000_000)],
-        help_text="Tuples judged by people come first. Leave empty for all tuples; estimates need all.",
+        help_text="Tuples judged by people come first. Leave empty for all tuples. Estimates need all tuples.",
     )
     panel = models.SlugField(
         max_length=100, blank=True, help_text="Runs of the round with the same panel judge together, one vote each."
@@ -198,7 +201,7 @@ class JudgeAnswer(models.Model):
     """An answer of a judge about one tuple in one repeat. Rows are only added, so a resumed run skips answered tuples.
 
     repeat: from 0. raw: text as received. label: empty if `raw` names none. score: nats for a score judge, probability
-    of True among the three answers for a causal LM, otherwise None. prompt_sha256: of the template as used.
+    of True among the three answers for a causal LM, otherwise None. prompt_sha256: hash of the template that was used.
     model_reported: name reported by the endpoint or the loaded LM, with fingerprint or revision, or empty. cost: in the
     currency of the run's prices. seconds: response time without rate-limit waits.
     """

@@ -45,7 +45,7 @@ def sha256_of(template: str) -> str:
 
 
 def fill(template: str, statement: str, texts: RelationTexts) -> str:
-    """Return `template` with its placeholders replaced. Placeholders within the inserted texts are left alone."""
+    """Return `template` with its placeholders replaced. Placeholders within the inserted texts are not replaced."""
     values = {**texts, "statement": statement}
     return PLACEHOLDER.sub(lambda match: values[match[1]], template)
 

@@ -16,7 +16,7 @@ ASKING = "asking the judge"
 
 
 def run_judge(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
-    """Job runner. Resumes where an earlier claim stopped."""
+    """Run a judge as a job, and resume where an earlier claim stopped."""
     run = JudgeRun.objects.select_related("round__project", "created_by").get(pk=job.pk)
     heartbeat(Progress(LOADING, 0))
     with heartbeat.kept_alive():
@@ -42,4 +42,4 @@ def run_judge(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     except BudgetSpent:
         heartbeat(Progress(OUT_OF_BUDGET, done, total))
         raise
-    return lambda: JudgeRun.objects.filter(pk=run.pk).update(done=total, total=total)  # heartbeats may skip some
+    return lambda: JudgeRun.objects.filter(pk=run.pk).update(done=total, total=total)  # heartbeats may skip updates

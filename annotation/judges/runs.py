@@ -30,7 +30,7 @@ from kgharvest.models import HarvestedTuple, KnowledgeTuple, Relation
 
 API_KEY_VARIABLE = "KGHARVEST_JUDGE_API_KEY"
 TOKENS_OF_AN_ANSWER = 5  # estimate for one word
-ESTIMATED_FROM = 200  # tuples
+ESTIMATED_FROM = 200  # tuples sampled for an estimate
 UNANSWERED = "unanswered"  # payload key: prompt and completion tokens of replies that were not answers
 ANSWER_FIELDS = (
     "run", "knowledge_tuple", "repeat", "raw", "label", "score", "prompt_sha256", "model_reported", "n_prompt_tokens",
@@ -39,7 +39,7 @@ ANSWER_FIELDS = (
 
 
 class AnswersWouldBeLost(DomainError):
-    """Deletion of unfinished runs, or of runs with more answers than the caller confirmed."""
+    """Raised on deletion of unfinished runs, or of runs with more answers than the caller confirmed."""
 
 
 class JudgedTuple(NamedTuple):
@@ -52,7 +52,7 @@ class JudgedTuple(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A tuple and a repeat, from 0."""
+    """A tuple to judge and the number of the repeat, from 0."""
 
     judged: JudgedTuple
     repeat: int
@@ -62,8 +62,8 @@ class Answered(NamedTuple):
     """An answer of a judge; see JudgeAnswer.
 
     label: None to parse it from `raw`. prompt_sha256: prompt hash of an imported answer; empty for the run's prompt.
-    is_answer: False for a question's last reply that was not a completion when the run stopped. The reply is charged,
-    but the question stays open.
+    is_answer: False if the run stopped after a reply that was not a completion. This reply is charged, but the question
+    stays open.
     """
 
     question: Question
@@ -82,7 +82,7 @@ def tuples_to_judge(run: JudgeRun) -> list[JudgedTuple]:
     """Return the tuples of the run: the round's statements, then the populations they were drawn from, best first.
 
     For a draft, these are the populations that opening it would sample. Each tuple appears once, worded as its
-    statement or as in the first harvest. Gold is excluded. Raises NothingToJudge, and as freeze_round does.
+    statement or as in the first harvest. Gold is excluded. Raises NothingToJudge, or the same errors as freeze_round.
     """
     tuples: dict[int, JudgedTuple] = {}
     for judged in _tuples_to_judge(run):
@@ -127,10 +127,10 @@ def open_questions(run: JudgeRun) -> tuple[list[Question], int]:
 
 
 def create_run(round: Round, document: Mapping[str, Any], by=None) -> JudgeRun:
-    """Create a queued run with frozen prompt and relation texts, without notifying workers (see `queue_run`).
+    """Create a queued run with a frozen prompt and relation texts, without notifying workers (see `queue_run`).
 
     Raises BadJudgeSpec, BadPromptTemplate, TooFewExamples, NothingToJudge, NameOfRunTaken, NotAllowed, BadAddress,
-    NotFound for an LM that is not installed, and as freeze_round does for a draft.
+    NotFound for an LM that is not installed, or, for a draft, the same errors as freeze_round.
     """
     run, path = run_from_spec(document)
     if run.judge_kind == JudgeKind.FILE or path:
@@ -144,14 +144,14 @@ def create_run(round: Round, document: Mapping[str, Any], by=None) -> JudgeRun:
 
 @transaction.atomic
 def queue_run(round: Round, document: Mapping[str, Any], by=None) -> JudgeRun:
-    """Create a run and enqueue it for workers. Raises as create_run does."""
+    """Create a run and enqueue it for workers. Raises the same errors as create_run."""
     run = create_run(round, document, by)
     ledger.enqueue(run)
     return run
 
 
 def prepare_run(run: JudgeRun, round: Round, by) -> None:
-    """Set round and payload of an unsaved run, and freeze its relation texts. Raises as create_run does."""
+    """Set round and payload of an unsaved run, and freeze its relation texts. Raises the same errors as create_run."""
     check_may(by, Action.WORK, round.project)
     run.round, run.project, run.created_by = round, round.project, by
     run.payload = {"is_trusted": owns_installation(by)}
@@ -183,7 +183,7 @@ def prepare_run(run: JudgeRun, round: Round, by) -> None:
 
 
 def prompt_sha256(run: JudgeRun) -> str:
-    """Return the SHA-256 of the current prompt; for a score judge without one, of its relations' prompts as JSON."""
+    """Return the SHA-256 of the prompt, or for a score judge without a prompt, of its relations' prompts as JSON."""
     if run.judge_kind == JudgeKind.SCORE and not run.prompt:
         prompts = {relation_id: texts["prompts"] for relation_id, texts in run.relation_texts.items()}
         return sha256_of(json.dumps(prompts, sort_keys=True, ensure_ascii=False))
@@ -217,7 +217,7 @@ def record_run(run: JudgeRun, by) -> None:
 
 
 def continue_run(run: JudgeRun, limits: Mapping[str, Any], by=None) -> JudgeRun:
-    """Queue a stopped run again. limits: new values of `budget` and `max_tokens_total`; missing keys keep their values.
+    """Queue a stopped run again. limits: new `budget` and `max_tokens_total`; missing limits keep their values.
 
     Raises NotAllowed, BudgetTooSmall, or JobNotOpen.
     """
@@ -259,7 +259,7 @@ def delete_runs(round: Round, n_answers: int, by=None) -> None:
 
 
 def find_run(round: Round, name: str) -> JudgeRun:
-    """Return the round's run of this name. Raises NotFound."""
+    """Return the round's run with this name. Raises NotFound."""
     run = round.judge_runs.for_list().filter(name=name).first()
     if run is None:
         raise NotFound(f"Round {round.name} has no judge run {name!r}. See its list of judge runs.")
@@ -301,7 +301,7 @@ def store_answers(run: JudgeRun, answers: Sequence[Answered]) -> None:
 
 
 class Usage(NamedTuple):
-    """Usage of a run, actual or estimated. cost: in the currency of its prices."""
+    """Usage of a run, actual or estimated. cost: in the currency of the run's prices."""
 
     n_answers: int
     n_prompt_tokens: int
@@ -327,7 +327,7 @@ def usage_of(run: JudgeRun) -> Usage:
 
 
 def estimated_usage(round: Round, document: Mapping[str, Any], by=None) -> Usage:
-    """Return the expected usage of a spec with one-word answers. Raises as create_run does.
+    """Return the expected usage of a spec with one-word answers. Raises the same errors as create_run.
 
     Tokens are estimated from the lengths of a sample of prompts. Local LMs use no tokens.
     """

@@ -34,7 +34,7 @@ class JudgeSpecSerializer(ModelDescription):
 
     kind = serializers.ChoiceField(JudgeKind.choices, source="judge_kind", help_text="Source of the answers.")
     path = Text(
-        max_length=1000, allow_blank=True, default="", help_text="Answer file, for kind file in judge_tuples only."
+        max_length=1000, allow_blank=True, default="", help_text="Answer file. Only for kind file in judge_tuples."
     )
 
     class Meta:
@@ -53,7 +53,7 @@ def read_judge_spec(path: Path) -> Any:
 
 
 def run_from_spec(document: Any) -> tuple[JudgeRun, str]:
-    """Return the unsaved run of a spec, without its round, and the spec's path. An empty prompt becomes the default.
+    """Return an unsaved run without a round, and the path in the spec. An empty prompt becomes the default prompt.
 
     Raises BadPromptTemplate, or BadJudgeSpec with the first invalid key and its valid values.
     """
@@ -102,13 +102,13 @@ RULES: list[tuple[Callable[[JudgeRun], bool], str]] = [
     ),
     (
         lambda run: run.budget is not None and not (run.prompt_price or run.completion_price),
-        "budget requires prompt_price or completion_price, per million tokens; without them the cost is 0.",
+        "budget requires prompt_price or completion_price, per million tokens; without them, the cost is 0.",
     ),
 ]
 
 
 def spec_of(run: JudgeRun) -> Mapping[str, Any]:
-    """Return the spec of a run without defaults. It creates the same judge again."""
+    """Return the spec of a run without default values. A run with this spec has the same judge."""
     default_run = JudgeRun()
     document = {"name": run.name, "kind": run.judge_kind}
     for name in JudgeRun.OPTIONS[1:]:

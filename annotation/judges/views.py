@@ -31,7 +31,7 @@ from kgharvest.tables.downloads import download
 
 
 class JudgeForm(forms.ModelForm):
-    """Form with the options of a judge spec. GROUPS are collapsed."""
+    """Form with the options of a judge spec. GROUPS: collapsed groups of fields."""
 
     FIRST = ("name", "judge_kind", "model", "base_url", "threshold", "answers")
     GROUPS = (
@@ -86,7 +86,7 @@ class JudgeForm(forms.ModelForm):
         return [self[name] for name in self.FIRST]
 
     def groups(self) -> list[tuple[str, list[forms.BoundField], bool]]:
-        """Return heading and fields of each group, and True for groups with errors, which are expanded."""
+        """Return (heading, fields, has_errors) for each group. Groups with errors are expanded."""
         groups = [(heading, [self[name] for name in names]) for heading, names in self.GROUPS]
         return [(heading, fields, any(field.errors for field in fields)) for heading, fields in groups]
 
@@ -124,7 +124,7 @@ def judge_run_new(request: HttpRequest, path: str) -> HttpResponse:
 
 
 def visible_run(request: HttpRequest, path: str, name: str, action: Action = Action.VIEW) -> JudgeRun:
-    """Return the named run if the user may do `action` to it. Raises Http404 or NotAllowed."""
+    """Return the named run if the user may perform `action` on it. Raises Http404 or NotAllowed."""
     round = visible_round(request, path)
     run = get_object_or_404(round.judge_runs.for_list(), name=name)
     if action != Action.VIEW:
@@ -189,7 +189,7 @@ def judge_run_file(request: HttpRequest, path: str, name: str, file_format: str)
 
 def answers_file(run: JudgeRun, file_format: str) -> HttpResponse:
     if file_format not in FORMATS:
-        raise Http404(f"Unknown format. Use {', '.join(FORMATS)}.")
+        raise Http404(f"Unknown format. Use one of {', '.join(FORMATS)}.")
     written = FORMATS[file_format]
     name = f"{run.round.name}-{run.name}-{file_format}.{written.extension}"
     return download(export_answers(run, file_format), name, written.media_type)

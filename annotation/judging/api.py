@@ -1,6 +1,6 @@
 """Judging API, also served as JSON at the URLs of the pages (annotation.judging.views).
 
-Responses must not reveal LM, setting, score, gold, or the labels of other annotators.
+Responses must not reveal the LM, the setting, the score, gold, or the labels of other annotators.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ REFUSED = OpenApiResponse(
 )
 
 
-# Generated clients name their methods after these ids, so summaries can change and ids cannot.
+# Generated clients name their methods after these ids, so the summaries may change, but the ids must not.
 OPERATION_IDS = {
     "Get the next statements": "the_next_statements",
     "Skip a statement": "leave_a_statement_to_others",
@@ -74,7 +74,7 @@ OPERATION_IDS = {
 
 
 def described(summary: str, reply: Any, *examples: Mapping[str, Any], sent: Any = None, **more: Any):
-    """Add the OpenAPI description of a judging operation. examples: of its response."""
+    """Add the OpenAPI description of a judging operation. examples: example responses."""
     shown = [OpenApiExample(f"example {number}", value) for number, value in enumerate(examples, start=1)]
     return extend_schema(
         summary=summary,
@@ -105,7 +105,7 @@ class TaskSerializer(serializers.Serializer):
 
 class AnswerSerializer(TaskSerializer):
     label = serializers.ChoiceField(Label.choices)
-    client_uuid = serializers.UUIDField(help_text="Unique per answer. Resending it has no effect.")
+    client_uuid = serializers.UUIDField(help_text="Unique per answer. Resending an answer has no effect.")
     seconds = serializers.FloatField(
         min_value=0, required=False, allow_null=True, help_text="Active viewing time in seconds."
     )
@@ -127,7 +127,7 @@ _answers = AnswerSerializer()
 
 
 def read_answer(annotator: Annotator, fields: Mapping[str, Any]) -> tuple[Answer, bool]:
-    """Validate an answer; the second value says whether it requests more statements. Raises ValidationError."""
+    """Validate an answer. The second value is True if more statements are requested. Raises ValidationError."""
     valid = _answers.run_validation(fields)
     task, comment = annotator.task_of(valid["task"]), valid.get("comment", "")
     answer = Answer(task, valid["label"], valid["client_uuid"], valid.get("seconds"), comment)
@@ -135,7 +135,7 @@ def read_answer(annotator: Annotator, fields: Mapping[str, Any]) -> tuple[Answer
 
 
 class StatementReportInput(TaskSerializer):
-    """The field names equal the names in the page's form."""
+    """Report of a statement. The field names are those of the form on the page."""
 
     def get_fields(self) -> dict[str, serializers.Field]:
         return super().get_fields() | {
@@ -164,17 +164,17 @@ class TaskQuery(Filters):
 
 
 class BatchSerializer(serializers.Serializer):
-    """tasks: assigned to the annotator, oldest first."""
+    """tasks: statements assigned to the annotator, oldest first."""
 
     tasks = StatementSerializer(many=True)
 
 
 class StoredSerializer(serializers.Serializer):
-    """tasks: only if requested and available."""
+    """Stored answer. tasks: present only if requested and available."""
 
     stored = serializers.UUIDField()
     late = serializers.BooleanField(
-        help_text="True if the lease had expired. Counted only if the statement still needed it."
+        help_text="True if the lease had expired. The answer then counts only if it was still needed."
     )
     tasks = StatementSerializer(many=True, required=False)
 
@@ -192,7 +192,7 @@ class RecentSerializer(serializers.Serializer):
 
 
 class CountSerializer(serializers.Serializer):
-    n = serializers.IntegerField(help_text="Statements.")
+    n = serializers.IntegerField(help_text="Number of statements.")
 
 
 class InstructionsTextSerializer(serializers.Serializer):
@@ -213,15 +213,15 @@ class NotJoined(exceptions.PermissionDenied):
     default_detail = NOT_JOINED
 
 
-# Few columns: judging loads the rest when it locks the annotator.
+# Load few columns, because judging loads the others when it locks the annotator.
 find_annotator = SessionAnnotator(lambda: Annotator.objects.only("user", "round", "token_key"))
 
 
 class JudgingView(ApiView):
     """View for the annotator (`self.annotator`) who judges the round in the URL.
 
-    by_browser: True for page URLs, which accept accounts and guests by session. The API accepts accounts, by token or
-    session.
+    by_browser: True for page URLs, which accept accounts and guests with a session. The API accepts only accounts,
+    with a token or a session.
     """
 
     permission_classes = (TokenAllows,)
@@ -254,7 +254,7 @@ class Judge(JudgingView):
 
     @described("Get the next statements", BatchSerializer, TASKS)
     def get(self, request: Request, round_id: int) -> Response:
-        """Returns your assigned statements, filled up to a batch. They are reserved for you for half an hour."""
+        """Returns your assigned statements after filling up the batch. They are reserved for you for half an hour."""
         return Response({"tasks": statements_of(self.annotator, next_batch(self.annotator, timezone.now()))})
 
     @described(
@@ -306,7 +306,7 @@ class Report(JudgingView):
 class Reassign(JudgingView):
     @described("Reassign skipped statements", CountSerializer, {"n": 2})
     def post(self, request: Request, round_id: int) -> Response:
-        """The next statements include skipped ones that still need judgments."""
+        """Skipped statements that still need judgments will be among your next statements."""
         return Response({"n": reassign_skipped(self.annotator)})
 
 
@@ -349,7 +349,7 @@ class Instructions(JudgingView):
         parameters=[TaskQuery],
     )
     def get(self, request: Request, round_id: int) -> Response:
-        """Instructions in Markdown, including those for the relation of `task`, one of your statements."""
+        """Instructions in Markdown. `task` adds the instructions for the relation of one of your statements."""
         relation = None
         if token := self.filtered_by(TaskQuery).get("task"):
             tasks = self.annotator.round.tasks.filter(assignments__annotator=self.annotator)

@@ -1,9 +1,9 @@
 """Assignment: lease tasks to annotators, and release expired leases.
 
-Each annotator traverses the random order of the round as a cycle from their own start; `next_position` is their
-progress. Tasks ahead in the first lap are untouched, so finding the next tasks reads a few index entries, whatever the
-size of the round. Gold has positions of its own, but is leased, expires, and is leased again like other tasks, with
-the same number of SQL statements.
+Each annotator traverses the random order of the round as a cycle from an individual start position; `next_position` is
+their progress. In the first lap, all tasks ahead are new to the annotator, so finding the next tasks reads only a few
+index entries, regardless of the size of the round. Gold has separate positions, but is leased, expires, and is leased
+again like other tasks, with the same number of SQL statements.
 
 Lock order: annotator, assignments, tasks. Tasks and other annotators' leases are locked with SKIP LOCKED, so batches
 never wait for each other.
@@ -26,7 +26,7 @@ from annotation.rounds.models import JudgmentTaskQuerySet, RoundNotOpen
 from kgharvest.bulk.prepared import Parameter, PreparedSelect, PreparedUpdate
 from kgharvest.errors import DomainError
 
-Tasks = Callable[[], JudgmentTaskQuerySet]  # with Parameters: `annotator`, `round`
+Tasks = Callable[[], JudgmentTaskQuerySet]  # with the Parameters `annotator` and `round`
 
 LEASE = timedelta(minutes=30)
 RELEASED_AT_ONCE = 100
@@ -37,7 +37,7 @@ class ComesFirst(DomainError):
 
 
 class QuestionsFirst(ComesFirst):
-    """Raised if the questions of the round are unanswered or the comprehension check failed."""
+    """Raised if the annotator has not answered the questions of the round, or failed the comprehension check."""
 
 
 class TrainingFirst(ComesFirst):
@@ -57,8 +57,8 @@ class AnnotatorNotActive(RoundNotOpen):
 def next_batch(annotator: Annotator, now: datetime, few: int | None = None) -> list[JudgmentTask]:
     """Return the annotator's leased tasks, oldest first, filled up to the batch size of the round.
 
-    All leases are extended to LEASE from now. Empty if no task is left for them. few: fill up only below this number of
-    tasks. Raises RoundNotOpen, AnnotatorNotActive, QuestionsFirst, or TrainingFirst.
+    All leases are extended to LEASE from now. The list is empty if no task is left for the annotator. few: fill up only
+    if there are fewer tasks than this. Raises RoundNotOpen, AnnotatorNotActive, QuestionsFirst, or TrainingFirst.
     """
     with transaction.atomic():
         return fill_batch(Annotator.objects.lock(annotator.pk), now, few)
@@ -104,8 +104,8 @@ def _assigned_tasks() -> QuerySet[JudgmentTask]:
 def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
     """Lease up to `n` more open tasks in the annotator's cycle.
 
-    The query checks the status of the round again, because the round may have been closed during the wait for the
-    annotator's lock (wait_for_answers).
+    The query checks the status of the round again, because the round may have been closed while this transaction waited
+    for the annotator's lock (wait_for_answers).
     """
     tasks = _next_in_cycle(annotator, _untouched, n)
     if tasks and annotator.round.gold_rate:
@@ -130,7 +130,7 @@ def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
 
 
 def _mix_in_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[JudgmentTask]:
-    """Replace tasks by gold at the annotator's gold positions, as far as there is gold they have not received.
+    """Replace tasks with gold at the annotator's gold positions, unless the annotator has received all gold.
 
     Gold needs no lock because it has no slots. It is queried even if no position is due, so that response times do not
     reveal gold.
@@ -147,8 +147,8 @@ def _mix_in_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[Judgme
 def wanted_gold(annotator: Annotator, assignments: AssignmentQuerySet) -> JudgmentTaskQuerySet:
     """Return the gold among these assignments that would still need judgments if it were an ordinary task.
 
-    Skipped and expired gold returns only while it has fewer than k judgments and the round has open tasks. Otherwise,
-    annotators could recognize gold because it always returns.
+    Skipped and expired gold is assigned again only while it has fewer than k judgments and the round has open tasks.
+    Otherwise, annotators could recognize gold because it is always assigned again.
     """
     round = annotator.round
     k = 2 if round.third_only_if_split else round.judgments_per_task
@@ -199,15 +199,15 @@ def _given() -> AssignmentQuerySet:
 
 
 def start_position(seed: int, code: str, n: int) -> int:
-    """Return the start of annotator `code` in a cycle of `n` tasks, pseudorandom by seed and code."""
+    """Return the start position of annotator `code` in a cycle of `n` tasks, derived from the seed and the code."""
     return _digest(f"{seed}:{code}") % n
 
 
 def gold_positions(seed: int, code: str, gold_share: float, first: int, n: int) -> list[int]:
-    """Return the ascending offsets from `first` of gold among the next `n` statements of annotator `code`.
+    """Return the ascending positions of gold among the next `n` statements of annotator `code`, relative to `first`.
 
     first: number of statements assigned before. Each block of 1/gold_share statements has one gold statement at a
-    pseudorandom position by seed and code, so gold is evenly distributed but unpredictable.
+    pseudorandom position derived from seed and code, so gold is evenly distributed but unpredictable.
     """
     if not gold_share:
         return []
@@ -242,7 +242,7 @@ def _expired_leases() -> QuerySet[Assignment]:
 
 
 def release_leases(assignments: AssignmentQuerySet) -> int:
-    """Release the leases among these assignments and return their number. The caller has locked their annotators."""
+    """Release the leases among these assignments and return their number. The caller must lock the annotators."""
     leased = assignments.filter(status=Assignment.Status.LEASED).select_for_update(no_key=True).order_by("task")
     n = 0
     while leases := list(leased[:RELEASED_AT_ONCE]):
@@ -252,7 +252,7 @@ def release_leases(assignments: AssignmentQuerySet) -> int:
 
 
 def release_batch(annotator: Annotator) -> int:
-    """Release all leases of the annotator, who may receive the tasks again; return their number."""
+    """Release all leases of the annotator and return their number. The annotator may receive the tasks again."""
     with transaction.atomic():
         return release_leases(Assignment.objects.filter(annotator=Annotator.objects.lock(annotator.pk)))
 
@@ -263,7 +263,7 @@ def _expire(leases: Sequence[Assignment]) -> None:
 
 
 def free_slots(task_ids: Sequence[int]) -> None:
-    """Release the judgment slots leased on these tasks; one task id per lease. Gold has no slots.
+    """Release the judgment slots leased on these tasks. task_ids: one id per lease. Gold has no slots.
 
     With adaptive third judgments, a task whose first two labels agree then no longer needs a third.
     """
@@ -277,11 +277,11 @@ def free_slots(task_ids: Sequence[int]) -> None:
 
 
 def wait_for_answers(round: Round) -> None:
-    """Wait for answers that are being stored, in the transaction that closes or pauses the round.
+    """Wait for answers that are being stored. Called in the transaction that closes or pauses the round.
 
-    Each answer is stored under its annotator's lock, after checking the status of the round under the same lock. When
-    this function returns, all answers with an earlier lock are stored, and later answers see the new status. The caller
-    must not hold the lock of an annotator.
+    Each answer is stored under its annotator's lock, after the status of the round is checked under the same lock. When
+    this function returns, all answers that acquired the lock earlier are stored, and later answers see the new status.
+    The caller must not hold the lock of an annotator.
     """
     annotators = Annotator.objects.filter(round=round).order_by("pk").select_for_update(no_key=True)
     list(annotators.values_list("pk"))

@@ -1,8 +1,8 @@
 """Judgments: store answers, skips, and reports of annotators, and update the counters of tasks.
 
 A slot of a task changes from free to leased to counted. Each step is one UPDATE of the task's counters, whose CHECK
-constraint rejects more judgments than required. Lock order: annotator, assignment, task. Under all three locks, the
-loaded counters are current, so new values are written without another query.
+constraint rejects more judgments than required. Lock order: annotator, assignment, task. While all three locks are
+held, the loaded counters are current, so new values are written without another query.
 """
 
 from contextlib import suppress
@@ -31,13 +31,13 @@ from annotation.rounds.models import RoundNotOpen
 from kgharvest.bulk.prepared import Parameter, PreparedInsert, PreparedSelect, PreparedUpdate
 from kgharvest.errors import DomainError
 
-# Columns of a task that an answer requires.
+# Columns of a task that are needed to store an answer.
 TASK_COLUMNS = [
     f"task__{name}"
     for name in ("is_gold", "n_wanted", "n_leased", "n_judgments", "n_true", "n_false", "n_unjudgeable", "verdict")
 ]
-WRITTEN = [name.removeprefix("task__") for name in TASK_COLUMNS if name != "task__is_gold"]  # by each answer
-LONGEST_TIME_S = 600.0  # active time per statement; longer times are truncated as absence
+WRITTEN = [name.removeprefix("task__") for name in TASK_COLUMNS if name != "task__is_gold"]
+LONGEST_TIME_S = 600.0  # active time per statement; longer times are truncated, as they probably include absence
 
 NOT_ASSIGNED = "This statement is not assigned to you. Reload the page to get your current statements."
 
@@ -60,7 +60,7 @@ def submit_judgment(annotator: Annotator, answer: Answer, now: datetime) -> Judg
     """Store an answer and return its judgment. Idempotent for the same client_uuid.
 
     A second answer to a task supersedes the first. An answer with an expired lease counts if the task still needs it
-    and the annotator's quota is not exhausted by judgments and leases; otherwise it is stored without counting.
+    and the annotator's quota is not exhausted by judgments and leases; otherwise, it is stored but does not count.
     Raises BadAnswer, NotAssigned, UuidReused, or RoundNotOpen.
     """
     return submit_and_fill_batch(annotator, answer, now, fills=False)[0]
@@ -69,7 +69,7 @@ def submit_judgment(annotator: Annotator, answer: Answer, now: datetime) -> Judg
 def submit_and_fill_batch(
     annotator: Annotator, answer: Answer, now: datetime, *, fills: bool = True
 ) -> tuple[Judgment, list[JudgmentTask] | None]:
-    """Combine submit_judgment and, if `fills`, next_batch in one transaction.
+    """Call submit_judgment and, if `fills`, next_batch in one transaction.
 
     If next_batch raises RoundNotOpen or ComesFirst, the answer is stored and the tasks are None.
     """
@@ -108,14 +108,14 @@ def _uuid_reused(answer: Answer) -> DomainError:
 def _submit(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
     """Same as submit_judgment, for a locked annotator in the caller's transaction."""
     assignment = next(iter(_locked_assignment(annotator=annotator.pk, task=answer.task_id)), None)
-    if assignment is None or assignment.status != Assignment.Status.LEASED:  # leased tasks have no answer
+    if assignment is None or assignment.status != Assignment.Status.LEASED:  # a leased task has no answer yet
         stored = Judgment.objects.filter(pk=answer.client_uuid).select_related("task").first()
         if stored and (stored.annotator_id, stored.task_id) != (annotator.pk, answer.task_id):
             raise _uuid_reused(answer)
         if stored:
             return stored
     if assignment:
-        # Read under the annotator's lock, for which closing a round waits (wait_for_answers).
+        # This status was read under the annotator's lock. Closing a round waits for this lock (wait_for_answers).
         annotator.round.status = assignment.round_status
     annotator.round.check_open()
     if annotator.status == Annotator.Status.EXCLUDED:  # paused annotators may answer leased tasks
@@ -138,9 +138,9 @@ def _submit(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
 
 
 def _store(judgment: Judgment, assignment: Assignment) -> None:
-    """Store the judgment of a locked assignment; set whether it counts, and update counters and verdict of its task.
+    """Store the judgment of a locked assignment. Set whether it counts, and update its task's counters and verdict.
 
-    Gold has no slots and never counts, but requires the same SQL queries, so that response times do not reveal it.
+    Gold has no slots and never counts, but runs the same SQL queries, so that response times do not reveal it.
     """
     task, annotator, was_leased = judgment.task, judgment.annotator, assignment.status == Assignment.Status.LEASED
     round, changes = annotator.round, {}  # changes: of the task's counters
@@ -155,7 +155,7 @@ def _store(judgment: Judgment, assignment: Assignment) -> None:
         _set_done(id=assignment.pk)
         has_slot = was_leased
         if not was_leased:
-            # Check the quota first, so that late answers to gold take the same queries as other late answers.
+            # Check the quota first, so that late answers to gold run the same queries as other late answers.
             quota, leased = annotator.quota, annotator.assignments.filter(status=Assignment.Status.LEASED)
             has_room = quota is None or annotator.n_judged + leased.count() < quota
             has_slot = has_room and task.n_wanted > task.n_judgments + task.n_leased
@@ -223,10 +223,10 @@ def n_skipped(annotator: Annotator) -> int:
 
 
 def report_statement(annotator: Annotator, task_id: int, reason: str, comment: str, now: datetime) -> None:
-    """Store a report of a statement, replacing an earlier one. Raises BadAnswer or NotAssigned."""
+    """Store a report of a statement, replacing the annotator's earlier report. Raises BadAnswer or NotAssigned."""
     if reason not in StatementReport.Reason.values:
         raise DomainError(
-            "BadAnswer", f"Invalid reason {reason!r:.40}. Use {', '.join(StatementReport.Reason.values)}."
+            "BadAnswer", f"Invalid reason {reason!r:.40}. Use one of {', '.join(StatementReport.Reason.values)}."
         )
     if len(comment) > LONGEST_COMMENT:
         raise _too_long(comment)

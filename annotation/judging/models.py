@@ -33,7 +33,7 @@ JUDGING_COLUMNS = (
 
 
 # Annotators see tokens instead of task ids, because ids follow the order of the round and would reveal gold, which is
-# assigned out of order. A token is the id under the annotator's own permutation of 64-bit numbers. It is stable over
+# assigned out of order. A token is the id under the annotator's own permutation of 64-bit numbers. It is stable across
 # reloads, undo, skips, and offline answers, and needs no column or index. The permutation is a four-round Feistel
 # network, indistinguishable from a random permutation without the key (Luby & Rackoff 1988, How to construct
 # pseudorandom permutations from pseudorandom functions).
@@ -48,7 +48,7 @@ def new_token_key() -> str:
 
 
 def _feistel(left: bytes, right: bytes, key: str, order: Iterable[int]) -> tuple[bytes, bytes]:
-    """Return the halves after the rounds in `order`. Swapped halves and the reverse order give the inverse function."""
+    """Return the halves after the rounds in `order`. To invert this function, swap the halves and reverse the order."""
     for number in order:
         mask = blake2s(right, digest_size=HALF, key=key.encode(), salt=bytes([number])).digest()
         left, right = right, bytes(a ^ b for a, b in zip(left, mask, strict=True))
@@ -75,16 +75,16 @@ def _locked() -> models.QuerySet[Annotator]:
 
 
 class Annotator(models.Model):
-    """A person in a round under an anonymous code.
+    """A person who judges in a round under an anonymous code.
 
     user: None for guests. name: chosen by a guest, visible to researchers only. token_key: secret key of token_of.
-    layout: preference; empty for the layout of the round. consented_at, consent_sha256: time and text of the consent.
-    next_position: progress in the cyclic order of tasks. n_handed_out, n_judged: assigned and judged statements,
-    including gold. trained_at: first completion of the training. place_size: statements they were recruited to judge,
-    including gold; None for no limit. has_questions_left: True while questions are unanswered
-    (annotation.questionnaire), and after a failed check. status: paused annotators get no new statements; judgments of
-    excluded ones do not count. status_since: None if always active. erased_at: time at which account, name, and invite
-    were erased (annotation.invites.erasure).
+    layout: preferred layout; empty for that of the round. consented_at, consent_sha256: time and text of the consent.
+    next_position: progress in the cyclic order of tasks. n_handed_out, n_judged: numbers of assigned and of judged
+    statements, including gold. trained_at: time at which the training was first completed. place_size: number of
+    statements that the person was recruited to judge, including gold; None for no limit. has_questions_left: True while
+    questions are unanswered (annotation.questionnaire), and after a failed check. status: paused annotators get no new
+    statements; judgments of excluded annotators do not count. status_since: None if the annotator was always active.
+    erased_at: time at which account, name, and invite were erased (annotation.invites.erasure).
     """
 
     class Status(models.TextChoices):
@@ -144,7 +144,7 @@ class Annotator(models.Model):
         return (left + right).hex()
 
     def task_of(self, token: str) -> int:
-        """Return the task id of a token, 0 if it is not a valid id. The task need not be assigned to the annotator."""
+        """Return the task id of a token, or 0 if it is not a valid id. The annotator need not have the task."""
         block = bytes.fromhex(token)
         right, left = _feistel(block[HALF:], block[:HALF], self.token_key, reversed(range(N_ROUNDS)))
         task_id = int.from_bytes(left + right, "big")
@@ -152,7 +152,7 @@ class Annotator(models.Model):
 
     @property
     def quota(self) -> int | None:
-        """Maximum number of statements, including gold, by the limits of round and annotator; None for no limit."""
+        """Maximum number of statements, including gold, that the round and the annotator allow; None for no limit."""
         limits = [limit for limit in (self.round.quota, self.place_size) if limit is not None]
         return min(limits, default=None)
 
@@ -168,7 +168,7 @@ class Annotator(models.Model):
 
 class AssignmentQuerySet(models.QuerySet):
     def taken(self):
-        """Return assignments that exclude the task from assignment to the same annotator: leased, done, or skipped."""
+        """Return assignments whose task must not be assigned to the annotator again: leased, done, or skipped."""
         return self.filter(status__in=[Assignment.Status.LEASED, Assignment.Status.DONE, Assignment.Status.SKIPPED])
 
     def skipped(self):
@@ -228,18 +228,18 @@ class JudgmentQuerySet(models.QuerySet):
         return self.filter(sealed_in=None)
 
     def not_withdrawn(self):
-        """Return judgments that may be exported: excludes annotators whose withdrawal deletes judgments."""
+        """Return judgments that may be exported: all except those that an annotator's withdrawal deletes."""
         return self.exclude(annotator__withdrawal__on_withdrawal=OnWithdrawal.DELETE)
 
 
 class Judgment(models.Model):
     """One answer of an annotator to a task. Append-only: a changed answer supersedes the previous one.
 
-    client_uuid: created by the client, so a resent answer is stored once. is_counted: True if one of the k judgments;
-    False if the slot was taken after the lease expired, the quota was exhausted, or the annotator is excluded.
-    is_excluded: counted until the annotator was excluded. is_late: the lease had expired at the first answer; shown to
-    annotators, and therefore set for gold, too. seconds: active time, None if not measured. sealed_in: number of its
-    audit log entry, None until sealed (annotation.judging.sealing).
+    client_uuid: created by the client, so a resent answer is stored once. is_counted: True for the k judgments of a
+    task; False if the slot was taken after the lease expired, the quota was exhausted, or the annotator is excluded.
+    is_excluded: True if it counted until the annotator was excluded. is_late: True if the lease had expired at the
+    first answer. Annotators see this, so it is also set for gold. seconds: active time; None if not measured.
+    sealed_in: number of the audit log entry; None until sealed (annotation.judging.sealing).
     """
 
     client_uuid = models.UUIDField(primary_key=True)

@@ -1,7 +1,7 @@
-"""Judgments in the audit log, sealed in batches after storage, so that answers need not wait for the chain's lock.
+"""Judgments in the audit log. They are sealed in batches, so that answers need not wait for the lock on the chain.
 
-A batch adds one entry per round. Sealing holds the lock of the chain's head and takes judgments without an entry in any
-order. Rows locked by an answer are sealed next time.
+A batch adds one entry per round. Sealing holds the lock on the head of the chain and processes judgments without an
+entry in any order. Rows locked by an answer are sealed by a later batch.
 """
 
 from collections import defaultdict
@@ -23,12 +23,12 @@ from kgharvest.events.models import Event
 SEALED = "judgments.sealed"
 JUDGMENTS_AT_ONCE = 1000
 SEAL_EVERY_S = 60
-BATCHES_AT_ONCE = 10  # per periodic task, as it delays other tasks of the worker
+BATCHES_AT_ONCE = 10  # per run of the periodic task, which delays other tasks of the worker
 EXCLUDING_TAKES_S = 600  # maximum time from the decision until all judgments are excluded
 
 
 class Marks(NamedTuple):
-    """Counting state of a judgment, which exclusion and reinstatement of the annotator change."""
+    """Counting state of a judgment. It changes if the annotator is excluded or reinstated."""
 
     annotator: int
     sealed_in: int | None
@@ -42,7 +42,10 @@ class Marks(NamedTuple):
 
 
 class Exclusions(NamedTuple):
-    """Ids of annotators ever excluded, excluded with all judgments processed, and reinstated."""
+    """Annotator ids. ever: excluded at least once. in_force: excluded now, with all their judgments.
+
+    reinstated: reinstated at least once.
+    """
 
     ever: set[int]
     in_force: set[int]
@@ -50,10 +53,11 @@ class Exclusions(NamedTuple):
 
 
 class JudgmentTable(AuditedTable):
-    """Judgments with statement, superseded judgment, and whether they count or counted before an exclusion.
+    """Judgments with their statement, their superseded judgment, and a flag for counted judgments.
 
-    An exclusion does not change hashes. Judgments not restored by a reinstatement, or whose comments a withdrawal
-    erased, are sealed again; earlier entries can no longer be compared with them.
+    The flag is also set for judgments that counted before an exclusion, so an exclusion does not change hashes.
+    Judgments that a reinstatement does not restore, or whose comments a withdrawal erases, are sealed again. Earlier
+    entries can then no longer be compared with them.
     """
 
     is_sealed_later = True
@@ -133,9 +137,10 @@ def seal_due_judgments(now: datetime) -> None:
 
 
 def seal_judgments(round: Round | None = None, most: int | None = None) -> int:
-    """Seal judgments without an entry, of one round or all, and return their number. Safe to run concurrently.
+    """Seal the judgments without an entry and return their number. Safe to run concurrently.
 
-    most: approximate maximum, None for all. Concurrently committed judgments may remain.
+    round: None for all rounds. most: approximate maximum; None for all. Judgments that are committed concurrently may
+    remain unsealed.
     """
     if not Judgment.objects.unsealed().exists():
         return 0  # keeps the audit log of an unused installation empty
@@ -150,7 +155,7 @@ def seal_judgments(round: Round | None = None, most: int | None = None) -> int:
 
 @transaction.atomic
 def _seal_batch(round: Round | None) -> int:
-    lock_head()  # before reading, so that no other process seals these
+    lock_head()  # before reading, so that no other process seals these judgments
     unsealed = Judgment.objects.unsealed()
     if round is not None:
         unsealed = unsealed.filter(task__in=round.tasks.order_by().values("pk"))

@@ -1,6 +1,6 @@
 """Adaptive third judgments, and label counts without them.
 
-Agreement uses the first two judgments only: third judgments would overweight disputed statements.
+Agreement uses only the first two judgments, because third judgments would overweight disputed statements.
 """
 
 from collections import Counter
@@ -27,9 +27,9 @@ class ThirdJudgment(NamedTuple):
 
 
 def third_annotators(round: Round, tasks: QuerySet[JudgmentTask] | None = None) -> dict[int, int]:
-    """Return the annotator of the counted third judgment by task.
+    """Return the annotator id of the counted third judgment by task id.
 
-    A changed answer keeps the time of the first one. tasks: default is all tasks of the round.
+    A changed answer keeps the time of the first answer. tasks: defaults to all tasks of the round.
     """
     if not round.third_only_if_split:
         return {}
@@ -41,11 +41,11 @@ def third_annotators(round: Round, tasks: QuerySet[JudgmentTask] | None = None) 
     pair, first_answer = np.unique(task * n + annotator, return_index=True)
     is_counted = np.isin(pair, counted_task * n + counted_annotator)
     in_order = pair[is_counted][np.argsort(first_answer[is_counted])]
-    return dict(zip((in_order // n).tolist(), (in_order % n).tolist(), strict=True))  # the last of each task
+    return dict(zip((in_order // n).tolist(), (in_order % n).tolist(), strict=True))  # the last pair of each task
 
 
 def first_two_counts(round: Round, tasks: QuerySet[JudgmentTask]) -> Counter[LabelCounts]:
-    """Return the number of tasks by label counts, without third judgments."""
+    """Return the number of tasks by their label counts without third judgments."""
     rows = tasks.order_by().values_list("n_true", "n_false", "n_unjudgeable").annotate(n=Count("pk"))
     patterns = Counter({tuple(counts): n for *counts, n in rows})
     for _, third in third_judgments(round, tasks):

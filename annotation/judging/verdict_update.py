@@ -8,7 +8,7 @@ from annotation.models import Annotator, Judgment, Label, Round, Stratum
 
 
 def add_counts(tasks: QuerySet, round: Round, label: str, sign: int) -> None:
-    """Add (sign 1) or remove (-1) one judgment with this label in each task. Call update_verdicts afterwards."""
+    """Add one judgment with this label to each task (sign 1), or subtract it (-1). Call update_verdicts afterwards."""
     changes = {f"n_{name}": F(f"n_{name}") + sign for name in ("judgments", label)}
     if round.third_only_if_split:
         changes["n_wanted"] = Greatest(F("n_wanted"), F("n_judgments") + F("n_leased") + sign)

@@ -20,7 +20,7 @@ class Verdict(StrEnum):
 
 
 def majority(n_true: int, n_false: int, n_judgments: int, quorum: int = 1) -> Verdict:
-    """Return the verdict of a complete task. `n_judgments` includes Unjudgeable. Ties and no judgments: undecided."""
+    """Return the verdict of a complete task: undecided for a tie or no judgments. n_judgments includes Unjudgeable."""
     if is_majority(n_true, n_judgments, quorum):
         return Verdict.ACCEPTED
     if is_majority(n_false, n_judgments, quorum):
@@ -29,9 +29,9 @@ def majority(n_true: int, n_false: int, n_judgments: int, quorum: int = 1) -> Ve
 
 
 def wanted_if_split(n_true: int, n_false: int, n_unjudgeable: int, n_leased: int = 0) -> int:
-    """Return the required judgments of a task with adaptive third judgment.
+    """Return the number of required judgments of a task with an adaptive third judgment.
 
-    Two equal labels determine the verdict of three. A leased third judgment stays required.
+    Two equal labels determine the verdict of three judgments. A third judgment that is already leased stays required.
     """
     n_judgments = n_true + n_false + n_unjudgeable
     is_split = n_judgments >= 2 and max(n_true, n_false, n_unjudgeable) < 2

@@ -1,6 +1,6 @@
 """Judging pages for annotators, usable without scripts. Scripts request JSON at the same URLs (annotation.judging.api).
 
-Responses must not reveal LM, setting, score, gold, or the labels of other annotators.
+Responses must not reveal the LM, the setting, the score, gold, or the labels of other annotators.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,12 +42,12 @@ from annotation.rounds.models import RoundNotOpen
 from kgharvest.bulk.pagination import page_of
 from kgharvest.errors import DomainError
 
-LARGEST_PAGE = 100  # statements, the maximum of batch_size
+LARGEST_PAGE = 100  # statements; equals the maximum of batch_size
 N_RECENT = 5
-FEW_AHEAD = 4  # statements; with fewer, the one-at-a-time page loads more, like its script
+FEW_AHEAD = 4  # statements; if fewer are left, the one-at-a-time page loads more, like its script
 PAGES = {Layout.ONE: "annotation/judging/judge.html", Layout.PAGE: "annotation/judging/judge_page.html"}
 ROW_FIELDS = ("task", "label", "client_uuid", "seconds", "comment")
-NOTHING_TO_JUDGE = (RoundNotOpen, ComesFirst)  # errors that also prevent showing statements
+NOTHING_TO_JUDGE = (RoundNotOpen, ComesFirst)  # errors after which no statements can be shown, either
 
 annotator_with_round = SessionAnnotator(
     lambda: Annotator.objects.select_related("round").defer("round__spec", "round__consent")
@@ -132,7 +132,7 @@ def show_statements(
     if end_page and (annotator.has_judged_share or not n_skipped(annotator)):
         return redirect(end_page)
     if request.method == "POST":
-        annotator.refresh_from_db(fields=["n_judged"])  # part of the input may be stored
+        annotator.refresh_from_db(fields=["n_judged"])  # part of the input may have been stored
     layout = Layout.ONE if revisited else layout
     statements = [*([_answered_statement(revisited, annotator)] if revisited else []), *statements_of(annotator, tasks)]
     recent = [judgment for judgment in recent_judgments(annotator, N_RECENT) if judgment != revisited]
@@ -248,7 +248,7 @@ class ReportForm(forms.Form):
 
 @cache
 def report_fields() -> str:
-    """Return the HTML of an empty report form. Cached, as all judging pages include it and rendering is slow."""
+    """Return the HTML of an empty report form. Cached because all judging pages include it and rendering is slow."""
     return render_to_string("partials/_form.html", {"form": ReportForm(prefix="report")})
 
 
@@ -293,7 +293,7 @@ def judge_instructions(request: HttpRequest, annotator: Annotator) -> HttpRespon
 
 
 def offline_worker(request: HttpRequest) -> HttpResponse:
-    """Return the service worker. Its URL must be a prefix of the pages, so it cannot be a static file."""
+    """Return the service worker. Its URL must be on the path of the judging pages, so it cannot be a static file."""
     path = finders.find("annotation/judging/offline_worker.js")
     return FileResponse(Path(path).open("rb"), content_type="text/javascript")
 

@@ -44,4 +44,4 @@ def allow_changes(apps, schema_editor):
 class Migration(migrations.Migration):
     dependencies = [("annotation", "0028_reconcile_error")]
 
-    operations = [migrations.RunPython(refuse_changes, allow_changes)]
+    operations = [migrations.RunPython(refuse_changes, allow_changes, hints={"on_new_database": True})]

@@ -23,20 +23,20 @@ from kgharvest.statistics.arrays import ACCEPTED
 from kgharvest.statistics.rates import Rate, population_rate, sample_rate
 from kgharvest.statistics.verdicts import CompletedVerdicts
 
-MOST_AT_A_LOOK = 200  # strata; for more, intervals are computed in the background
+MOST_AT_A_LOOK = 200  # strata; if there are more, intervals are computed in the background
 LATER = "Accuracies are being computed. Reload the page in a moment."
 
-CellNames = tuple[str, str, str]  # of relation, LM and setting
+CellNames = tuple[str, str, str]  # names of relation, LM, and setting
 DecisiveLabels = tuple[int, int, int, int]  # n_true, n_false, n_unjudgeable, number of judgments for a decision
 
 
-# Numbers of drawn statements by stratum id: by label counts, and by outcome (one of OUTCOMES)
+# Numbers of drawn statements by stratum id, and then by label counts or by outcome (one of OUTCOMES)
 LabelsByStratum = defaultdict[int, Counter[DecisiveLabels]]
 OutcomesByStratum = defaultdict[int, Counter[str]]
 
 
 def round_cells(round: Round, now: datetime) -> CachedCount:
-    """Return the cells as count_cells does, possibly cached for rounds with many strata."""
+    """Return the result of count_cells, possibly cached. With many strata, it is computed in the background."""
     if round.strata.count() <= MOST_AT_A_LOOK:
         return cached_count(round, "cells", count_cells, now)
     return cached_count(round, "cells", count_cells, now, most=0, first=partial(count_cells, has_accuracy=False))
@@ -45,7 +45,7 @@ def round_cells(round: Round, now: datetime) -> CachedCount:
 def count_cells(round: Round, *, job: HarvestJob | None = None, has_accuracy: bool = True) -> list[dict[str, Any]]:
     """Return one dict per cell, or per cell of harvest `job`: names and ids, sampling, outcomes, and accuracy.
 
-    accuracy, low, high: with the 95 % interval of reports, or None with a `reason`.
+    accuracy, low, high: accuracy and 95 % interval as in reports, or None with a `reason`.
     """
     cells, (labels, outcomes) = strata_by_cell(round, job), stratum_counts(round, job)
     rates = cell_rates(round, [strata for _, strata in cells], labels) if has_accuracy else [None] * len(cells)
@@ -83,7 +83,7 @@ def cell_rates(
     *,
     has_interval: bool = True,
 ) -> list[Rate]:
-    """Return the accuracy of each cell as in reports. cells: the strata of each cell. Much faster without intervals."""
+    """Return the accuracy of each cell as in reports. cells: strata by cell. has_interval: False is much faster."""
     n_by_labels = [+labels[stratum.pk] for strata in cells for stratum in strata]
     rows = sorted({row for n_tasks in n_by_labels for row in n_tasks})
     patterns = np.array(rows, dtype=np.int64).reshape(-1, 4)
@@ -104,7 +104,7 @@ def cell_rates(
 
 
 def strata_by_cell(round: Round, job: HarvestJob | None = None) -> list[tuple[CellNames, list[Stratum]]]:
-    """Return (relation, LM, setting) names and strata of each cell, by name; only those of harvest `job` if given."""
+    """Return the names (relation, LM, setting) and strata of the cells, or of the cells of `job`, sorted by name."""
     cells: defaultdict[CellId, list[Stratum]] = defaultdict(list)
     strata = round.strata.sampled().filter(**({"job": job} if job else {})).order_by("pk")
     for stratum in strata.select_related("relation__relation_set", "language_model"):
@@ -114,7 +114,7 @@ def strata_by_cell(round: Round, job: HarvestJob | None = None) -> list[tuple[Ce
 
 
 def stratum_counts(round: Round, job: HarvestJob | None = None) -> tuple[LabelsByStratum, OutcomesByStratum]:
-    """Return numbers of drawn statements by stratum id; only those of harvest `job` if given."""
+    """Return the numbers of drawn statements by stratum id, for all strata or those of harvest `job`."""
     n_by_labels: LabelsByStratum = defaultdict(Counter)
     n_by_outcome: OutcomesByStratum = defaultdict(Counter)
     columns = [f"task__{name}" for name in ("n_true", "n_false", "n_unjudgeable", "n_wanted", "verdict")]
@@ -131,14 +131,15 @@ def stratum_counts(round: Round, job: HarvestJob | None = None) -> tuple[LabelsB
 
 Cell = Mapping[str, Any]  # as returned by count_cells
 NOT_NAMED = "not named"
-COLUMNS = ("relation", "model", "setting", "accuracy", "drawn", *OUTCOMES)  # of the list view
+COLUMNS = ("relation", "model", "setting", "accuracy", "drawn", *OUTCOMES)  # columns of the list view
 
 
 def cell_tables(cells: Sequence[Cell], address: QueryDict) -> dict[str, Any]:
-    """Return the tables for a query string: `cells` is "list" or "pivot", `q` words of names, `sort` a column.
+    """Return the tables for the parameters `cells` ("list" or "pivot"), `q` (words of names), and `sort` (a column).
 
-    Without `cells`, a round with a single LM and setting is shown as a list. sides: columns of the pivot. rows: of the
-    pivot or the list. n_shown: rows that match `q`. notice: reason for missing accuracies, otherwise empty.
+    Without `cells`, a round with a single LM and setting is shown as a list. sides: columns of the pivot table. rows:
+    rows of the pivot table or the list. n_shown: number of rows that match `q`. notice: reason for missing accuracies,
+    otherwise empty.
     """
     sides = sorted({(cell["model"], cell["setting"]) for cell in cells})
     view = address.get("cells", "")
@@ -189,7 +190,7 @@ def _pivot_rows(cells: Sequence[Cell], sides: Sequence[tuple[str, str]], harvest
 
 
 def shown(cell: Cell, harvests_url: str = "") -> dict[str, Any]:
-    """Return a cell with the texts for its list row or pivot entry. URLs of statements are relative to the round.
+    """Return a cell with the texts for its list row or pivot entry. URLs of statements are relative to the round page.
 
     harvests_url: URL of the list of harvests, to avoid resolving it for each of thousands of cells.
     """

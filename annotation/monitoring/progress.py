@@ -1,4 +1,4 @@
-"""Progress of a round: outcomes, agreement, pace, history, and assigned statements; cached as snapshots if large."""
+"""Progress of a round: outcomes, agreement, pace, history, and assigned statements. Large counts are cached."""
 
 import time
 from bisect import bisect_right
@@ -37,9 +37,9 @@ COUNTERS = ("n_true", "n_false", "n_unjudgeable", "n_wanted", "n_leased", "verdi
 
 
 def progress(round: Round, now: datetime) -> dict[str, Any]:
-    """Return tasks, judgments, verdicts, agreement, and pace for the round page.
+    """Return the counts of tasks, judgments, and verdicts, the agreement, and the pace for the round page.
 
-    counted_at: time of a cached count, None for a live count.
+    counted_at: time of a cached count; None for a live count.
     """
     snapshot = cached_count(round, "progress", count_progress, now)
     counts = snapshot.content
@@ -115,7 +115,7 @@ def count_progress(round: Round) -> dict[str, Any]:
 
 
 def count_statements(tasks: JudgmentTaskQuerySet) -> list[list[Any]]:
-    """Count statements; rows are relation id, n_true, n_false, n_unjudgeable, outcome, and count."""
+    """Count statements. Return rows of relation id, n_true, n_false, n_unjudgeable, outcome, and count."""
     columns = ("knowledge_tuple__relation", "n_true", "n_false", "n_unjudgeable", "verdict")
     rows = tasks.order_by().values_list(*columns).annotate(n=Count("pk"))
     return [[*pattern, verdict or "incomplete", n] for *pattern, verdict, n in rows]
@@ -150,7 +150,7 @@ def last_look(round: Round) -> Snapshot | None:
 
 
 LIVE_JUDGMENTS = 30_000  # rounds up to this size are counted on every request
-LIVE_HISTORY = 5_000  # history and annotators of rounds up to this size
+LIVE_HISTORY = 5_000  # the history and the annotators are counted on every request up to this size
 ROWS_AT_ONCE = 10_000
 STALE_AFTER = 20  # cached counts expire after this multiple of the counting time
 ABANDONED_AFTER = timedelta(minutes=5)  # a count that takes longer is considered aborted
@@ -160,7 +160,7 @@ CountRound = Callable[[Round], Any]
 
 @dataclass(frozen=True)
 class CachedCount:
-    """counted_at: None for a live count."""
+    """Result of a count. counted_at: None for a live count."""
 
     content: Any
     counted_at: datetime | None
@@ -177,8 +177,8 @@ def cached_count(
 ) -> CachedCount:
     """Return the result of `count` for the round: live for at most `most` judgments, otherwise cached.
 
-    most: default is LIVE_JUDGMENTS. first: quick replacement on the first request if `count` is slow; `count` then runs
-    in the background.
+    most: defaults to LIVE_JUDGMENTS. first: quick replacement for a slow `count` on the first request; `count` then
+    runs in the background.
     """
     if round.n_tasks * round.judgments_per_task <= (LIVE_JUDGMENTS if most is None else most):
         return CachedCount(count(round), None)
@@ -201,7 +201,7 @@ def delete_snapshots(round: Round) -> None:
 
 def _count_aside(last: Snapshot, count: CountRound) -> None:
     try:
-        Snapshot.objects.filter(pk=last.pk).update(**_count(last.round, count))  # no row if invalidated
+        Snapshot.objects.filter(pk=last.pk).update(**_count(last.round, count))  # if not invalidated
     finally:
         connection.close()
 
@@ -223,7 +223,7 @@ def _count(round: Round, count: CountRound) -> dict[str, Any]:
 class Unit(NamedTuple):
     """Time unit for histories of up to `longest`. step: less than half a unit, even when daylight saving time changes.
 
-    begin_of: start of the period that contains a time, in the installation's time zone.
+    begin_of: returns the start of the period that contains a time, in the installation's time zone.
     """
 
     name: str
@@ -252,9 +252,10 @@ UNITS = (
 
 
 def count_history(round: Round) -> dict[str, Any]:
-    """Return the time unit and all its periods from the first to the last judgment, including empty ones.
+    """Return the time unit and all its periods from the first to the last judgment, including empty periods.
 
-    periods: begin, n judgments (including gold and late ones), n_completed statements, and the agreement on these.
+    periods: begin, n (judgments, including gold and late ones), n_completed (statements), and the agreement on these
+    statements.
     """
     current = Judgment.objects.current().filter(annotator__round=round).order_by()
     first, last = current.aggregate(first=Min("judged_at"), last=Max("judged_at")).values()
@@ -267,7 +268,7 @@ def count_history(round: Round) -> dict[str, Any]:
         n_by_period[unit.begin_of(judged_at)] += 1
         if is_counted:
             completed[task] = max(judged_at, completed.get(task, judged_at))
-    # Without third judgments, as agreement uses the first two.
+    # Exclude third judgments, because agreement uses only the first two.
     columns = ("pk", "n_true", "n_false", "n_unjudgeable")
     complete = round.tasks.without_gold().exclude(verdict="").order_by().values_list(*columns)
     labels_by_task: dict[int, LabelCounts] = {pk: tuple(counts) for pk, *counts in complete}
@@ -305,7 +306,7 @@ def _periods(first: datetime, last: datetime, unit: Unit) -> list[datetime]:
 
 
 WIDTH, HEIGHT = 720, 96
-FEWEST_UNITS = 5  # minimum number of statements for a point of agreement
+FEWEST_UNITS = 5  # minimum number of statements for a point of the agreement line
 # Events that may change how people judge. Instructions are frozen when the round opens.
 MARKED = ("paused", "reopened", "imported", "limits_set", "limit_crossed", "excluded", "reinstated")
 MOST_MARKS = 20
@@ -316,7 +317,7 @@ def history_picture(round: Round, now: datetime) -> dict[str, Any]:
     """Return the history chart and the rows of its table, which are empty without judgments.
 
     bars, points, marks: coordinates in WIDTH x HEIGHT and texts. line: SVG points. counted_at: time of a cached count.
-    is_counting: during the first background count.
+    is_counting: True during the first count in the background.
     """
     count = cached_count(round, "history", count_history, now, most=LIVE_HISTORY, first=lambda _: [])
     if not count.content or not count.content["periods"]:
@@ -340,7 +341,7 @@ def history_picture(round: Round, now: datetime) -> dict[str, Any]:
         )
         if row["alpha"] is not None and row["n_units"] >= FEWEST_UNITS:
             x, y = (number + 0.5) * step, HEIGHT * (1 - max(0.0, row["alpha"]))
-            title = f"{row['when']}: alpha {share(row['alpha'])} of {row['n_units']:,} statements"
+            title = f"{row['when']}: alpha {share(row['alpha'])} for {row['n_units']:,} statements"
             points.append({"x": f"{x:.1f}", "y": f"{y:.1f}", "title": title})
     events = round.events.filter(kind__in=MARKED, at__gte=begins[0])[:MOST_MARKS]
     return {
@@ -363,7 +364,7 @@ def history_picture(round: Round, now: datetime) -> dict[str, Any]:
 
 
 def interval_picture(value: float | None, low: float | None, high: float | None) -> SafeString:
-    """Return an SVG of a share in [0, 1] with its interval, or "" without one. The page also prints the numbers."""
+    """Return an SVG of a share in [0, 1] with its interval, or "" without one. The page also shows the numbers."""
     if value is None or low is None or high is None:
         return SafeString("")
     x_value, x_low, x_high = (f"{3 + number * 58:.1f}" for number in (value, low, high))
@@ -374,9 +375,9 @@ def interval_picture(value: float | None, low: float | None, high: float | None)
 
 
 def strips(round: Round, now: datetime, n_most: int) -> list[dict[str, Any]]:
-    """Return the `n_most` annotators with most judgments, with charts of their judgments, gold accuracy, and speed.
+    """Return the `n_most` annotators with the most judgments, with charts of judgments, gold accuracy, and speed.
 
-    Bar lengths are relative to the maximum over all annotators. Empty during the first background count.
+    Bar lengths are relative to the maximum over all annotators. The list is empty during the first background count.
     """
     rows = cached_count(round, "strips", count_strips, now, most=LIVE_HISTORY, first=lambda _: []).content
     status = dict(round.annotators.values_list("pk", "status"))
@@ -427,9 +428,10 @@ def count_strips(round: Round) -> list[dict[str, Any]]:
 
 
 def holders(round: Round) -> list[dict[str, Any]]:
-    """Return the annotators with assigned statements, longest inactive first; n: statements, including gold.
+    """Return the annotators with assigned statements, starting with the one inactive for the longest time.
 
-    last_active_at: last time they loaded statements or answered. expires_at: when the statements can be reassigned.
+    n: number of statements, including gold. last_active_at: last time they loaded or answered statements. expires_at:
+    time at which the statements can be reassigned.
     """
     annotators = round.annotators.filter(assignments__status=Assignment.Status.LEASED).select_related("user", "invite")
     # All leases of an annotator are extended together when they load statements or answer.
@@ -447,21 +449,21 @@ def holders(round: Round) -> list[dict[str, Any]]:
 
 @transaction.atomic
 def release_assigned(round: Round, codes: Collection[str] | None = None, by=None) -> int:
-    """Release the statements assigned to the annotators with these codes, or to all; return the number of statements.
+    """Release the statements assigned to the annotators with these codes, or to all, and return their number.
 
-    They can be reassigned immediately. A later answer is treated as one with an expired lease (submit_judgment): it
-    counts if the statement needs another judgment. Raises NotAllowed or NotFound.
+    The statements can be reassigned immediately. A later answer is treated like an answer with an expired lease
+    (submit_judgment): it counts if the statement needs another judgment. Raises NotAllowed or NotFound.
     """
     check_may(by, Action.WORK, round.project)
     annotators = round.annotators.all()
     if codes is not None:
         if unknown := set(codes) - set(annotators.values_list("code", flat=True)):
-            raise NotFound(f"Round {round.name} has no annotator {min(unknown)!r:.40}. Its page lists assignments.")
+            raise NotFound(f"Round {round.name} has no annotator {min(unknown)!r:.40}. Use a code from the round page.")
         annotators = annotators.filter(code__in=codes)
     leased = Assignment.objects.filter(annotator=OuterRef("pk"), status=Assignment.Status.LEASED)
     locked = annotators.filter(Exists(leased)).order_by("pk").select_for_update(no_key=True)
     n_of = {annotator: release_leases(Assignment.objects.filter(annotator=annotator)) for annotator in locked}
-    # The other annotators answered while this call waited for locks.
+    # Annotators without released statements answered while this call waited for locks.
     released = {annotator: n for annotator, n in n_of.items() if n}
     for annotator, n in released.items():
         record("annotator.released", annotator, by, round=round, annotator=annotator, n=n)

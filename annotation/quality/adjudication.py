@@ -24,7 +24,7 @@ def adjudication_queue(round: Round, queue: str) -> QuerySet[JudgmentTask]:
     tasks = round.tasks.without_gold().complete()
     if queue == "disagreements":
         tasks = tasks.with_disagreement()
-    else:  # DISAGREEMENT is the condition of an index. It includes unanimous Unjudgeable, which is also undecided.
+    else:  # DISAGREEMENT is an index condition. It includes unanimous Unjudgeable labels, which are also undecided.
         tasks = tasks.filter(tasks.DISAGREEMENT, verdict=Verdict.UNDECIDED)
     current = Adjudication.objects.current().filter(task=OuterRef("pk"))
     return tasks.filter(~Exists(current)).order_by("position")
@@ -35,7 +35,7 @@ def adjudicate(
 ) -> Adjudication:
     """Store an expert's label for a task. It supersedes the task's earlier adjudications by any expert.
 
-    A repeated `client_uuid` changes nothing. The crowd's counters and verdict stay unchanged.
+    A repeated `client_uuid` changes nothing. The task's counters and majority verdict stay unchanged.
     Raises NotAllowed, or DomainError UuidReused if the UUID belongs to another task.
     """
     with transaction.atomic():

@@ -1,4 +1,4 @@
-"""Annotator statistics of a round: profiles, flags, and counts of comments, reports and training answers."""
+"""Annotator statistics of a round: profiles, flags, and counts of comments, reports, and training answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ROWS_AT_ONCE = 5000
 def annotator_statistics(round: Round, now: datetime) -> CachedCount:
     """Return one dict per annotator of a round, sorted by code. For large rounds, only the status is always current.
 
-    The first request for a large round, and the first after an exclusion, returns no rows: counting takes a minute.
+    For a large round, the first request and the first after an exclusion return no rows, as counting takes a minute.
     """
     snapshot = cached_count(round, "annotators", count_annotators, now, first=lambda _: [])
     if snapshot.counted_at is None:
@@ -67,7 +67,7 @@ def count_annotators(round: Round) -> list[dict[str, Any]]:
 
 
 def statistics_of(annotator: Annotator, now: datetime) -> dict[str, Any]:
-    """Return the current statistics of one annotator. Runs are compared with the labels of the whole round."""
+    """Return the current statistics of one annotator. Runs are tested with the label shares of the whole round."""
     judgments = Judgment.objects.current().filter(annotator=annotator).order_by("judged_at")
     tasks = JudgmentTask.objects.filter(pk__in=Subquery(judgments.order_by().values("task")))
     thirds = dict(third_judgments(annotator.round, tasks))
@@ -88,7 +88,7 @@ def judgment_rows(judgments: QuerySet[Judgment], *leading_columns: str) -> Query
 
 
 def _profile(rows: Iterable[tuple], thirds: Mapping[int, ThirdJudgment]) -> Profile:
-    """Return the profile of one annotator's rows: (annotator, task, *columns of JudgmentRow).
+    """Return the profile of one annotator. rows: (annotator, task, *columns of JudgmentRow).
 
     As in reports, agreement compares only the first two judgments of a task, never a third.
     """
@@ -171,7 +171,7 @@ def _texts(round: Round) -> Iterator[tuple[int, str]]:
 
 
 def _other_counts(**annotators: Any) -> Callable[[int], dict[str, Any]]:
-    """Return a function from an annotator's id to their comment, report, uncounted-judgment and training counts."""
+    """Return a function from annotator id to counts of comments, reports, uncounted judgments, and training answers."""
     judgments = Judgment.objects.current().filter(**annotators)
     comments = _count(judgments.exclude(comment=""))
     reports = _count(StatementReport.objects.filter(**annotators))

@@ -1,4 +1,4 @@
-"""Quality of a round in the API: progress, annotators, exclusion, limits, events, statements and adjudication."""
+"""Quality API of a round: progress, annotators, exclusion, limits, events, statements, and adjudication."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -60,7 +60,7 @@ class CellProgressSerializer(OutcomesSerializer):
     n_strata = serializers.IntegerField()
     drawn = serializers.IntegerField()
     population = serializers.IntegerField(help_text="Number of tuples; 0 if unknown.")
-    accuracy = serializers.FloatField(allow_null=True, help_text="As in reports. Null: see `reason`.")
+    accuracy = serializers.FloatField(allow_null=True, help_text="Computed as in reports. If null, see `reason`.")
     low = serializers.FloatField(allow_null=True, help_text="Lower end of the 95 % interval.")
     high = serializers.FloatField(allow_null=True, help_text="Upper end of the 95 % interval.")
     reason = serializers.CharField(allow_null=True)
@@ -80,11 +80,11 @@ class ProgressSerializer(OutcomesSerializer):
     judgments_per_hour = serializers.FloatField(allow_null=True)
     hours_left = serializers.FloatField(allow_null=True)
     percent_agreement = serializers.FloatField(allow_null=True)
-    alpha = serializers.FloatField(allow_null=True, help_text="Krippendorff's nominal alpha. Null: see `reason`.")
+    alpha = serializers.FloatField(allow_null=True, help_text="Krippendorff's nominal alpha. If null, see `reason`.")
     reason = serializers.CharField(allow_null=True)
     n_units = serializers.IntegerField(help_text="Statements with at least two judgments.")
     counted_at = serializers.DateTimeField(
-        allow_null=True, help_text="Time of the cached counts of a large round. Null: current counts."
+        allow_null=True, help_text="Time of the cached counts of a large round; null if the counts are current."
     )
     cells = CellProgressSerializer(many=True)
 
@@ -107,16 +107,18 @@ class LabelSharesSerializer(serializers.Serializer):
 
 
 class AnnotatorSerializer(serializers.Serializer):
-    """Annotator statistics as on the Annotators page. Null: undefined."""
+    """Annotator statistics as on the Annotators page. Undefined values are null."""
 
     code = serializers.CharField()
     who = serializers.CharField(allow_blank=True, help_text="Account, guest name, or start of the invite token.")
     status = serializers.ChoiceField(Annotator.Status.choices)
-    n = serializers.IntegerField(help_text="Judgments, including gold.")
+    n = serializers.IntegerField(help_text="Number of judgments, including gold.")
     n_gold = serializers.IntegerField()
     n_gold_right = serializers.IntegerField()
     gold = GoldAccuracySerializer()
-    agreement = serializers.FloatField(allow_null=True, help_text="Share of equal pairs with others' judgments.")
+    agreement = serializers.FloatField(
+        allow_null=True, help_text="Share of pairs with other annotators' judgments in which both labels are equal."
+    )
     n_pairs = serializers.IntegerField()
     median_seconds = serializers.FloatField(allow_null=True)
     too_fast = serializers.FloatField(allow_null=True, help_text="Share of judgments in less than one second.")
@@ -128,7 +130,9 @@ class AnnotatorSerializer(serializers.Serializer):
     n_reports = serializers.IntegerField()
     n_uncounted = serializers.IntegerField()
     training = serializers.ListField(
-        child=serializers.IntegerField(), allow_null=True, help_text="Correct answers, answers; null without training."
+        child=serializers.IntegerField(),
+        allow_null=True,
+        help_text="Number of correct answers and of all answers; null without training.",
     )
 
 
@@ -137,7 +141,7 @@ class AnnotatorFilters(Filters):
 
 
 class ExclusionSerializer(serializers.ModelSerializer):
-    """Decision to exclude an annotator's judgments, and their reinstatement if any."""
+    """Decision to exclude an annotator's judgments, with their reinstatement, if any."""
 
     excluded_by = serializers.CharField(source="excluded_by.username", allow_null=True)
     reinstated_by = serializers.CharField(source="reinstated_by.username", allow_null=True)
@@ -156,7 +160,7 @@ class ExclusionSerializer(serializers.ModelSerializer):
 class OutcomeChangeSerializer(serializers.Serializer):
     before = serializers.ChoiceField(OUTCOMES)
     after = serializers.ChoiceField(OUTCOMES)
-    n = serializers.IntegerField(help_text="Statements.")
+    n = serializers.IntegerField(help_text="Number of statements.")
 
 
 class CellAccuracySerializer(serializers.Serializer):
@@ -189,7 +193,7 @@ class AgreementEffectSerializer(serializers.Serializer):
 class ExclusionEffectSerializer(serializers.Serializer):
     """Effect of excluding the annotator now."""
 
-    n_judgments = serializers.IntegerField(help_text="Judgments to exclude.")
+    n_judgments = serializers.IntegerField(help_text="Number of judgments to exclude.")
     changes = OutcomeChangeSerializer(many=True)
     cells = CellEffectSerializer(many=True)
     agreement = AgreementEffectSerializer()
@@ -222,7 +226,7 @@ class AnnotatorViewSet(PagedList, RetrieveMixin, RoundPartViewSet):
         return self.round().annotators.select_related("round__project", "user", "invite")
 
     def paginate_queryset(self, queryset: QuerySet) -> Sequence[dict[str, Any]]:
-        """Return the statistics of the annotators on a page; for a large round, possibly a few minutes old."""
+        """Return the statistics of the annotators on a page. In a large round, they may be a few minutes old."""
         now = timezone.now()
         statistics = {row["pk"]: row for row in annotator_statistics(self.round(), now).content}
         page = super().paginate_queryset(queryset)
@@ -239,7 +243,7 @@ class AnnotatorViewSet(PagedList, RetrieveMixin, RoundPartViewSet):
 
     @operation("Erase an annotator's identity", access=Action.MANAGE)
     def erase(self, request: Request, round_id: int, code: str) -> Response:
-        """Erases account, name and invite; code and judgments stay. Requires the owner role. Cannot be undone."""
+        """Erases account, name, and invite; code and judgments stay. Requires the owner role. This cannot be undone."""
         return self.changed(erase_annotator)
 
     @operation("Withdraw an annotator on request")
@@ -264,7 +268,7 @@ class AnnotatorViewSet(PagedList, RetrieveMixin, RoundPartViewSet):
     )
     @exclusion.mapping.post
     def exclude(self, request: Request, round_id: int, code: str) -> Response:
-        """The judgments no longer count, and other annotators judge the statements. Can be undone."""
+        """The judgments no longer count, and other annotators judge the statements. This can be undone."""
         annotator = self.get_object()
         reason = self.sent(ExclusionInput)["reason"]
         return self.answer(exclude_annotator(annotator, reason, by=request.user, effect=exclusion_effect(annotator)))
@@ -289,13 +293,13 @@ class RoundQualityViewSet(RoundOperations):
 
     @operation("Limits of a round", method="get", serializer_class=LimitsSerializer)
     def limits(self, request: Request, round_id: int) -> Response:
-        """Annotators who exceed a limit are paused. Null: no limit."""
+        """Annotators who exceed a limit are paused. Null means no limit."""
         return self.answer(Limits.objects.filter(round=self.round()).first() or Limits())
 
     @extend_schema(summary="Set the limits of a round", request=LimitsSerializer)
     @limits.mapping.put
     def set_limits(self, request: Request, round_id: int) -> Response:
-        """Missing limits get their defaults. The limits apply from each annotator's next judgment."""
+        """Omitted limits are reset to their defaults. The limits apply from each annotator's next judgment."""
         round = self.round()
         return self.answer(set_limits(round, by=request.user, **self.sent(LimitsSerializer)))
 
@@ -306,7 +310,7 @@ class EventSerializer(serializers.ModelSerializer):
     kind = serializers.CharField(max_length=30)
     by = serializers.CharField(source="by.username", allow_null=True)
     annotator = serializers.CharField(allow_null=True)
-    details = serializers.DictField(help_text="Values used in the sentence; they depend on the kind.")
+    details = serializers.DictField(help_text="Values used in the sentence. The keys depend on the kind.")
     sentence = serializers.CharField(source="history_sentence")
 
     class Meta:
@@ -349,7 +353,7 @@ class StatementReportSerializer(serializers.ModelSerializer):
 
 
 class AdjudicationSerializer(serializers.ModelSerializer):
-    """Expert's label; it does not change the verdict. is_blind: true if annotators' labels were hidden."""
+    """Label given by an expert. It does not change the verdict. is_blind: true if annotators' labels were hidden."""
 
     by = serializers.CharField(source="by.username", allow_null=True)
 
@@ -359,7 +363,7 @@ class AdjudicationSerializer(serializers.ModelSerializer):
 
 
 class TaskEntrySerializer(serializers.ModelSerializer):
-    """Statement with its current judgments, reports and adjudication."""
+    """Statement with its current judgments, reports, and adjudication."""
 
     relation = serializers.CharField(source="knowledge_tuple.relation.path")
     entities = serializers.ListField(child=serializers.CharField())
@@ -384,8 +388,8 @@ class TaskEntrySerializer(serializers.ModelSerializer):
 class TaskFilters(Filters):
     relation = IdField(required=False, help_text="Id of a relation.")
     outcome = serializers.ChoiceField(OUTCOMES, required=False)
-    disagreement = serializers.BooleanField(default=False, help_text="True: only statements with different labels.")
-    mark = serializers.ChoiceField(list(MARKS), required=False, help_text="Set by annotators or an expert.")
+    disagreement = serializers.BooleanField(default=False, help_text="True: only statements whose labels differ.")
+    mark = serializers.ChoiceField(list(MARKS), required=False, help_text="Mark set by annotators or an expert.")
     is_gold = serializers.BooleanField(default=False, help_text="True: only gold statements. False: all others.")
 
     def narrow(self, rows: QuerySet) -> QuerySet:
@@ -444,7 +448,7 @@ class QueuedTaskSerializer(serializers.ModelSerializer):
 
 class QueueFilters(Filters):
     queue = serializers.ChoiceField(
-        list(QUEUES), default="undecided", help_text="Statements without a majority, or with different labels."
+        list(QUEUES), default="undecided", help_text="Statements without a majority, or statements with disagreement."
     )
 
     def narrow(self, rows: QuerySet) -> QuerySet:
@@ -453,13 +457,13 @@ class QueueFilters(Filters):
 
 class AdjudicationInput(StrictSerializer):
     label = serializers.ChoiceField(Label.choices)
-    client_uuid = serializers.UUIDField(help_text="Generated by the client. A repeated UUID is stored once.")
+    client_uuid = serializers.UUIDField(help_text="Generated by the client. Each UUID is stored once.")
     comment = serializers.CharField(max_length=LONGEST_REMARK, allow_blank=True, default="")
     is_blind = serializers.BooleanField(default=True, help_text="True if annotators' labels were hidden.")
 
 
 class TaskViewSet(PagedList, RoundPartViewSet):
-    """Statements of a round, in its order."""
+    """Statements of a round, in the round's order."""
 
     serializer_class = TaskDetailSerializer
     entry_serializer_class = TaskEntrySerializer
@@ -492,13 +496,13 @@ class TaskViewSet(PagedList, RoundPartViewSet):
         serializer_class=AdjudicationSerializer,
     )
     def adjudications(self, request: Request, round_id: int, pk: int) -> Response:
-        """The new adjudication supersedes earlier ones by any expert."""
+        """The new adjudication supersedes all earlier ones of the statement, by any expert."""
         task = get_object_or_404(self.round().tasks.without_gold(), pk=pk)
         return self.created(adjudicate(task, by=request.user, **self.sent(AdjudicationInput)))
 
 
 class AdjudicationQueueViewSet(PagedList, RoundPartViewSet):
-    """Statements of a round to adjudicate, in its order."""
+    """Statements of a round to adjudicate, in the round's order."""
 
     access = Action.ADJUDICATE
     serializer_class = QueuedTaskSerializer

@@ -39,10 +39,10 @@ class BeingReinstated(DomainError):
 
 
 def exclude_annotator(annotator: Annotator, reason: str, by=None, effect: dict | None = None) -> Exclusion:
-    """Exclude all judgments of the annotator, so that their tasks require other judgments. Releases their leases.
+    """Exclude all judgments of the annotator, so that their tasks need replacements. Release the annotator's leases.
 
-    effect: result of `exclusion_effect` shown to the user, stored with the decision. Calling it again resumes an
-    interrupted exclusion. Raises NotAllowed, BeingReinstated, or DomainError NoReason.
+    effect: result of `exclusion_effect` shown to the user, stored with the decision. Calling this function again
+    resumes an interrupted exclusion. Raises NotAllowed, BeingReinstated, or DomainError NoReason.
     """
     check_may(by, Action.WORK, annotator.round.project)
     if not reason.strip():
@@ -54,10 +54,10 @@ def exclude_annotator(annotator: Annotator, reason: str, by=None, effect: dict |
 
 
 def reinstate_annotator(annotator: Annotator, by=None) -> Exclusion:
-    """Count an excluded annotator's judgments again if their slot is still free, then reactivate the annotator.
+    """Count an excluded annotator's judgments again if their slots are still free, then reactivate the annotator.
 
-    If another annotator has filled or leased the slot, the judgment stays stored but uncounted: exactly k per task.
-    Raises NotAllowed, or DomainError NotExcluded.
+    If another annotator has filled or leased a slot, the judgment stays stored but is not counted, so that each task
+    has exactly k counted judgments. Raises NotAllowed, or DomainError NotExcluded.
     """
     check_may(by, Action.WORK, annotator.round.project)
     exclusion = _store_reinstatement(annotator, by)
@@ -121,7 +121,7 @@ def _lock(annotator: Annotator) -> Annotator:
 
 
 def _chunks(judgments) -> Iterator[Sequence[UUID]]:
-    """Fetch all ids at once: the annotator cannot add judgments meanwhile."""
+    """Return chunks of ids. All ids are fetched at once, as the annotator cannot add judgments in the meantime."""
     ids = list(judgments.order_by("task").values_list("pk", flat=True))
     return (ids[start : start + JUDGMENTS_AT_ONCE] for start in range(0, len(ids), JUDGMENTS_AT_ONCE))
 
@@ -145,7 +145,7 @@ def _count_again(exclusion: Exclusion, ids: Sequence[UUID]) -> None:
     free_tasks = _tasks_with_free_slot(annotator.round, [task for task, _ in rows])
     restored = [row for row in rows if row[0] in free_tasks]
     excluded.filter(task__in=free_tasks).update(is_counted=True, is_excluded=False)
-    excluded.update(is_excluded=False, sealed_in=None)  # never count again; the audit log seals them again
+    excluded.update(is_excluded=False, sealed_in=None)  # these will never count; the audit log seals them again
     _change_counts(annotator.round, restored, 1)
     n_restored = len(restored)
     Exclusion.objects.filter(pk=exclusion.pk).update(
@@ -166,7 +166,7 @@ def _tasks_with_free_slot(round: Round, ids: Sequence[int]) -> set[int]:
 
 
 def _change_counts(round: Round, judgments: Sequence[tuple[int, str]], sign: int) -> None:
-    """Add (sign 1) or remove (-1) judgments, given as task id and label, in the counters of their tasks."""
+    """Add (task id, label) pairs to the counters of their tasks (sign 1), or subtract them (sign -1)."""
     by_label = defaultdict(list)
     for task, label in judgments:
         by_label[label].append(task)
@@ -211,7 +211,8 @@ class _JudgedTask(NamedTuple):
 def exclusion_effect(annotator: Annotator) -> dict[str, Any]:
     """Return the effect of excluding the annotator now, as JSON.
 
-    n_judgments: judgments to exclude. changes: tasks by outcome before and after. cells, agreement: before and after.
+    n_judgments: number of judgments to exclude. changes: numbers of tasks by outcome before and after the exclusion.
+    cells, agreement: values before and after the exclusion.
     """
     counted = Judgment.objects.counted().filter(annotator=annotator).order_by()
     rows = counted.values_list("label", *TASK_COLUMNS).annotate(n=Count("pk"))
@@ -232,7 +233,7 @@ def exclusion_effect(annotator: Annotator) -> dict[str, Any]:
 
 
 def _agreement(annotator: Annotator, n_by_task: Mapping[_JudgedTask, int]) -> dict[str, Any]:
-    # If a statement has three judgments, the remaining two become its first two.
+    # If one of a statement's three judgments is excluded, the remaining two count as its first two.
     tasks = annotator.round.tasks.without_gold()
     counted = Judgment.objects.counted().filter(annotator=annotator, task=OuterRef("pk"))
     before = first_two_counts(annotator.round, tasks)
@@ -246,9 +247,9 @@ def _agreement(annotator: Annotator, n_by_task: Mapping[_JudgedTask, int]) -> di
 
 
 def _cells(annotator: Annotator) -> list[dict[str, Any]]:
-    """Return each cell's complete and incomplete statements and its accuracy as in reports, before and after.
+    """Return each cell's numbers of complete and incomplete statements and its accuracy, before and after.
 
-    accuracy: None if undefined, for example for a stratum without a verdict; `reason` says why.
+    accuracy: as in reports; None if undefined, for example if a stratum has no verdict. `reason` explains why.
     """
     round = annotator.round
     labels, outcomes = stratum_counts(round)

@@ -13,16 +13,16 @@ from kgharvest.access import Action, check_may
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
 
-LAST_JUDGMENTS = 500  # window for time and runs, per annotator; bounds the cost
+LAST_JUDGMENTS = 500  # number of an annotator's last judgments that are checked for time and runs; bounds the cost
 CHECK_LIMITS_EVERY = 10  # judgments of an annotator
 
 
 def enforce_limits(annotator: Annotator) -> None:
     """Pause the annotator if their last judgments, or all their gold answers, exceed a limit of the round.
 
-    Called at every CHECK_LIMITS_EVERYth judgment, in the caller's transaction, which holds the annotator's lock.
+    Called after every CHECK_LIMITS_EVERY judgments, in the caller's transaction, which holds the annotator's lock.
     Ignores judgments from before the annotator was last resumed. Costs one query if the round has no limits.
-    Gold accuracy uses all answers: repeated tests on a moving window would exceed the stated false-alarm rate.
+    Gold accuracy uses all answers, because repeated tests on a moving window would exceed the stated false-alarm rate.
     """
     if annotator.status != Annotator.Status.ACTIVE:
         return
@@ -54,7 +54,7 @@ def set_limits(round: Round, by=None, **values: Any) -> Limits:
 
 
 def limits_spec(round: Round) -> dict[str, Any]:
-    """Return the limits in the format of a round spec; {} for none."""
+    """Return the limits in the format of a round spec, or {} if there are none."""
     limits = Limits.objects.filter(round=round).first() or Limits()
     values = {name: getattr(limits, name) for name in ("gold_accuracy", "median_seconds", "longest_run")}
     in_force = {name: value for name, value in values.items() if value is not None}

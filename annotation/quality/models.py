@@ -1,4 +1,4 @@
-"""Limits, exclusions and adjudications."""
+"""Limits, exclusions, and adjudications."""
 
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
@@ -15,7 +15,7 @@ class Limits(models.Model):
     """Limits of a round; annotators who exceed one are paused for review. None: no limit.
 
     gold_accuracy is tested with annotation.quality.profiles.is_below, after at least `n_gold` gold answers.
-    OPTIONS: the fields of the form and the JSON.
+    OPTIONS: fields in the form and in the JSON description.
     """
 
     OPTIONS = ("gold_accuracy", "n_gold", "median_seconds", "longest_run")
@@ -75,10 +75,11 @@ class Limits(models.Model):
 
 
 class Exclusion(models.Model):
-    """Decision to exclude an annotator's judgments, and their reinstatement if any.
+    """Decision to exclude an annotator's judgments, with their reinstatement, if any.
 
-    effect: result of `exclusion_effect` shown before the decision. n_judgments: excluded judgments.
-    n_counted_again, n_left_out: reinstated judgments with a free slot, and with a slot filled by another annotator.
+    effect: result of `exclusion_effect` shown before the decision. n_judgments: number of excluded judgments.
+    n_counted_again: number of reinstated judgments that count again. n_left_out: number of those that do not, because
+    another annotator filled their slot.
     """
 
     annotator = models.ForeignKey(Annotator, on_delete=models.CASCADE, related_name="exclusions")

@@ -1,8 +1,8 @@
 """Annotator profiles (speed, labels, runs, gold accuracy, agreement) and signs of inattention. No database access.
 
-Most signs are statistical tests. Over all annotators of a round, a test flags any honest annotator with probability
-at most FALSE_ALARMS (Bonferroni). Two rules are not tests: a reading speed above FASTEST_READING, and a long text
-identical to another annotator's. A flag changes nothing; researchers decide.
+Most signs are statistical tests. The probability that a test flags any honest annotator of a round is at most
+FALSE_ALARMS (Bonferroni). Two rules are not tests: a reading speed above FASTEST_READING, and a long text identical
+to another annotator's. A flag changes nothing; researchers decide.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ TOO_FAST_S = 1.0  # too short to read any statement
 MIN_JUDGMENTS = 20  # required before the median time and runs are evaluated
 UNLIKELY = 0.001  # significance level for runs, per annotator
 FLAGGED_GOLD_ACCURACY, FLAGGED_N_GOLD = 0.7, 10  # flagging defaults if a round sets no limit
-FALSE_ALARMS = 0.05  # per rule: over all checks of one annotator's gold, or over all annotators of a round
+FALSE_ALARMS = 0.05  # per rule, over all checks of one annotator's gold or over all annotators of a round
 
 
 class JudgmentRow(NamedTuple):
     """One current judgment. gold_label: empty unless the task is gold.
 
-    n_others: other counted judgments of its task. n_same: the other counted judgments with the same label.
+    n_others: number of other counted judgments of the task. n_same: number of these that have the same label.
     """
 
     label: str
@@ -41,8 +41,9 @@ class JudgmentRow(NamedTuple):
 class Profile(NamedTuple):
     """Summary of one annotator's judgments.
 
-    median_seconds, too_fast (share): None without recorded times. shares: by label, including gold.
-    n_pairs, n_agreeing: pairs with other annotators' judgments of the same task, without gold.
+    median_seconds, too_fast (a share): None without recorded times. shares: share of each label, including gold.
+    n_pairs: number of pairs with other annotators' judgments of the same task, without gold. n_agreeing: number of
+    these with equal labels.
     """
 
     n: int
@@ -94,7 +95,7 @@ def exceeded_limits(profile: Profile, limits: Limits) -> list[str]:
 def flags_of(profile: Profile, limits: Limits, label_shares: Mapping[str, float]) -> list[str]:
     """Return the reasons to review an annotator: exceeded limits, or exceeded defaults if the round sets no limit.
 
-    Default for runs: a length with probability below UNLIKELY, given `label_shares` of the whole round.
+    The default for runs is a length with a probability below UNLIKELY, given the `label_shares` of the whole round.
     """
     phrases = exceeded_limits(profile, limits)
     if limits.gold_accuracy is None:
@@ -124,10 +125,10 @@ def _low_median_seconds(profile: Profile, minimum: float | None) -> list[str]:
 def is_below(limit: float, n_right: int, n: int) -> bool:
     """Return True if `n_right` of `n` answers show an accuracy below `limit`. Valid for repeated checks.
 
-    An annotator at or above the limit is ever reported with probability at most FALSE_ALARMS: the evidence is the
-    likelihood ratio against the limit, averaged uniformly over all accuracies below it, a supermartingale that reaches
-    1 / FALSE_ALARMS with at most this probability (Ville 1939; Robbins 1970). Its integral is the sum over j > n_right
-    of C(n + 1, j) / C(n, n_right) / (n + 1) * odds(limit) ** (j - n_right - 1).
+    The probability that an annotator at or above the limit is ever reported is at most FALSE_ALARMS. The evidence is
+    the likelihood ratio against the limit, averaged uniformly over all accuracies below it. It is a supermartingale
+    that reaches 1 / FALSE_ALARMS with at most this probability (Ville 1939; Robbins 1970). Its integral is the sum
+    over j > n_right of C(n + 1, j) / C(n, n_right) / (n + 1) * odds(limit) ** (j - n_right - 1).
     """
     if limit in (0, 1):
         return n_right < n * limit
@@ -147,8 +148,9 @@ def longest_run(labels: Iterable[str]) -> int:
 def chance_of_run(length: int, n: int, shares: Mapping[str, float]) -> float:
     """Return the approximate probability that `n` independent labels contain a run of at least `length` (>= 1).
 
-    Poisson approximation for the number of positions where such a run begins, for any label (Arratia, Goldstein and
-    Gordon 1990, example 3): at the first position, or after another label. A few percent too low for n < 100.
+    Poisson approximation for the number of positions at which such a run of any label begins (Arratia, Goldstein, and
+    Gordon 1990, example 3). A run begins at the first position or after another label. The result is a few percent
+    too low for n < 100.
     """
     if length > n:
         return 0.0
@@ -194,10 +196,10 @@ class JudgmentSigns(NamedTuple):
 def attention_flags(
     judgments: Sequence[JudgmentSigns], n_annotators: int, *, is_order_random: bool = True
 ) -> list[str]:
-    """Return the reasons to review an annotator, as phrases; none for fewer than MIN_JUDGMENTS. judgments: by time.
+    """Return the reasons to review an annotator, as phrases. There are none for fewer than MIN_JUDGMENTS judgments.
 
-    n_annotators: annotators with at least MIN_JUDGMENTS. is_order_random: False skips the test of runs, which requires
-    statements in random order.
+    judgments: sorted by time. n_annotators: number of annotators with at least MIN_JUDGMENTS judgments.
+    is_order_random: False skips the test of runs, which requires statements in random order.
     """
     if len(judgments) < MIN_JUDGMENTS:
         return []
@@ -217,7 +219,7 @@ def attention_flags(
 def reading_speed(judgments: Iterable[JudgmentSigns]) -> float | None:
     """Return the median of characters per second, or None with fewer than MIN_JUDGMENTS recorded times.
 
-    The median is robust to wrong times, such as double clicks and answers that waited in the browser.
+    The median is robust to wrong times, which result from double clicks and from answers that waited in the browser.
     """
     timed = [judgment for judgment in judgments if judgment.seconds is not None]
     if len(timed) < MIN_JUDGMENTS:
@@ -226,7 +228,7 @@ def reading_speed(judgments: Iterable[JudgmentSigns]) -> float | None:
 
 
 def chance_of_longest_run(labels: Sequence[str]) -> float:
-    """Return an upper bound for the probability that a random order of `labels` has a run of at least this length.
+    """Return an upper bound for the probability that a random order of `labels` has a run as long as the longest.
 
     Statements are shown in random order, so all orders of honest labels are equally likely. A run of a label with m of
     n judgments begins at the first position or after another label: at n - m + 1 positions, each with probability
@@ -252,8 +254,8 @@ class Agreement(NamedTuple):
 def agreement_against_chance(judgments: Iterable[JudgmentSigns]) -> Agreement:
     """Test an annotator's agreement with others by permuting the annotator's labels over their tasks.
 
-    Mean and variance of the sum over all permutations: Hoeffding (1951), A combinatorial central limit theorem,
-    theorem 2. The p-value uses the normal approximation.
+    The mean and variance of the sum over all permutations are from Hoeffding (1951), A combinatorial central limit
+    theorem, theorem 2. The p-value uses the normal approximation.
     """
     compared = [(judgment.label, judgment.others) for judgment in judgments if sum(judgment.others.values())]
     n = len(compared)
@@ -290,7 +292,7 @@ def _below_chance(judgments: Sequence[JudgmentSigns], level: float) -> str:
 def pasted_texts(texts: Iterable[tuple[int, str]]) -> dict[int, int]:
     """Return the number of texts per annotator that another annotator also wrote. texts: (annotator, text) pairs.
 
-    Ignores spaces, punctuation and case. Texts shorter than SHORTEST_PASTED do not count.
+    Ignores spaces, punctuation, and case. Texts shorter than SHORTEST_PASTED do not count.
     """
     writers: dict[str, set[int]] = defaultdict(set)
     normalized = [(annotator, "".join(filter(str.isalnum, text.casefold()))) for annotator, text in texts]

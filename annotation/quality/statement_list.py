@@ -56,7 +56,7 @@ def round_sides(round: Round) -> list[tuple[str, str]]:
 
 
 class StatementFilters(NamedTuple):
-    """Filters of a statement list; None matches all. relation: its id. side: LM and setting of the draws."""
+    """Filters of a statement list; None matches all. relation: relation id. side: LM and setting of the draws."""
 
     relation: int | None
     counts: Counts | None
@@ -65,7 +65,7 @@ class StatementFilters(NamedTuple):
 
     @classmethod
     def from_address(cls, address: Mapping[str, str]) -> StatementFilters:
-        """Parse the query parameters `relation`, `pattern` (2-1-0), `verdict` and `side` (3.multi).
+        """Parse the query parameters `relation`, `pattern` (2-1-0), `verdict`, and `side` (3.multi).
 
         Ignores invalid values, as in every list.
         """
@@ -96,9 +96,9 @@ class StatementFilters(NamedTuple):
 
 
 def statement_groups(round: Round, side: Side | None = None) -> tuple[list[StatementGroup], datetime | None]:
-    """Return counts of the round's statements without gold, for one side or all, and the time of the count if cached.
+    """Return the counts of the round's non-gold statements, and the time of the counts if they are cached.
 
-    See annotation.monitoring.progress.
+    side: limits the counts to one LM and setting. See annotation.monitoring.progress about the cache.
     """
     subject, tasks = "statements", round.tasks.without_gold()
     if side is not None:
@@ -118,7 +118,7 @@ def disagreement_patterns(groups: Sequence[StatementGroup]) -> list[str]:
 def disagreement_page(
     round: Round, filters: StatementFilters, groups: Sequence[StatementGroup], number: str | None
 ) -> Page:
-    """Return a page of the tasks with disagreement, highest share of differing pairs first."""
+    """Return a page of the tasks with disagreement. Tasks with the highest share of differing pairs come first."""
     n_by_counts: Counter[Counts] = Counter()
     for group in groups:
         if group.has_disagreement and filters.match(group):
@@ -128,7 +128,7 @@ def disagreement_page(
 
 
 class _TasksByDisagreement:
-    """List of tasks for a Paginator. The numbers of tasks by label counts locate a page without sorting the tasks."""
+    """List of tasks for a Paginator. It locates a page by the number of tasks per label counts, without sorting."""
 
     def __init__(self, tasks: QuerySet[JudgmentTask], n_by_counts: Mapping[Counts, int]):
         self.tasks = tasks.order_by("position")
@@ -165,7 +165,10 @@ MARKS: dict[str, Callable[[Round], QuerySet]] = {
 def statement_page(
     round: Round, filters: StatementFilters, shown: str, groups: Sequence[StatementGroup], address: QueryDict
 ) -> tuple[KeysetPage, int | None]:
-    """Return a page of the list "all", "gold", or a mark of MARKS; and the length of the list, None if not counted."""
+    """Return a page of a statement list, and the length of the list, or None if it was not counted.
+
+    shown: "all", "gold", or a key of MARKS.
+    """
     tasks, scanned = round.tasks.without_gold(), None
     if shown == "all":
         matching, n = filters.filter(tasks), sum(group.n for group in groups if filters.match(group))
@@ -186,7 +189,7 @@ def statement_page(
 
 
 def with_evidence(tasks: QuerySet[JudgmentTask]) -> QuerySet[JudgmentTask]:
-    """Prefetch the current judgments, reports and current adjudications of the tasks."""
+    """Prefetch the current judgments, the reports, and the current adjudications of the tasks."""
     judgments = Judgment.objects.current().select_related("annotator")
     reports = StatementReport.objects.select_related("annotator")
     adjudications = Adjudication.objects.current().select_related("by")

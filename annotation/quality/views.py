@@ -1,4 +1,4 @@
-"""Quality pages of a round for researchers: annotators, limits, exclusions, statements, adjudication."""
+"""Quality pages of a round for researchers: annotators, limits, exclusions, statements, and adjudication."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -73,7 +73,7 @@ def annotator_list(request: HttpRequest, path: str) -> HttpResponse:
 
 
 def sorted_annotators(rows: Sequence[AnnotatorRow], sort: str) -> list[AnnotatorRow]:
-    """Sort by a column; rows without a value come last in both directions."""
+    """Sort rows by a column. Rows without a value come last in both directions."""
     value = ANNOTATOR_COLUMNS[sort.removeprefix("-")]
     rows_with_value = [row for row in rows if value(row) is not None]
     rows_without = [row for row in rows if value(row) is None]
@@ -104,11 +104,11 @@ def annotator_detail(request: HttpRequest, path: str, code: str) -> HttpResponse
 def annotator_change(
     request: HttpRequest, path: str, code: str, change: Callable[..., Any], action: Action
 ) -> HttpResponse:
-    """Pause, resume, reinstate, withdraw or erase an annotator. change: service function. action: permission for it."""
+    """Apply the service function `change` to an annotator, for example to pause them. action: required permission."""
     annotator = managed_annotator(request, path, code, action)
     with refusal_as_message(request):
         outcome = change(annotator, by=request.user)
-        for reason in outcome if isinstance(outcome, list) else ():  # erase_annotator: data retained for now
+        for reason in outcome if isinstance(outcome, list) else ():  # from erase_annotator: why data is retained
             messages.warning(request, reason)
         if isinstance(outcome, Exclusion):
             outcome.refresh_from_db()

@@ -1,4 +1,4 @@
-"""API of the questionnaire, the comprehension check and withdrawal."""
+"""API of the questionnaire, the comprehension check, and withdrawal."""
 
 from typing import Any
 
@@ -37,8 +37,8 @@ DONE = {"stage": "done", "questions": [], "n_tries_left": 1}
 class AskedQuestionSerializer(serializers.Serializer):
     key = serializers.CharField()
     text = serializers.CharField()
-    choices = serializers.ListField(child=serializers.CharField(), help_text="Empty for a short text.")
-    is_required = serializers.BooleanField(help_text="False: you can omit the answer (prefer not to say).")
+    choices = serializers.ListField(child=serializers.CharField(), help_text="Empty if the answer is a short text.")
+    is_required = serializers.BooleanField(help_text="False if you may omit the answer (prefer not to say).")
 
 
 class AskedFirstSerializer(serializers.Serializer):
@@ -68,7 +68,7 @@ class Questions(JudgingView):
 
     @described("Answer the questions before judging", AskedFirstSerializer, DONE, sent=AskedFirstInput)
     def post(self, request: Request, round_id: int) -> Response:
-        """Returns the next stage. The check has two attempts; the response does not say which answers were wrong."""
+        """Returns the next stage. You have two attempts at the check and are not told which answers were wrong."""
         sent = self.sent(AskedFirstInput)
         answer = services.answer_who_questions if sent["stage"] == Stage.WHO else services.take_check
         try:
@@ -130,7 +130,7 @@ class QuestionnaireViewSet(RoundOperations):
 
 class WithdrawnSerializer(serializers.Serializer):
     kept = serializers.ListField(
-        child=serializers.CharField(), help_text="Reasons why some of your platform ids are stored for now."
+        child=serializers.CharField(), help_text="Reasons why some of your platform ids remain stored for now."
     )
 
 

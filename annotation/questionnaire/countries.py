@@ -1,4 +1,4 @@
-"""Choices of languages and countries. Countries and territories follow ISO 3166."""
+"""Languages and countries offered as choices. Countries and territories follow ISO 3166."""
 
 
 def _names(text: str) -> tuple[str, ...]:

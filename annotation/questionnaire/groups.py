@@ -29,8 +29,9 @@ def groups_of(answers: Iterable[str], *, all_answered: bool = False) -> list[tup
 
     answers: one per person, "" for no answer. all_answered: True if the answer was required. Ignores case and spacing.
     Returns [] for fewer than LEAST_PEOPLE people. So that no small group can be derived from the total, the smallest
-    groups (all of equal size together) join REST until REST has LEAST_PEOPLE or is empty. If all answered, at least one
-    larger group joins any small groups: two small groups with a total of eight people could only have four each.
+    groups are moved to REST until REST has LEAST_PEOPLE people or is empty. Groups of equal size are moved together.
+    If everyone answered and there are small groups, at least one larger group is moved, too. Otherwise, two small
+    groups with a total of eight people would reveal that each has four.
     """
     counts: Counter[str] = Counter()
     wording: dict[str, str] = {}
@@ -57,8 +58,9 @@ def groups_of(answers: Iterable[str], *, all_answered: bool = False) -> list[tup
 def questionnaire_groups(round: Round, until: datetime | None = None) -> list[Groups]:
     """Return the groups of each question of the round; [] while too few people have answered.
 
-    until: time of the last answer to include; None for no limit. People are added in batches of LEAST_PEOPLE, in order
-    of their answers. Otherwise, comparing the groups before and after one person would reveal that person's answers.
+    until: time of the last answer to include; None for no limit. People are added in batches of LEAST_PEOPLE, in the
+    order in which they answered. Otherwise, comparing the groups before and after one person answered would reveal
+    that person's answers.
     """
     questions = who_questions(round)
     if not questions:

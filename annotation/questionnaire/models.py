@@ -58,7 +58,7 @@ class CheckTry(models.Model):
 class Withdrawal(models.Model):
     """Withdrawal of an annotator's consent. on_withdrawal: the round's option at that time.
 
-    by: user who entered it, None for the annotator. done_at: time of completion, None while unfinished or interrupted.
+    by: user who entered it; None for the annotator. done_at: time of completion; None while unfinished or interrupted.
     """
 
     annotator = models.OneToOneField(Annotator, on_delete=models.CASCADE, related_name="withdrawal")

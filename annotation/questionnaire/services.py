@@ -1,4 +1,4 @@
-"""Questionnaire and comprehension check, between joining a round and its training.
+"""Questionnaire and comprehension check. Annotators complete them after joining a round and before the training.
 
 Judging reads only `Annotator.has_questions_left`. Lock order: place, annotator.
 """

@@ -1,7 +1,7 @@
 """Withdrawal from a round, by annotators or, at their request, by researchers.
 
 The first transaction stores the decision and stops the annotator from judging. The judgments are then updated in
-chunks. After an interruption, the same call or a periodic task resumes.
+chunks. After an interruption, the same call or a periodic task resumes the withdrawal.
 """
 
 from datetime import datetime, timedelta
@@ -27,8 +27,9 @@ INTERRUPTED_AFTER = timedelta(minutes=10)
 def withdraw_annotator(annotator: Annotator, by=None) -> list[str]:
     """Withdraw an annotator according to the round's option `on_withdrawal`. Idempotent.
 
-    Releases their place in a panel and erases account, name, invite and questionnaire. Returns a sentence for each
-    platform id that is stored for now, with the reason. by: None for the annotator. Raises NotAllowed.
+    Releases the annotator's place in a panel and erases the account link, name, invite, and questionnaire. For each
+    platform id that remains stored for now, returns a sentence with the reason. by: None for the annotator. Raises
+    NotAllowed.
     """
     check_may(by, Action.WORK, annotator.round.project)
     now = timezone.now()
@@ -64,7 +65,7 @@ def withdraw_annotator(annotator: Annotator, by=None) -> list[str]:
 def finish_withdrawals(now: datetime) -> None:
     """Finish interrupted withdrawals. Periodic task of every worker.
 
-    Checks no permission: the user who entered the withdrawal may have left the project.
+    Does not check permissions, because the user who entered the withdrawal may have left the project.
     """
     interrupted = Withdrawal.objects.filter(done_at=None, at__lte=now - INTERRUPTED_AFTER)
     for withdrawal in interrupted.select_related("annotator__round__project"):

@@ -38,7 +38,7 @@ ROUNDS = Round.objects.select_related("project", "created_by")
 
 
 class RoundPartViewSet(ApiViewSet):
-    """Operations on a part of a round. The round's project decides on access."""
+    """Operations on a part of a round. The round's project determines who has access."""
 
     def round(self) -> Round:
         """Return the round named in the URL. Raises Http404 or NotAllowed."""
@@ -69,7 +69,7 @@ class RelationInstructionsSerializer(serializers.Serializer):
 
 
 class InstructionsSerializer(serializers.Serializer):
-    """Instructions for annotators in Markdown: of the round, and of each relation."""
+    """Instructions for annotators in Markdown, for the round and for each relation."""
 
     instructions = serializers.CharField()
     consent = serializers.CharField(allow_blank=True)
@@ -88,7 +88,7 @@ class RelationInstructionsInput(StrictSerializer):
         max_length=LONGEST_INSTRUCTIONS,
         allow_blank=True,
         trim_whitespace=False,
-        help_text="Markdown that names no LM and no setting. An empty text restores the default.",
+        help_text="Markdown. Do not mention LMs or settings. An empty text restores the default.",
     )
 
 
@@ -102,7 +102,7 @@ class WorkloadSerializer(serializers.Serializer):
     n_judgments = serializers.IntegerField()
     n_gold_shown = serializers.IntegerField()
     seconds_per_judgment = serializers.FloatField()
-    is_measured = serializers.BooleanField(help_text="True if the seconds are measured here, not assumed.")
+    is_measured = serializers.BooleanField(help_text="True if the seconds per judgment were measured, not assumed.")
     hours = serializers.FloatField()
 
 
@@ -112,7 +112,7 @@ class CellPlanSerializer(serializers.Serializer):
     n = serializers.IntegerField()
     n_strata = serializers.IntegerField()
     half_width = serializers.FloatField(help_text="Half-width of the expected 95 % interval.")
-    n_to_halve = serializers.IntegerField(help_text="Statements for an interval half as wide.")
+    n_to_halve = serializers.IntegerField(help_text="Number of statements for an interval half as wide.")
 
 
 class MacroPlanSerializer(serializers.Serializer):
@@ -136,12 +136,14 @@ class WaySerializer(serializers.Serializer):
     n_judgments = serializers.IntegerField()
     hours = serializers.FloatField()
     pay = serializers.FloatField(allow_null=True)
-    judge_cost = serializers.FloatField(allow_null=True, help_text="Cost of its answers; null if it has not run.")
+    judge_cost = serializers.FloatField(
+        allow_null=True, help_text="Cost of the judge's answers; null if it has not run."
+    )
     cost = serializers.FloatField(allow_null=True, help_text="Sum of pay and judge cost.")
 
 
 class RoundPlanSerializer(serializers.Serializer):
-    """Expected workload and precision of the opened round. macros: averages over relations per LM and setting."""
+    """Expected workload and precision. macros: averages over the relations of each LM and setting."""
 
     workload = WorkloadSerializer()
     accuracy = serializers.FloatField(help_text="Accuracy assumed for the intervals.")
@@ -150,18 +152,18 @@ class RoundPlanSerializer(serializers.Serializer):
     cells = CellPlanSerializer(many=True)
     macros = MacroPlanSerializer(many=True)
     comparisons = PlannedComparisonSerializer(many=True, source="compared.comparisons")
-    ways = WaySerializer(many=True, help_text="Methods for the target half-width: people only, then with a judge.")
+    ways = WaySerializer(many=True, help_text="Ways to reach the target half-width: people only, or with a judge.")
 
 
 class PlanQuery(Filters):
     accuracy = FiniteField(
-        min_value=0.01, max_value=0.99, default=0.5, help_text="Expected; 0.5 gives the widest intervals."
+        min_value=0.01, max_value=0.99, default=0.5, help_text="Expected accuracy; 0.5 gives the widest intervals."
     )
     half_width = FiniteField(
         min_value=0.001,
         max_value=0.5,
         default=WANTED_HALF_WIDTH,
-        help_text="Target per cell, used by `ways`.",
+        help_text="Target half-width per cell, used for `ways`.",
     )
     pay_per_hour = FiniteField(min_value=0, max_value=10_000, allow_null=True, default=None)
 
@@ -190,7 +192,9 @@ class PreviewSerializer(serializers.Serializer):
 
 
 class DeleteQuery(Filters):
-    judge_answers = CountField(min_value=0, default=0, help_text="Answers of the draft's judge runs, deleted with it.")
+    judge_answers = CountField(
+        min_value=0, default=0, help_text="Number of answers of the draft's judge runs, to confirm their deletion."
+    )
 
 
 class RoundViewSet(PagedList, RoundOperations):
@@ -203,8 +207,8 @@ class RoundViewSet(PagedList, RoundOperations):
 
     @extend_schema(summary="Draft a round", request=RoundSerializer, examples=[EXAMPLE])
     def create(self, request: Request) -> Response:
-        """The sample is drawn when the draft is opened. The body is the description that `open_round` reads, see
-        docs/rounds.md. `project` is optional if you work in one project only.
+        """The sample is drawn when the draft is opened. The request body is the description that the command
+        `open_round` reads (docs/rounds.md). `project` is optional if you work in only one project.
         """
         draft = services.create_draft(request.data, request.user)
         return self.created(draft, self.address(draft))
@@ -219,18 +223,18 @@ class RoundViewSet(PagedList, RoundOperations):
 
     @extend_schema(summary="Delete a draft", parameters=[DeleteQuery])
     def destroy(self, request: Request, round_id: int) -> Response:
-        """Its judge runs are deleted with it if `judge_answers` is the number of their answers."""
+        """The draft's judge runs are deleted, too. Set `judge_answers` to the number of their answers to confirm."""
         services.delete_draft(self.round(), request.user, self.filtered_by(DeleteQuery)["judge_answers"])
         return self.deleted()
 
     @operation("Open a draft")
     def open(self, request: Request, round_id: int) -> Response:
-        """Draws the samples, freezes the statements and lets annotators judge them."""
+        """Draws the samples, freezes the statements, and lets annotators judge them."""
         return self.changed(services.open_draft)
 
     @operation("Pause a round")
     def pause(self, request: Request, round_id: int) -> Response:
-        """No statements are assigned and no judgments accepted until the round is reopened."""
+        """No statements are assigned and no judgments are accepted until the round is reopened."""
         return self.changed(services.pause_round)
 
     @operation("Reopen a paused or closed round")
@@ -239,12 +243,12 @@ class RoundViewSet(PagedList, RoundOperations):
 
     @operation("Close a round")
     def close(self, request: Request, round_id: int) -> Response:
-        """Assigned statements are released. Statements without all their judgments stay incomplete."""
+        """Assigned statements are released. Statements that still lack judgments stay incomplete."""
         return self.changed(services.close_round)
 
     @operation("Clone a round", responses={201: RoundDetailSerializer})
     def clone(self, request: Request, round_id: int) -> Response:
-        """Creates a draft with the same description, a new name and the next seed."""
+        """Creates a draft with the same description, a new name, and the next seed."""
         draft = services.clone_round(self.round(), request.user)
         return self.created(draft, self.address(draft))
 
@@ -275,7 +279,7 @@ class RoundViewSet(PagedList, RoundOperations):
         serializer_class=RelationInstructionsSerializer,
     )
     def relation_instructions(self, request: Request, round_id: int, pk: int) -> Response:
-        """Only in a draft: the instructions of an open round are frozen."""
+        """Possible only in a draft, because the instructions are frozen when the round opens."""
         draft = self.round()
         relation, default = services.default_instructions(draft, pk, request.user)
         services.save_instructions(draft, relation, self.sent(RelationInstructionsInput)["instructions"], request.user)
@@ -293,7 +297,7 @@ class RoundViewSet(PagedList, RoundOperations):
 
     @operation("Plan a draft", method="get", parameters=[PlanQuery], serializer_class=RoundPlanSerializer, refuses=True)
     def plan(self, request: Request, round_id: int) -> Response:
-        """Statements, judgments, hours and expected intervals if the draft is opened. Nothing is stored."""
+        """Statements, judgments, hours, and expected intervals if the draft is opened. Nothing is stored."""
         round = self.round()
         services.check_is_draft(round, "planned")
         return self.planned(round)
@@ -336,13 +340,13 @@ class RoundViewSet(PagedList, RoundOperations):
 class HolderSerializer(serializers.Serializer):
     annotator = serializers.CharField(source="annotator.code")
     who = serializers.CharField(source="annotator.who", allow_blank=True)
-    n = serializers.IntegerField(help_text="Statements, including gold.")
-    last_active_at = serializers.DateTimeField(help_text="Last time of loading statements or answering.")
+    n = serializers.IntegerField(help_text="Number of assigned statements, including gold.")
+    last_active_at = serializers.DateTimeField(help_text="Last time the annotator loaded or answered statements.")
     expires_at = serializers.DateTimeField(help_text="Time at which the statements can be reassigned.")
 
 
 class AssignedSerializer(serializers.Serializer):
-    """Annotators with assigned statements, longest inactive first."""
+    """Annotators with assigned statements, starting with the one inactive for the longest time."""
 
     holders = HolderSerializer(many=True)
 
@@ -364,10 +368,10 @@ class MonitoringViewSet(RoundOperations):
     @operation(
         "Release assigned statements",
         request=ReleaseInput,
-        examples=[OpenApiExample("Of one annotator", {"annotators": ["a-1f2e3d4c"]}, request_only=True)],
+        examples=[OpenApiExample("Statements of one annotator", {"annotators": ["a-1f2e3d4c"]}, request_only=True)],
         serializer_class=CountSerializer,
     )
     def release(self, request: Request, round_id: int) -> Response:
-        """Released statements can be reassigned immediately. A late answer counts if the statement needs a judgment."""
+        """Released statements can be reassigned immediately. A late answer counts if a judgment is still needed."""
         codes = self.sent(ReleaseInput).get("annotators")
         return self.answer({"n": release_assigned(self.round(), codes, by=request.user)})

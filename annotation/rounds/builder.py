@@ -23,11 +23,11 @@ from kgharvest.models import HarvestedTuple, HarvestJob, Job, LanguageModel, Rel
 from kgharvest.names import UnresolvedName, resolve_name
 from kgharvest.relations.names import resolve_relation
 
-ROWS_AT_ONCE = 500  # query parameters
+ROWS_AT_ONCE = 500  # ranks per query, each of which is a query parameter
 
 
 class Sample(NamedTuple):
-    """The unsaved sample of one stratum, by rank."""
+    """The unsaved sample of one stratum, ordered by rank."""
 
     stratum: Stratum
     tuples: list[DrawnTuple]
@@ -35,7 +35,7 @@ class Sample(NamedTuple):
 
 @dataclass(slots=True)
 class FrozenTask:
-    """An unsaved task with fields of JudgmentTask. gold: None except for gold statements.
+    """An unsaved task with the fields of JudgmentTask. gold: the gold statement; None for other tasks.
 
     knowledge_tuple_id: 0 for gold, whose tuple may not be stored yet (store_gold_tuple).
     """
@@ -63,9 +63,9 @@ class FrozenTask:
 
 
 class FrozenRound(NamedTuple):
-    """The unsaved content of a round. tasks: including gold, by position. relation_instructions: by relation id.
+    """The unsaved content of a round. tasks: all tasks, including gold, ordered by position.
 
-    judged: labels of the judge that defines the strata, if any.
+    relation_instructions: text by relation id. judged: labels of the judge that defines the strata, if any.
     """
 
     relations: list[Relation]
@@ -78,7 +78,7 @@ class FrozenRound(NamedTuple):
     def draws(self, task_ids: Mapping[int, int]) -> Iterator[tuple[int, int, int, float]]:
         """Yield (stratum id, task id, harvested tuple id, inclusion probability) for each draw.
 
-        task_ids: ids of stored non-gold tasks by knowledge tuple.
+        task_ids: ids of stored non-gold tasks by knowledge tuple id.
         """
         for stratum, tuples in self.samples:
             probability = stratum.sample_size / stratum.population
@@ -87,10 +87,10 @@ class FrozenRound(NamedTuple):
 
 
 def freeze_round(round: Round, by: User = None) -> FrozenRound:
-    """Return the content of the draft if opened; deterministic for the same description, harvests, and gold.
+    """Return the content that the draft would have if opened.
 
-    by: user whose visible harvests are sampled; None for all. Raises BadRoundSpec, BadCut, NotFound, NothingToSample,
-    NotEnoughGold, JudgeNotReady, or SeveralJudges.
+    Deterministic for the same description, harvests, and gold. by: user whose visible harvests are sampled; None for
+    all. Raises BadRoundSpec, BadCut, NotFound, NothingToSample, NotEnoughGold, JudgeNotReady, or SeveralJudges.
     """
     rng = np.random.default_rng(round.seed)
     cells = _cells_with_jobs(round, by)
@@ -141,16 +141,16 @@ def _cells_with_jobs(round: Round, by: User) -> list[tuple[Cell, HarvestJob, str
             raise NotFound(f"No finished harvest for {path} ({cell}). Create the harvest first.")
         if job.status != Job.Status.SUCCEEDED:
             raise DomainError("NothingToSample", f"Job {job.pk} of {path} is {job.status}. Wait until it succeeds.")
-        # A tuple drawn twice for a cell would count twice in its rate.
+        # A tuple drawn twice for a cell would count twice in the cell's rate.
         other = first.setdefault((job.relation_id, job.language_model_id, job.setting), path)
         if other != path:
-            raise DomainError("BadRoundSpec", f"{other} and {path} are both {job}. List each cell once.")
+            raise DomainError("BadRoundSpec", f"{other} and {path} are the same cell, {job}. List each cell once.")
         with_jobs.append((cell, job, path))
     return with_jobs
 
 
 def _newest_harvest(cell: Cell, jobs: QuerySet[HarvestJob], round: Round, by: User, path: str) -> HarvestJob | None:
-    """Return the newest harvest of a cell given by name, preferring harvests with tuples, then the round's project."""
+    """Return the newest harvest of a cell given by names. Prefer harvests with tuples, then the round's project."""
     finished = jobs.succeeded()
     visible = Relation.objects.visible_to(by).values("pk")
     candidates = Relation.objects.filter(Q(pk__in=visible) | Q(pk__in=finished.order_by().values("relation")))
@@ -192,7 +192,10 @@ def populations(round: Round, by: User = None) -> list[tuple[HarvestJob, QuerySe
 
 
 def population_of(round: Round, cell: Cell, job: HarvestJob) -> QuerySet[HarvestedTuple]:
-    """Return the tuples of the cell's cut by rank, without hidden ones, and without sensitive ones unless included."""
+    """Return the tuples in the cell's cut, ordered by rank.
+
+    Hidden tuples are excluded, and so are sensitive ones unless the round includes them.
+    """
     tuples = job.tuples.presentable(include_sensitive=round.include_sensitive)
     if cell.cut:
         tuples = tuples.filter(rank__lte=kept_size(job, parse_cut(cell.cut)))
@@ -251,7 +254,7 @@ def draw_cell(
 def _strata_of(
     population: Sequence[tuple[int, int]], cell: Cell, path: str, judged: JudgeStrata | None
 ) -> tuple[list[str], list[Sequence[int]]]:
-    """Return the labels and the ranks of the strata; labels are empty for strata of ranks."""
+    """Return the labels and the ranks of the strata. Labels are empty for strata that are defined by ranks."""
     if judged is None:
         if cell.allocation == "optimal":
             raise DomainError("BadRoundSpec", f"{path}.allocation: 'optimal' requires a judge. Set 'judge'.")
@@ -280,7 +283,7 @@ def draw_ranks(ranks: Sequence[int], sample_size: int, rng: np.random.Generator)
 def rank_strata(ranks: Sequence[int], strata: int | Sequence[int] | None) -> list[Sequence[int]]:
     """Split ascending `ranks` into non-empty strata.
 
-    strata: None for one stratum, the number of strata of equal size (difference at most one), or their first ranks.
+    strata: None for one stratum, the number of strata (whose sizes differ by at most one), or the first rank of each.
     """
     if strata is None:
         return [ranks] if ranks else []

@@ -1,4 +1,4 @@
-"""Draft pages: form with plan, draft, preview, and instructions of a relation."""
+"""Pages of drafts: the form with the plan, the draft, the preview, and the instructions of a relation."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -44,7 +44,7 @@ FILTERS = ("find", "set", "lm", "setting")
 
 @worker_required
 def round_new(request: HttpRequest) -> HttpResponse:
-    """Show the form of a new round, filled with the harvests of the query parameters `job` or `launch`."""
+    """Show the form for a new round, prefilled with the harvests in the query parameter `job` or `launch`."""
     jobs = HarvestJob.objects.visible_to(request.user).with_cell().succeeded().filter(n_tuples__gt=0)
     if launch := number_in(request.GET.get("launch")):
         jobs = jobs.filter(launch=launch)
@@ -54,7 +54,7 @@ def round_new(request: HttpRequest) -> HttpResponse:
 
 
 def first_values(jobs: Sequence[HarvestJob]) -> dict[str, Any]:
-    """Return the initial values of the form. The name does not reveal LM or setting, as annotators see it."""
+    """Return the initial values of the form. Annotators see the name, so it does not reveal the LM or the setting."""
     if not jobs or jobs[0].project is None:
         return {"jobs": [str(job.pk) for job in jobs]}
     n = min(RoundForm.base_fields["n"].initial, *(job.n_tuples for job in jobs))
@@ -91,7 +91,7 @@ def show_round_form(request: HttpRequest, draft: Round | None, initial: dict[str
     if action == "plan":
         context |= plan_context(form, request.user, draft)
     if action in ("filter", "plan"):
-        # Unbound, as an incomplete form must not show errors yet.
+        # Use an unbound form: an incomplete form must not show errors yet.
         context["form"] = round_form(request, None, {name: form[name].data for name in form.fields})
     return render(request, "annotation/rounds/drafts/round_form.html", context)
 
@@ -110,7 +110,7 @@ def save_round(request: HttpRequest, document: dict[str, Any], draft: Round | No
         if draft is None:
             round = create_draft(document, request.user)
         else:
-            # The form lacks the instructions of relations, which have their own pages.
+            # The form does not contain the instructions of relations, which have their own pages.
             instructions = draft.spec.get("relation_instructions", {})
             round = edit_draft(draft, document | {"relation_instructions": instructions}, request.user)
         if is_opened:
@@ -154,7 +154,7 @@ def plan_context(form: RoundForm, user, draft: Round | None) -> dict[str, Any]:
 @worker_required
 @require_POST
 def round_plan(request: HttpRequest) -> HttpResponse:
-    """Return only the plan, for the script of the form. The name is optional."""
+    """Return only the plan, for the script of the form. The form may lack a name."""
     posted = request.POST.copy()
     posted["name"] = "plan-1"
     path = request.GET.get("draft", "").replace("\x00", "")
@@ -185,7 +185,7 @@ def draft_page(request: HttpRequest, draft: Round) -> HttpResponse:
     try:
         frozen = freeze_round(draft, request.user)
     except DomainError as refusal:
-        # Cells specified by a job still have a relation.
+        # The relations of cells that specify a job are known even if the plan fails.
         jobs = [cell["job"] for cell in draft.spec["cells"] if "job" in cell]
         relations = Relation.objects.filter(jobs__in=jobs).select_related("relation_set").distinct()
         context |= {"no_plan": str(refusal), "relations": relations_with_gold(relations, draft)}
@@ -224,7 +224,7 @@ def round_open(request: HttpRequest, path: str) -> HttpResponse:
 
 @researcher_required
 def round_delete(request: HttpRequest, path: str) -> HttpResponse:
-    """Confirm the deletion, listing judge answers that would be deleted."""
+    """Show the confirmation page with the judge answers that would be deleted, or delete the draft."""
     draft = get_draft(request, path)
     if request.method == "POST":
         try:
@@ -258,7 +258,7 @@ def round_clone(request: HttpRequest, path: str) -> HttpResponse:
 
 @researcher_required
 def round_preview(request: HttpRequest, path: str) -> HttpResponse:
-    """Show the judging page of a new annotator without storing anything. `n`: page of the first batch."""
+    """Show the judging page of a new annotator without storing anything. `n`: page number in the first batch."""
     draft = get_draft(request, path)
     try:
         frozen = freeze_round(draft, request.user)
@@ -266,7 +266,7 @@ def round_preview(request: HttpRequest, path: str) -> HttpResponse:
         messages.error(request, str(refusal))
         return redirect(draft)
     draft.relation_instructions, draft.n_tasks = frozen.relation_instructions, len(frozen.tasks)
-    # As in the layout of the draft: one statement per page, or the entire first batch.
+    # Follow the layout of the draft: one statement per page, or the entire first batch on one page.
     batch = frozen.tasks[: draft.batch_size]
     page = Paginator(batch, len(batch) if draft.layout == Layout.PAGE else 1).get_page(request.GET.get("n"))
     relations = sorted({task.relation for task in page}, key=lambda relation: relation.name)
@@ -276,7 +276,7 @@ def round_preview(request: HttpRequest, path: str) -> HttpResponse:
         "relation_instructions": [(relation.name, instructions_html(draft, relation)) for relation in relations],
         "consent": markdown_html(draft.consent),
         "training": frozen.training,
-        # Context of the judging page, with positions instead of tokens, as the statements are not stored.
+        # Context of the judging page. Positions replace tokens, because the statements are not stored.
         "round": draft,
         "annotator": Annotator(round=draft, user=None if draft.takes_guests else request.user),
         "labels": Label,

@@ -37,7 +37,7 @@ class PercentField(forms.IntegerField):
 
 
 def option_field(option: models.Field, **kwargs: Any) -> forms.Field | None:
-    """Return the form field of an option with the limits of its validators. Only the name is required."""
+    """Return the form field of an option with the limits set by its validators. Only the name is required."""
     for validator in option.validators:
         if isinstance(validator, MinValueValidator):
             kwargs.setdefault("min_value", validator.limit_value)
@@ -47,7 +47,7 @@ def option_field(option: models.Field, **kwargs: Any) -> forms.Field | None:
 
 
 class RoundForm(forms.ModelForm):
-    """A round on several harvests with common sampling options. GROUPS: collapsed. PLAN: fields of the plan only."""
+    """A round on several harvests with common options. GROUPS: collapsed fields. PLAN: fields used only by the plan."""
 
     GROUPS = (
         ("Sample", ("cut", "strata", "allocation", *Round.OPTIONS["Sample"])),
@@ -73,13 +73,15 @@ class RoundForm(forms.ModelForm):
         help_text="Leave empty to use all tuples of the cut.",
     )
     cut = forms.CharField(
-        max_length=50, required=False, help_text="Best part of each harvest: top:100, share:0.5, base:10, score:-9."
+        max_length=50,
+        required=False,
+        help_text="Best part of each harvest, for example top:100, share:0.5, base:10, or score:-9.",
     )
     strata = forms.CharField(
         max_length=500,
         required=False,
-        help_text="Number of strata of equal size, or their first ranks, for example 1, 100, 1000. Leave empty for "
-        "simple random sampling.",
+        help_text="Number of equally sized strata, or the first rank of each stratum, for example 1, 100, 1000. Leave "
+        "empty for simple random sampling.",
     )
     allocation = forms.ChoiceField(
         choices=CellSerializer().fields["allocation"].choices.items,
@@ -148,7 +150,7 @@ class RoundForm(forms.ModelForm):
             ranks = [int(part) for part in text.replace(",", " ").split()]
         except ValueError:
             raise forms.ValidationError(
-                "Enter a number of strata, or their first ranks, for example 1, 100, 1000."
+                "Enter a number of strata, or the first rank of each stratum, for example 1, 100, 1000."
             ) from None
         return (ranks[0] if len(ranks) == 1 else ranks) if ranks else None
 
@@ -186,7 +188,7 @@ def is_changed(field: forms.BoundField) -> bool:
 
 
 def with_line_feeds(text: str) -> str:
-    """Replace CRLF, which browsers submit, by LF."""
+    """Replace CRLF, which browsers submit, with LF."""
     return text.replace("\r\n", "\n")
 
 
@@ -211,7 +213,7 @@ def form_values(draft: Round) -> dict[str, Any] | None:
 
 
 def job_choices(filters: Mapping[str, str], chosen: set[str], user) -> tuple[list[HarvestJob], int]:
-    """Return the listed jobs, selected ones first, and the total number. Only the newest job per cell is included."""
+    """Return the jobs to list, selected ones first, and the total number. Other jobs must be the newest of a cell."""
     jobs = RoundForm.base_fields["jobs"].queryset.visible_to(user)
     by_age = jobs.order_by("pk").values_list("relation", "language_model", "setting", "pk")
     newest = {row[:3]: row[3] for row in by_age}

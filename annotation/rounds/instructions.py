@@ -37,7 +37,7 @@ def instructions_html(round: Round, relation: Relation | None = None) -> SafeStr
 def instructions_markdown(round: Round, relation: Relation | None = None) -> str:
     """Return the instructions in Markdown, including those of `relation`.
 
-    They contain only statements and text for annotators, never LM, setting, or score.
+    They contain only statements and text for annotators, never an LM, a setting, or a score.
     """
     parts = [round.instructions or DEFAULT_INSTRUCTIONS]
     if relation is not None and (guide := round.relation_instructions.get(str(relation.pk))):
@@ -57,7 +57,7 @@ def relation_guide(relation: Relation, true: Sequence[str] | None, false: Sequen
 
 
 def escape(text: str) -> str:
-    """Escape Markdown syntax in `text`, sparingly, so the result stays readable."""
+    """Escape Markdown syntax in `text`, but no more than necessary, so that the result stays readable."""
     return MARKS.sub(r"\\\1", text)
 
 

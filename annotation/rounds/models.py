@@ -1,4 +1,4 @@
-"""Rounds, their options and samples: strata of cells, draws, and judgment tasks."""
+"""Rounds with their options and their samples: strata of cells, draws, and judgment tasks."""
 
 import secrets
 from collections.abc import Iterable
@@ -63,13 +63,14 @@ LONGEST_INSTRUCTIONS = 20_000  # characters
 class Round(models.Model):
     """A frozen sample of harvested tuples for annotators to judge.
 
-    OPTIONS: fields that researchers set, by group of the form. The form, the JSON description and its example derive
-    from these fields, their validators and help texts. Judging reads JUDGING_COLUMNS only (annotation.judging.models).
+    OPTIONS: fields that researchers set, grouped as on the form. The form, the JSON description, and its example are
+    derived from these fields and their validators and help texts. Judging reads only the fields in JUDGING_COLUMNS
+    (annotation.judging.models).
 
-    spec: JSON description without defaults, including the cells (annotation.rounds.serializers).
-    relation_instructions: Markdown by relation id, frozen when the round opens. n_tasks: statements, including gold.
-    source: origin of the judgments; pages and reports mark simulated ones.
-    completed_at: time at which all statements were found complete, otherwise None.
+    spec: JSON description of the round with its cells, but without default values (annotation.rounds.serializers).
+    relation_instructions: Markdown by relation id, frozen when the round opens.
+    n_tasks: number of statements, including gold. source: origin of the judgments; pages and reports mark simulated
+    ones. completed_at: time at which all statements were found to be complete; None until then.
     """
 
     class Status(models.TextChoices):
@@ -101,7 +102,7 @@ class Round(models.Model):
 
     name = models.SlugField(
         max_length=100,
-        help_text="Letters, digits, - and _. Visible to annotators: do not mention LMs or settings.",
+        help_text="Letters, digits, hyphens, and underscores. Visible to annotators: do not mention LMs or settings.",
     )
     seed = models.PositiveBigIntegerField(default=0, help_text="Seed of the sample. Equal seeds draw equal samples.")
     include_sensitive = models.BooleanField("include sensitive tuples", default=False)
@@ -142,7 +143,7 @@ class Round(models.Model):
     instructions = models.TextField(
         blank=True,
         max_length=LONGEST_INSTRUCTIONS,
-        help_text="Markdown. Explanations and examples of relations are added. Edit them on the page of the draft.",
+        help_text="Markdown. The explanation and examples of each relation are added. Edit them on the draft's page.",
     )
     consent = models.TextField(
         blank=True,
@@ -196,15 +197,15 @@ class Round(models.Model):
     )
     closes_when = models.CharField(max_length=8, choices=ClosesWhen, default=ClosesWhen.MANUAL)
     closes_at = models.DateTimeField(
-        "date", null=True, blank=True, help_text="For “on a date”. In the time zone of this installation."
+        "date", null=True, blank=True, help_text="Required for “on a date”. Uses the time zone of this installation."
     )
     closes_at_half_width = models.FloatField(
         "half-width",
         null=True,
         blank=True,
         validators=[MinValueValidator(0.01), MaxValueValidator(0.5)],
-        help_text="For “at a target interval width”. Maximum half-width of the anytime-valid interval of each LM and "
-        "setting, averaged over relations.",
+        help_text="Required for “at a target interval width”. Maximum half-width of the anytime-valid interval of each "
+        "LM and setting, averaged over relations.",
     )
 
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="rounds")
@@ -279,7 +280,7 @@ class Round(models.Model):
 
     def clean(self) -> None:
         """Raise ValidationError, by option, for options that contradict each other."""
-        if self.third_only_if_split and self.judgments_per_task not in (3, None):  # None: left empty in a form, so 3
+        if self.third_only_if_split and self.judgments_per_task not in (3, None):  # None: empty form field, default 3
             reason = (
                 f"An adaptive third judgment requires 3 judgments per statement, not {self.judgments_per_task}. Set 3."
             )
@@ -300,7 +301,7 @@ class Round(models.Model):
     def quota(self) -> int | None:
         """Maximum number of statements per annotator, including gold; None for no limit.
 
-        The maximum share refers to the guaranteed judgments, so optional third judgments cannot exceed it.
+        The maximum share is computed from the guaranteed judgments, so it holds even without optional third judgments.
         """
         n_guaranteed = 2 if self.third_only_if_split else self.judgments_per_task
         limits = [] if self.max_per_annotator is None else [self.max_per_annotator]
@@ -315,7 +316,7 @@ class Round(models.Model):
 
     @property
     def gold_rate(self) -> float:
-        """Share of gold among the statements assigned to an annotator, constant over the round.
+        """Share of gold among the statements assigned to an annotator, constant throughout the round.
 
         Lower than `gold_share` if there is too little gold. If gold ran out early, annotators could infer which
         statements are not gold.
@@ -339,7 +340,7 @@ class Round(models.Model):
 
     @property
     def is_open(self) -> bool:
-        """True while judgments are accepted: until the closing time, even if no worker has closed the round yet."""
+        """True while judgments are accepted. False after the closing time, even before a worker closes the round."""
         return self.status == self.Status.OPEN and (self.closes_at is None or timezone.now() < self.closes_at)
 
     def check_open(self) -> None:
@@ -355,18 +356,18 @@ class Round(models.Model):
 
     @property
     def least_k(self) -> int:
-        """Lower bound of n_wanted in estimates, third judgments included; 0 for imported rounds, whose tasks differ."""
+        """Lower bound of n_wanted in estimates, including third judgments; 0 for imported rounds, whose tasks vary."""
         return 0 if self.source == self.Source.IMPORTED else self.judgments_per_task
 
 
-# Model fields in the description of a round. Only the first, the name, has no default.
+# Model fields in the description of a round. Only the first field, the name, has no default.
 OPTIONS = ("name", *(name for names in Round.OPTIONS.values() for name in names), "source")
 
 
 class Snapshot(models.Model):
     """A cached count of a large round (annotation.monitoring.progress).
 
-    took_s: duration of counting. counting_since: start of the count in progress, otherwise None.
+    took_s: duration of the count in seconds. counting_since: start of the count in progress, or None.
     """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="snapshots")
@@ -392,13 +393,13 @@ CellId = tuple[int, int | None, str]  # relation id, LM id, setting
 
 
 def side_key(model: int | None, setting: str) -> str:
-    """Return the query parameter of an LM id and setting, for example "3.multi"."""
+    """Return the query parameter for an LM id and a setting, for example "3.multi"."""
     return f"{model or ''}.{setting}"
 
 
 class StratumQuerySet(models.QuerySet):
     def sampled(self):
-        """Return the strata with tuples or statements, including non-empty strata without draws."""
+        """Return strata that contain tuples or statements, including non-empty strata from which nothing was drawn."""
         has_draws = models.Exists(Draw.objects.filter(stratum=models.OuterRef("pk")))
         return self.filter(Q(job__isnull=False, population__gt=0) | has_draws)
 
@@ -406,9 +407,9 @@ class StratumQuerySet(models.QuerySet):
 class Stratum(models.Model):
     """A part of a cell (relation x LM x setting) from which a simple random sample was drawn.
 
-    With a job: `sample_size` of the `population` tuples with ranks `rank_from` to `rank_to`, 1-based and inclusive.
-    cut: the sampled part of the harvest, for example "top:100"; empty for the entire harvest. Without a job: imported
-    statements from an unknown population; language_model may be None and setting empty.
+    With a job: `sample_size` tuples, drawn from the `population` tuples at ranks `rank_from` to `rank_to` (1-based,
+    inclusive). cut: the sampled part of the harvest, for example "top:100"; empty for the entire harvest.
+    Without a job: imported statements from an unknown population; language_model may be None and setting empty.
     judge_label: one of annotation.judges.allocation.JUDGE_STRATA if judge labels define the strata; ranks then lists
     the ranks of the stratum, which are not contiguous.
     """
@@ -471,13 +472,13 @@ def cell_names(strata: Iterable[Stratum]) -> dict[CellId, tuple[str, str, str]]:
 
 
 class JudgmentTaskQuerySet(models.QuerySet):
-    # Same condition as the partial index judgment_task_open, without parameters, so that all databases use the index.
+    # Same condition as the partial index judgment_task_open. Without parameters, all databases can use the index.
     OPEN = Q(n_wanted__gt=F("n_judgments") + F("n_leased"))
-    # As for the index judgment_task_contested: neither all True nor all False.
+    # Same condition as the index judgment_task_contested: the labels are neither all True nor all False.
     DISAGREEMENT = Q(n_judgments__gt=F("n_true")) & Q(n_judgments__gt=F("n_false"))
 
     def with_open_slot(self):
-        """Return tasks that need more judgments than are stored and leased."""
+        """Return tasks that need more judgments than they have stored or leased."""
         return self.filter(self.OPEN)
 
     def with_disagreement(self):
@@ -499,12 +500,12 @@ class JudgmentTaskQuerySet(models.QuerySet):
 
 
 class JudgmentTask(models.Model):
-    """One statement of a round, judged once even if several cells drew its tuple.
+    """One statement of a round. If several cells draw the same tuple, they share its task.
 
     statement: frozen text. entities: surface forms by slot. spans: [start, end) of each entity in the statement, in
-    reading order. position: index in the round's random order, from 0. n_wanted: required judgments (k). Gold has 0:
-    every annotator may judge it, its judgments are not counted, and its counters stay 0.
-    n_leased: assigned judgments. verdict: empty until `n_wanted` judgments are counted.
+    reading order. position: index in the round's random order, from 0. n_wanted: number of required judgments (k).
+    n_wanted is 0 for gold: every annotator may judge it, its judgments are not counted, and its counters stay 0.
+    n_leased: number of assigned judgments. verdict: empty until `n_wanted` judgments are counted.
     """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="tasks")
@@ -534,7 +535,7 @@ class JudgmentTask(models.Model):
             models.UniqueConstraint(
                 fields=["round", "knowledge_tuple"], condition=Q(is_gold=False), name="judgment_task_tuple_unique"
             ),
-            # Exactly k: judgments and leases never exceed the required judgments.
+            # Exactly k judgments: judgments and leases together never exceed the required number.
             models.CheckConstraint(
                 condition=Q(n_wanted__gte=F("n_judgments") + F("n_leased")), name="judgment_task_never_more_than_wanted"
             ),
@@ -576,7 +577,7 @@ class JudgmentTask(models.Model):
 
 
 class Draw(models.Model):
-    """Membership of a task in a stratum's sample. A cell's rate uses only its own draws; gold has none.
+    """Membership of a task in a stratum's sample. A cell's rate uses only its own draws. Gold tasks have no draws.
 
     harvested_tuple, inclusion_probability: None for judgments imported without a harvest.
     """

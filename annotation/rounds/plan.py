@@ -1,4 +1,4 @@
-"""Plan of a round: required statements, judgments, and hours, and expected intervals. Nothing is stored."""
+"""Plan of a round: required numbers of statements, judgments, and hours; expected intervals. Nothing is stored."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from kgharvest.statistics.paired_tests import (
 )
 from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, wilson_interval_of_share
 
-ASSUMED_SECONDS = 6.0  # per judgment, if none was measured
+ASSUMED_SECONDS = 6.0  # per judgment, used if no time has been measured
 ASSUMED_ACCURACY = 0.5  # gives the widest intervals
 PACE_ANNOTATORS = 20  # most recent annotators used to measure the time per judgment
 PACE_JUDGMENTS = 5000
@@ -41,9 +41,9 @@ SHOWN_CELLS = 20
 
 @dataclass(frozen=True)
 class Workload:
-    """Work of the annotators. n_judgments_least differs from n_judgments if the third judgment is adaptive.
+    """Work of the annotators. n_judgments_least is lower than n_judgments if third judgments are adaptive.
 
-    n_gold_shown: gold statements shown to all annotators in total.
+    n_gold_shown: total number of gold statements shown, summed over annotators.
     """
 
     n_drawn: int
@@ -56,7 +56,7 @@ class Workload:
 
     @property
     def n_shared(self) -> int:
-        """Draws without cost because another cell drew the same tuple."""
+        """Number of draws that cost nothing because another cell drew the same tuple."""
         return self.n_drawn - self.n_tasks
 
     @property
@@ -65,7 +65,7 @@ class Workload:
 
 
 def workload(draft: Round, n_drawn: int, n_tasks: int, seconds_per_judgment: float | None = None) -> Workload:
-    """Return the work for `n_drawn` draws of `n_tasks` distinct tuples with the options of the draft."""
+    """Return the workload for `n_drawn` draws of `n_tasks` distinct tuples, given the options of the draft."""
     n_judgments = n_tasks * draft.judgments_per_task
     return Workload(
         n_drawn=n_drawn,
@@ -85,7 +85,7 @@ def half_width(n: float, accuracy: float = ASSUMED_ACCURACY) -> float:
 
 
 def half_width_of(variance: float, accuracy: float) -> float:
-    """Return the half-width for the effective sample size of this variance in an infinite population."""
+    """Return the half-width for the sample size that would have this variance in an infinite population."""
     return half_width(accuracy * (1 - accuracy) / variance if variance > 0 else inf, accuracy)
 
 
@@ -98,9 +98,9 @@ def macro_half_width(variances: Sequence[float]) -> float:
 
 
 class CellPlan(NamedTuple):
-    """half_width: of the expected 95 % interval. n_strata: 1 for a simple random sample.
+    """Plan of a cell. half_width: half-width of the expected 95 % interval. n_strata: 1 for a simple random sample.
 
-    n_to_halve: statements for half of that half-width, at most the population.
+    n_to_halve: number of statements that would halve the half-width, at most the population.
     """
 
     name: str
@@ -122,8 +122,8 @@ class MacroPlan(NamedTuple):
 class PlannedComparison(NamedTuple):
     """Comparison of two sides in a planned round. unit: unit of the test, as in reports.
 
-    difference: smallest difference detected with 80 % power, or None. Over relations it is a lower bound that assumes
-    the same difference in all relations.
+    difference: smallest difference detected with 80 % power, or None. For a test over relations, it is a lower bound
+    that assumes the same difference in all relations.
     """
 
     name: str
@@ -133,7 +133,7 @@ class PlannedComparison(NamedTuple):
 
 
 class PlannedComparisons(NamedTuple):
-    """level: Holm's threshold for the smallest p. fewest_relations: relations that a test requires to reach `level`."""
+    """level: Holm's threshold for the smallest p. fewest_relations: minimum number with which a test can reach it."""
 
     comparisons: list[PlannedComparison]
     level: float | None
@@ -157,7 +157,7 @@ class PlannedComparisons(NamedTuple):
 class Plan:
     """compared: smallest differences that the comparisons of the report can detect.
 
-    ways: cost of the target half-width in each cell, by people only and with a judge.
+    ways: work and cost of reaching the target half-width in each cell, with people only and with a judge.
     """
 
     workload: Workload
@@ -186,7 +186,7 @@ def plan_round(
     by=None,
     wish: Wish = Wish(),  # noqa: B008 - immutable
 ) -> Plan:
-    """Return the plan of the draft. `frozen` avoids another freeze_round, whose errors this raises."""
+    """Return the plan of the draft. Pass `frozen` to avoid calling freeze_round again. Raises its errors."""
     frozen = frozen or freeze_round(round, by)
     cells: dict[int, list[Sample]] = defaultdict(list)
     for sample in frozen.samples:
@@ -196,7 +196,7 @@ def plan_round(
     work = workload(round, sum(len(sample.tuples) for sample in frozen.samples), len(frozen.tasks) - n_gold, pace)
     names = cell_names(sample.stratum for sample in frozen.samples)
     of_labels = frozen.judged.accuracy if frozen.judged else {}
-    # Strata of judge labels have the accuracy estimated for their label.
+    # Strata defined by judge labels have the accuracy estimated for their label.
     expected = {
         job: [
             StratumPlan(stratum.population, stratum.sample_size, of_labels.get(stratum.judge_label, accuracy))
@@ -241,7 +241,10 @@ def plan_round(
 def _ways(
     round: Round, cells: Sequence[Sequence[StratumPlan]], is_judged: bool, wish: Wish, pace: float | None
 ) -> list[Way]:
-    """Return the work without a judge and with the round's or an assumed one. Shared statements count once per cell."""
+    """Return the work without a judge and with the judge of the round, or else with an assumed judge.
+
+    Statements that cells share count once per cell.
+    """
     judge, judge_cost = judge_of(round)
     ways = []
     for name, cost in (("", None), (judge, judge_cost)):
@@ -271,8 +274,8 @@ def measured_pace() -> float | None:
 def planned_comparisons(variances: Mapping[tuple[str, str, str], float]) -> PlannedComparisons:
     """Return the smallest differences that the comparisons of a planned round can detect.
 
-    variances: of the expected accuracies, by (relation, LM, setting). Statements shared by two sides are treated as
-    independent, which overestimates the differences.
+    variances: variance of the expected accuracy by (relation, LM, setting). Statements shared by two sides are treated
+    as independent, which overestimates the differences.
     """
     pairs = list(compared_cells({CellKey(*names): variance for names, variance in variances.items()}))
     planned = [_planned(pair, shared, len(pairs)) for pair, shared in pairs]

@@ -1,6 +1,6 @@
-"""Round serializers: API responses, and the JSON description of a round in requests and files (docs/rounds.md).
+"""Serializers for API responses, and for the JSON description of a round in requests and files (docs/rounds.md).
 
-The options of a description derive from the fields of Round and Limits, so a new option needs no change here.
+The options of a description are derived from the fields of Round and Limits, so a new option needs no change here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LARGEST_ID = 2**63 - 1
 
 
 class RoundEntrySerializer(serializers.ModelSerializer):
-    """List entry. n_tasks: statements, including `n_gold` gold statements; 0 for a draft."""
+    """List entry. n_tasks: number of statements, including `n_gold` gold statements; 0 for a draft."""
 
     project = serializers.CharField(source="project.slug")
     created_by = serializers.CharField(source="created_by.username", allow_null=True)
@@ -47,7 +47,7 @@ class RoundEntrySerializer(serializers.ModelSerializer):
 
 
 class RoundDetailSerializer(RoundEntrySerializer):
-    """join_url: null for drafts and for users who may only view the round."""
+    """Details of a round. join_url: null for drafts and for users who may only view the round."""
 
     spec = serializers.DictField(help_text="Description of the round without default values.")
     join_url = serializers.SerializerMethodField()
@@ -76,7 +76,7 @@ def read_round_spec(path: Path) -> Any:
 
 
 def round_from_spec(document: Any) -> Round:
-    """Return an unsaved round without project; its `spec` is the description without default values.
+    """Return an unsaved round without a project. Its `spec` is the description without default values.
 
     Raises BadRoundSpec with the path, the value, and the expected value of the first invalid key.
     """
@@ -113,7 +113,7 @@ def default_of(field: serializers.Field) -> Any:
 
 
 def first_fault(field: serializers.Field, document: Any, errors: Any, path: str) -> str:
-    """Return a sentence about the first error of a field, with the path of the key, such as cells[0].n."""
+    """Return a sentence that describes the first error of a field and names its path, such as cells[0].n."""
     if isinstance(errors, Mapping):
         key, inner = next(iter(errors.items()))
         is_object = isinstance(field, serializers.Serializer) and isinstance(document, Mapping)
@@ -122,11 +122,11 @@ def first_fault(field: serializers.Field, document: Any, errors: Any, path: str)
         if is_object:
             name = f"{path}.{key}" if path else key
             if key not in field.fields:
-                return f"Unknown key {name}. Use {', '.join(sorted(field.fields))}."
+                return f"Unknown key {name}. Valid keys: {', '.join(sorted(field.fields))}."
             if key not in document:
                 return f"{name} is missing. See open_round --help for an example."
             return first_fault(field.fields[key], document[key], inner, name)
-        if key != "non_field_errors":  # list, or instructions by relation
+        if key != "non_field_errors":  # a list, or the instructions by relation
             name = f"{path}[{key}]" if isinstance(document, list) else f"{path}.{key}"
             return first_fault(field.child, document[key], inner, name)
     return f"{path or 'The description'} is {reprlib.repr(document)}. Expected {_expected(field)}."
@@ -139,17 +139,17 @@ def _expected(field: serializers.Field) -> str:
     elif isinstance(field, serializers.ChoiceField):
         expected = f"one of {', '.join(field.choices)}"
     elif isinstance(field, serializers.Serializer):
-        expected = f"a JSON object with {', '.join(field.fields)}"
+        expected = f"a JSON object with the keys {', '.join(field.fields)}"
     else:
         expected = field.expected.format(field=field)
     return f"{expected}, or null" if field.allow_null else expected
 
 
-# Fields with strict JSON types: true is not 1, "3" is not 3
+# Fields with strict JSON types: true is not accepted as 1, nor "3" as 3
 
 
 class OfType:
-    """Field that accepts only these JSON types. expected: noun phrase for valid values."""
+    """Field that accepts only values of `json_types`. expected: noun phrase that describes valid values."""
 
     json_types: tuple[type, ...]
     expected: str
@@ -182,14 +182,14 @@ class DateAndTime(OfType, serializers.DateTimeField):
 
 class Text(OfType, serializers.CharField):
     json_types = (str,)
-    expected = "a text of at most {field.max_length} characters, without NUL or lone surrogates"
+    expected = "a string of at most {field.max_length} characters without NUL or lone surrogates"
 
     def __init__(self, **kwargs):
         super().__init__(trim_whitespace=False, **kwargs)
 
 
 class Name(Text, serializers.SlugField):
-    expected = "a name of up to {field.max_length} letters, digits, - and _"
+    expected = "a name of up to {field.max_length} letters, digits, hyphens, and underscores"
 
 
 @extend_schema_field(
@@ -201,9 +201,11 @@ class Name(Text, serializers.SlugField):
     }
 )
 class Strata(serializers.Field):
-    """Stratification of a cell: a number of strata of equal size, or the first ranks of the strata, starting with 1."""
+    """Stratification of a cell: the number of equally sized strata, or the first rank of each, starting with 1."""
 
-    expected = "a number of strata from 2 to 100, or the ascending first ranks of strata, such as [1, 100]"
+    expected = (
+        "a number of strata from 2 to 100, or the first rank of each stratum in ascending order, such as [1, 100]"
+    )
 
     def to_internal_value(self, value: Any) -> int | list[int]:
         is_number = type(value) is int and 2 <= value <= 100
@@ -240,7 +242,7 @@ class Description(serializers.Serializer):
 
 
 class Cell(SimpleNamespace):
-    """A cell to sample with the fields of CellSerializer: either job, or relation, model, and setting."""
+    """A cell to sample. It has the fields of CellSerializer: either job, or relation, model, and setting."""
 
     def __str__(self) -> str:
         return f"job {self.job}" if self.job else f"{self.relation} × {self.model} × {self.setting}"
@@ -263,17 +265,17 @@ class CellSerializer(Description):
         max_length=50,
         allow_blank=True,
         default="",
-        help_text="Best part of the harvest: top:100, share:0.5, base:10, score:-9.",
+        help_text="Best part of the harvest, for example top:100, share:0.5, base:10, or score:-9.",
     )
     strata = Strata(allow_null=True, default=None)
     allocation = serializers.ChoiceField(
         [
             ("equal", "Equal"),
-            ("proportional", "Proportional to their sizes"),
+            ("proportional", "Proportional to stratum size"),
             ("optimal", "Optimal given the labels of the judge (Neyman)"),
         ],
         default="equal",
-        help_text="Allocation of n to the strata.",
+        help_text="Allocation of n across the strata.",
     )
 
     def validate(self, cell: dict[str, Any]) -> Cell:
@@ -315,24 +317,24 @@ class RoundSerializer(ModelDescription):
         max_length=100,
         allow_blank=True,
         default="",
-        help_text="Project whose members can see the round and its reports. Required only if you work in several.",
+        help_text="Project whose members can see the round and its reports. Optional if you work in only one project.",
     )
     limits = LimitsSerializer(default=dict, help_text="Annotators who exceed a limit are paused.")
     relation_instructions = InstructionsByRelation(
         child=Text(max_length=LONGEST_INSTRUCTIONS, allow_blank=True),
         default=dict,
-        help_text="Instructions by relation, instead of the default text.",
+        help_text="Instructions by relation. They replace the default text.",
     )
 
     class Meta:
         model = Round
         fields = ("name", "cells", *OPTIONS[1:], "project", "limits", "relation_instructions")
-        # Without the uniqueness validator: services report NameTaken.
+        # No uniqueness validator, because the services report NameTaken.
         extra_kwargs = {"name": {"validators": Round._meta.get_field("name").validators}}
 
 
 def example() -> str:
-    """Return an example description with all keys, their defaults, and valid values."""
+    """Return an example description with every key, its default, and its valid values."""
     cell = CellSerializer(many=True).child
     lines = ["{", *key_lines("name", "pilot-1", RoundSerializer().fields["name"]), '  "cells": [{']
     for name, field in cell.fields.items():

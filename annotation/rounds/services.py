@@ -1,4 +1,4 @@
-"""Round lifecycle: create drafts, open them on samples of harvests, pause, reopen, and close."""
+"""Round lifecycle: create drafts, open them with samples of harvests, and pause, reopen, and close rounds."""
 
 import logging
 import re
@@ -48,19 +48,19 @@ class WrongStatus(DomainError):
 
 
 def open_round(document: dict[str, Any], by=None, project: Project | None = None) -> Round:
-    """Create a round from `document` (docs/rounds.md), draw its samples, freeze its statements and open it.
+    """Create a round from `document` (docs/rounds.md), draw its samples, freeze its statements, and open it.
 
     Deterministic for the same document, harvests, and gold. A tuple drawn for several cells becomes one task with
-    several draws. project: default is the project in the document, otherwise the only project of `by`. by: None for the
-    operator. Raises BadRoundSpec, BadCut, NotFound, NameTaken, NotAllowed, ProjectNotNamed, NothingToSample, or
-    NotEnoughGold; nothing is stored then.
+    several draws. project: defaults to the project in the document, or without one to the only project of `by`.
+    by: None for the operator. Raises BadRoundSpec, BadCut, NotFound, NameTaken, NotAllowed, ProjectNotNamed,
+    NothingToSample, or NotEnoughGold. If an error is raised, nothing is stored.
     """
     with transaction.atomic():
         return open_draft(create_draft(document, by, project), by)
 
 
 def create_draft(document: dict[str, Any], by=None, project: Project | None = None) -> Round:
-    """Create a draft from its description without drawing a sample. Raises the errors of open_round."""
+    """Create a draft from its description without drawing a sample. Raises the same errors as open_round."""
     round = round_from_spec(document)
     with transaction.atomic():
         round.project, round.created_by = project_for(by, project or document.get("project") or None), by
@@ -69,7 +69,7 @@ def create_draft(document: dict[str, Any], by=None, project: Project | None = No
 
 
 def edit_draft(round: Round, document: dict[str, Any], by=None) -> Round:
-    """Replace the description of a draft. Raises WrongStatus and the errors of open_round."""
+    """Replace the description of a draft. Raises WrongStatus or the same errors as open_round."""
     edited = round_from_spec(document)
     with transaction.atomic():
         draft = lock_draft(round)
@@ -79,7 +79,7 @@ def edit_draft(round: Round, document: dict[str, Any], by=None) -> Round:
         for name in (*OPTIONS, "spec"):
             setattr(draft, name, getattr(edited, name))
         _save(draft)
-        draft.judge_runs.update(project=draft.project)  # same access as to the round
+        draft.judge_runs.update(project=draft.project)  # same access rules as for the round
         if _wording(draft) != before:
             record("round.instructions_edited", draft, by, round=draft)
         return draft
@@ -91,7 +91,7 @@ def _wording(draft: Round) -> tuple[Any, ...]:
 
 
 def delete_draft(round: Round, by=None, n_judge_answers: int = 0) -> None:
-    """Delete a draft and its judge runs. n_judge_answers: confirmed number of judge answers to delete.
+    """Delete a draft and its judge runs. n_judge_answers: number of judge answers whose deletion was confirmed.
 
     Raises NotAllowed, WrongStatus, AnswersWouldBeLost, or AppNotInstalled.
     """
@@ -116,7 +116,7 @@ def clone_round(round: Round, by=None) -> Round:
 
 
 def open_draft(round: Round, by=None) -> Round:
-    """Draw the samples of a draft, freeze its statements, and open it. Raises WrongStatus, or as open_round."""
+    """Draw the samples of a draft, freeze its statements, and open it. Raises WrongStatus or errors of open_round."""
     with transaction.atomic():
         round = lock_draft(round)
         check_may(by, Action.WORK, round.project)
@@ -129,7 +129,7 @@ def open_draft(round: Round, by=None) -> Round:
         for task in frozen.tasks:
             if task.gold:
                 task.knowledge_tuple_id = store_gold_tuple(task.gold).pk
-        # Inserted by position: ids in order of cells would reveal cell, rank, and gold.
+        # Insert by position: ids in cell order would reveal the cell, the rank, and which statements are gold.
         insert_rows(JudgmentTask, TASK_FIELDS, ((round.pk, *values_of(task)) for task in frozen.tasks))
         task_ids = dict(round.tasks.without_gold().order_by().values_list("knowledge_tuple_id", "pk").iterator())
         insert_rows(Draw, DRAW_FIELDS, frozen.draws(task_ids))
@@ -172,7 +172,7 @@ def check_is_draft(round: Round, done: str) -> None:
 
 
 def free_name(project: Project, stem: str, first: int = 1) -> str:
-    """Return the first unused name of stem-1, stem-2, ... in the project. first: minimum number."""
+    """Return the first unused name among stem-1, stem-2, ... in the project. first: number to start from."""
     stem = stem[:90]
     existing_names = set(project.rounds.filter(name__startswith=stem).values_list("name", flat=True))
     return next(name for number in count(first) if (name := f"{stem}-{number}") not in existing_names)
@@ -181,7 +181,7 @@ def free_name(project: Project, stem: str, first: int = 1) -> str:
 def default_instructions(draft: Round, pk: int, by) -> tuple[Relation, str]:
     """Return relation `pk` of the draft and its default instructions.
 
-    Raises Http404 if the draft does not sample the relation, and the errors of freeze_round.
+    Raises Http404 if the draft does not sample the relation, or the same errors as freeze_round.
     """
     without_edits = copy(draft)
     without_edits.spec = draft.spec | {"relation_instructions": {}}
@@ -193,7 +193,7 @@ def default_instructions(draft: Round, pk: int, by) -> tuple[Relation, str]:
 
 
 def save_instructions(draft: Round, relation: Relation, text: str, by) -> None:
-    """Save the instructions of a relation without overwriting concurrent edits of others; "" restores the default.
+    """Save the instructions of a relation, keeping concurrent edits to other relations. "" restores the default.
 
     Raises WrongStatus if the round has been opened, or NotFound if a relation was deleted.
     """
@@ -261,7 +261,7 @@ def _move(round: Round, sources: Sequence[str], target: str, **fields: Any) -> N
 def note_complete_rounds(now: datetime) -> None:
     """Record an event for each round whose judgments have become complete."""
     tasks = JudgmentTask.objects.filter(round=OuterRef("pk"))
-    # Open slots first: their index excludes most rounds.
+    # Check open slots first, because their index excludes most rounds.
     complete = Round.objects.filter(
         ~Exists(tasks.with_open_slot()), ~Exists(tasks.without_gold().filter(verdict="")), n_tasks__gt=0
     )
@@ -273,7 +273,7 @@ def note_complete_rounds(now: datetime) -> None:
 
 
 def close_due_rounds(now: datetime) -> None:
-    """Close open rounds that have reached their date, completeness, or target half-width."""
+    """Close open rounds that are complete or have reached their closing date or target half-width."""
     incomplete = JudgmentTask.objects.without_gold().filter(round=OuterRef("pk"), verdict="")
     is_over = Q(closes_when=Round.ClosesWhen.DATE, closes_at__lte=now)
     is_complete = Q(closes_when=Round.ClosesWhen.COMPLETE) & ~Exists(incomplete)

@@ -1,4 +1,4 @@
-"""Researchers' pages of rounds."""
+"""Round pages for researchers."""
 
 import re
 from collections.abc import Callable
@@ -76,7 +76,7 @@ def round_change(request: HttpRequest, path: str, change: Callable[..., None]) -
 
 @researcher_required
 def round_close(request: HttpRequest, path: str) -> HttpResponse:
-    """Confirm and close the round."""
+    """Show the confirmation page, or close the round."""
     round = visible_round(request, path, Action.WORK)
     if request.method == "POST":
         with refusal_as_message(request):
@@ -138,7 +138,7 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
 @never_cache
 @researcher_required
 def round_progress(request: HttpRequest, path: str) -> JsonResponse:
-    """Return the changing figures of the round page, formatted. The script reloads the page for the rest."""
+    """Return the formatted figures that the round page updates. For other changes, the script reloads the page."""
     round = visible_round(request, path)
     counts = progress(round, timezone.now())
     return JsonResponse(
@@ -165,7 +165,7 @@ def round_events_file(request: HttpRequest, path: str) -> HttpResponse:
 
 
 def visible_round(request: HttpRequest, path: str, action: Action = Action.VIEW) -> Round:
-    """Return the round. Raises Http404 if the user cannot see it, NotAllowed if they may not `action`."""
+    """Return the round. Raises Http404 if the user cannot see it, or NotAllowed if they may not perform `action`."""
     return visible_or_404(request.user, Round.objects.select_related("project", "created_by").at(path), action)
 
 
@@ -185,7 +185,7 @@ JUDGING = re.compile(r"(judge|training|device)/")
 
 
 def old_address(request: HttpRequest, name: str, rest: str = "") -> HttpResponse:
-    """Redirect an old URL to the round with that name that the visitor can see, or judges as an annotator.
+    """Redirect an old URL to the round with that name that the visitor can see or has joined as an annotator.
 
     POST requests keep their body (307), so a page that was open during the upgrade can still send its answers.
     """
@@ -216,7 +216,7 @@ def _redirect_to(request: HttpRequest, url: str) -> HttpResponse:
 @researcher_required
 @require_POST
 def round_release(request: HttpRequest, path: str) -> HttpResponse:
-    """Release the assigned statements of the annotators in `annotator`, or of all annotators if it is missing."""
+    """Release the statements assigned to the annotators in the parameter `annotator`, or to all if it is missing."""
     round = visible_round(request, path, Action.WORK)
     with refusal_as_message(request):
         n = release_assigned(round, request.POST.getlist("annotator") or None, by=request.user)

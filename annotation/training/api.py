@@ -29,7 +29,7 @@ class TrainedSerializer(serializers.Serializer):
 
 
 class TrainingSerializer(serializers.Serializer):
-    """statement: the next statement, null after the last; then `finished` has the result."""
+    """statement: the next statement; null after the last one. `finished` then contains the result."""
 
     n_statements = serializers.IntegerField()
     statement = TrainingStatementSerializer(allow_null=True)
@@ -80,6 +80,6 @@ class TrainingStatements(JudgingView):
         if statement is None:
             statement = services.answered_statement(self.annotator, sent["position"])
         if statement is None:
-            raise exceptions.NotFound("Not the next training statement. Load the next statement.")
+            raise exceptions.NotFound("This is not the next training statement. Load the next statement.")
         reason = {"is_right": sent["label"] == statement.label, "label": statement.label, "reason": statement.reason}
         return Response({"position": statement.position, **reason})

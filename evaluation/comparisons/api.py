@@ -1,4 +1,4 @@
-"""API of comparisons: two reports, a report and the paper's Table 5, two harvests, or two cells over a relation set."""
+"""API that compares two reports, a report and the paper's Table 5, two harvests, or two cells over a relation set."""
 
 from typing import Any
 
@@ -16,19 +16,19 @@ from kgharvest.api.views import ApiView
 from kgharvest.models import HarvestJob
 from kgharvest.tables.table import Marked, Table, split_rates
 
-MOST_RELATIONS = 100  # per response, with two harvests each
+MOST_RELATIONS = 100  # per response; each relation loads two harvests
 
 
 # Reports
 
 
 class TableSerializer(serializers.Serializer):
-    """A table as on pages, with unrounded numbers."""
+    """A table as shown on pages, but with unrounded numbers."""
 
     title = serializers.CharField()
     columns = serializers.ListField(child=serializers.CharField())
     rows = serializers.ListField(
-        child=serializers.ListField(child=serializers.JSONField()), help_text="A value per column."
+        child=serializers.ListField(child=serializers.JSONField()), help_text="One value per column."
     )
     notes = serializers.ListField(child=serializers.CharField())
 
@@ -45,7 +45,7 @@ def table_document(table: Table) -> dict[str, Any]:
 
 
 class ReportComparisonSerializer(serializers.Serializer):
-    """Two reports on their shared relations."""
+    """Comparison of two reports on their shared relations."""
 
     a = serializers.CharField(source="a.name")
     b = serializers.CharField(source="b.name")
@@ -53,15 +53,16 @@ class ReportComparisonSerializer(serializers.Serializer):
     table = TableSerializer()
     differences = TableSerializer()
     comparisons = serializers.ListField(
-        child=serializers.DictField(), help_text="As in a report's document (docs/report-json.md)."
+        child=serializers.DictField(),
+        help_text="Comparisons in the format of a report's document (docs/report-json.md).",
     )
     shared_verdicts = serializers.CharField(
-        allow_null=True, help_text="Sentence with McNemar's test on the tuples judged in both rounds."
+        allow_null=True, help_text="Result of McNemar's test on the tuples judged in both rounds, as a sentence."
     )
 
 
 class ReportPair(Filters):
-    a = serializers.CharField(max_length=20, help_text="Id of a report, or `paper`: Table 5 of Hao et al. (2023).")
+    a = serializers.CharField(max_length=20, help_text="Report id, or `paper` for Table 5 of Hao et al. (2023).")
     b = serializers.CharField(max_length=20)
 
 
@@ -84,7 +85,7 @@ class ReportComparison(ApiView):
 
 
 class RateSerializer(serializers.Serializer):
-    """A share with its 95 % interval, or null with a `reason`."""
+    """A share with its 95 % interval. Undefined values are null, with a `reason`."""
 
     value = serializers.FloatField(allow_null=True)
     low = serializers.FloatField(allow_null=True)
@@ -110,7 +111,7 @@ class CorrelationSerializer(serializers.Serializer):
 
 
 class DepthSerializer(serializers.Serializer):
-    """Number of tuples among the first `k` of both harvests."""
+    """Number of tuples that are among the first `k` tuples of both harvests."""
 
     k = serializers.IntegerField()
     n_shared = serializers.IntegerField()
@@ -118,7 +119,7 @@ class DepthSerializer(serializers.Serializer):
 
 
 class OverlapSerializer(serializers.Serializer):
-    """Two harvests of a relation, up to 20,000 best tuples each."""
+    """Comparison of the best tuples of two harvests of one relation, at most 20,000 from each harvest."""
 
     relation = serializers.CharField(source="a.relation.path")
     a = serializers.IntegerField(source="a.pk")
@@ -128,7 +129,7 @@ class OverlapSerializer(serializers.Serializer):
     only_a = serializers.IntegerField(source="sizes.only_a")
     both = serializers.IntegerField(source="sizes.both")
     only_b = serializers.IntegerField(source="sizes.only_b")
-    is_cut = serializers.BooleanField(help_text="True if a harvest has more tuples than are compared.")
+    is_cut = serializers.BooleanField(help_text="True if a harvest has more tuples than the comparison includes.")
 
 
 class HarvestComparisonSerializer(OverlapSerializer):
@@ -143,7 +144,7 @@ class HarvestPair(Filters):
 
 class HarvestComparisonView(ApiView):
     def pair(self) -> tuple[HarvestJob, HarvestJob]:
-        """Return the two harvests of the query. Raises NotFound."""
+        """Return the two harvests named in the query string. Raises NotFound."""
         ids = self.filtered_by(HarvestPair)
         finished = HarvestJob.objects.visible_to(self.request.user).with_cell().succeeded().defer("payload", "summary")
         jobs = finished.in_bulk([ids["a"], ids["b"]])
@@ -157,7 +158,7 @@ class HarvestComparison(HarvestComparisonView):
 
     @extend_schema(summary="Compare two harvests", parameters=[HarvestPair])
     def get(self, request: Request) -> Response:
-        """Compares two harvests of one relation: shared tuples, tuples of one harvest, and their accuracies."""
+        """Compares two harvests of one relation: shared tuples, tuples in only one harvest, and their accuracies."""
         a, b = self.pair()
         if a.relation_id != b.relation_id:
             raise exceptions.NotFound("The harvests have different relations. Choose harvests of one relation.")
@@ -170,7 +171,7 @@ class HarvestComparison(HarvestComparisonView):
 
 
 class SetTotalsSerializer(serializers.Serializer):
-    """Totals over the relations of the set. Relations have equal weight, except in `pooled`."""
+    """Totals over the relations of the set. Relations have equal weight, except in the `pooled` values."""
 
     n_relations = serializers.IntegerField()
     pooled_only_a = serializers.IntegerField(source="pooled.only_a")
@@ -193,7 +194,7 @@ class SetComparison(HarvestComparisonView):
 
     @extend_schema(summary="Compare two cells over a set", parameters=[HarvestPair])
     def get(self, request: Request) -> Response:
-        """Compares the cells (LM and setting) of two harvests over all relations of their set that both harvested."""
+        """Compares the cells (LM and setting) of two harvests on all relations of their set harvested in both cells."""
         a, b = self.pair()
         if a.relation.relation_set_id != b.relation.relation_set_id:
             raise exceptions.NotFound("The harvests have different relation sets. Choose harvests of one set.")

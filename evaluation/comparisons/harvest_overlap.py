@@ -10,7 +10,7 @@ from evaluation.scores.rankings import Depth, RankCorrelation, jaccard, overlap_
 from kgharvest.models import HarvestedTuple, HarvestJob
 from kgharvest.statistics.rates import NOTHING_COUNTED, Rate
 
-MOST_COMPARED = 20_000  # best tuples of each harvest
+MOST_COMPARED = 20_000  # maximum number of tuples from each harvest, best first
 PAIRS_AT_ONCE = 20
 PARTS = ("only_a", "both", "only_b")
 
@@ -34,7 +34,7 @@ class PartSizes(NamedTuple):
 
 
 class HarvestOverlap(NamedTuple):
-    """ranks_a, ranks_b: rank by knowledge tuple id, for the best tuples of each harvest."""
+    """Two harvests with the ranks of their best tuples by knowledge tuple id."""
 
     a: HarvestJob
     b: HarvestJob
@@ -91,8 +91,8 @@ def overlaps_of(pairs: Sequence[tuple[HarvestJob, HarvestJob]]) -> list[HarvestO
 def accuracy_of_parts(overlap: HarvestOverlap, user) -> dict[str, PartAccuracy]:
     """Return the accuracy of each part, estimated as for cells in reports, from rounds visible to `user`.
 
-    Exclusive tuples of A use the sample that the newest judged round drew for A, likewise for B. Shared tuples use the
-    side with more judged statements.
+    The accuracy of tuples found only by A is estimated from the sample that the newest judged round drew for A, and
+    likewise for B. For shared tuples, the sample with more judged statements is used.
     """
     rounds = Round.objects.visible_to(user)
     judged_a, judged_b = judged_harvest(overlap.a, rounds), judged_harvest(overlap.b, rounds)
@@ -115,9 +115,9 @@ def _accuracy(part: Set[int], sides: Iterable[tuple[JudgedHarvest | None, Mappin
 
 
 def pairs_of_set(a: HarvestJob, b: HarvestJob, user) -> list[tuple[HarvestJob, HarvestJob]]:
-    """Return the newest harvests of the cells of `a` and `b`, for each relation of their set with tuples in both.
+    """Return pairs of the newest harvests of the cells of `a` and `b`, one for each relation with tuples in both cells.
 
-    user: harvests must be visible to this user; None for all.
+    user: the harvests must be visible to this user. If None, all harvests are used.
     """
     jobs_a, jobs_b = _newest_by_relation(a, user), _newest_by_relation(b, user)
     shared = sorted(jobs_a.keys() & jobs_b.keys(), key=lambda relation: jobs_a[relation].relation.name)
@@ -132,10 +132,10 @@ def _newest_by_relation(job: HarvestJob, user) -> dict[int, HarvestJob]:
 
 
 class SetTotals(NamedTuple):
-    """Totals over the relations of a set. pooled: over all tuples, so long harvests have more weight.
+    """Totals over the relations of a set. pooled: sizes over all tuples, so longer harvests have more weight.
 
-    The means give each relation the same weight: of Jaccard's index, and of the correlations in the n_correlated
-    relations with a defined correlation. None without any.
+    The means give each relation the same weight. The means of the correlations cover the n_correlated relations with a
+    defined correlation. A mean over no relations is None.
     """
 
     n_relations: int
@@ -147,7 +147,7 @@ class SetTotals(NamedTuple):
 
 
 def totals_of(pairs: Sequence[tuple[HarvestJob, HarvestJob]]) -> SetTotals:
-    """Compare all pairs, with at most PAIRS_AT_ONCE in memory."""
+    """Return the totals of all pairs, loading at most PAIRS_AT_ONCE pairs at a time."""
     starts = range(0, len(pairs), PAIRS_AT_ONCE)
     overlaps = (overlap for start in starts for overlap in overlaps_of(pairs[start : start + PAIRS_AT_ONCE]))
     compared = [(overlap.sizes, overlap.correlation) for overlap in overlaps]

@@ -30,9 +30,9 @@ FEWEST_RELATIONS = 2
 
 @dataclass(frozen=True)
 class ReportSide:
-    """One of the two reports. cells: by side, then by the relation's plain name, in report order.
+    """One of the two reports. cells: by side, then by the plain name of the relation, in report order.
 
-    origin: source of the numbers if not people. demonstrators: built-in LMs.
+    origin: source of the judgments if they were not made by people, otherwise empty. demonstrators: built-in LMs.
     """
 
     name: str
@@ -41,7 +41,7 @@ class ReportSide:
     demonstrators: frozenset[str] = frozenset()
 
     def lm(self, side: Side) -> str:
-        """Return the LM name for tables; demonstrators have an asterisk."""
+        """Return the LM's name for tables, with an asterisk if it is a demonstrator."""
         return name_of(side.model) + ("*" if side.model in self.demonstrators else "")
 
     def column(self, side: Side) -> str:
@@ -49,10 +49,10 @@ class ReportSide:
 
 
 def report_side(name: str, document: Document) -> ReportSide:
-    """Return the side of a report's document. LMs are named by the last part of a folder or hub id.
+    """Return one side of a comparison from a report's document. LMs are named by the last part of a folder or hub id.
 
-    For example, FacebookAI/roberta-large matches the paper's roberta-large. Names that would be ambiguous are
-    unchanged.
+    For example, FacebookAI/roberta-large matches the paper's roberta-large. Names are not shortened if the result would
+    be ambiguous.
     """
     models = shortest_names(cell["model"] for cell in document["cells"] if cell["model"])
     relations = shortest_names((cell["relation"] for cell in document["cells"]), plain_name)
@@ -65,14 +65,17 @@ def report_side(name: str, document: Document) -> ReportSide:
 
 
 def with_distinct_names(a: ReportSide, b: ReportSide) -> tuple[ReportSide, ReportSide]:
-    """Append "first" and "second" to the names of two reports on one round."""
+    """Append "first" and "second" to the names of the sides if both reports are on the same round."""
     if a.name != b.name:
         return a, b
     return replace(a, name=f"{a.name}, first"), replace(b, name=f"{b.name}, second")
 
 
 def plain_name(relation: str) -> str:
-    """Return a relation's name without set, in lower case, with "_" as separator: NEED A TO DO B -> need_a_to_do_b."""
+    """Return a relation's name in lower case, without its set, and with "_" between words.
+
+    For example, NEED A TO DO B becomes need_a_to_do_b.
+    """
     return re.sub(r"[\s_-]+", "_", short_name(relation).casefold())
 
 
@@ -85,7 +88,7 @@ def shared_relations(a: ReportSide, b: ReportSide) -> list[str]:
 
 
 def report_comparison_table(a: ReportSide, b: ReportSide) -> Table:
-    """Return the shared relations, with the columns of a before those of b; the last row averages over them."""
+    """Return the rates on the shared relations, with the columns of `a` first and the averages in the last row."""
     relations = shared_relations(a, b)
     sides = [(report, side) for report in (a, b) for side in report.cells]
     rows = [Row((relation, *(_rates(report, side, relation) for report, side in sides))) for relation in relations]
@@ -115,7 +118,7 @@ def _average(report: ReportSide, side: Side, relations: Sequence[str]) -> Rates 
 
 
 def difference_table(a: ReportSide, b: ReportSide) -> Table:
-    """Return accuracy of a minus accuracy of b per relation, for the matched sides."""
+    """Return the accuracy of `a` minus the accuracy of `b` for each relation and each pair of matched sides."""
     pairs = list(matched_sides(a, b))
     rows = [
         Row((relation, *(_difference(a.cells[side_a], b.cells[side_b], relation) for side_a, side_b in pairs)))
@@ -136,14 +139,17 @@ def _difference(a: Mapping[str, Any], b: Mapping[str, Any], relation: str) -> fl
 
 
 def matched_sides(a: ReportSide, b: ReportSide) -> Iterator[tuple[Side, Side]]:
-    """Yield pairs with the same LM and setting; if there are none, pairs with the same setting."""
+    """Yield pairs of sides with the same LM and setting; if there are none, pairs with the same setting."""
     same_lm = [(side, side) for side in a.cells if side in b.cells]
     same_setting = ((side_a, side_b) for side_a in a.cells for side_b in b.cells if side_a.setting == side_b.setting)
     yield from same_lm or same_setting
 
 
 def comparisons_between(a: ReportSide, b: ReportSide, seed: int) -> list[dict[str, Any]]:
-    """Compare matched sides with at least FEWEST_RELATIONS shared relations, paired by relation and Holm-adjusted."""
+    """Compare the matched sides that share at least FEWEST_RELATIONS relations.
+
+    The differences are paired by relation, and the p-values are adjusted by Holm's method.
+    """
     compared = []
     for side_a, side_b in matched_sides(a, b):
         cells_a, cells_b = a.cells[side_a], b.cells[side_b]
@@ -162,7 +168,7 @@ def _sample(cells: Sequence[Mapping[str, Any]]) -> SideSample | None:
     """Return the strata of a report's cells with equal weight per cell, or None if the report has no counts.
 
     Populations are treated as infinite: rounds may have different annotators, so verdicts vary even if all tuples are
-    judged. The two reports are treated as independent; overlap in judged tuples is left to McNemar's test.
+    judged. The two reports are treated as independent. McNemar's test is used for tuples judged in both rounds.
     """
     if not all(cell.get("strata") for cell in cells):
         return None
@@ -206,7 +212,7 @@ def _entry(
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """Shares in [0, 1] of accepted and rejected tuples per cell, and averaged over relations per side."""
+    """Shares (0 to 1) of accepted and rejected tuples for each cell, and averages over relations for each side."""
 
     title: str
     source: str
@@ -216,7 +222,7 @@ class PublishedTable:
 
 
 def load_table5() -> PublishedTable:
-    """Return Table 5 of the paper: 14 relations, RoBERTa-large in four settings, and five LMs in the setting multi."""
+    """Return Table 5 of the paper: 14 relations; RoBERTa-large in four settings; five LMs in the setting `multi`."""
     table = json.loads((Path(__file__).parent / "table5.json").read_text(encoding="utf-8"))
     sides = [Side(column["model"], column["setting"]) for column in table["columns"]]
     cells = {
@@ -229,7 +235,7 @@ def load_table5() -> PublishedTable:
 
 
 def published_document(table: PublishedTable) -> dict[str, Any]:
-    """Return a published table in the shape of a report's document, without the counts and intervals that it lacks."""
+    """Return a published table in the format of a report's document, without counts and intervals."""
     unknown = {"n": None, "accuracy_low": None, "accuracy_high": None, "incomplete": 0}
     return {
         "cells": [
@@ -257,7 +263,7 @@ def published_table(paper: PublishedTable) -> Table:
 class SharedVerdicts(NamedTuple):
     """Numbers of tuples with a verdict in both rounds, by the rounds that accepted them.
 
-    p: exact McNemar test, None without disagreement.
+    p: p-value of the exact McNemar test, or None if the rounds never disagree.
     """
 
     both: int
@@ -271,20 +277,20 @@ class SharedVerdicts(NamedTuple):
         return self.both + self.only_a + self.only_b + self.neither
 
     def in_words(self, a: str, b: str) -> str:
-        """Return the result as one sentence. a, b: names of the rounds."""
+        """Return the result as text. a, b: names of the rounds."""
         start = f"{self.n:,} tuples have a verdict in both rounds"
         if self.p is None:
-            return f"{start}, and the rounds accept the same ones."
+            return f"{start}, and the rounds accept the same tuples."
         p = p_value(self.p)
         test = f"McNemar's exact p {p if p.startswith('<') else f'= {p}'}"
-        counts = f"{a} alone accepts {self.only_a:,}, {b} alone {self.only_b:,}; {test}"
+        counts = f"{a} alone accepts {self.only_a:,}, {b} alone {self.only_b:,} ({test})"
         if self.p >= SIGNIFICANCE:
-            return f"{start}: {counts}: not distinguishable."
-        return f"{start}: {counts}: {a if self.only_a > self.only_b else b} accepts more."
+            return f"{start}: {counts}. The rounds are not distinguishable."
+        return f"{start}: {counts}. {a if self.only_a > self.only_b else b} accepts more."
 
 
 def shared_verdicts(a: Round, b: Round) -> SharedVerdicts | None:
-    """Compare the current verdicts; None if the rounds are the same or share no judged tuple."""
+    """Compare the current verdicts. Return None if the two rounds are the same or share no judged tuple."""
     if a == b:
         return None
     tasks = JudgmentTask.objects.without_gold().complete()

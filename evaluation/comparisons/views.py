@@ -36,7 +36,7 @@ COMPARISON_TABLES = ("table", "differences", "comparison_table")
 PAPER = "paper"
 PAPER_NAME = "the paper"
 MOST_CHOICES = 200
-SEED = 0  # of the intervals, for reproducible comparisons
+SEED = 0  # fixed seed for the intervals, so that comparisons are reproducible
 
 
 @researcher_required
@@ -83,7 +83,7 @@ def source_url(choice: str) -> str:
 
 
 def shared_verdicts_in_words(reports: QuerySet[Report], a: str, b: str) -> str | None:
-    """Return a sentence on the verdicts of two rounds about tuples judged in both, or None."""
+    """Return a sentence that compares the verdicts of two rounds on the tuples judged in both, or None."""
     if PAPER in (a, b):
         return None
     rounds = [reports.get(pk=choice).round for choice in (a, b)]
@@ -126,7 +126,7 @@ MOST_ADDED_UNASKED = 50_000  # tuples; above this, totals are computed only on r
 
 @researcher_required
 def compare_harvests(request: HttpRequest) -> HttpResponse:
-    """Compare harvests "a" and "b". With only "a" or "relation", offer harvests to choose from."""
+    """Compare the harvests "a" and "b" of the query string. If "b" is missing, show the harvests to choose from."""
     a = _job(request, request.GET.get("a"))
     relation = (
         a.relation if a else visible_or_404(request.user, Relation.objects, pk=_number(request.GET.get("relation")))
@@ -173,7 +173,7 @@ def _compared(request: HttpRequest, overlap: harvest_overlap.HarvestOverlap) -> 
 
 
 def _rows(overlap: harvest_overlap.HarvestOverlap, ids: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the tuples `ids` with rank and score in each harvest."""
+    """Return the tuples with these ids, each with its rank and score in each harvest."""
     harvested_tuples = HarvestedTuple.objects.filter(job__in=[overlap.a, overlap.b], knowledge_tuple__in=ids)
     by_tuple: dict[int, dict[str, Any]] = {pk: {} for pk in ids}
     for harvested in harvested_tuples.select_related("knowledge_tuple"):
@@ -185,7 +185,7 @@ def _rows(overlap: harvest_overlap.HarvestOverlap, ids: Sequence[int]) -> list[d
 
 @researcher_required
 def compare_sets(request: HttpRequest) -> HttpResponse:
-    """Compare the cells of harvests "a" and "b" over all relations of their set, in pages."""
+    """Compare the cells of the harvests "a" and "b" on all relations of their set, with pagination."""
     a, b = _job(request, request.GET.get("a")), _job(request, request.GET.get("b"))
     if a is None or b is None or a.relation.relation_set_id != b.relation.relation_set_id:
         raise Http404("Give the ids of two harvests of one relation set.")

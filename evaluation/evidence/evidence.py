@@ -1,8 +1,8 @@
-"""The evidence of a report, computed from rows: judgments, verdicts of drawn statements, cells. No database.
+"""The evidence of a report: judgments, verdicts of drawn statements, and cells. Computed from rows without a database.
 
-Letters of shapes: T statements without gold, J counted judgments, A annotators, D draws, S strata, s strata of one
-cell, C cells, G judgments of gold, P patterns of labels. Statements, annotators and strata are numbered from 0 in a
-fixed order.
+Array shapes use these letters: T statements without gold, J counted judgments, A annotators, D draws, S strata,
+s strata of one cell, C cells, G judgments of gold statements, and P patterns of labels. Statements, annotators, and
+strata are numbered from 0 in a fixed order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kgharvest.statistics.rates import Members, RankedStrata, Rate, VerdictSampl
 from kgharvest.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 from kgharvest.statistics.verdicts import CompletedVerdicts, VerdictRule, majority
 
-BASES = (10, 100)  # k of the cuts base:k in Table 2
+BASES = (10, 100)  # values of k for the cuts base:k in Table 2
 
 
 class StratumKey(NamedTuple):
@@ -44,7 +44,7 @@ class StratumKey(NamedTuple):
 
 
 class Judgments(NamedTuple):
-    """Judgments by statement, then annotator. seconds: NaN if not measured. All arrays have shape (J,)."""
+    """Judgments, sorted by statement, then by annotator. seconds: NaN if not measured. All arrays have shape (J,)."""
 
     task: Codes
     annotator: Codes
@@ -60,9 +60,9 @@ class ExcludedJudgments(NamedTuple):
 
 
 class Conduct(NamedTuple):
-    """The study log. entry: `conduct` of docs/report-json.md without the parts that need verdicts.
+    """The study log. entry: the object `conduct` of docs/report-json.md, without the parts that require verdicts.
 
-    excluded: by annotator code.
+    excluded: judgments of excluded annotators, by annotator code.
     """
 
     entry: Mapping[str, Any]
@@ -70,7 +70,7 @@ class Conduct(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """Draws. All arrays have shape (D,). Without a harvest, rank is 0 and score is NaN."""
+    """Draws of statements. All arrays have shape (D,). Without a harvest, rank is 0 and score is NaN."""
 
     task: Codes
     stratum: Codes
@@ -79,7 +79,7 @@ class Draws(NamedTuple):
 
 
 class SampledHarvest(NamedTuple):
-    """A harvest that strata were drawn from. population: number of top-ranked tuples in the sampling frame.
+    """A harvest from which statements were drawn. population: number of top-ranked tuples in the sampling frame.
 
     kept_by_base: number of tuples in the cut `base:k`, by k. If a cut exceeds the population, its k is absent.
     """
@@ -93,7 +93,8 @@ class SampledHarvest(NamedTuple):
 class Patterns(NamedTuple):
     """Distinct combinations of label counts and required judgments.
 
-    counts (P, 3), wanted (P,): required judgments; of_task (T,): pattern of each statement; n_tasks (P,): frequency.
+    counts (P, 3): judgments by label. wanted (P,): required judgments. of_task (T,): pattern of each statement.
+    n_tasks (P,): number of statements with each pattern.
     """
 
     counts: Codes
@@ -106,7 +107,7 @@ class Patterns(NamedTuple):
 class Evidence:
     """The judgments and samples of a round as arrays.
 
-    verdict (T,): as stored, by position in VERDICTS. adjudicated (T,): the expert's verdict, or INCOMPLETE. cells: in
+    verdict (T,): stored verdicts as positions in VERDICTS. adjudicated (T,): expert's verdict, or INCOMPLETE. cells: in
     report order. annotators: sorted codes. has_thirds: a third judgment was requested only if the first two differed;
     third (T,): annotator of the third judgment, or -1. wanted (T,): required judgments, including those of excluded
     annotators. quorum: minimum number of judgments for a verdict. gold: judgments of gold statements, numbered after
@@ -155,7 +156,7 @@ class Evidence:
 
     @cached_property
     def counts(self) -> Codes:
-        """Number of judgments of each label, (T, 3)."""
+        """Number of judgments (T, 3) by label."""
         return label_counts(self.judgments, self.n_tasks)
 
     @cached_property
@@ -194,13 +195,13 @@ class Evidence:
 
 
 def label_counts(judgments: Judgments, n_tasks: int) -> Codes:
-    """Return the number of judgments of each label, (T, 3)."""
+    """Return the number of judgments (T, 3) by label."""
     pair = judgments.task * len(LABELS) + judgments.label
     return np.bincount(pair, minlength=n_tasks * len(LABELS)).reshape(n_tasks, len(LABELS))
 
 
 def patterns_of(counts: Codes, wanted: Codes) -> Patterns:
-    """Return the patterns of statements with `counts` (T, 3) of labels and `wanted` (T,) required judgments."""
+    """Return the patterns of statements. counts (T, 3): judgments by label. wanted (T,): required judgments."""
     rows = np.column_stack([counts, np.maximum(wanted, counts.sum(axis=1))])
     base = int(rows.max(initial=0)) + 1
     place = np.array([base**3, base**2, base, 1])
@@ -210,9 +211,10 @@ def patterns_of(counts: Codes, wanted: Codes) -> Patterns:
 
 
 def changed_patterns(patterns: Patterns, tasks: Codes, counts: Codes, wanted: Codes) -> tuple[Patterns, Codes]:
-    """Return the patterns after the distinct `tasks` get `counts` (n, 3) and `wanted` (n,), and the new numbers.
+    """Return the patterns after the distinct `tasks` (n,) change to `counts` (n, 3) and `wanted` (n,), and new numbers.
 
-    of_task covers only these tasks. New numbers (P,): of each previous pattern, -1 if it no longer occurs.
+    The of_task of the result covers only these tasks. The new numbers (P,) contain the new number of each previous
+    pattern, or -1 if it no longer occurs.
     """
     new = patterns_of(counts, wanted)
     rows = np.concatenate([np.column_stack(patterns[:2]), np.column_stack(new[:2])])
@@ -228,15 +230,15 @@ def changed_patterns(patterns: Patterns, tasks: Codes, counts: Codes, wanted: Co
     return left, renumbered[before]
 
 
-# From rows
+# Evidence from rows
 
 
-ASKED_IF_SPLIT = 3  # judgments of a statement whose first two judgments differ
+ASKED_IF_SPLIT = 3  # number of judgments of a statement whose first two judgments differ
 IS_EXCLUDED = "excluded"  # status of an annotator
 
 
 def evidence_of_rows(rows: Rows, rules: Mapping[str, Any]) -> Evidence:
-    """Return the evidence with the verdicts of the rows. rules: from `evaluation.evidence.rows.rules_of_round`."""
+    """Return the evidence with the verdicts in the rows. rules: from `evaluation.evidence.rows.rules_of_round`."""
     statements, judgments, draws, annotators = (
         rows[name] for name in ("statements", "judgments", "draws", "annotators")
     )
@@ -246,14 +248,14 @@ def evidence_of_rows(rows: Rows, rules: Mapping[str, Any]) -> Evidence:
     present = np.unique(counted.annotator)
     new_number = np.full(len(is_in), -1)
     new_number[present] = np.arange(len(present))
-    # Gold judgments never count, so all current ones are used, except those of excluded annotators.
+    # Gold judgments never have the status COUNTED. All current ones are used, except those of excluded annotators.
     is_in &= new_number >= 0
     gold = _judgments(judgments, (judgments["status"] == GOLD) & is_in[judgments["annotator"]])
     third = np.full(n_tasks, -1)
     if rules["has_thirds"]:
         task, annotator = _third_judgments(judgments)
         third[task] = new_number[annotator]
-    # Labels and the verdicts that an expert gives with them have the same codes.
+    # An expert's label and the resulting verdict have the same code.
     codes = (statements[name][:n_tasks] for name in ("verdict", "adjudication"))
     verdict, adjudicated = (np.where(column == EMPTY, INCOMPLETE, column) for column in codes)
     strata = rows["strata"]
@@ -284,10 +286,10 @@ def _judgments(judgments: Columns, chosen: Flags) -> Judgments:
 
 
 def _third_judgments(judgments: Columns) -> tuple[Codes, Codes]:
-    """Return the tasks with a tie-breaking third judgment, and its annotator.
+    """Return the tasks with a tie-breaking third judgment, and the annotators of these judgments.
 
-    The third annotator is the last of three to judge the task for the first time, as in
-    `annotation.judging.third_judgments.third_annotators`. A corrected judgment keeps its place in the order.
+    The third annotator is the one of three who judged the task last, as in
+    `annotation.judging.third_judgments.third_annotators`. Correcting a judgment does not change this order.
     """
     n = int(judgments["annotator"].max(initial=0)) + 1
     pair = (judgments["statement"] - 1) * n + judgments["annotator"]
@@ -323,7 +325,7 @@ def sampled_harvests(harvests: Columns) -> list[SampledHarvest]:
 
 
 def conduct_of_rows(rows: Rows, quota: int | None, facts: Mapping[str, Any], evidence: Evidence) -> Conduct:
-    """Return the study log. facts: from `evaluation.evidence.rows.conduct_facts`; the rest is counted from rows."""
+    """Return the study log, counted in the rows, except for `facts` from `evaluation.evidence.rows.conduct_facts`."""
     judgments, annotators = rows["judgments"], rows["annotators"]
     n_of_status = np.bincount(judgments["status"], minlength=len(STATUSES)).tolist()
     gold = rows["statements"]["gold_label"][rows["statements"]["is_gold"]].tolist()
@@ -367,7 +369,7 @@ FRAME = ("cut", "kept", "left_out", "hidden", "sensitive", "population")
 
 
 def cell_entries(evidence: Evidence, rows: Rows) -> list[dict[str, Any]]:
-    """Return `cells` of `conduct` in docs/report-json.md, in report order."""
+    """Return the list `conduct.cells` of docs/report-json.md, in report order."""
     harvests = rows["harvests"]
     place = {job: number for number, job in enumerate(harvests["harvest"])}
     prompts: defaultdict[int | None, list[dict[str, Any]]] = defaultdict(list)
@@ -411,7 +413,7 @@ def n_kept(n_tuples: int, cut: str, last_rank: int) -> int:
 class DrawnVerdicts(CompletedVerdicts):
     """Verdicts of the statements drawn for strata, including incomplete statements. The groups are the strata (S,).
 
-    draws: stratum (D,) and task (D,). patterns: of the statements' labels.
+    draws: stratum (D,) and task (D,) of each draw. patterns: label patterns of the statements.
     """
 
     def __init__(
@@ -431,12 +433,12 @@ class DrawnVerdicts(CompletedVerdicts):
 
     @cached_property
     def accepted(self) -> VerdictSample:
-        """Weight of each draw (D,) for acceptance; summed over a stratum, it gives the sample of the stratum."""
+        """Weight of each draw (D,) for acceptance. The sum over a stratum is the sample of the stratum."""
         return self.of_statements(self._stratum, self._pattern, ACCEPTED)
 
 
 def drawn_verdicts(evidence: Evidence, patterns: Patterns | None = None, rule: VerdictRule = majority) -> DrawnVerdicts:
-    """Return the verdicts of all draws. patterns: of the labels; default: the patterns of the evidence."""
+    """Return the verdicts of all draws. patterns: label patterns; default: the patterns of the evidence."""
     draws = evidence.draws.stratum, evidence.draws.task
     return DrawnVerdicts(len(evidence.strata), draws, patterns or evidence.patterns, evidence.quorum, rule)
 
@@ -445,9 +447,9 @@ def drawn_verdicts(evidence: Evidence, patterns: Patterns | None = None, rule: V
 class Cell:
     """A cell with the data of its strata.
 
-    counts (s, 4): drawn statements by verdict, in the order of VERDICTS. samples: for accepted, rejected, undecided.
+    counts (s, 4): drawn statements by verdict, in the order of VERDICTS. samples: for the first three verdicts.
     accepted_at_least, accepted_at_most (s,): bounds over all outcomes of incomplete statements. population (s,): 0 if
-    unknown. judge_labels (s,): label of strata formed by a judge's label, or empty.
+    unknown. judge_labels (s,): the judge's label of all tuples in the stratum if strata are formed by label, or empty.
     """
 
     key: CellKey
@@ -503,7 +505,7 @@ def cells_of(evidence: Evidence, drawn: DrawnVerdicts) -> list[Cell]:
 
 
 def accuracies_of(evidence: Evidence, shares: Floats) -> Floats:
-    """Return the accuracies of cells, (C,), NaN if undefined. shares (S,): of accepted tuples in each stratum."""
+    """Return the accuracies of cells (C,), NaN if undefined. shares (S,): share of accepted tuples in each stratum."""
     population = np.maximum(evidence.population_of_stratum, 1)
     hits = np.bincount(evidence.cell_of_stratum, population * shares, len(evidence.cells))
     return hits / np.bincount(evidence.cell_of_stratum, population, len(evidence.cells))
@@ -524,7 +526,7 @@ def ranked_strata(evidence: Evidence, drawn: DrawnVerdicts) -> RankedStrata:
 
 
 def members_of(ranks: Sequence[Sequence[int] | None]) -> Members | None:
-    """Return the tuples of strata (S,) that store their ranks; None if none does."""
+    """Return the tuples of the strata that store ranks, or None if no stratum does. ranks: one item per stratum."""
     if not any(ranks):
         return None
     sizes = [len(of_stratum or ()) for of_stratum in ranks]
@@ -541,7 +543,7 @@ CompareStatements = Callable[[Side, Side, VerdictSample], StatementDifference | 
 
 
 class SharedTasks(NamedTuple):
-    """Statements drawn by both sides, with the draw and the stratum on each side; all of shape (n,)."""
+    """Statements drawn for both sides, with the draw and the stratum on each side. All arrays have shape (n,)."""
 
     draw_a: Codes
     draw_b: Codes
@@ -552,7 +554,7 @@ class SharedTasks(NamedTuple):
 def statement_comparisons(evidence: Evidence) -> CompareStatements:
     strata_of = dict(zip(evidence.cells, evidence.strata_of_cells, strict=True))
 
-    # A stratum needs a known population unless it is its cell's only stratum.
+    # A stratum needs a known population unless it is the only stratum of its cell.
     is_only = (np.bincount(evidence.cell_of_stratum) == 1)[evidence.cell_of_stratum]  # (S,)
     has_share = is_only | (evidence.population_of_stratum > 0)
 
@@ -616,7 +618,7 @@ def shared_between(tasks: SharedTasks, accepted: VerdictSample, of_a: Codes, of_
 
 
 def shared_statements(evidence: Evidence) -> dict[frozenset[Side], int]:
-    """Return the number of shared statements with a verdict, for each pair of sides that has any."""
+    """Return the number of shared statements with a verdict, for each pair of sides that shares any."""
     n_sides = len(evidence.sides)
     side = evidence.side_of_cell[evidence.cell_of_draw]  # (D,)
     drawn = np.unique(evidence.draws.task * n_sides + side)

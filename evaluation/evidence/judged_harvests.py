@@ -33,10 +33,10 @@ from kgharvest.statistics.rates import (
 
 @dataclass(frozen=True)
 class JudgedHarvest:
-    """A harvest as sampled by one round. Letters of shapes: as in evaluation.evidence.evidence.
+    """A harvest as sampled by one round. Array shapes use the letters of evaluation.evidence.evidence.
 
-    ranked: the strata. stratum, rank, score, knowledge_tuple (D,): of the draws. accepted: weight of each draw for
-    acceptance. has_verdict (D,).
+    ranked: the strata. stratum, rank, score, knowledge_tuple, has_verdict (D,): values of the draws. accepted: weight
+    of each draw for acceptance.
     """
 
     round: Round
@@ -56,8 +56,9 @@ class JudgedHarvest:
     def part(self, ranks: Mapping[int, int]) -> tuple[int, Rate]:
         """Return the number of judged draws in a part of the harvest, and the accuracy of the part.
 
-        ranks: of the part's tuples, by knowledge tuple. The draws of a stratum in the part are a simple random sample
-        of its tuples in the part. Hidden tuples of a stratum are assumed to be evenly distributed over its ranks.
+        ranks: ranks of the part's tuples by knowledge tuple id. The draws of a stratum that are in the part are a
+        simple random sample of the stratum's tuples in the part. Hidden tuples of a stratum are assumed to be evenly
+        distributed over its ranks.
         """
         is_in = np.isin(self.knowledge_tuple, list(ranks))
         in_order = np.sort(np.fromiter(ranks.values(), dtype=np.int64, count=len(ranks)))
@@ -110,7 +111,10 @@ def score_cut(job: HarvestJob, cut: Cut) -> ScoreCut:
     """
     harvest = judged_harvest(job, Round.objects.filter(project=job.project_id))
     if harvest is None:
-        raise BadCut(f"{cut} requires judgments, but no tuple of {job} (job {job.pk}) has a verdict. Judge a round.")
+        raise BadCut(
+            f"{cut} requires judgments, but no tuple of {job} (job {job.pk}) has a verdict. Judge tuples of this "
+            "harvest first."
+        )
     round = harvest.round
     if cut.judge:
         return _cut_with_judge(job, cut, round)
@@ -127,7 +131,7 @@ def _cut_with_judge(job: HarvestJob, cut: Cut, round: Round) -> ScoreCut:
     run = round.judge_runs.filter(name=cut.judge).first()
     if run is None:
         raise BadCut(
-            f"{cut}: round {round.name} has no judge run {cut.judge!r}. Use the name of a run on the page of the round."
+            f"{cut}: round {round.name} has no judge run {cut.judge!r}. Choose a run listed on the round's page."
         )
     rows = rows_of_round(round, run)
     evidence = evidence_of_rows(rows, rules_of_round(round))
@@ -139,7 +143,7 @@ def _cut_with_judge(job: HarvestJob, cut: Cut, round: Round) -> ScoreCut:
     cuts = score_cuts(judged.ranked, strata, draws.rank[chosen], draws.score[chosen])
     part = (judged.surely_largest_part if cut.kind == "precision-low" else judged.largest_part)(cuts, cut.value)
     if part is None:
-        raise BadCut(f"No part of this harvest reaches {cut} with the verdicts of round {round} and this judge.")
+        raise BadCut(f"No part of this harvest reaches {cut} with this judge and the verdicts of round {round}.")
     part_cut = _score_cut(cut, part, round)
     return part_cut._replace(sentence=f"{part_cut.sentence}, with the judge {run}")
 
@@ -156,7 +160,7 @@ def _out_of_reach(cut: Cut, cuts: Cuts, round: Round) -> str:
         return f"{start}: {EMPTY_STRATUM}"
     parts = bounded_parts(cuts) if is_bound else [cuts.part(int(cuts.share.argmax()))]
     best = max(parts, key=lambda part: part.low)
-    return f"{start}; the best has {_estimate(best, round)}."
+    return f"{start}; the best part has {_estimate(best, round)}."
 
 
 def _estimate(part: KeptPart, round: Round) -> str:

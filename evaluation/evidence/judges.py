@@ -1,7 +1,7 @@
 """Labels of a judge for the statements of a round and for all tuples in the population of its strata.
 
-Letters of shapes: as in evaluation.evidence.evidence; U tuples with answers of the judge, or in the population; 3
-groups of labels.
+Array shapes use the letters of evaluation.evidence.evidence and U, the number of tuples with answers of the judge or of
+tuples in the population. A dimension of 3 stands for the groups of labels.
 """
 
 import json
@@ -48,7 +48,7 @@ DESCRIBED = (
 
 
 class OtherRun(NamedTuple):
-    """Another run of the round. differs: changed options. own, other: labels (V,) of shared tuples."""
+    """Another judge run of the round. differs: options that differ. own, other (V,): labels of shared tuples."""
 
     name: str
     model: str
@@ -58,7 +58,7 @@ class OtherRun(NamedTuple):
 
 
 class PanelLabels(NamedTuple):
-    """A panel with its runs. label (T, M): NO_ANSWER if a run has none."""
+    """A panel of judges with its M runs. label (T, M): NO_ANSWER if a run has no answer."""
 
     name: str
     runs: Sequence[str]
@@ -69,9 +69,9 @@ class PanelLabels(NamedTuple):
 class JudgeAnswers:
     """Answers of a judge.
 
-    label (T,): codes of judge_quality, or NO_ANSWER. probability (T,): of True, or the share of True in repeats; NaN if
-    unknown. score (T,): of a score judge, in nats, or NaN. repeats (U, 4): answers by label. described: the definition
-    of the judge.
+    described: definition of the judge. label (T,): codes of judge_quality, or NO_ANSWER. probability (T,): probability
+    of True, or the share of True in repeats; NaN if unknown. score (T,): score of a score judge in nats, or NaN.
+    repeats (U, 4): number of answers by label.
     """
 
     described: Mapping[str, Any]
@@ -86,8 +86,8 @@ class JudgeAnswers:
 class RunLabels:
     """Answers of one judge run by tuple.
 
-    tuples (U,), ascending. votes (U, 4): answers by label. label (U,): the most frequent one; UNPARSABLE if labels tie
-    or no answer is readable. Unreadable answers are not votes. score (U,): the mean, or NaN.
+    tuples (U,): ascending ids. votes (U, 4): number of answers by label. label (U,): the most frequent label, ignoring
+    unreadable answers; UNPARSABLE if labels tie or no answer is readable. score (U,): mean score, or NaN.
     """
 
     def __init__(self, answers: Columns, run: int) -> None:
@@ -108,7 +108,7 @@ class RunLabels:
         return self.at(tuples, self.label, NO_ANSWER)
 
     def at(self, tuples: Codes, values: Codes | Floats, otherwise: float) -> Any:
-        """Return the value of each tuple, or `otherwise` if the run has no answer."""
+        """Return the value of each tuple, or `otherwise` if the run has no answer for it."""
         if not len(self.tuples):
             return np.full(len(tuples), otherwise)
         position = np.minimum(np.searchsorted(self.tuples, tuples), len(self.tuples) - 1)
@@ -116,7 +116,7 @@ class RunLabels:
 
 
 def judge_answers_of_rows(rows: Rows, evidence: Evidence) -> JudgeAnswers:
-    """Return the answers of run 1, with those of the other runs for comparison."""
+    """Return the answers of run 1, with the labels of the other runs for comparison."""
     runs = [dict(zip(rows["judge_runs"], run, strict=True)) for run in zip(*rows["judge_runs"].values(), strict=True)]
     labels = [RunLabels(rows["judge_answers"], run["run"]) for run in runs]
     judge, judge_labels, statements = runs[0], labels[0], rows["statements"]["tuple"][: evidence.n_tasks]
@@ -148,11 +148,11 @@ def judge_answers_of_rows(rows: Rows, evidence: Evidence) -> JudgeAnswers:
 
 
 class JudgedTuples(NamedTuple):
-    """Label groups of tuples. group_of_draw (D,). stratum, rank, group, is_labelled (U,): without curated tuples.
+    """Label groups of the draws (D,), and of all tuples in the population (U,) except those that curation excludes.
 
-    run, model: names of the judge run and its LM. is_labelled: the judge answered in any way. If a tuple of a stratum
-    has no answer, the group of the whole stratum is OTHER: judges label drawn tuples first, so answers reveal which
-    tuples were drawn, and drawn tuples with a label would only represent themselves.
+    run, model: names of the judge run and its LM. is_labelled: True if the judge gave any answer. If a tuple of a
+    stratum has no answer, the group of the whole stratum is OTHER: judges label drawn tuples first, so answers reveal
+    which tuples were drawn, and drawn tuples with a label would only represent themselves.
     """
 
     run: str
@@ -191,7 +191,7 @@ def judged_tuples_of_rows(rows: Rows, evidence: Evidence) -> JudgedTuples:
 
 
 class JudgedStrata:
-    """The strata of a round by label group: `kgharvest.statistics.rates.RankedStrata` with a judge."""
+    """The strata of a round, divided by label group: like `kgharvest.statistics.rates.RankedStrata`, with a judge."""
 
     def __init__(self, evidence: Evidence, drawn: DrawnVerdicts, tuples: JudgedTuples) -> None:
         self.tuples = tuples
@@ -213,7 +213,7 @@ class JudgedStrata:
     def heard(self, strata: Codes, last_rank: Codes) -> JudgedSample:
         """Return `sample`, ignoring the judge for each LM and setting whose verdicts do not depend on judge labels.
 
-        This is decided once per LM and setting, so that an average is the mean of its cells.
+        Whether to ignore the judge is decided once per LM and setting, so that an average is the mean of its cells.
         """
         sample = self.sample(strata, last_rank)
         alone, is_heard = people_alone(sample), self._is_heard[strata][:, np.newaxis]
@@ -222,7 +222,7 @@ class JudgedStrata:
         return JudgedSample(population, drawn, VerdictSample(*accepted))
 
     def sample(self, strata: Codes, last_rank: Codes) -> JudgedSample:
-        """Return the part of `strata` (S,) up to `last_rank` (S,), by label group."""
+        """Return the sample of `strata` (S,) up to `last_rank` (S,), by label group."""
         n_drawn, *accepted = self._up_to(self._drawn, strata, last_rank)
         counted, _ = self._up_to(self._all, strata, last_rank)
         population = self.ranked.parts(strata, last_rank).population
@@ -230,7 +230,7 @@ class JudgedStrata:
         return JudgedSample(_apportioned(counted, population, drawn), drawn, VerdictSample(*accepted))
 
     def rate(self, strata: Codes, last_rank: Codes, weights: Floats | None = None) -> AssistedRate:
-        """Return the accepted share of the joint part. weights (S,): as in `judge_assisted_rate`."""
+        """Return the joint share of accepted tuples up to `last_rank`. weights (S,): as in `judge_assisted_rate`."""
         taken, is_taken = self._taken(strata, last_rank)
         if not is_taken.any():
             return AssistedRate(*(Rate(reason=UNKNOWN_POPULATION),) * 2, PEOPLE_ALONE, None)
@@ -257,7 +257,7 @@ class JudgedStrata:
         return KeptPart(float(cuts.score[number]), value, low, high, n)
 
     def _taken(self, strata: Codes, last_rank: Codes) -> tuple[JudgedSample, Flags]:
-        """Return the sample of the strata that the cuts reach, and which strata these are."""
+        """Return the sample of the strata with tuples in the part, and a mask of these strata."""
         sample = self.heard(strata, last_rank)
         is_taken = sample.population.any(axis=1)
         accepted = VerdictSample(*(column[is_taken] for column in sample.accepted))
@@ -285,10 +285,10 @@ class JudgedStrata:
 
 
 def _apportioned(counted: Floats, population: Codes, drawn: Codes) -> Codes:
-    """Return the number of tuples by group (S, 3): at least `drawn` (S, 3), with the sum `population` (S,) per stratum.
+    """Return the number of tuples by group (S, 3): at least `drawn` (S, 3), adding up to `population` (S,) per stratum.
 
-    `counted` contains the tuples that curation does not hide now. Tuples hidden since the draw belonged to the
-    population and are distributed like the counted tuples (largest remainders).
+    `counted` contains the tuples that curation does not hide now. Tuples that were hidden after the draw belonged to
+    the population and are distributed like the counted tuples (largest remainders).
     """
     apportioned = np.maximum(counted, drawn).astype(np.int64)
     for row in np.flatnonzero(apportioned.sum(axis=1) != population):
@@ -313,7 +313,7 @@ def statement_weights(evidence: Evidence) -> Floats:
 
 
 def relation_of_statement(evidence: Evidence) -> tuple[list[str], Codes]:
-    """Return the sorted relations, and the number of the relation of each statement (T,)."""
+    """Return the sorted relations, and for each statement (T,) the position of its relation."""
     names = sorted({cell.relation for cell in evidence.cells})
     of_cell = np.array([names.index(cell.relation) for cell in evidence.cells], dtype=np.int64)
     relation = np.zeros(evidence.n_tasks, dtype=np.int64)

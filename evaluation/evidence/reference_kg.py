@@ -17,11 +17,11 @@ from kgharvest.errors import DomainError
 from kgharvest.models import HarvestedTuple
 
 ROWS_AT_ONCE = 10_000
-FORMATS = ".csv, .tsv or .jsonl"
+FORMATS = ".csv, .tsv, or .jsonl"
 
 
 def compare_with_reference(round: Round, reference: Path) -> dict[str, Any]:
-    """Return the block `novelty` of docs/report-json.md. Raises DomainError BadReference."""
+    """Return the object `novelty` of docs/report-json.md. Raises DomainError BadReference."""
     strata_of = cells_with_strata(round)
     index = ReferenceIndex()
     for entities in _harvested(strata_of.values()):
@@ -45,7 +45,7 @@ def compare_with_reference(round: Round, reference: Path) -> dict[str, Any]:
 
 
 def _harvested(strata_of_cells: Iterable[Iterable[Stratum]]) -> Iterator[list[str]]:
-    """Yield the entities of the population of strata: the tuples inside the cut, or the judged tuples."""
+    """Yield the entities of each tuple in the strata: tuples of the cut or, without a harvest, the judged tuples."""
     for stratum in chain.from_iterable(strata_of_cells):
         if stratum.job_id is None:
             rows = stratum.draws.values_list("task__knowledge_tuple__entities", flat=True)
@@ -64,7 +64,7 @@ def _entry(novelty: Novelty) -> dict[str, Any]:
 
 
 class Novelty(NamedTuple):
-    """Numbers of distinct entities and tuples, in total and absent from the reference KG."""
+    """Numbers of distinct entities and tuples: all, and those absent from the reference KG."""
 
     n_entities: int
     n_new_entities: int
@@ -95,7 +95,7 @@ class ReferenceIndex:
         self.ends.add((names[0], names[-1]))
 
     def read_reference(self, triples: Iterable[tuple[str, str]]) -> int:
-        """Record the harvested entities and tuples among (head, tail) pairs of a reference; return their number."""
+        """Record which harvested entities and tuples occur in the (head, tail) pairs. Return the number of pairs."""
         n_triples = 0
         for head, tail in triples:
             n_triples += 1
@@ -106,7 +106,7 @@ class ReferenceIndex:
         return n_triples
 
     def novelty(self, tuples: Iterable[Sequence[str]]) -> Novelty:
-        """Return the novelty of `tuples`, which were added before the reference was read."""
+        """Return the novelty of `tuples`, which must have been added before the reference was read."""
         distinct_tuples = {tuple(map(comparable, entities)) for entities in tuples}
         entities = {entity for names in distinct_tuples for entity in names}
         n_new_tuples = sum((names[0], names[-1]) not in self.reference_ends for names in distinct_tuples)
@@ -114,7 +114,7 @@ class ReferenceIndex:
 
 
 def read_triples(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield (head, tail) of each triple: head, relation, tail in CSV or TSV lines; JSONL as in docs/commands.md."""
+    """Yield (head, tail) of each triple. CSV and TSV lines are head, relation, tail; for JSONL see docs/commands.md."""
     readers = {".csv": _separated(","), ".tsv": _separated("\t"), ".jsonl": _json_lines}
     reader = readers.get(path.suffix.lower())
     if reader is None:
@@ -128,7 +128,7 @@ def read_triples(path: Path) -> Iterator[tuple[str, str]]:
         raise DomainError("BadReference", f"Cannot read {path.name}: {error}. Use a UTF-8 file.") from None
     except csv.Error as error:
         raise DomainError(
-            "BadReference", f"{path.name} is not valid CSV: {error}. Use the columns head, relation and tail."
+            "BadReference", f"{path.name} is not valid CSV: {error}. Use the columns head, relation, and tail."
         ) from None
 
 
@@ -138,7 +138,7 @@ def _separated(delimiter: str) -> Callable[[TextIO, str], Iterator[tuple[str, st
         for row in (rows := csv.reader(file, delimiter=delimiter, quoting=quoting)):
             if row and len(row) < 3:
                 raise DomainError(
-                    "BadReference", f"{name}, line {rows.line_num}: missing column. Write head, relation and tail."
+                    "BadReference", f"{name}, line {rows.line_num}: missing column. Write head, relation, and tail."
                 )
             if row:
                 yield row[0], row[2]
@@ -147,7 +147,7 @@ def _separated(delimiter: str) -> Callable[[TextIO, str], Iterator[tuple[str, st
 
 
 def _json_lines(file: TextIO, name: str) -> Iterator[tuple[str, str]]:
-    """Read lines of [head, relation, tail], {"head", "tail"}, or {"entities"}, of which the first and last are used."""
+    """Read lines of [head, relation, tail], {"head", "tail"}, or {"entities"} (first and last entity)."""
     for number, line in enumerate(file, start=1):
         if not line.strip():
             continue

@@ -1,7 +1,7 @@
 """Read the rows of a round from the database as columns (evaluation.evidence.tables), with a few queries.
 
-The report, the evidence page and a replication package use them. A package removes ids, hidden texts and names when it
-writes its files.
+Reports, evidence pages, and replication packages use these rows. A replication package removes ids, hidden texts, and
+names when it writes its files.
 """
 
 import json
@@ -62,7 +62,7 @@ from kgharvest.models import (
 from kgharvest.statistics.arrays import LABELS, VERDICTS, Codes
 from kgharvest.statistics.paired_tests import CellKey
 
-PAPER_ORDER = ["human", "autoprompt", "top1", "multi"]  # of the settings in Table 5
+PAPER_ORDER = ["human", "autoprompt", "top1", "multi"]  # order of the settings in Table 5
 ROWS_AT_ONCE = 50_000
 
 PROMPT = {
@@ -83,8 +83,8 @@ def gather_evidence(round: Round) -> Evidence:
 def rows_of_round(round: Round, judge: JudgeRun | None = None, *, for_files: bool = False) -> dict[str, Columns]:
     """Return the columns of every table. Raises SeveralJudges.
 
-    judge: the run that the report uses; None for no rows of judges. for_files: include the columns that only files
-    contain, and the tuples of all harvests.
+    judge: the run that the report uses; if None, the tables of judges are empty. for_files: include the columns that
+    only files contain, and the tuples of all harvests.
     """
     cells = cells_with_strata(round)
     strata = [stratum for of_cell in cells.values() for stratum in of_cell]
@@ -95,7 +95,7 @@ def rows_of_round(round: Round, judge: JudgeRun | None = None, *, for_files: boo
     harvests = harvest_rows(cells, for_files=for_files)
     jobs = harvests["harvest"]
     place = {job: number for number, job in enumerate(jobs)}
-    prompts = JobPrompt.objects.filter(job__in=jobs).values_list(*PROMPT.values())  # by harvest, largest weights first
+    prompts = JobPrompt.objects.filter(job__in=jobs).values_list(*PROMPT.values())  # largest weights first
     by_harvest = sorted(prompts, key=lambda prompt: place[prompt[0]])
     rows: dict[str, Columns] = {
         "statements": statements,
@@ -118,12 +118,12 @@ def rows_of_round(round: Round, judge: JudgeRun | None = None, *, for_files: boo
 # Columns
 
 
-WHOLE, FLOAT, FLAG = np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.bool_)  # None becomes NaN in floats
+WHOLE, FLOAT, FLAG = np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.bool_)  # None becomes NaN in FLOAT
 Kind = np.dtype | tuple[str, ...]
 
 
 def _columns(rows: QuerySet, **fields: Kind) -> list[NDArray]:
-    """Return the values of each field as an array of a data type, or of codes if its kind is a list of names.
+    """Return one array per field: values of its data type, or codes if its kind is a tuple of names.
 
     Rows are read in chunks to limit memory.
     """
@@ -140,7 +140,7 @@ def _columns(rows: QuerySet, **fields: Kind) -> list[NDArray]:
 
 
 def coded(values: Sequence[str | None], names: Sequence[str]) -> Codes:
-    """Return the positions of values in `names`, EMPTY for None and "". Raises KeyError for unknown values."""
+    """Return the position of each value in `names`, or EMPTY for None and "". Raises KeyError for unknown values."""
     codes = {name: code for code, name in enumerate(names)} | {None: EMPTY, "": EMPTY}
     return np.fromiter(map(codes.__getitem__, values), dtype=np.int64, count=len(values))
 
@@ -155,7 +155,7 @@ def _positions(ids: Codes, among: Codes) -> Codes:
 
 
 def _statement_rows(round: Round, relations: Mapping[int, str], for_files: bool) -> tuple[Codes, Columns]:
-    """Return the ids of the tasks and their rows; gold comes last."""
+    """Return the ids of the tasks and the rows of their statements, with gold statements last."""
     tasks, tuples, is_gold, gold_label, n_wanted, verdict = _columns(
         round.tasks.order_by("is_gold", "position"),
         pk=WHOLE,
@@ -207,7 +207,7 @@ STATUS = Case(
 def _judgment_rows(
     round: Round, tasks: Codes, counts_in_rates: NDArray[np.bool_], annotators: Codes, for_files: bool
 ) -> Columns:
-    """Return the judgments by statement, in order of time if third judgments depend on it.
+    """Return the judgments sorted by statement, and by time if files are written or third judgments depend on it.
 
     Gold judgments have the status GOLD unless superseded.
     """
@@ -241,7 +241,7 @@ def cells_of_strata(strata: Iterable[Stratum]) -> dict[CellKey, list[Stratum]]:
         )
     )
     n_relations = Counter(name for _, name, _ in relations)
-    # set/name if two sets of the round contain the name
+    # A relation is named set/name if two sets of the round contain its name.
     names = {pk: name if n_relations[name] == 1 else f"{set_name}/{name}" for pk, name, set_name in relations}
     models = LanguageModel.objects.in_bulk({stratum.language_model_id for stratum in strata} - {None})
     model_names = {pk: str(model) for pk, model in models.items()}
@@ -277,7 +277,7 @@ def stratum_rows(cells: Cells) -> Columns:
     }
 
 
-# Filters of draws. Harvests without scores store minus the rank as the score.
+# Filters for draws. Harvests without scores store the negative rank as the score.
 IS_SCORED = ~Q(harvested_tuple__job__score_scale=HarvestJob.ScoreScale.ORDER)
 OWN_SCORE = Case(When(IS_SCORED, then=F("harvested_tuple__score")), output_field=FloatField())
 
@@ -302,8 +302,9 @@ def _draw_rows(round: Round, tasks: Codes, strata: Codes, for_files: bool) -> Co
 # Harvests
 
 
-LOGARITHMS = (HarvestJob.ScoreScale.NATS, HarvestJob.ScoreScale.LOG_SHARE)  # scales that base:k can cut
-NOT_PARAMETERS = ("device", "dtype")  # have separate columns
+# The cut base:k requires one of these score scales.
+LOGARITHMS = (HarvestJob.ScoreScale.NATS, HarvestJob.ScoreScale.LOG_SHARE)
+NOT_PARAMETERS = ("device", "dtype")  # stored in separate columns
 
 
 def harvest_rows(cells: Cells, *, for_files: bool = False) -> dict[str, Any]:
@@ -340,7 +341,7 @@ def harvest_rows(cells: Cells, *, for_files: bool = False) -> dict[str, Any]:
 
 
 def harvest_entry(job: HarvestJob) -> dict[str, Any]:
-    """Return the origin of a harvest; for an imported harvest, only the time of storage."""
+    """Return the provenance of a harvest. For an imported harvest, this is only the time when it was stored."""
     return {
         "job": job.fingerprint,
         "origin": job.origin,
@@ -380,7 +381,7 @@ def _curated_ranks(round: Round, jobs: Collection[int]) -> Columns:
 
 
 def _harvested_rows(round: Round, harvests: Columns) -> Columns:
-    """Return the tuples inside the cut or the population, and one more tuple, which marks the end of base:k."""
+    """Return the tuples in the cut or the population, and the next tuple, which marks the end of the cut base:k."""
     names = ("harvest", "n_tuples", "cut", "last_rank", "score_scale")
     last_rank, is_scored = {}, {}
     for job, n_tuples, cut, last, scale in zip(*(harvests[name] for name in names), strict=True):
@@ -412,9 +413,9 @@ def _harvested_rows(round: Round, harvests: Columns) -> Columns:
 
 
 def judge_rows(round: Round, judge: JudgeRun, *, for_files: bool = False) -> dict[str, Columns]:
-    """Return the tables of judges: `judge` first, then the round's other runs. Raises SeveralJudges.
+    """Return the tables of judge runs and their answers, with the run `judge` first. Raises SeveralJudges.
 
-    URLs are omitted because they can reveal a private network; `differs` says if they differ.
+    URLs are omitted because they can reveal a private network; `differs` shows whether they differ.
     """
     check_one_judge(judge)
     runs = [judge, *round.judge_runs.exclude(pk=judge.pk).order_by("name")]
@@ -455,7 +456,7 @@ ORDER_OF_EXAMPLES = "order of the examples"
 
 
 def differences(run: JudgeRun, other: JudgeRun) -> list[str]:
-    """Return the options in which two runs differ. Prompt options are compared by the resulting prompts."""
+    """Return the options that differ between two runs. For prompt options, the resulting prompts are compared."""
     differs = [word for name, word in DIFFERENCES.items() if getattr(run, name) != getattr(other, name)]
     if run.prompt_sha256 != other.prompt_sha256:
         parts_a, parts_b = (LABEL_WORDS.split(prompt.lower()) for prompt in (run.prompt, other.prompt))
@@ -508,13 +509,13 @@ def rules_of_round(round: Round) -> dict[str, Any]:
 
 
 def conduct_facts(round: Round) -> dict[str, Any]:
-    """Return the parts of `conduct` (docs/report-json.md) that no row contains: rules, dates and the log."""
+    """Return the parts of `conduct` (docs/report-json.md) that no row contains: rules, dates, and the log."""
     events = list(round.events.exclude(kind__in=NOT_IN_TIMELINE).order_by("at", "pk"))
     exclusions = list(Exclusion.objects.filter(annotator__round=round).select_related("annotator").order_by("pk"))
     users = {event.by_id for event in events} - {None}
     for exclusion in exclusions:
         users |= {exclusion.excluded_by_id, exclusion.reinstated_by_id} - {None}
-    # Reports contain roles instead of user names. None: the system, or the operator, who has no account.
+    # Reports contain roles instead of user names. None stands for the system or the operator, who has no account.
     superusers = get_user_model().objects.filter(pk__in=users, is_superuser=True).values_list("pk", flat=True)
     members = ProjectMember.objects.filter(project=round.project_id, user__in=users).values_list("user", "role")
     roles: dict[int | None, str | None] = dict.fromkeys(users, FORMER_MEMBER) | dict.fromkeys(superusers, SUPERUSER)

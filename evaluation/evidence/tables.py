@@ -1,9 +1,9 @@
-"""Tables of the rows that a report is computed from, declared once for the database, files and reports.
+"""Tables of the rows from which a report is computed, declared once for the database, files, and reports.
 
-In memory, a table is a mapping of its columns. Statements, judge runs and strata are numbered from 1; tuples and
+In memory, a table is a mapping of its columns. Statements, judge runs, and strata are numbered from 1; tuples and
 harvests have arbitrary ids; judgments refer to annotators by position in `annotators`. A column with `values` is an
-array of positions in them, -1 if empty. Numbers are arrays of floats, NaN if empty. Other columns are lists or arrays
-of integers, None or 0 if empty. Columns that only files contain are absent from the rows of a report.
+array of positions in `values`; -1 means empty. Numbers are arrays of floats; NaN means empty. Other columns are lists
+or arrays of integers; None or 0 means empty. Columns that only files contain are absent from the rows of a report.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from kgharvest.engine.language_models.networks.placement import DEVICE_HELP
 from kgharvest.statistics.arrays import LABELS, VERDICTS
 
-STATUSES = ("superseded", "gold", "counted", "excluded", "late")  # of judgments
+STATUSES = ("superseded", "gold", "counted", "excluded", "late")  # statuses of judgments
 SUPERSEDED, GOLD, COUNTED, EXCLUDED, LATE = range(5)
-LEFT_OUT = ("hidden", "sensitive")  # reasons for exclusion from samples
+LEFT_OUT = ("hidden", "sensitive")  # reasons for excluding tuples from samples
 HIDDEN, SENSITIVE = range(2)
 EMPTY = -1
 
@@ -23,9 +23,9 @@ Rows = Mapping[str, Columns]  # by name of the table
 
 
 class RowColumn(NamedTuple):
-    """A column of rows. type: "string", "integer", "number", "boolean" or "datetime" (ISO 8601, UTC).
+    """A column of rows. type: "string", "integer", "number", "boolean", or "datetime" (ISO 8601, UTC).
 
-    values: of a coded column.
+    values: the values of a coded column.
     """
 
     name: str
@@ -62,20 +62,20 @@ TABLES = (
     RowTable("statements", "Statements judged by people, and gold statements.", (
         STATEMENT,
         TUPLE,
-        RowColumn("is_gold", "boolean", "True for gold statements, which have a known answer and enter no rate."),
+        RowColumn("is_gold", "boolean", "True for gold statements, which have a known answer and affect no rate."),
         RowColumn("gold_label", "string", "Known answer of a gold statement: true or false.", LABELS),
         RELATION,
         RowColumn("entities", "string", "JSON list of the entities by slot; empty if curation hides the tuple."),
         RowColumn("text", "string", "Text of the statement as judged; empty if curation hides the tuple."),
         RowColumn("n_wanted", "integer", "Number of required judgments."),
-        RowColumn("verdict", "string", "accepted, rejected or undecided; empty if judgments are missing.",
+        RowColumn("verdict", "string", "accepted, rejected, or undecided; empty if judgments are missing.",
                   VERDICTS[:3]),
         RowColumn("adjudication", "string", "Label of an expert, stored next to the verdict.", LABELS),
     )),
     RowTable("judgments", "All judgments, including those that do not count.", (
         STATEMENT,
         ANNOTATOR,
-        RowColumn("label", "string", "true, false or unjudgeable.", LABELS),
+        RowColumn("label", "string", "true, false, or unjudgeable.", LABELS),
         RowColumn("seconds", "number", "Active time in seconds; empty if not measured."),
         RowColumn("judged_at", "datetime", "Time of the judgment."),
         RowColumn("status", "string", "counted, superseded (withdrawn by the annotator), excluded (with its "
@@ -83,7 +83,7 @@ TABLES = (
     )),
     RowTable("annotators", "Annotators who joined the round, under pseudonyms.", (
         ANNOTATOR,
-        RowColumn("status", "string", "active, paused or excluded."),
+        RowColumn("status", "string", "active, paused, or excluded."),
         RowColumn("is_trained", "boolean", "True if the annotator finished the training."),
         RowColumn("n_judged", "integer", "Number of statements judged, including gold."),
     )),
@@ -95,9 +95,9 @@ TABLES = (
         HARVEST._replace(description="Sampled harvest; empty for imported judgments."),
         RowColumn("rank_from", "integer", "First rank of the stratum in the harvest."),
         RowColumn("rank_to", "integer", "Last rank of the stratum in the harvest."),
-        RowColumn("population", "integer", "Number of tuples that the sample was drawn from; empty if unknown."),
-        RowColumn("judge_label", "string", "Label of a judge for all its tuples, if strata are formed by label."),
-        RowColumn("ranks", "string", "JSON list of its ranks, if they are interleaved with those of other strata."),
+        RowColumn("population", "integer", "Number of tuples from which the sample was drawn; empty if unknown."),
+        RowColumn("judge_label", "string", "Judge's label of the stratum's tuples, if strata are formed by label."),
+        RowColumn("ranks", "string", "JSON list of the ranks, if they are interleaved with those of other strata."),
     )),
     RowTable("draws", "Statements drawn for each stratum. A statement can be drawn for several strata.", (
         RowColumn("stratum", "integer", "Number of the stratum."),
@@ -108,7 +108,7 @@ TABLES = (
     )),
     RowTable("harvests", "Sampled harvests and their parameters.", (
         HARVEST,
-        RowColumn("fingerprint", "string", "Equal for harvests with the same parameters and LM revision."),
+        RowColumn("fingerprint", "string", "Fingerprint, equal for harvests with the same parameters and LM revision."),
         RELATION,
         MODEL,
         SETTING,
@@ -116,13 +116,13 @@ TABLES = (
         RowColumn("revision", "string", "Revision of the LM's weights."),
         RowColumn("dtype", "string", "Number format of the LM's weights."),
         RowColumn("device", "string", f"Device of the LM: {DEVICE_HELP}. Empty without an LM."),
-        RowColumn("harvested_at", "string", "End time, ISO 8601."),
+        RowColumn("harvested_at", "string", "Time when the harvest finished, ISO 8601."),
         RowColumn("code_version", "string", "Version of kgharvest."),
         RowColumn("n_tuples", "integer", "Number of tuples."),
-        RowColumn("score_scale", "string", "Scale of the scores: nats, log_share, own, or order without scores."),
-        RowColumn("cut", "string", "Sampled part of the harvest; empty for all of it."),
+        RowColumn("score_scale", "string", "Scale of the scores: nats, log_share, own, or order (no scores)."),
+        RowColumn("cut", "string", "Cut that was sampled; empty if the whole harvest was sampled."),
         RowColumn("last_rank", "integer", "Last rank of the population."),
-        RowColumn("parameters", "string", "JSON of its parameters."),
+        RowColumn("parameters", "string", "Parameters of the harvest as JSON."),
     )),
     RowTable("prompts", "Prompts of the harvests with their weights.", (
         HARVEST,
@@ -138,27 +138,27 @@ TABLES = (
         RowColumn("score", "number", "Score on the scale of the harvest; empty if the harvest has no scores."),
         RowColumn("left_out", "string", "hidden or sensitive, if curation excludes the tuple from samples.", LEFT_OUT),
     )),
-    RowTable("judge_runs", "LM judge of the report, and the runs it is compared with.", (
+    RowTable("judge_runs", "LM judge used by the report, and the runs with which it is compared.", (
         RUN,
         RowColumn("name", "string", "Name of the run."),
         MODEL._replace(description="LM of the judge."),
         RowColumn("revision", "string", "Revision of an LM that ran in kgharvest."),
-        RowColumn("kind", "string", "chat, causal, score or file."),
+        RowColumn("kind", "string", "chat, causal, score, or file."),
         RowColumn("prompt", "string", "Prompt template."),
-        RowColumn("prompt_sha256", "string", "SHA-256 of the whole prompt with its texts about each relation."),
+        RowColumn("prompt_sha256", "string", "SHA-256 of the whole prompt, including its texts about each relation."),
         RowColumn("temperature", "number", "Sampling temperature."),
         RowColumn("seed", "integer", "Seed sent with each request."),
         RowColumn("repeats", "integer", "Number of requests per tuple."),
         RowColumn("threshold", "number", "Threshold of a score judge, in nats."),
-        RowColumn("panel", "string", "Name of the panel; its runs judge together."),
+        RowColumn("panel", "string", "Name of the panel whose runs judge together."),
         RowColumn("differs", "string", "JSON list of the options that differ from run 1."),
     )),
     RowTable("judge_answers", "Answers of the judges, one per request.", (
         RUN,
         TUPLE,
         RowColumn("repeat", "integer", "Number of the request, from 0."),
-        RowColumn("label", "string", "true, false, unjudgeable; empty if the answer is unparsable.", LABELS),
-        RowColumn("score", "number", "Score of a score judge, or probability of true of a causal LM."),
+        RowColumn("label", "string", "true, false, or unjudgeable; empty if the answer is unparsable.", LABELS),
+        RowColumn("score", "number", "Score from a score judge, or the probability of true from a causal LM."),
     )),
 )  # fmt: skip
 

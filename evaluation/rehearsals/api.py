@@ -20,7 +20,10 @@ def parameter(field: forms.IntegerField | forms.FloatField) -> serializers.Field
 
 
 class AssumptionFilters(Filters):
-    """Assumptions of the page's form. accuracy_N: of the N-th LM and setting; with too many, the first is for all."""
+    """Assumptions of the page's form. accuracy_N: accuracy of the N-th LM and setting.
+
+    If the draft has too many LMs and settings, accuracy_1 applies to all of them.
+    """
 
     def get_fields(self) -> dict[str, serializers.Field]:
         accuracies = {
@@ -31,7 +34,7 @@ class AssumptionFilters(Filters):
 
 
 class SpreadSerializer(serializers.Serializer):
-    """Median and the range of the middle 90 % of simulations."""
+    """Median over the simulations, and the range of the middle 90 %."""
 
     low = serializers.FloatField()
     median = serializers.FloatField()
@@ -46,7 +49,7 @@ class CellOutcomeSerializer(serializers.Serializer):
 
 
 class SideOutcomeSerializer(serializers.Serializer):
-    """Means over relations. half_width: of the interval for these relations. for_others: for relations like these."""
+    """Means over relations. half_width, for_others: half-width of the interval for these and for similar relations."""
 
     model = serializers.CharField(allow_null=True)
     setting = serializers.CharField(allow_null=True)
@@ -59,7 +62,7 @@ class SideOutcomeSerializer(serializers.Serializer):
 
 
 class ComparisonOutcomeSerializer(serializers.Serializer):
-    """expected: a minus b. found: share of simulations with p < .05 after Holm."""
+    """expected: assumed accuracy of a minus that of b. found: share of simulations with a Holm-adjusted p < .05."""
 
     common = serializers.CharField(allow_null=True)
     a = serializers.CharField()
@@ -70,21 +73,21 @@ class ComparisonOutcomeSerializer(serializers.Serializer):
 
 
 class RehearsalSerializer(serializers.Serializer):
-    """Expected report of the draft, over many simulated rounds."""
+    """Expected report on the draft, estimated from many simulated rounds."""
 
     n_runs = serializers.IntegerField(help_text="Number of simulated rounds.")
     sides = SideOutcomeSerializer(many=True)
     cells = CellOutcomeSerializer(many=True, help_text="Widest intervals first.")
     comparisons = ComparisonOutcomeSerializer(many=True)
     alpha = SpreadSerializer(allow_null=True)
-    undecided = SpreadSerializer(help_text="Share of statements.")
+    undecided = SpreadSerializer(help_text="Share of undecided statements.")
     wrong_verdicts = SpreadSerializer(help_text="Share of statements with a wrong verdict.")
     n_judgments = SpreadSerializer()
 
 
 class RehearsalOutcomeSerializer(serializers.Serializer):
     rehearsal = RehearsalSerializer()
-    hours = serializers.ListField(child=serializers.FloatField(), help_text="Low, median and high.")
+    hours = serializers.ListField(child=serializers.FloatField(), help_text="Low, median, and high.")
     pay = serializers.ListField(
         child=serializers.FloatField(), allow_null=True, help_text="Null without an hourly rate."
     )
@@ -100,7 +103,7 @@ class RehearsalViewSet(RoundOperations):
         refuses=True,
     )
     def rehearsal(self, request: Request, round_id: int) -> Response:
-        """Expected interval widths, power of comparisons, judgments and cost. Nothing is stored."""
+        """Estimates interval widths, power of comparisons, judgments, and cost. Nothing is stored."""
         assumptions = self.filtered_by(AssumptionFilters)
         round = self.round()
         check_is_draft(round, "rehearsed")

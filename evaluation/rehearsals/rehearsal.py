@@ -46,7 +46,7 @@ from kgharvest.statistics.verdicts import majority
 # Upper limit of the spread, as a share of the Bernoulli standard deviation, which a beta distribution cannot exceed.
 MOST_OF_DEVIATION = 0.95
 MOST_RUNS, FEWEST_RUNS = 100, 10
-CELLS_AT_ONCE, STATEMENTS_AT_ONCE = 2000, 100_000  # over all runs, so that a simulation takes a second or two
+CELLS_AT_ONCE, STATEMENTS_AT_ONCE = 2000, 100_000  # limits over all runs; a simulation takes a second or two
 MIDDLE = (5, 50, 95)  # percentiles
 
 
@@ -68,14 +68,14 @@ class Assumptions:
 
 
 class Truth(NamedTuple):
-    """is_true: of statements (T,). accuracies: of the populations of cells (C,)."""
+    """Simulated truth. is_true (T,): True for true statements. accuracies (C,): accuracies of the populations."""
 
     is_true: Flags
     accuracies: Floats
 
 
 def draw_truth(evidence: Evidence, assumed: Assumptions, rng: np.random.Generator) -> Truth:
-    """Draw which tuples are true. A tuple in several cells is true with the mean of their accuracies."""
+    """Draw which tuples are true. For a tuple in several cells, the probability is the mean of their accuracies."""
     expected = _expected_accuracies(evidence, assumed, rng)  # (C,)
     draws, n_tasks = evidence.draws, evidence.n_tasks
     n_draws = np.bincount(draws.task, minlength=n_tasks)
@@ -91,9 +91,9 @@ def draw_truth(evidence: Evidence, assumed: Assumptions, rng: np.random.Generato
 
 
 def _expected_accuracies(evidence: Evidence, assumed: Assumptions, rng: np.random.Generator) -> Floats:
-    """Draw (C,) accuracies from beta distributions; relation, and LM with setting, each cause half of the variance.
+    """Draw the accuracies of cells (C,) from beta distributions. Cells of a relation share half of the variance.
 
-    Both parts are normal and enter through a Gaussian copula, which preserves the assumed mean and standard deviation.
+    Both halves are normal and enter through a Gaussian copula, which preserves the assumed mean and standard deviation.
     """
     relations = sorted({cell.relation for cell in evidence.cells})
     relation = np.array([relations.index(cell.relation) for cell in evidence.cells])
@@ -107,7 +107,7 @@ def _expected_accuracies(evidence: Evidence, assumed: Assumptions, rng: np.rando
 
 
 def judged(evidence: Evidence, is_true: Flags, assumed: Assumptions, rng: np.random.Generator) -> Evidence:
-    """Return the evidence with k judgments by different people per statement, or two and a third if they differ."""
+    """Return the evidence with k judgments by different people per statement, or two and a third if the two differ."""
     k, n_tasks = evidence.judgments_per_task, evidence.n_tasks
     people = _people(n_tasks, k, max(assumed.n_people, k), rng)  # (T, k)
     errs = np.where(is_true, assumed.true_called_false, assumed.false_called_true)[:, np.newaxis]
@@ -157,10 +157,10 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True)
 class SideOutcome:
-    """Mean over the relations of an LM and setting. true: over all tuples. measured: by verdicts.
+    """Means over the relations of an LM and setting. true: accuracy of all tuples. measured: accuracy by verdicts.
 
-    error: measured minus true. half_width: of the 95 % interval for these relations. for_others: the same for relations
-    like these, None if undefined (a single relation, or no variation).
+    error: measured minus true. half_width: half-width of the 95 % interval for these relations. for_others: half-width
+    of the interval for similar relations; None if undefined (a single relation, or no variation).
     """
 
     model: str | None
@@ -191,7 +191,7 @@ class CellOutcome:
 
 @dataclass(frozen=True)
 class ComparisonOutcome:
-    """expected: a minus b of the assumed accuracies. found: share of simulations with p < .05 after Holm.
+    """expected: assumed accuracy of a minus that of b. found: share of simulations with a Holm-adjusted p < .05.
 
     wrong_sign: share of simulations in which the less accurate side is significantly better.
     """
@@ -210,9 +210,9 @@ class ComparisonOutcome:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """wrong_verdicts: share of statements with a wrong verdict. undecided: share with an undecided verdict.
+    """Summary of all simulations. alpha: None if undefined in all simulations.
 
-    alpha: None if undefined in all simulations.
+    wrong_verdicts: share of statements with a wrong verdict. undecided: share with an undecided verdict.
     """
 
     n_runs: int
@@ -235,7 +235,7 @@ def n_runs_of(evidence: Evidence) -> int:
 
 
 def rehearse(evidence: Evidence, assumed: Assumptions, n_runs: int) -> Rehearsal:
-    """Simulate `n_runs` rounds. evidence: of the draft. The round's seed makes the result deterministic."""
+    """Simulate `n_runs` rounds from the evidence of a draft. The round's seed makes the result deterministic."""
     rng = np.random.default_rng(evidence.seed)
     runs = [_run(evidence, assumed, rng) for _ in range(n_runs)]
     alphas = [run.alpha for run in runs if run.alpha is not None]
@@ -256,10 +256,10 @@ def rehearse(evidence: Evidence, assumed: Assumptions, n_runs: int) -> Rehearsal
 
 
 class Run(NamedTuple):
-    """One simulated round. true: accuracies of the populations of cells (C,); other fields as in reports.
+    """One simulated round. true (C,): accuracies of the populations of cells. Other fields are computed as in reports.
 
-    cells: accuracy of each cell. these, others: averages of each side, for these relations and for relations like
-    these. accepted: contribution of each draw to acceptance.
+    cells: accuracy of each cell. these, others: averages of each side for these relations and for similar relations.
+    accepted: weight of each draw for acceptance.
     """
 
     true: Floats
@@ -342,7 +342,7 @@ def _spread(values: Iterable[float]) -> Spread:
 
 
 def draft_evidence(round: Round, frozen: FrozenRound) -> Evidence:
-    """Return the evidence of a draft without judgments. frozen: the rows that opening would store. Gold is excluded."""
+    """Return the evidence of a draft, without judgments and gold. frozen: rows that opening the round would store."""
     tasks = [task.knowledge_tuple_id for task in frozen.tasks if not task.is_gold]
     number_of_task = {knowledge_tuple: number for number, knowledge_tuple in enumerate(tasks)}
     cells = cells_of_strata(stratum for stratum, _ in frozen.samples)

@@ -17,7 +17,7 @@ from evaluation.rehearsals.rehearsal import Assumptions, draft_evidence, n_runs_
 from kgharvest.access import User, researcher_required
 from kgharvest.errors import DomainError
 
-N_CELLS = 20  # listed: the cells with the widest intervals
+N_CELLS = 20  # maximum number of listed cells; those with the widest intervals are listed
 MOST_SIDES = 8  # LMs and settings with separate accuracies; if there are more, all share one accuracy
 DEFAULTS = Assumptions(())
 DEFAULT_ACCURACY = 70
@@ -37,7 +37,7 @@ def percent_field(label: str, initial: float, most: int, help_text: str = "", le
 
 
 class RehearsalForm(forms.Form):
-    """Assumptions about a draft. Missing values get defaults.
+    """Assumptions about a draft. Missing values are replaced with defaults.
 
     sides: names of the draft's LMs and settings. seconds: measured time per judgment.
     """
@@ -46,7 +46,7 @@ class RehearsalForm(forms.Form):
         "Standard deviation across relations (points)",
         round(100 * DEFAULTS.spread),
         40,
-        "Of accuracy. Half of the variance is common to all LMs and settings.",
+        "Standard deviation of accuracy. All LMs and settings share half of the variance.",
     )
     true_called_false = percent_field("True called False, %", round(100 * DEFAULTS.true_called_false), 50)
     false_called_true = percent_field("False called True, %", round(100 * DEFAULTS.false_called_true), 50)
@@ -100,7 +100,7 @@ def rehearsal(request: HttpRequest, path: str) -> HttpResponse:
 
 
 def rehearsal_form(draft: Round, given: Any, by: User) -> tuple[RehearsalForm, Evidence]:
-    """Return the assumptions form of a draft, and its evidence. Raises as freeze_round does."""
+    """Return the assumptions form of a draft, and its evidence. Raises the same errors as freeze_round."""
     evidence = draft_evidence(draft, freeze_round(draft, by))
     names = [side_name(*side) for side in evidence.sides]
     return RehearsalForm(given, sides=names, seconds=measured_pace()), evidence

@@ -1,4 +1,4 @@
-"""Parts of a report's document as text: names of LMs and settings, dates, queries of pages."""
+"""Parts of a report's document as text: names of LMs and settings, dates, and query strings of pages."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from kgharvest.pages.number_format import count, counted, interval, share
 
 Document = Mapping[str, Any]
 
-ORIGINS = {"simulated": "simulated, not people", "imported": "imported judgments"}  # by source of a round
+ORIGINS = {"simulated": "simulated, not people", "imported": "imported judgments"}  # labels by source of the round
 
 
 def name_of(model_or_setting: str | None) -> str:
@@ -32,7 +32,7 @@ def short_model(model: str | None) -> str:
 
 
 def side_name(side: Mapping[str, Any]) -> str:
-    """Return an LM and setting as figures name them."""
+    """Return the name of an LM and setting for figures."""
     return f"{short_model(side['model'])} · {name_of(side['setting'])}"
 
 
@@ -53,13 +53,13 @@ def made_at(document: Document) -> str:
 
 
 def tuples_query(about: Mapping[str, Any], **part: Any) -> str:
-    """Return the query of the tuples page for a relation, LM and setting. part: further filters."""
+    """Return the query string of the tuples page for a relation, LM, and setting. part: further filters."""
     keys = {key: about.get(key) for key in ("relation", "model", "setting")} | part
     return urlencode({key: value for key, value in keys.items() if value is not None})
 
 
 def key_numbers(document: Document) -> Iterator[tuple[str, str, str]]:
-    """Yield key numbers with name, value and basis."""
+    """Yield the name, value, and basis of each key number."""
     yield "Statements complete", f"{count(document['n_complete'])} of {count(document['n_tasks'])}", ""
     yield "Judgments", count(document["n_judgments"]), f"by {counted(len(document['annotators']), 'annotator')}"
     alpha = document["alpha"]

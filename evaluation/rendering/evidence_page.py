@@ -61,7 +61,7 @@ def _file(name: str) -> str:
 
 
 def policy(style: str, script: str) -> str:
-    """Return the content security policy: own script and style, embedded images, no requests."""
+    """Return a content security policy that allows only the page's script and style, and embedded images."""
     return (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -79,7 +79,7 @@ def embedded(rows: Mapping[str, Any]) -> SafeString:
 
 
 def address(*, verdict: str = "", **part: Any) -> str:
-    """Return the fragment that selects rows. part: `relation`, `model`, `setting`; None for unnamed ones."""
+    """Return the fragment that selects rows. part: `relation`, `model`, and `setting`; None means not named."""
     query = {key: value or "" for key, value in part.items()} | ({"verdict": verdict} if verdict else {})
     return "#" + urlencode(query, doseq=True)
 
@@ -127,7 +127,7 @@ def _comparisons(document: Document) -> Iterator[dict[str, Any]]:
 
 
 def _relations(document: Document) -> Iterator[tuple[str, str, list[dict[str, Any] | None]]]:
-    """Yield each relation with the fragment of its rows and its cells in the order of the totals."""
+    """Yield each relation, the fragment that selects its rows, and its cells in the order of the totals."""
     for relation, cells in cells_by_relation(document):
         yield relation, address(relation=relation), [_cell(cell) for cell in cells]
 

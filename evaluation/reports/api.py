@@ -1,4 +1,4 @@
-"""API of reports: create, list, and download in every format of the pages."""
+"""API to create, list, and download reports, in every format that pages offer."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ class HeadlineSerializer(serializers.Serializer):
 
 
 class ReportEntrySerializer(serializers.ModelSerializer):
-    """A report in lists. round: id of the round; `round_name`: its name."""
+    """A report in a list. round: id of the round. round_name: name of the round."""
 
     round_name = serializers.CharField(source="round.name")
     project = serializers.CharField(source="round.project.slug")
@@ -111,12 +111,12 @@ class ReportInput(StrictSerializer):
 class FigureQuery(Filters):
     theme = serializers.ChoiceField(list(THEMES), required=False, help_text="Default: light.")
     relation = serializers.CharField(
-        required=False, max_length=500, help_text="Relation of a figure of accuracy by score."
+        required=False, max_length=500, help_text="Relation to show in a figure of accuracy by score."
     )
 
 
 class ReportOperations(ApiViewSet):
-    """Operations on a report. Its documents are deferred."""
+    """Operations on a report, with deferred documents."""
 
     def get_queryset(self) -> QuerySet:
         return Report.objects.visible_to(self.request.user).for_list()
@@ -128,7 +128,7 @@ class ReportViewSet(PagedList, ReportOperations):
     serializer_class = ReportDetailSerializer
     entry_serializer_class = ReportEntrySerializer
     filters = ReportFilters
-    once = False  # `create` computes before its transaction
+    once = False  # `create` computes the report before it starts a transaction
 
     @extend_schema(
         summary="Create a report",
@@ -136,7 +136,7 @@ class ReportViewSet(PagedList, ReportOperations):
         examples=[OpenApiExample("On a round", {"round": 7, "equivalence_margin": 5}, request_only=True)],
     )
     def create(self, request: Request) -> Response:
-        """Create a report on the current state of the round. Large rounds take some seconds."""
+        """Create a report on the current state of the round. Large rounds take several seconds."""
 
         def compute() -> Report:
             sent = self.sent(ReportInput)
@@ -150,12 +150,12 @@ class ReportViewSet(PagedList, ReportOperations):
 
         return self.prepared_once(compute, store)
 
-    @extend_schema(summary="A report")
+    @extend_schema(summary="Get a report")
     def retrieve(self, request: Request, pk: int) -> Response:
         return self.answer(self.get_object())
 
     @file_operation(
-        "A report as a file",
+        "Download a report",
         "report.<slug:file_format>",
         {name: content_type_of(name) for name in FILES},
         parameters=[OpenApiParameter("table", str, many=True, description="Tables in a LaTeX file. Default: all.")],
@@ -164,12 +164,12 @@ class ReportViewSet(PagedList, ReportOperations):
     def file(self, request: Request, pk: int, file_format: str) -> HttpResponse:
         return report_download(self.get_object(), file_format, request.query_params.getlist("table"))
 
-    @file_operation("A table of a report as CSV", "tables/<slug:name>.csv", "text/csv")
+    @file_operation("Download a table of a report as CSV", "tables/<slug:name>.csv", "text/csv")
     def table(self, request: Request, pk: int, name: str) -> HttpResponse:
         return table_download(self.get_object(), name)
 
     @file_operation(
-        "A figure of a report",
+        "Download a figure of a report",
         "figures/<slug:name>.<slug:file_format>",
         {name: FORMATS[name].content_type for name in FIGURE_FORMATS},
         parameters=[FigureQuery],
@@ -180,7 +180,7 @@ class ReportViewSet(PagedList, ReportOperations):
 
 
 class ReportPartViewSet(ApiViewSet):
-    """Operations on a part of a report. The report's project decides on access."""
+    """Operations on a part of a report. Access depends on the report's project."""
 
     report_kwarg = "report_id"
 
@@ -227,7 +227,7 @@ class ReportTupleSerializer(serializers.ModelSerializer):
 
 
 class TupleFilters(Filters):
-    relation = serializers.CharField(required=False, max_length=500, help_text="Name, or set/name.")
+    relation = serializers.CharField(required=False, max_length=500, help_text="Relation name, or set/name.")
     model = serializers.CharField(required=False, max_length=500)
     setting = serializers.CharField(required=False, max_length=30)
     outcome = serializers.ChoiceField(OUTCOMES, required=False)

@@ -1,4 +1,4 @@
-"""The report of a round as a JSON document, and its tables. Pure functions: no database, no clock.
+"""The report of a round as a JSON document, and its tables. The functions access neither the database nor the clock.
 
 docs/report-json.md describes the keys.
 """
@@ -49,7 +49,7 @@ from kgharvest.statistics.rates import SIGNIFICANCE
 from kgharvest.statistics.verdicts import MOST_WANTED
 from kgharvest.tables.table import Table, without_empty_columns
 
-# Paragraphs of the method in reading order. `method_of` says when a report uses each of them.
+# Paragraphs of the method in reading order. `method_of` determines which of them a report uses.
 METHOD_PARTS = {
     "verdicts": (
         "Verdicts. A statement is accepted if more than half of its judgments are True, rejected if more than half are "
@@ -69,11 +69,11 @@ METHOD_PARTS = {
     **assisted_rates.METHOD_PARTS,
     **judge_card.METHOD_PARTS,
 }
-METHOD = "\n\n".join(METHOD_PARTS.values())  # of every report, as preregistrations freeze it
+METHOD = "\n\n".join(METHOD_PARTS.values())  # the whole method, which preregistrations freeze
 
 
 def method_of(document: Document) -> str:
-    """Return the method of a new report as paragraphs separated by blank lines, limited to what the report uses."""
+    """Return the paragraphs of the method that a new report uses, separated by blank lines."""
     cells, totals, compared = (document[name] for name in ("cells", "totals", "comparisons"))
     models, plans = document["annotator_models"], document["planner"]
     ranks, judge, card, conducted = (document[name] or {} for name in ("ranks", "judge", "judge_card", "conduct"))
@@ -170,7 +170,7 @@ LISTS = (
 def document_of_rows(
     rows: Rows, facts: Mapping[str, Any], section_facts: Mapping[str, Facts | None] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Return the report's JSON, the same for rows of the database and rows of a file.
+    """Return the report's JSON, which is the same for rows from the database and for rows from files.
 
     facts: rules, `equivalence_margin`, and the facts of `conduct` that no row contains. section_facts: facts of the
     sections in REPORT_SECTIONS, by key.
@@ -191,7 +191,7 @@ def build_document(
     judged_tuples: JudgedTuples | None = None,
     section_facts: Mapping[str, Facts | None] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the report's JSON, a deterministic function of its arguments: the round's seed drives the bootstrap.
+    """Return the report's JSON. It depends only on the arguments, because the round's seed drives the bootstrap.
 
     equivalence_margin: maximum difference of equivalent sides, as a share. answers, judged_tuples: labels of the
     report's judge for the statements and for all tuples. section_facts: facts of the sections in REPORT_SECTIONS, by
@@ -264,7 +264,8 @@ def _notes(evidence: Evidence, conducted: Mapping[str, Any] | None) -> list[str]
     notes = [
         (
             evidence.source == "simulated",
-            "The judgments are simulated, not people: the rates are not evidence about the truth of the tuples.",
+            "The judgments are simulated, not made by people: the rates are not evidence about the truth of the "
+            "tuples.",
         ),
         (evidence.source == "imported", "The judgments were imported."),
         (
@@ -282,8 +283,8 @@ def _notes(evidence: Evidence, conducted: Mapping[str, Any] | None) -> list[str]
         ),
         (
             n_tied > 0,
-            f"{n_tied} of {len(counts)} statements are tied: half of an even number of judgments are alike. Ties are "
-            "undecided.",
+            f"{n_tied} of {len(counts)} statements are tied: exactly half of their judgments have the same label. Ties "
+            "are undecided.",
         ),
         (
             len(evidence.demonstrators) > 0,
@@ -292,7 +293,7 @@ def _notes(evidence: Evidence, conducted: Mapping[str, Any] | None) -> list[str]
         (
             len(unscored) > 0,
             f"{', '.join(unscored)}: the harvests have no scores and are ranked in the order of the imported file. "
-            "Accuracy by score and cuts by score are not available; the top-ranked tuples are the first ones of the "
+            "Accuracy by score and cuts by score are not available; the top-ranked tuples are the first tuples in the "
             "file.",
         ),
         (
@@ -300,12 +301,12 @@ def _notes(evidence: Evidence, conducted: Mapping[str, Any] | None) -> list[str]
             f"{open_tasks} of {n_tasks} statements are incomplete. Incompleteness may depend on the answers, so these "
             "statements are not discarded: each contributes the probability of each verdict given its labels, which "
             "widens the intervals. Statements without a judgment contribute nothing. Each affected cell also reports "
-            "its accuracy if all incomplete statements were rejected, or accepted.",
+            "its accuracy if all incomplete statements were rejected, and if all were accepted.",
         ),
         (
             n_many > 0,
-            f"{n_many} of these require more than {MOST_WANTED} judgments; they count with the verdict of their "
-            "current judgments.",
+            f"{n_many} of the incomplete statements require more than {MOST_WANTED} judgments; they count with the "
+            "verdict of their current judgments.",
         ),
         (
             evidence.has_thirds,
@@ -326,12 +327,12 @@ def _notes(evidence: Evidence, conducted: Mapping[str, Any] | None) -> list[str]
 
 
 def report_tables(document: Document) -> list[Table]:
-    """Return every table that has a row. Captions of tables without human judgments name their origin."""
+    """Return every table that has a row. If the judgments are not human, the captions name their origin."""
     return tables_of((*tables_for_people(), *LISTS), document)
 
 
 def tables_to_read(document: Document) -> list[Table]:
-    """Return the tables for people: no long lists, no empty columns."""
+    """Return the tables for people, without long lists and without empty columns."""
     return [without_empty_columns(table) for table in tables_of(tables_for_people(), document)]
 
 
@@ -356,9 +357,9 @@ CELL_KEYS_ON_PAGES = (
 
 
 def abridged(document: Document) -> dict[str, Any]:
-    """Return the document without the parts that only files contain: a tenth of its size with many relations.
+    """Return the document without the parts that only files contain. Its pages and figures are the same.
 
-    It gives the same pages and figures as the whole document.
+    With many relations, the result has a tenth of the size of the document.
     """
     pairs, fits_matrix = document["annotator_pairs"], len(document["annotators"]) <= MOST_ANNOTATORS_IN_MATRIX
     shown_curves = [*rates.side_curves(document), *rates.calibration_curves(document)]
@@ -416,7 +417,7 @@ def finding(document: Document) -> str:
     is_significant = compared["p_holm"] is not None and compared["p_holm"] < SIGNIFICANCE
     verdict = "significant" if is_significant else "not significant"
     p = p_value(compared["p_holm"])
-    return f"{summary}; the difference is {verdict} (p after Holm: {p}).{_rank_of(document, best)}"
+    return f"{summary}; the difference is {verdict} (Holm-adjusted p: {p}).{_rank_of(document, best)}"
 
 
 def _share_of(total: Mapping[str, Any]) -> str:
@@ -430,4 +431,4 @@ def _rank_of(document: Document, best: Mapping[str, Any]) -> str:
     if ranked is None:
         return ""
     tied = ties_in_words(ranked, len(sides))
-    return f" Its rank among {len(sides)} is {rank_in_words(ranked)} (95 %), tied with {tied}."
+    return f" {lm_and_setting(best)} has rank {rank_in_words(ranked)} of {len(sides)} (95 %), tied with {tied}."

@@ -1,4 +1,4 @@
-"""Statements behind a number of a report: draws by cell, verdict, rank and score, with their judgments."""
+"""Statements behind a number of a report: draws by cell, verdict, rank, and score, with their judgments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kgharvest.models import LanguageModel, Relation
 INCOMPLETE = "incomplete"
 SORTED_BY = {"statement": "task__statement", "verdict": "task__verdict", "rank": "harvested_tuple__rank"}
 SORTED_UP_TO = 30_000
-FURTHER = 4  # growth factor of the rank bound until it selects enough draws
+FURTHER = 4  # factor by which the rank bound grows until it selects enough draws
 OUTCOMES = (*(verdict.value for verdict in Verdict), INCOMPLETE)
 CELL = ("relation", "model", "setting")
 CUTS = (*(f"base:{base}" for base in BASES), "share:0.5")  # cuts of the paper's Table 2, marked on curves
@@ -32,8 +32,8 @@ CUTS = (*(f"base:{base}" for base in BASES), "share:0.5")  # cuts of the paper's
 def in_part(round: Round, part: Mapping[str, Any]) -> Q:
     """Return the condition for draws of a part of the round. Absent or empty keys do not filter.
 
-    part: `relation`, `model`, `setting`; `best`, the top share of each cell's ranks, as in curves of accuracy by size;
-    `cut`, one of CUTS; `score_from` and `score_to`, inclusive.
+    part: `relation`, `model`, and `setting`; `best`, the top share of each cell's ranks, as in curves of accuracy by
+    size; `cut`, one of CUTS; `score_from` and `score_to`, both inclusive.
     """
     strata = strata_of(round, *(part.get(name) or "" for name in CELL))
     condition = Q(stratum__in=strata.values("pk"))
@@ -82,13 +82,13 @@ def _up_to(lookup: str, last_ranks: Mapping[int, int]) -> Q:
     by_rank: dict[int, list[int]] = {}
     for pk, last in last_ranks.items():
         by_rank.setdefault(last, []).append(pk)
-    # One CASE instead of an OR per depth, of which SQLite allows 1000.
+    # Use one CASE instead of one OR term per depth, because SQLite allows only 1,000 terms.
     ends = (When(**{f"{lookup}__in": pks}, then=Value(last)) for last, pks in by_rank.items())
     return Q(harvested_tuple__rank__lte=Case(*ends, default=Value(0), output_field=IntegerField()))
 
 
 def with_verdict(draws: QuerySet[Draw], verdict: str) -> QuerySet[Draw]:
-    """Return the draws with a verdict, one of OUTCOMES, or all draws if it is empty."""
+    """Return the draws with this verdict, one of OUTCOMES. If it is empty, return all draws."""
     return draws.filter(task__verdict="" if verdict == INCOMPLETE else verdict) if verdict else draws
 
 
@@ -110,7 +110,7 @@ def outcomes_of_part(round: Round, part: Mapping[str, Any], draws: QuerySet[Draw
 def sorted_draws(
     round: Round, part: Mapping[str, Any], draws: QuerySet[Draw], n: int, sort: str
 ) -> QuerySet[Draw] | BestDraws:
-    """Return the `n` draws of a part for a paginator. sort: a key of SORTED_BY, optionally with a minus.
+    """Return the `n` draws of a part for a paginator. sort: a key of SORTED_BY, optionally with a leading minus.
 
     More than SORTED_UP_TO draws are always sorted by rank, because other orders require reading all of them.
     """
@@ -121,7 +121,7 @@ def sorted_draws(
 
 
 class BestDraws(Sequence[Draw]):
-    """A large number of draws sorted by rank, unranked draws last, for a paginator.
+    """A large number of draws for a paginator, sorted by rank, with unranked draws last.
 
     A bound on the rank allows the database to use the index on the ranks of harvests.
     """

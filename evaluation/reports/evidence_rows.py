@@ -1,4 +1,4 @@
-"""The rows behind every number of a frozen report: statements, labels, draws. Rejected if they have changed since."""
+"""The rows behind every number of a frozen report: statements, labels, and draws. Changed rows are rejected."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ Rows = dict[str, Any]
 def gather_rows(report: Report) -> Rows:
     """Return the rows of a report as columns of JSON (docs/reports.md).
 
-    Annotators are codes. Statements of hidden tuples have no text. Raises DomainError RowsChanged or TooManyRows.
+    Annotators appear as codes. Statements of hidden tuples have no text. Raises DomainError RowsChanged or TooManyRows.
     """
     document, round = report.document, report.round
     n_rows = sum(cell["n"] + cell["incomplete"] for cell in document["cells"])
@@ -136,7 +136,7 @@ def _differences(document: Document, cells: Sequence[CellKey], rows: Rows) -> It
     """Yield the differences between rows and frozen numbers as text."""
     reported = [CellKey(cell["relation"], cell["model"], cell["setting"]) for cell in document["cells"]]
     if reported != list(cells):
-        yield "relations, LMs or settings were renamed"
+        yield "relations, LMs, or settings were renamed"
         return
     outcomes = Counter(
         (cell, rows["tasks"]["verdict"][task])
@@ -145,12 +145,12 @@ def _differences(document: Document, cells: Sequence[CellKey], rows: Rows) -> It
     for number, cell in enumerate(document["cells"]):
         for code, verdict in enumerate(VERDICTS):
             if outcomes[number, code] != cell[verdict]:
-                now = f"{outcomes[number, code]:,} {verdict}, in the report {cell[verdict]:,}"
+                now = f"{outcomes[number, code]:,} {verdict}, but {cell[verdict]:,} in the report"
                 yield f"{cell['relation']} by {lm_and_setting(cell)} has {now}"
     labels = rows["tasks"]["labels"]
     counts = Counter(pair for of_task in labels for pair in zip(of_task[::2], of_task[1::2], strict=True))
     if (n_judgments := sum(counts.values())) != document["n_judgments"]:
-        yield f"there are {counted(n_judgments, 'judgment')}, in the report {document['n_judgments']:,}"
+        yield f"there are {counted(n_judgments, 'judgment')}, but {document['n_judgments']:,} in the report"
     reported = {entry["annotator"]: entry for entry in document["annotators"]}
     for number, code in enumerate(rows["annotators"]):
         if any(counts[number, place] != reported.get(code, {}).get(label, 0) for place, label in enumerate(LABELS)):

@@ -1,4 +1,4 @@
-"""File formats of reports. All except the evidence page are written from the frozen document alone."""
+"""File formats of reports. All formats except the evidence page are written from the frozen document alone."""
 
 from base64 import b64encode
 from collections.abc import Callable
@@ -70,7 +70,7 @@ DOCUMENT_FORMATS = {
 EVIDENCE = "evidence"
 FILES = {name: form.title for name, form in DOCUMENT_FORMATS.items()} | {
     EVIDENCE: "one page with the statements and labels behind every number"
-}  # titles
+}  # titles by format
 
 
 def write_report(report: Report, name: str) -> bytes:

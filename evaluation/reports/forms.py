@@ -71,7 +71,7 @@ def report_options(options: Mapping[str, Any], judged: Round) -> dict[str, Any]:
 
 
 class TuplesForm(forms.Form):
-    """Filter of the statements page, to which figures and tables link."""
+    """Filters of the statements page, to which figures and tables link."""
 
     relation = forms.CharField(required=False)
     model = forms.CharField(required=False)

@@ -1,4 +1,4 @@
-"""Report sections added by apps: REPORT_SECTIONS of kgharvest.registries. docs/extending.md contains an example."""
+"""Report sections that apps add to REPORT_SECTIONS of kgharvest.registries. For an example, see docs/extending.md."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Facts = Mapping[str, Any]  # facts of a section from the database or a package, 
 class ReportSection(ABC):
     """A section of reports. Subclass it, set the attributes, and override `gather` and `entry`.
 
-    key: of the section's entry in the document; absent from reports without the section. title: heading on the page.
-    method: last paragraphs of the report's method. tables: functions of the document; each returns a table, without
-    rows if the document lacks the key. template: of the section on the page, with the context of _report_body.html; the
-    default shows the tables.
+    key: key of the section's entry in the document; absent from reports without the section. title: heading on the
+    page. method: paragraphs added to the end of the report's method. tables: functions that take the document and
+    return a table, without rows if the document lacks the key. template: template of the section on the page, rendered
+    with the context of _report_body.html; the default shows the tables.
     """
 
     key: str
@@ -48,7 +48,7 @@ class ReportSection(ABC):
         return evidence
 
     def packed_facts(self, round: Round, entry: Mapping[str, Any]) -> Facts:
-        """Return the facts that reproduce the entry of a frozen report, for its package."""
+        """Return the facts that reproduce the entry of a frozen report, for its replication package."""
         return self.gather(round) or {}
 
     def headline(self, entry: Mapping[str, Any]) -> dict[str, Any]:

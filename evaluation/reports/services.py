@@ -27,12 +27,12 @@ REPORTS = AuditedTable(Report, "round_id", "document", "method", "code_version",
 
 
 def create_report(round: Round, by=None, **options: Any) -> Report:
-    """Create a report on the present state of the round. options: of `compute_report`. Raises NotAllowed."""
+    """Create a report on the current state of the round. options: see `compute_report`. Raises NotAllowed."""
     return store_report(prepare_report(round, by, **options), by)
 
 
 def prepare_report(round: Round, by=None, **options: Any) -> Report:
-    """Return an unstored report. Call it outside transactions, as it needs a new snapshot. Raises NotAllowed."""
+    """Return an unstored report. Do not call this in a transaction: it needs a new snapshot. Raises NotAllowed."""
     check_may(by, Action.WORK, round.project)
     seal_judgments(round)
     seal_events()
@@ -49,7 +49,7 @@ def store_report(report: Report, by=None) -> Report:
 
 
 def reported_heads() -> Iterator[tuple[str, Head]]:
-    """Yield the name of each report and the audit log head stated in it."""
+    """Yield the name of each report and the audit log head that it contains."""
     rows = Report.objects.filter(document__has_key="audit").order_by("pk").values_list("pk", "document__audit")
     for pk, audit in rows:
         yield f"report {pk}", Head(audit["number"], audit["hash"])
@@ -62,7 +62,7 @@ def compute_report(
     equivalence_margin: float = MARGIN,
     judge: JudgeRun | None = None,
 ) -> Report:
-    """Return an unstored report on the present state of the round. Only its date is not reproducible.
+    """Return an unstored report on the current state of the round. It is reproducible, except for its date.
 
     reference: KG for novelty. equivalence_margin: as a share. judge: run of the round for judge-assisted estimates.
     Raises SeveralJudges, or DomainError BadReference.
@@ -85,7 +85,7 @@ def compute_report(
 
 @contextmanager
 def one_moment() -> Iterator[None]:
-    """Run all queries inside on one snapshot of the database, unaffected by concurrent judgments."""
+    """Run all queries in the block on one snapshot of the database, unaffected by concurrent judgments."""
     with transaction.atomic():
         if connection.vendor == "postgresql":
             with connection.cursor() as cursor:

@@ -68,7 +68,7 @@ LIST_TITLES = (
 TITLES_WITH_JUDGE = (("assisted-cuts", "Accuracy of cuts with a judge"),)
 BODY_CACHE_S = 3600
 MOST_RELATIONS = 60  # maximum number of rows shown by default; 487 relations with eight columns are slow to load
-LONG_TABLE = 20  # rows shown of a longer table
+LONG_TABLE = 20  # number of rows shown if a table is longer
 
 
 class ReportList(ListPage):
@@ -167,7 +167,7 @@ def figure_context(figure: ReportFigure, document: Document) -> dict[str, Any]:
 
 
 def with_tuples_query(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a cell or total with the query of its tuples page."""
+    """Return a cell or total with the query string of its tuples page."""
     return {**cell, "query": tuples_query(cell)}
 
 
@@ -234,7 +234,7 @@ def table_download(report: Report, name: str) -> HttpResponse:
 
 @researcher_required
 def tuples(request: HttpRequest, pk: int) -> HttpResponse:
-    """Show the draws of a cell, of a side, of a part of them, or of the whole round, as selected by the query."""
+    """Show the draws of a cell, of a side, of a part of either, or of the whole round, as the query string selects."""
     report = find_report(request, pk)
     form = TuplesForm(request.GET)
     part = form.cleaned_data if form.is_valid() else {}
@@ -280,13 +280,13 @@ def figure_file(request: HttpRequest, pk: int, name: str, file_format: str) -> H
 
 
 def page_drawing(request: HttpRequest, draw: DrawFigure, document: Document, title: str) -> HttpResponse:
-    """Return SVG elements in the requested width, without the LMs and settings listed in `off`. Raises BadRequest."""
+    """Return SVG elements of the requested width, without the LMs and settings listed in `off`. Raises BadRequest."""
     try:
         width = min(max(int(request.GET["width"]), LEAST_WIDTH), MOST_WIDTH)
         off = {int(number) for number in request.GET.get("off", "").split(",") if number}
     except ValueError as error:
         raise BadRequest(
-            "Invalid query: width must be a number of pixels, off a comma-separated list of numbers."
+            "Invalid query: width must be a number of pixels, and off must be a comma-separated list of numbers."
         ) from error
     response = HttpResponse(to_page(draw(document, width, off), title))
     patch_cache_control(response, private=True, max_age=600)
@@ -294,7 +294,7 @@ def page_drawing(request: HttpRequest, draw: DrawFigure, document: Document, tit
 
 
 def drawn_document(report: Report, name: str, relation: str | None = None) -> Document:
-    """Return the document of a figure; for a figure of scores with a `relation`, one with all its cells.
+    """Return the document for a figure. For a figure of scores and a `relation`, it has all cells of that relation.
 
     Raises Http404 if the relation has no scores.
     """
@@ -302,7 +302,7 @@ def drawn_document(report: Report, name: str, relation: str | None = None) -> Do
         return report.document_for_pages
     document = report.scores_of(relation)
     if document is None:
-        raise Http404(f"This report has no scores of {relation}.")
+        raise Http404(f"This report has no scores for {relation}.")
     return document
 
 

@@ -57,10 +57,10 @@ class ScoreInput(PlacementInput):
     settings = serializers.MultipleChoiceField(
         choices=list(PROMPT_SETTINGS),
         default=list(WITHOUT_LEARNING),
-        help_text="Newly created prompts, from the seed tuples.",
+        help_text="Settings whose prompts are newly created from the seed tuples.",
     )
     harvested = serializers.MultipleChoiceField(
-        choices=list(STORED_SETTINGS), default=[], help_text="Prompts of finished harvests, with their weights."
+        choices=list(STORED_SETTINGS), default=[], help_text="Settings with weighted prompts from finished harvests."
     )
     more = serializers.MultipleChoiceField(choices=list(MORE_SCORES.items()), default=[], help_text="Baseline scores.")
     systems = serializers.FileField(
@@ -98,7 +98,7 @@ class ScoreInput(PlacementInput):
 
 
 class ScoreEvaluationViewSet(PagedList, RetrieveMixin, ApiViewSet):
-    """Score evaluations, newest first, with status and, after success, the document."""
+    """Score evaluations, newest first, with their status and, after success, their document."""
 
     serializer_class = ScoreEvaluationSerializer
     entry_serializer_class = ScoreEvaluationEntrySerializer
@@ -128,5 +128,5 @@ class ScoreEvaluationViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @file_operation("Download an evaluation", "scores.<slug:file_format>", FILES)
     def file(self, request: Request, pk: int, file_format: str) -> HttpResponse:
-        """Available after the evaluation has succeeded."""
+        """The files are available after the evaluation has succeeded."""
         return score_download(self.row(self.get_queryset().exclude(document={})), file_format)

@@ -1,4 +1,4 @@
-"""Facts for score evaluations: the world of the embedded LMs, or a file."""
+"""Facts for score evaluations, from the embedded LMs' world or from a file."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ SHAPE = 'is not {"relation": "...", "entities": ["...", "..."]}'
 class ScoredRelation:
     """A relation with its prompts and the facts to score.
 
-    path: set/name. seed_tuples: for weighting or learning prompts. facts: facts without seed tuples. learned_from: all
-    tuples excluded from the facts because prompts were weighted by or learned from them.
+    path: set/name. seed_tuples: tuples used to weight or learn prompts. facts: facts without seed tuples. learned_from:
+    all tuples that are excluded from the facts because they were used to weight or learn prompts.
     """
 
     name: str

@@ -31,7 +31,7 @@ Table = dict[str, dict[str, list[tuple[Entities, float]]]]
 
 
 def lookup_scorer(by_relation: Mapping[str, Iterable[tuple[Entities, float]]]) -> Scorer:
-    """Return a scorer that looks up a table; NaN for missing tuples."""
+    """Return a scorer that looks up scores in a table. Missing tuples score NaN."""
 
     def score(relation: ScoredRelation, tuples: Sequence[Entities], tick: Tick) -> np.ndarray:
         rows = by_relation.get(relation.path) or by_relation.get(relation.name) or ()
@@ -42,11 +42,11 @@ def lookup_scorer(by_relation: Mapping[str, Iterable[tuple[Entities, float]]]) -
 
 
 def scores_of_content(content: bytes, source: str) -> Table:
-    """Return the scores of a file by system. The last score of a repeated tuple counts.
+    """Return the scores of a file by system. If a tuple is repeated, its last score is used.
 
-    JSONL, or CSV or TSV with a header: "relation", "score", and "entities" (a JSON list) or "head" and "tail". The
-    system is named by "system", or by "model" and "setting" as in exported harvests, or by the file name. Raises
-    ImportRefused with every invalid line.
+    The file is JSONL, or CSV or TSV with a header. Its fields are "relation", "score", and either "entities" (a JSON
+    list) or "head" and "tail". The system is named by "system", or by "model" and "setting" as in exported harvests, or
+    by the file name. Raises ImportRefused with every invalid line.
     """
     faults = Faults()
     table: dict[str, dict[str, dict[Entities, float]]] = defaultdict(lambda: defaultdict(dict))
@@ -79,7 +79,7 @@ def _lines(lines: Iterator[str]) -> Iterator[Line | BadEntry]:
     reader = csv.DictReader(StringIO(first + "".join(lines)), delimiter="\t" if "\t" in first else ",")
     names = set(reader.fieldnames or ())
     if not {"relation", "score"} <= names or not ({"entities"} <= names or {"head", "tail"} <= names):
-        yield BadEntry("line 1", "has no columns relation, score, and entities or head and tail")
+        yield BadEntry("line 1", "must have the columns relation, score, and either entities or head and tail")
         return
     try:
         for fields in reader:
@@ -88,7 +88,7 @@ def _lines(lines: Iterator[str]) -> Iterator[Line | BadEntry]:
                 has_list = "entities" in fields
                 entities = parse_json(fields["entities"]) if has_list else [fields["head"], fields["tail"]]
             except (ValueError, TypeError):
-                reason = "needs a number as score and a JSON list as entities"
+                reason = "must have a number as score and a JSON list as entities"
                 yield BadEntry(f"line {reader.line_num}", reason)
             else:
                 yield Line(reader.line_num, {**fields, "score": score, "entities": entities})
@@ -117,8 +117,8 @@ def _add_score(line: Line, source: str, table: dict[str, dict[str, dict[Entities
 def judge_scores(run: JudgeRun) -> dict[str, list[tuple[Entities, float]]]:
     """Return a judge run's mean score per tuple, by set/name of the relation.
 
-    Mean over repeats of the judge's score (probability of True, or nats) if its kind has one. Otherwise the share of
-    answers that say True; answers that name neither True nor False count 0.5.
+    This is the mean over repeats of the judge's score (probability of True, or nats) if judges of its kind have scores.
+    Otherwise, it is the share of True answers. An answer that is neither True nor False counts as 0.5.
     """
     columns = ("knowledge_tuple__entities", "knowledge_tuple__relation__name")
     rows = run.answers.order_by("pk").values_list(
@@ -136,9 +136,9 @@ def judge_scores(run: JudgeRun) -> dict[str, list[tuple[Entities, float]]]:
 
 
 def frequency_scorer() -> Scorer:
-    """Return the sum of ln(1 + n) over a tuple's entities, n: number of tuples in this installation with the entity.
+    """Return a scorer that sums ln(1 + n) over a tuple's entities. n: tuples in this installation with the entity.
 
-    It ignores the relation, so it shows how well rare entities alone identify false tuples.
+    The scorer ignores the relation, so it shows how well the rarity of entities alone identifies false tuples.
     """
 
     def score(relation: ScoredRelation, tuples: Sequence[Entities], tick: Tick) -> np.ndarray:

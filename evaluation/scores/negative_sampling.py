@@ -26,7 +26,7 @@ class Sample(NamedTuple):
 def with_negatives(
     facts: Facts, rng: np.random.Generator, also_true: Mapping[str, Iterable[Entities]] = MappingProxyType({})
 ) -> list[Sample]:
-    """Return each relation's facts and as many false tuples, or fewer if no more can be created.
+    """Return each relation's facts and an equal number of false tuples, or fewer if not enough can be created.
 
     A false tuple is a fact with one entity replaced by an entity from the same slot of the relation's facts, or a fact
     of another relation with the same arity. It is neither a fact of its relation nor in `also_true`, ignoring case, and

@@ -1,6 +1,6 @@
-"""Ranked lists: precision and recall by score, overlap and rank correlation of two lists.
+"""Ranked lists: precision and recall by score, and overlap and rank correlation of two lists.
 
-Ties are unordered: statistics are expectations over their orders.
+Ties are unordered: statistics are expectations over all orders of tied elements.
 """
 
 from bisect import bisect_right
@@ -18,7 +18,7 @@ DEPTHS = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000)
 
 
 class CurvePoint(NamedTuple):
-    """Recall and precision, in [0, 1], of all elements with at least some score."""
+    """Recall and precision, in [0, 1], of all elements whose score is at or above a threshold."""
 
     recall: float
     precision: float
@@ -28,7 +28,7 @@ def average_precision(scores: Floats, is_positive: Flags) -> float | None:
     """Return the expected mean precision at the ranks of positives over all orders of ties, or None without positives.
 
     In a group of m ties with p positives, after M elements with P positives, rank M + j holds a positive with
-    probability p / m and then (j - 1)(p - 1) / (m - 1) positives of the group are expected before it. McSherry, Najork
+    probability p / m. Then (j - 1)(p - 1) / (m - 1) positives of the group are expected before it. McSherry and Najork
     (2008), Computing information retrieval performance measures efficiently in the presence of tied scores.
     """
     n_positive = int(is_positive.sum())
@@ -44,7 +44,7 @@ def average_precision(scores: Floats, is_positive: Flags) -> float | None:
 
 
 def precision_recall_curve(scores: Floats, is_positive: Flags, most_points: int = 200) -> list[CurvePoint]:
-    """Return one point per distinct score, ascending by recall; above `most_points`, an evenly spaced selection."""
+    """Return one point per distinct score, by ascending recall; at most `most_points`, evenly spaced."""
     size, hits = _groups(scores, is_positive)
     n, n_hits = np.cumsum(size), np.cumsum(hits)
     chosen = np.unique(np.linspace(0, len(n) - 1, min(most_points, len(n))).round().astype(int))
@@ -67,7 +67,7 @@ class RankCorrelation(NamedTuple):
 
 
 class Depth(NamedTuple):
-    """Number of elements among the first `k` of both lists."""
+    """Number of elements that are among the first `k` elements of both lists."""
 
     k: int
     n_shared: int
@@ -94,7 +94,7 @@ def rank_correlation(ranks_a: Sequence[int], ranks_b: Sequence[int]) -> RankCorr
 
 
 def overlap_by_depth(ranks_a: Mapping[int, int], ranks_b: Mapping[int, int]) -> list[Depth]:
-    """Return the overlap at each of DEPTHS that both lists reach. The mappings: rank (from 1) by element."""
+    """Return the overlap at each of DEPTHS that both lists reach. ranks_a, ranks_b: rank (from 1) by element."""
     reached = sorted(max(ranks_a[element], ranks_b[element]) for element in ranks_a.keys() & ranks_b.keys())
     shortest = min(len(ranks_a), len(ranks_b))
     return [Depth(k, bisect_right(reached, k)) for k in DEPTHS if k <= shortest]

@@ -1,4 +1,4 @@
-"""Score evaluation jobs: requests from pages and the API, computed by workers, or by a command in its process."""
+"""Score evaluation jobs: run by workers for pages and the API, or by a command in its own process."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ from kgharvest.harvests import language_models
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job, LanguageModel, Project
 
-# The vectors of soft prompts are not stored with the job.
+# Settings whose prompts are stored with the harvest, unlike the vectors of soft prompts.
 STORED_SETTINGS = tuple(name for name, setting in PROMPT_SETTINGS.items() if setting.learns != "vectors")
 CORRECTED, PRIOR, FREQUENCY = "corrected", "prior", "frequency"
 # Baseline scores and their form labels.
@@ -55,9 +55,9 @@ MORE_SCORES = {
 class ScoreRequest:
     """Options of a score evaluation.
 
-    facts: name of `relations`. harvested: settings; prompts come from their newest finished harvests with this LM.
-    more: keys of MORE_SCORES. systems: scores of other systems (evaluation.scores.lookups). judge_runs: must belong to
-    the project. device, dtype: of the LM.
+    facts: name of the facts in `relations`. harvested: settings whose prompts are taken from the newest finished
+    harvests with this LM. more: keys of MORE_SCORES. systems: scores of other systems (evaluation.scores.lookups).
+    judge_runs: runs of the same project. device, dtype: of the LM.
     """
 
     language_model: LanguageModel
@@ -106,8 +106,8 @@ def with_harvests(request: ScoreRequest, project: Project) -> tuple[list[ScoredR
         names = ", ".join(request.harvested)
         raise DomainError(
             "NothingHarvested",
-            f"No relation with facts has a finished harvest from {request.language_model} with {names}. Harvest one, "
-            "or choose other prompts.",
+            f"No relation with facts has a finished harvest from {request.language_model} with {names}. Harvest such a "
+            "relation, or choose other prompts.",
         )
     names = {relation.name for relation in harvested}
     return harvested, {
@@ -124,7 +124,7 @@ def stored_prompts(job: HarvestJob) -> list[StoredPrompt]:
 
 
 def queue_score_job(request: ScoreRequest, by, project: Project | None = None) -> ScoreEvaluation:
-    """Enqueue an evaluation, or return an identical unfinished one of the project.
+    """Enqueue an evaluation, or return an identical unfinished evaluation of the same project.
 
     Raises NothingHarvested, NoScorer, EngineError, NotAllowed, or ProjectNotNamed.
     """
@@ -153,7 +153,7 @@ def _payload_of(request: ScoreRequest, project: Project) -> dict[str, Any]:
     for run in request.judge_runs:
         if run.project_id != project.pk:
             raise DomainError(
-                "NothingHarvested", f"Judge run {run.name} belongs to another project. Choose one of {project}."
+                "NothingHarvested", f"Judge run {run.name} belongs to another project. Choose a run of {project}."
             )
     external = [*request.systems, *(f"judge {run.name} of {run.round.name}" for run in request.judge_runs)]
     more = {
@@ -226,7 +226,7 @@ def scores_document(
     Raises Outdated, or NoScorer if a scorer has no score for any tuple.
 
     The order of scorers does not depend on the database (PostgreSQL reorders JSON keys): harvest settings are in the
-    order of PROMPT_SETTINGS, systems are sorted by name.
+    order of PROMPT_SETTINGS, and systems are sorted by name.
     """
     if "harvests" not in payload:
         raise DomainError(
@@ -266,7 +266,8 @@ def scores_document(
             raise DomainError(
                 "NoScorer",
                 f"{name} has no score for any of the {len(scores):,} facts and false tuples of this evaluation. "
-                "Download them from an evaluation with the same LM, facts, and prompts. Score and upload them.",
+                "Download these tuples from an evaluation with the same LM, facts, and prompts. Then score them and "
+                "upload the scores.",
             )
     evaluated = {**document_of(scored, payload["seed"]), "samples": scored.rows()}
     n_left_out = sum(len(before.facts) - len(after.facts) for before, after in zip(inputs, relations, strict=True))

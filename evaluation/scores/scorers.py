@@ -1,4 +1,4 @@
-"""Scorers: how well LM scores with different prompts separate known facts from negative samples."""
+"""Scorers, and how well their scores separate known facts from negative samples."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Tick = Callable[[], None]
 PARAMS = HarvestParams()
 COMPARED = ("a", "b", "n_relations", "difference", "low", "high", "reason", "p_sign_flip", "p_holm", "sentence")
 
-# Returns scores (E,) of a relation's tuples, higher for tuples more likely true. Calls the tick regularly; the tick may
-# raise to stop the work.
+# Returns scores (E,) of a relation's tuples, higher for tuples that are more likely true. Calls the tick function
+# regularly, which may raise an exception to stop the work.
 Scorer = Callable[[ScoredRelation, Sequence[Entities], Tick], np.ndarray]
 # Scores tuples with a set of prompts: (LM, prompts, tuples, tick) -> (E,).
 PromptScore = Callable[["LanguageModel", "PromptSet", Sequence[Entities], Tick], np.ndarray]
@@ -36,7 +36,7 @@ PromptScore = Callable[["LanguageModel", "PromptSet", Sequence[Entities], Tick],
 def setting_scorer(lm: LanguageModel, setting: str, score_with: PromptScore | None = None) -> Scorer:
     """Return a scorer with a setting's prompts, weighted or learned on the seed tuples as in a harvest.
 
-    score_with: score of the tuples with these prompts, default consistency (Eq. 2).
+    score_with: function that scores tuples with these prompts. Default: consistency (Eq. 2).
     """
     from kgharvest.engine.harvest import encode_seeds
     from kgharvest.engine.prompts.strategies import PromptSource, choose_prompts
@@ -51,7 +51,7 @@ def setting_scorer(lm: LanguageModel, setting: str, score_with: PromptScore | No
 
 
 class StoredPrompt(NamedTuple):
-    """A prompt of a finished harvest. token_ids: of the segments around the slots, for learned prompts without text."""
+    """A prompt of a finished harvest. token_ids: segments around the slots, for learned prompts without text."""
 
     text: str
     weight: float
@@ -63,7 +63,7 @@ def stored_scorer(
 ) -> Scorer:
     """Return a scorer with the weighted prompts of one finished harvest per relation.
 
-    score_with: score of the tuples with these prompts, default consistency (Eq. 2).
+    score_with: function that scores tuples with these prompts. Default: consistency (Eq. 2).
     """
     from kgharvest.engine.prompts.prompt_set import PromptSet
     from kgharvest.engine.prompts.template import PromptTemplate
@@ -102,7 +102,7 @@ def corrected_scores(lm: LanguageModel, prompt_set: PromptSet, tuples: Sequence[
 
 
 def prior_scorer(lm: LanguageModel) -> Scorer:
-    """Return a scorer of Eq. 1 on the entities' log-probabilities in the empty prompt: their likelihood in general."""
+    """Return a scorer of the entities' general likelihood: Eq. 1 on their log-probabilities in the empty prompt."""
     from kgharvest.engine.scoring import prior_logprobs
 
     def score(relation: ScoredRelation, tuples: Sequence[Entities], tick: Tick) -> np.ndarray:
@@ -127,14 +127,14 @@ def writable(lm: LanguageModel, relation: ScoredRelation) -> list[Entities]:
 
 
 class ScoredSamples(NamedTuple):
-    """scores: (E,) by scorer name. Missing scores are NaN and rank last."""
+    """Samples with their scores: an array (E,) by scorer name. Missing scores are NaN and rank last."""
 
     samples: Sequence[Sample]
     scores: Mapping[str, np.ndarray]
     n_relations: int
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return each sample with its scores, JSON-serializable."""
+        """Return each sample with its scores as a JSON-serializable dictionary."""
         names = list(self.scores)
         columns = [[float(value) if np.isfinite(value) else None for value in self.scores[name]] for name in names]
         return [
@@ -149,7 +149,7 @@ def score_samples(
     seed: int,
     on_progress: Callable[[int], None] = ignore,
 ) -> ScoredSamples:
-    """Return the facts and as many false tuples with their scores. Raises BadFacts without usable facts.
+    """Return the facts and an equal number of false tuples with their scores. Raises BadFacts if no fact is usable.
 
     on_progress: called with the number of finished relations.
     """
@@ -158,7 +158,8 @@ def score_samples(
     samples = with_negatives(facts, np.random.default_rng(seed), also_true)
     if all(sample.replaced is None for sample in samples):
         raise DomainError(
-            "BadFacts", "Not enough facts: all are seed tuples, or none can be corrupted. Add more facts."
+            "BadFacts",
+            "Not enough facts: all are seed tuples, or none can be corrupted into a false tuple. Add more facts.",
         )
     scores = {name: np.full(len(samples), np.nan) for name in scorers}
     names = np.array([sample.relation for sample in samples], dtype=object)

@@ -1,4 +1,4 @@
-"""Tables of a score evaluation, with four digits because good scores differ in the third."""
+"""Tables of a score evaluation, with four digits because good scores differ only in the third digit."""
 
 from collections.abc import Iterable
 
@@ -17,7 +17,7 @@ def scorer_table(document: Document) -> Table:
     relations = "relation" if document["n_relations"] == 1 else "relations"
     notes = (
         f"Average precision on {document['n_positive']:,} facts and {document['n_negative']:,} false tuples of "
-        f"{document['n_relations']} {relations}; a random order has {share(chance)}. Ties are averaged over all "
+        f"{document['n_relations']} {relations}; for a random order, it is {share(chance)}. Ties are averaged over all "
         "orders.",
         *_left_out(document),
     )
@@ -32,11 +32,14 @@ def _left_out(document: Document) -> Iterable[str]:
             yield f"{scorer['scorer']} has no score for {counted(n, 'tuple')}; missing scores rank last."
     if n := document.get("n_left_out"):
         facts = counted(n, "fact is", "facts are")
-        yield f"{facts} excluded: seed tuples of harvests that provide prompts, or entities that the LM cannot encode."
+        yield (
+            f"{facts} excluded: seed tuples of harvests that provide prompts, or facts with entities that the LM "
+            "cannot encode."
+        )
 
 
 def replaced_table(document: Document) -> Table:
-    """Rows: kind of replacement in the false tuples."""
+    """Average precision by kind of replacement in the false tuples."""
     precisions = {
         (entry["corruption"], entry["scorer"]): entry["average_precision"] for entry in document["by_corruption"]
     }
@@ -46,7 +49,7 @@ def replaced_table(document: Document) -> Table:
         for kind in dict.fromkeys(entry["corruption"] for entry in document["by_corruption"])
     ]
     columns = (Column("replaced"), *(Column(scorer, Kind.FINE) for scorer in scorers))
-    notes = ("All facts against the false tuples of one kind.",)
+    notes = ("Each row compares all facts with the false tuples of one kind.",)
     return Table("corruptions", "Average precision by kind of replacement", columns, tuple(rows), notes)
 
 

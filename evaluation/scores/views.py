@@ -1,4 +1,4 @@
-"""Pages of score evaluations: how well scores separate facts from false tuples (Figs 4 and 5 of the paper)."""
+"""Pages of score evaluations: how well scores separate facts from false tuples (Figures 4 and 5 of the paper)."""
 
 from collections.abc import Iterator
 
@@ -77,7 +77,7 @@ class ScoreForm(PlacementForm):
         required=False,
         widget=forms.CheckboxSelectMultiple,
         help_text="Created from the seed tuples, which are excluded from the facts. lpaqa, autoprompt, and soft are "
-        "learned, which takes up to minutes per relation and requires a masked LM.",
+        "learned, which can take minutes per relation and requires a masked LM.",
     )
     harvested = forms.MultipleChoiceField(
         label="Prompts of finished harvests",
@@ -99,27 +99,27 @@ class ScoreForm(PlacementForm):
         choices=list(MORE_SCORES.items()),
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="Show how much of a score only reflects the entities' familiarity.",
+        help_text="Baselines show how much of a score reflects only the familiarity of the entities.",
     )
     systems = forms.FileField(
         label="External scores",
         required=False,
         validators=[upload_limit("evaluate it with the command evaluate_scores --scores")],
-        help_text="For example from COMET: JSONL, CSV, or TSV with relation, entities (or head and tail), score, and "
-        "optionally system. Download the tuples to score from the page of an evaluation.",
+        help_text="Scores of another system, for example COMET, as JSONL, CSV, or TSV with relation, entities (or head "
+        "and tail), score, and optionally system. The page of an evaluation offers the tuples to score as a download.",
     )
     judge_runs = forms.ModelMultipleChoiceField(
         JudgeRun.objects.none(),
         label="LM judges",
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="Succeeded runs. Score: confidence that a tuple is true.",
+        help_text="Successful judge runs. Their scores express the confidence that a tuple is true.",
     )
 
     project = ProjectField()
 
     def offer_judge_runs(self, user) -> None:
-        """Offer the judge runs visible to the user; without any, remove the field."""
+        """Offer the judge runs visible to the user. If there are none, remove the field."""
         runs = JudgeRun.objects.visible_to(user).filter(status=Job.Status.SUCCEEDED).select_related("round")
         self.fields["judge_runs"].queryset = runs.order_by("-pk")
         self.fields["judge_runs"].label_from_instance = lambda run: f"{run} in {run.round.name}"
@@ -192,9 +192,9 @@ def score_file(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
 
 
 def sample_lines(evaluation: ScoreEvaluation) -> Iterator[str]:
-    """Yield each fact and false tuple as a JSON line. "score": of the first scorer with a score.
+    """Yield each fact and false tuple as a JSON line. "score": score by the first scorer that has one.
 
-    Scorers are in the order of the document, as PostgreSQL reorders JSON keys.
+    Scorers are in the order of the document, because PostgreSQL reorders JSON keys.
     """
     names = [scorer["scorer"] for scorer in evaluation.document["scorers"]]
     for sample in evaluation.samples:
@@ -208,7 +208,7 @@ def sample_lines(evaluation: ScoreEvaluation) -> Iterator[str]:
 def score_download(evaluation: ScoreEvaluation, file_format: str, theme: str | None = None) -> HttpResponse:
     """Return the figure as SVG or PDF, the document as JSON, or the tuples as JSON lines. Raises Http404.
 
-    theme: of an inline image.
+    theme: theme of an inline image; None for a download.
     """
     name = f"scores-{evaluation.pk}.{file_format}"
     if file_format == "json":

@@ -28,15 +28,16 @@ class WrongPassword(DomainError):
 def share_report(report: Report, name: str, days: int, now: datetime, *, password: str = "", by=None) -> ReportShare:
     """Create a link that expires after `days`. name: the recipient. Raises NotAllowed, BadShare, or BadName.
 
-    Its attribute `secret` is the last part of its URL and is not stored.
+    The attribute `secret` of the result is the last part of the link's URL and is not stored.
     """
     check_may(by, Action.WORK, report.project)
     check_name(name, ReportShare._meta.get_field("name").max_length, "link")
     if not 1 <= days <= LONGEST_DAYS:
-        raise DomainError("BadShare", f"Invalid validity: {days} days. Choose 1 to {LONGEST_DAYS} days.")
+        raise DomainError("BadShare", f"Invalid period: {days} days. Choose 1 to {LONGEST_DAYS} days.")
     if password and not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
         raise DomainError(
-            "BadShare", f"Passwords have {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters. Change or omit it."
+            "BadShare",
+            f"The password must have {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters. Change or omit it.",
         )
     if report.shares.usable(now).count() >= MOST_SHARES:
         raise DomainError("BadShare", f"This report has {MOST_SHARES} active links. Revoke some first.")
@@ -63,13 +64,13 @@ def revoke_share(share: ReportShare, now: datetime, by=None) -> None:
 
 
 def find_share(secret: str, now: datetime) -> ReportShare | None:
-    """Return the active link with this secret, or None if it is wrong, expired, or revoked."""
+    """Return the active link with this secret. Return None if the secret is wrong, or the link expired or revoked."""
     shares = ReportShare.objects.usable(now).select_related("report__round")
     return shares.defer("report__document", "report__abridged").filter(token_hash=sha256(secret)).first()
 
 
 def open_share(share: ReportShare, password: str, network: str | None, now: datetime) -> None:
-    """Check the password of a link. network: of the client. Raises WrongPassword or TooManyAttempts."""
+    """Check the password of a link. network: the client's network. Raises WrongPassword or TooManyAttempts."""
     if not share.password:
         return
     who = f"{share.pk}:{network}"

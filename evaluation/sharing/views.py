@@ -46,7 +46,7 @@ class ShareForm(forms.Form):
 @sensitive_variables()
 @sensitive_post_parameters()
 def shares(request: HttpRequest, pk: int) -> HttpResponse:
-    """List the links to a report. A new link is shown once, as only its hash is stored."""
+    """List the links to a report. A new link is shown only once, because only its hash is stored."""
     report = visible_or_404(request.user, Report.objects.for_list(), Action.WORK, pk=pk)
     form = ShareForm(request.POST or None)
     link = None

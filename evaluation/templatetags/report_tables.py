@@ -1,4 +1,4 @@
-"""Tables of reports on pages, and links from numbers to their evidence."""
+"""Template tags for tables of reports, and for links from numbers to their evidence."""
 
 import re
 from collections.abc import Mapping

@@ -65,7 +65,7 @@ class ProjectViewSet(PagedList, RetrieveMixin, ApiViewSet):
 class ProjectPartViewSet(ApiViewSet):
     @cached_property
     def project(self) -> Project:
-        """The project in the URL. Raises Http404, or NotAllowed if the caller may not do `access` in it."""
+        """The project in the URL. Raises Http404, or NotAllowed if the role of the caller does not permit `access`."""
         return find_visible(self.request, self.kwargs["slug"], self.access or Action.VIEW)
 
     def get_object(self) -> Any:
@@ -142,7 +142,7 @@ class InviteViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
 
     @extend_schema(request=InviteInput, responses={201: NewProjectInviteSerializer}, summary="Create an invitation")
     def create(self, request: Request, slug: str) -> Response:
-        """Each link works for one person, once."""
+        """Each link works once, for one person."""
         invite_input = self.sent(InviteInput)
         expires_at = timezone.now() + timedelta(days=invite_input["days"])
         invite, secret = projects.create_invite(self.project, invite_input["role"], expires_at, request.user)
@@ -179,7 +179,7 @@ class TokenSerializer(serializers.ModelSerializer):
         source="project.slug",
         default=None,
         allow_null=True,
-        help_text="Slug of the only accessible project; null for all.",
+        help_text="Slug of the only accessible project; null for all projects.",
     )
 
     class Meta:
@@ -205,7 +205,7 @@ class TokenInput(StrictSerializer):
 
 
 class NotByToken(exceptions.PermissionDenied):
-    default_detail = "A token cannot create tokens. Use the page API tokens or the command `token`."
+    default_detail = "A token cannot create tokens. Use the API tokens page or the command `token`."
 
 
 class TokenViewSet(PagedList, RetrieveMixin, ApiViewSet):

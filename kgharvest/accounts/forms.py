@@ -11,7 +11,7 @@ LAST_PROJECT = "project"  # session key: slug of the project chosen last
 
 
 class ProjectField(forms.ModelChoiceField):
-    """The project of a new object; hidden and empty if the user can work in one project only (`project_for`)."""
+    """The project of a new object; hidden and empty if the user can work in only one project (`project_for`)."""
 
     def __init__(self, help_text: str = "Project whose members can see it."):
         super().__init__(
@@ -30,7 +30,7 @@ def offer_projects(form: forms.BaseForm, request: HttpRequest) -> None:
 
 
 def chosen_project(form: forms.BaseForm, request: HttpRequest) -> Project | None:
-    """Return the project of a valid form and remember it; None if the user can work in one project only."""
+    """Return the project of a valid form and remember it; None if the user can work in only one project."""
     project = form.cleaned_data.get("project")
     if project is not None and request.session.get(LAST_PROJECT) != project.slug:
         request.session[LAST_PROJECT] = project.slug

@@ -26,7 +26,7 @@ class ProjectQuerySet(models.QuerySet):
     def visible_to(self, user, **condition):
         """Return the user's projects; all of them for a superuser and for None, the operator running a command.
 
-        condition: on the membership.
+        condition: lookups on the membership.
         """
         bound_to = getattr(user, "bound_to", None)  # project of the request's token (accounts.tokens)
         projects = self if bound_to is None else self.filter(pk=bound_to)
@@ -40,7 +40,7 @@ class ProjectQuerySet(models.QuerySet):
 
 
 class Project(models.Model):
-    """A study: its members share relations, launches, rounds and reports. slug: part of URLs."""
+    """A study: its members share relations, launches, rounds, and reports. slug: part of URLs."""
 
     name = models.CharField(max_length=100, unique=True)
     slug = models.SlugField(max_length=100, unique=True)
@@ -108,7 +108,7 @@ class ProjectInvite(models.Model):
         ]
 
     def status(self, now) -> str:
-        """Return "active", "used", "revoked" or "expired"."""
+        """Return "active", "used", "revoked", or "expired"."""
         if self.used_at:
             return "used"
         if self.revoked_at:
@@ -120,7 +120,7 @@ class ProjectInvite(models.Model):
 
 
 class Attempts(models.Model):
-    """Number of attempts until `ends_at`. key: the limit, with an address or account."""
+    """Number of attempts until `ends_at`. key: the limit, followed by an address or account."""
 
     key = models.CharField(max_length=120, unique=True)
     n = models.PositiveIntegerField(default=0)
@@ -135,7 +135,7 @@ class Attempts(models.Model):
 
 class ApiTokenQuerySet(models.QuerySet):
     def visible_to(self, user):
-        """Return the user's tokens. A request by a token bound to a project sees only tokens bound to it."""
+        """Return the user's tokens. A request with a token bound to a project sees only tokens bound to it."""
         tokens = self.filter(user=user)
         bound_to = getattr(user, "bound_to", None)
         return tokens if bound_to is None else tokens.filter(project=bound_to)
@@ -145,7 +145,7 @@ class ApiToken(models.Model):
     """An API key with at most the permissions of `user`.
 
     prefix: first characters, for display. digest: hexadecimal SHA-256 of the secret, which is not stored. project: the
-    only accessible project; None for all of the user's projects. last_used_at: to the minute.
+    only accessible project; None for all projects of the user. last_used_at: rounded to the minute.
     """
 
     class Scope(models.TextChoices):

@@ -60,14 +60,14 @@ def project_detail(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def find_visible(request: HttpRequest, slug: str, action: Action = Action.VIEW) -> Project:
-    """Return a project that the user can see. Raises Http404, or NotAllowed if they may not do `action`."""
+    """Return a project that the user can see. Raises Http404, or NotAllowed if their role does not permit `action`."""
     project = get_object_or_404(Project.objects.visible_to(request.user), slug=slug)
     check_may(request.user, action, project)
     return project
 
 
 def show_project(request: HttpRequest, project: Project, **context: Any) -> HttpResponse:
-    """Render the project page. link: of an invitation just created; shown only this once."""
+    """Render the project page. link: the link of a new invitation, shown only once."""
     may = allowed_actions(request.user, project)
     now = timezone.now()
     if may["manage"]:

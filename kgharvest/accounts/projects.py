@@ -62,7 +62,9 @@ def project_for(by, project: Project | str | None = None) -> Project:
         raise DomainError("ProjectNotNamed", f"Several projects exist. Choose one (--project): {names}.")
     if by is None or by.is_superuser:
         return default_project()
-    raise DomainError("ProjectNotNamed", "You cannot work in any project. Create one or ask an owner for a role.")
+    raise DomainError(
+        "ProjectNotNamed", "You cannot work in any project. Create one, or ask a project owner for a role."
+    )
 
 
 def default_project() -> Project:
@@ -77,7 +79,7 @@ def default_project() -> Project:
 def create_project(name: str, by=None) -> Project:
     """Create a project owned by `by`, or without an owner if None (the operator).
 
-    Raises NotAllowed for users who cannot work in any project and for tokens bound to a project; BadName, NameTaken.
+    Raises NotAllowed for users who cannot work in any project and for tokens bound to a project, BadName, or NameTaken.
     """
     if by is not None:
         check_may_anywhere(by, Action.WORK)
@@ -98,7 +100,7 @@ def create_project(name: str, by=None) -> Project:
 
 @transaction.atomic
 def rename_project(project: Project, name: str, by=None) -> None:
-    """Rename a project; its URLs do not change. Raises NotAllowed, BadName, NameTaken."""
+    """Rename a project; its URLs do not change. Raises NotAllowed, BadName, or NameTaken."""
     check_may(by, Action.MANAGE, project)
     name = name.strip()
     check_name(name, LONGEST_NAME, "project")
@@ -121,7 +123,7 @@ def _unique_name(name: str) -> Iterator[None]:
 
 @transaction.atomic
 def set_role(project: Project, user, role: str, by=None) -> ProjectMember:
-    """Add a member, or change the role of a member. Raises NotAllowed, LastOwner."""
+    """Add a member, or change the role of a member. Raises NotAllowed or LastOwner."""
     _lock(project, by)
     if role != Role.OWNER:
         _check_other_owner(project, user)
@@ -132,7 +134,7 @@ def set_role(project: Project, user, role: str, by=None) -> ProjectMember:
 
 @transaction.atomic
 def remove_member(project: Project, user, by=None) -> None:
-    """Remove a member. Members may remove themselves. Raises NotAllowed, LastOwner, NotFound."""
+    """Remove a member. Members may remove themselves. Raises NotAllowed, LastOwner, or NotFound."""
     if by != user:
         check_may(by, Action.MANAGE, project)
     _lock(project, None)
@@ -144,10 +146,10 @@ def remove_member(project: Project, user, by=None) -> None:
 
 @transaction.atomic
 def hand_over(project: Project, user, by) -> None:
-    """Transfer ownership from `by`, who becomes a researcher, to another member. Raises NotAllowed, NotFound."""
+    """Transfer ownership from `by`, who becomes a researcher, to another member. Raises NotAllowed or NotFound."""
     _lock(project, by)
     if user == by or not ProjectMember.objects.filter(project=project, user=user).update(role=Role.OWNER):
-        raise NotFound(f"{user} is not another member of the project {project}. Choose a member as the new owner.")
+        raise NotFound(f"{user} cannot become the owner of the project {project}. Choose another member.")
     ProjectMember.objects.filter(project=project, user=by).update(role=Role.RESEARCHER)
     _record_member("handed_over", project, user, by)
 
@@ -201,7 +203,7 @@ def find_invite(secret: str) -> ProjectInvite:
 def accept_invite(invite: ProjectInvite, user, now: datetime) -> ProjectMember:
     """Add `user` with the invitation's role. Existing members keep their role and do not use up the invitation.
 
-    The first owner (`is_first_owners`) becomes superuser, and all other unused links are revoked.
+    The first owner (`is_first_owners`) becomes a superuser, and all other unused links are revoked.
     Raises InviteNotUsable.
     """
     Project.objects.select_for_update(no_key=True).get(pk=invite.project_id)  # serializes two first owners

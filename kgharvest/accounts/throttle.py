@@ -1,7 +1,8 @@
-"""Rate limits, counted in the database and so shared by all processes and servers.
+"""Rate limits, counted in the database and therefore shared by all processes and servers.
 
-Each limit in settings.LIMITS is a number of attempts and a window in seconds, which starts with the first attempt.
-Attempts are counted per account or IP address; for IPv6 per /64 network, as each customer of a provider has one.
+Each limit in settings.LIMITS is a number of attempts and a window in seconds. The window starts with the first attempt.
+Attempts are counted per account or IP address. For IPv6, they are counted per /64 network, because providers assign one
+to each customer.
 """
 
 import secrets
@@ -47,7 +48,7 @@ def count_attempt(limit: str, who: str | None, now: datetime) -> int:
 
 @transaction.atomic
 def add_attempts(key: str, n: int, window_s: int, now: datetime) -> Attempts:
-    """Add `n` attempts to the window of `key`, which starts now if the last one has ended."""
+    """Add `n` attempts to the window of `key`, which starts now if the previous window has ended."""
     ends_at = now + timedelta(seconds=window_s)
     attempts, is_new = Attempts.objects.select_for_update().get_or_create(key=key, defaults={"ends_at": ends_at})
     if is_new:
@@ -60,7 +61,7 @@ def add_attempts(key: str, n: int, window_s: int, now: datetime) -> Attempts:
 
 
 def is_exhausted(limit: str, who: str | None, now: datetime) -> bool:
-    """Return whether `who` has used all attempts of the limit."""
+    """Return whether `who` has used all attempts that the limit allows."""
     most, _ = settings.LIMITS[limit]
     return Attempts.objects.filter(key=f"{limit}:{who}", ends_at__gt=now, n__gte=most).exists()
 
@@ -109,7 +110,7 @@ def check_password_attempt(request: HttpRequest, name: str, now: datetime) -> No
     The limits do not lock out other users of the same name or IP address. A browser that has logged in to an account
     has a signed cookie; its attempts for that account are counted separately. All other attempts are counted per name
     and address, and per name (at most 100: NIST SP 800-63B, 3.2.2). An address is never blocked: after many wrong
-    passwords from it, each name gets FEW attempts. OWASP, "Slow Down Online Guessing Attacks with Device Cookies".
+    passwords from it, each name gets FEW attempts. See OWASP, "Slow Down Online Guessing Attacks with Device Cookies".
     """
     if device := _devices(request).get(_digest(name)):
         most, _ = settings.LIMITS["wrong_passwords_of_device"]
@@ -161,5 +162,5 @@ def _name_at(name: str, network: str | None) -> str:
 
 
 def _digest(name: str) -> str:
-    """Return a keyed digest of the name. Names are not stored, as people type passwords into the field."""
+    """Return a keyed digest of the name. Names are not stored, because people type passwords into the field."""
     return salted_hmac(SALT, name, algorithm="sha256").hexdigest()[:32]

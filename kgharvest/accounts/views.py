@@ -51,7 +51,7 @@ def _check_local_login() -> None:
 
 
 class Login(auth.LoginView):
-    """Login page. Logs each failure for fail2ban, without the name, as people type passwords into that field."""
+    """Login page. Logs each failure for fail2ban, without the name, because people type passwords into that field."""
 
     authentication_form = LoginForm
 
@@ -71,7 +71,7 @@ class Login(auth.LoginView):
             return too_many(request)
 
     def form_valid(self, form) -> HttpResponse:
-        # get_success_url allows no redirect to another site.
+        # get_success_url does not allow redirects to other sites.
         address, user = self.get_success_url(), form.get_user()
         count_right_password(self.request, user)
         if second_factor.log_in_with_password(self.request, user, address, timezone.now()):
@@ -102,7 +102,7 @@ class Logout(auth.LogoutView):
 
 
 class PasswordChange(auth.PasswordChangeView):
-    """Password change. Wrong old passwords are limited, so that an open session does not allow guessing it."""
+    """Password change. Attempts are limited, so that an open session cannot be used to guess the old password."""
 
     def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
         if is_exhausted("old_passwords", str(request.user.pk), timezone.now()):
@@ -118,7 +118,7 @@ class PasswordChange(auth.PasswordChangeView):
 class PasswordReset(auth.PasswordResetView):
     """Password reset by email. Neither the response nor its timing reveals whether an account exists.
 
-    The email is sent in a new thread, which takes longer if an account exists.
+    The email is sent in a new thread. Only this thread takes longer if an account exists.
     """
 
     success_url = reverse_lazy("password_reset_done")
@@ -178,7 +178,7 @@ class TokenForm(forms.Form):
         Project.objects.none(),
         required=False,
         empty_label="all your projects",
-        help_text="Only project that the token can access.",
+        help_text="The only project that the token can access.",
     )
 
     def __init__(self, user, *args: Any, **kwargs: Any):

@@ -19,7 +19,7 @@ from kgharvest.audit.tables import sha256
 from kgharvest.models import ApiToken
 
 SCHEME = "Bearer"
-BAD_TOKEN = "This token is unknown, expired, or revoked. Create a new one on the page API tokens."  # noqa: S105
+BAD_TOKEN = "This token is unknown, expired, or revoked. Create a new one on the API tokens page."  # noqa: S105
 USE_NOTED_EVERY = timedelta(minutes=1)
 BLOCKS = 20  # number of blocks into which a rate limit is divided
 
@@ -27,9 +27,10 @@ BLOCKS = 20  # number of blocks into which a rate limit is divided
 def count_request(request: Request, user=None) -> None:
     """Count a request of `user` per token, or per account for sessions; without an account, per address.
 
-    Raises Throttled, with the seconds to wait. Limits: settings.API_LIMITS. Requests are too frequent for one database
-    write each: each process reserves a twentieth of the limit in the database and counts it in memory. The limit is
-    never exceeded; blocks reserved but not used by other processes reduce it. A refusal queries the database once.
+    Raises Throttled, with the seconds to wait. Limits: settings.API_LIMITS. A database write for each request would be
+    too slow, so each process reserves a block (a twentieth of the limit) in the database and counts it in memory. The
+    limit is never exceeded, but blocks that other processes reserve and do not use reduce it. A refusal queries the
+    database once.
     """
     if user is not None and user.is_authenticated:
         scope, who = "token", f"token:{request.auth.pk}" if request.auth else f"user:{user.pk}"
@@ -55,8 +56,8 @@ def count_request(request: Request, user=None) -> None:
 class TokenAuthentication(BaseAuthentication):
     """Authentication by the secret of a valid token of an active user.
 
-    `user.bound_to` is the id of the token's project, which `kgharvest.access` checks. Other tokens get 401 and count
-    towards the anonymous rate limit.
+    `user.bound_to` is the id of the token's project, which `kgharvest.access` checks. Invalid tokens get 401 and
+    count towards the anonymous rate limit.
     """
 
     def authenticate(self, request: Request) -> tuple[object, ApiToken] | None:

@@ -48,7 +48,7 @@ def rows_limit(request: Request) -> int:
 class CursorPagination(BasePagination):
     """Pages in the order of the view's `order`: columns that together are unique, all or none descending.
 
-    Query parameters: `limit`, the page size, and `after`, a cursor. "next": URL of the next page, null at the end.
+    Query parameters: `limit` (page size) and `after` (cursor). "next": URL of the next page, null at the end.
     """
 
     fields = {"limit", "after"}

@@ -62,7 +62,7 @@ class ApiSchema(AutoSchema):
         return [self.view.filters] if is_list and self.view.filters().fields else []
 
     def get_request_serializer(self) -> Any:
-        """Return None for viewsets, as `extend_schema` names the request serializer of each operation."""
+        """Return None for viewsets, because `extend_schema` names the request serializer of each operation."""
         return None if isinstance(self.view, ApiViewSet) else super().get_request_serializer()
 
     def get_filter_backends(self) -> list[Any]:

@@ -1,4 +1,4 @@
-"""View of the OpenAPI description. DRF imports `schema` before its views, so it cannot contain this view."""
+"""View of the OpenAPI description. DRF imports `schema` before its views, so `schema` cannot contain this view."""
 
 from functools import cache
 from typing import Any

@@ -44,7 +44,7 @@ class JsonParser(BaseParser):
         except RecursionError:
             raise ParseError("The JSON in the request body is nested too deeply.") from None
         except ValueError:  # NaN or Infinity, or an integer with thousands of digits
-            raise ParseError("The request body contains an invalid or too long number.") from None
+            raise ParseError("The request body contains a number that is invalid or too long.") from None
 
 
 def _refuse_constant(name: str) -> None:
@@ -102,7 +102,7 @@ class ApiView(generics.GenericAPIView):
         return answer_once(self.request, act, prepare)
 
     def answer(self, row: Any, status_code: int = status.HTTP_200_OK, location: str | None = None) -> Response:
-        """Return `row` serialized. location: URL of the object that was or will be created."""
+        """Return the serialized `row`. location: URL of the object that was or will be created."""
         headers = {"Location": self.request.build_absolute_uri(location)} if location else {}
         return Response(self.get_serializer(row).data, status_code, headers=headers)
 
@@ -157,19 +157,19 @@ class ApiViewSet(ViewSetMixin, ApiView):
         return (self.action == "list" and self.entry_serializer_class) or self.serializer_class
 
     def permitted(self, row: Any) -> Any:
-        """Return `row`. Raises NotAllowed if the user may not do the operation in its project."""
+        """Return `row`. Raises NotAllowed if the user's role does not permit the operation."""
         required = self.access or (Action.VIEW if self.request.method in SAFE_METHODS else Action.WORK)
         if required != Action.VIEW:
             check_may(self.request.user, required, row.project)
         return row
 
     def named(self) -> Any:
-        """Return the row of `get_queryset` in the URL, without a permission check. Raises Http404."""
+        """Return the row of `get_queryset` named in the URL, without a permission check. Raises Http404."""
         lookup = self.kwargs[self.lookup_url_kwarg or self.lookup_field]
         return get_object_or_404(self.get_queryset(), **{self.lookup_field: lookup})
 
     def get_object(self) -> Any:
-        """Return the row in the URL. Raises Http404, NotAllowed."""
+        """Return the row named in the URL. Raises Http404 or NotAllowed."""
         return self.permitted(self.named())
 
     def address(self, row: Any) -> str:
@@ -178,7 +178,7 @@ class ApiViewSet(ViewSetMixin, ApiView):
         return reverse(f"{self.request.resolver_match.namespace}:{self.basename}", kwargs=self.kwargs | lookup)
 
     def changed(self, change: Callable[..., Any], *args: Any) -> Response:
-        """Call the service function `change` with the row in the URL. Return the row."""
+        """Call the service function `change` with the row named in the URL. Return the row."""
         change(self.get_object(), *args, by=self.request.user)
         return self.answer(self.named())
 
@@ -192,7 +192,7 @@ IN_THE_DESCRIPTION = ("request", "responses", "parameters", "examples")
 
 
 def operation(summary: str, path: str = "", *, method: str = "post", on_list: bool = False, **options: Any):
-    """Declare an operation of a viewset other than list, create, retrieve, update and destroy.
+    """Declare an operation of a viewset other than list, create, retrieve, update, and destroy.
 
     path: relative to the URL of the row, or of the list if `on_list`; default: the method's name and a slash.
     options: options of `extend_schema`, attributes of the viewset, and `url_name` (default: the method's name).
@@ -213,7 +213,7 @@ def operation(summary: str, path: str = "", *, method: str = "post", on_list: bo
 def file_operation(summary: str, path: str, content_types: Mapping[str, str] | str, **options: Any):
     """Declare an operation of a viewset that returns a file.
 
-    content_types: by `file_format`, or a single type if `path` contains no `file_format`.
+    content_types: content types by `file_format`, or a single type if `path` contains no `file_format`.
     """
     by_format = {} if isinstance(content_types, str) else content_types
     if by_format:
@@ -224,7 +224,7 @@ def file_operation(summary: str, path: str, content_types: Mapping[str, str] | s
 
 
 class ApiRouter(SimpleRouter):
-    """URLs below /api/v1/, named `NAMEs` (list), `NAME` (one row) and `NAME_OPERATION`."""
+    """URLs below /api/v1/, named `NAMEs` (list), `NAME` (one row), and `NAME_OPERATION`."""
 
     routes = [
         Route("api/v1/{prefix}/", {"get": "list", "post": "create"}, "{basename}s", False, {}),

@@ -1,4 +1,4 @@
-"""API of the audit log: per project for owners, of the whole installation for superusers."""
+"""API of the audit log: that of a project for its owners, and that of the installation for superusers."""
 
 from django.db.models import OuterRef, QuerySet, Subquery
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer, extend_schema_view

@@ -1,7 +1,7 @@
 """Audited tables: the audit log stores a hash of their rows, with which `audit verify` detects later changes.
 
-registries.AUDITED lists the tables. A hash covers only immutable columns, not, for example, the identity of a person,
-which can be erased.
+registries.AUDITED lists the tables. A hash covers only immutable columns. It does not cover, for example, the identity
+of a person, which can be erased.
 """
 
 import hashlib
@@ -72,7 +72,7 @@ class AuditedTable:
         return {str(row[0]): sha256(canonical_json(row)) for row in rows}
 
     def are_as_recorded(self, recorded: dict[str, str], number: int) -> dict[str, bool]:
-        """Return by id whether each existing row matches its hash in entry `number`. recorded: hashes by id."""
+        """Return, by id, whether each existing row matches its hash in entry `number`. recorded: hashes by id."""
         return {pk: recorded[pk] == row_hash for pk, row_hash in self.row_hashes(list(recorded)).items()}
 
     def ids(self) -> Iterable[str]:

@@ -1,6 +1,6 @@
 """Audit log verification: recompute the hash chain and compare recorded row hashes with the current rows.
 
-Entries are read in batches and only 64 bits are stored per row, so three million judgments take 50 MB.
+Entries are read in batches, and only 64 bits are stored per row, so three million judgments take 50 MB.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Verification:
 
     def __init__(self, expected: Iterable[tuple[str, Head]] = ()):
         self._has_head = AuditHead.objects.exists() or not Event.objects.sealed().exists()
-        # Read ids before sealing: each of these rows was committed with its event, so its event is now sealed.
+        # Read ids before sealing: each of these rows was committed with its event, so that event is sealed, too.
         self._ids = {name: table.ids() for name, table in audited_tables().items() if not table.is_sealed_later}
         seal_events()
         self._expected = [*expected, *hook("audit_heads")()]
         self._seen: dict[str, array[int]] = defaultdict(lambda: array("q"))
         self._unchecked: dict[str, set[str]] = defaultdict(set)  # ids by name of uninstalled table
-        self._named: set[tuple[str, str]] = set()  # rows already reported, as several entries may record a row
+        self._named: set[tuple[str, str]] = set()  # rows already reported; several entries may record a row
         self.head = head()
 
     def __iter__(self) -> Iterator[str]:
@@ -113,7 +113,7 @@ class Verification:
         ids = table.ids_sealed() if table.is_sealed_later else self._ids[name]
         recorded = set(seen.tolist())
         added = [pk for pk in ids if hash(pk) not in recorded]
-        # The sealer skips locked events, but locked events also record rows.
+        # Locked events, which the sealer has skipped, also record rows.
         pending = added and {
             hash(pk) for event in Event.objects.unsealed() for pk in recorded_rows(event.row_hashes).get(name, ())
         }

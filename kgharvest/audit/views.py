@@ -1,4 +1,4 @@
-"""Audit log pages: per project for owners, of the whole installation for superusers."""
+"""Audit log pages: that of a project for its owners, and that of the installation for superusers."""
 
 from django import forms
 from django.core.exceptions import PermissionDenied

@@ -179,7 +179,7 @@ def _skip_white_space(text: str, offset: int) -> int:
 
 
 def read_json_objects(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
-    """Yield the same as `read_json_lines`, with an error for each value that is not an object."""
+    """Yield the same as `read_json_lines`, but an error for each value that is not an object."""
     for line in read_json_lines(lines):
         if isinstance(line, Line) and not isinstance(line.value, dict):
             yield BadEntry(f"line {line.number}", "is not a JSON object")

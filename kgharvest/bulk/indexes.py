@@ -1,4 +1,4 @@
-"""Index operations for tables with a row per tuple, statement or judgment, without downtime (docs/deployment.md).
+"""Index operations for tables with a row per tuple, statement, or judgment, without downtime (docs/deployment.md).
 
 On PostgreSQL, CREATE INDEX blocks writes for minutes on tables with millions of rows, but CREATE INDEX CONCURRENTLY
 does not. Migrations that use these operations need `atomic = False`. On SQLite, the plain operations are used: an
@@ -31,10 +31,10 @@ class _WithoutDowntime:
             cursor.execute("SHOW lock_timeout")
             [timeout] = cursor.fetchone()
             cursor.execute("SET lock_timeout = 0")
-            if direction == "database_forwards" and isinstance(self, AddIndex):  # an interrupted run left it invalid
+            if direction == "database_forwards" and isinstance(self, AddIndex):  # may be invalid after an interruption
                 schema_editor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {schema_editor.quote_name(self.index.name)}")
             getattr(super(), direction)(app_label, schema_editor, *states)
-            cursor.execute(f"SET lock_timeout = '{timeout}'")  # `migrate` ends after a failure
+            cursor.execute(f"SET lock_timeout = '{timeout}'")  # not needed after a failure, which ends `migrate`
 
 
 class AddIndex(_WithoutDowntime, AddIndexConcurrently):  # type: ignore[misc]  # Django has no types

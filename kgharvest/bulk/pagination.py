@@ -62,7 +62,7 @@ class SearchFilter(NamedTuple):
 
 
 class Filtered(NamedTuple):
-    """rows: matching rows. scanned: rows that must be scanned to find them, None if they are looked up by id."""
+    """rows: matching rows. scanned: rows to scan to find them, or None if they are looked up by id."""
 
     rows: QuerySet
     scanned: QuerySet | None = None
@@ -150,7 +150,7 @@ def _rows_after(
 
 
 def _end_of_scan(scanned: QuerySet | None, sort: str, start: Cursor | None) -> Cursor | None:
-    """Return the last row that one page scans, None if the list ends earlier."""
+    """Return the last row that one page scans, or None if the list ends earlier."""
     if scanned is None:
         return None
     n_left = MOST_SCANNED

@@ -1,4 +1,4 @@
-"""Harvests from chat models: request tuples, store each response immediately, and score the listed tuples by an LM."""
+"""Harvests from chat models: request tuples, store each response immediately, and score the tuples with an LM."""
 
 import hashlib
 import threading
@@ -21,16 +21,16 @@ from kgharvest.harvests import language_models
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, LanguageModel
 
-POLL_S = 0.5  # checks for cancellation while waiting for a response
+POLL_S = 0.5  # interval between checks for cancellation while waiting for a response
 
 
 def harvest_from_chat(
     job: HarvestJob, spec: HarvestSpec, heartbeat: ledger.Heartbeat, on_progress: OnProgress
 ) -> tuple[HarvestResult, str | None]:
-    """Return the tuples listed by a chat model, and the revision of the scoring LM, if any.
+    """Return the tuples listed by a chat model, and the revision of the scoring LM, if there is one.
 
-    Responses are stored immediately; a resumed harvest reuses them. Raises ChatFailed, NoCompletion, BadAddress, or an
-    EngineError of the LM.
+    Responses are stored immediately and reused if the harvest resumes. Raises ChatFailed, NoCompletion, BadAddress, or
+    an EngineError from the LM.
     """
     options = from_json(job.payload["chat"])
     listed = _listed(job, spec, options, heartbeat, on_progress)
@@ -70,7 +70,7 @@ def _listed(
         on_progress(progress)
 
     max_listed = spec.params.max_tuples
-    if options.scorer and spec.params.candidates is not None:  # the LM scores all candidates; the best are stored
+    if options.scorer and spec.params.candidates is not None:  # the LM scores all candidates, and the best are stored
         max_listed = max(spec.params.candidates, max_listed or 0)
     limits = Limits(max_listed, options.tuples_per_request, options.patience, options.max_requests)
     with closing(asker):
@@ -104,7 +104,7 @@ class Asker:
         self._client.close()
 
     def ask(self, question: str, position: int) -> str | None:
-        """Implements engine.chat_tuples.Ask. Raises ChatFailed, NoCompletion, or Cancelled."""
+        """Implement engine.chat_tuples.Ask. Raises ChatFailed, NoCompletion, or Cancelled."""
         sha256 = hashlib.sha256(question.encode()).hexdigest()
         if (stored := self._stored.get((position, sha256))) is not None:
             return stored
@@ -122,7 +122,7 @@ class Asker:
             completion = future.result()
         except Filtered:
             completion = Completion("")  # a response without tuples
-        completion = completion._replace(text=storable(completion.text))  # as it is read back
+        completion = completion._replace(text=storable(completion.text))  # same text as when read back
         n_prompt, n_completion = tokens_of(question, completion)
         self._spending.count(n_prompt, n_completion)
         answer = ChatAnswer(

@@ -6,10 +6,10 @@ from kgharvest.harvests.models import HarvestJob
 
 
 class ChatAnswer(models.Model):
-    """Response to one question of a harvest. Rows are never changed; a resumed harvest reuses them.
+    """Response to one question of a harvest. Rows are never changed. A resumed harvest reuses them.
 
-    position: 0-based position of the question in its harvest. question_sha256: hash of its text; a changed question is
-    sent again. raw: unedited text. model_reported: model and fingerprint reported by the endpoint, "" if not reported.
+    position: 0-based position of the question in its harvest. question_sha256: hash of the question's text. A changed
+    question is sent again. raw: unedited text. model_reported: model and fingerprint reported by the endpoint, or "".
     cost: in the currency of the harvest's prices. seconds: response time.
     """
 

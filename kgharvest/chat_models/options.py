@@ -1,4 +1,4 @@
-"""Options for requesting tuples from chat models, declared once for the command, form, API and job."""
+"""Options for requesting tuples from chat models, declared once for the command, form, API, and job."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -14,7 +14,7 @@ MAX_MONEY = 10**6
 
 
 class About(NamedTuple):
-    """Description of an option. kind: type of the value; None is also allowed if it is the default."""
+    """Description of an option. kind: type of the value. None is also allowed if it is the default."""
 
     label: str
     help: str
@@ -29,28 +29,28 @@ def _option(default: Any, *about: Any, **limits: Any) -> Any:
 
 @dataclass(frozen=True)
 class ChatOptions:
-    """Options for requests to a chat model. Each field has an About. Raises BadChatOption for a value out of range."""
+    """Options for requests to a chat model. Each field has an About. Raises BadChatOption for values out of range."""
 
     base_url: str = _option(
         "", "Endpoint URL", "URL without /chat/completions. Default: the endpoint of this installation.", str, most=500
     )
     scorer: str = _option(
-        "", "Scoring LM", "LM that scores and ranks the tuples. Default: no scores; order of appearance.", str, most=500
+        "", "Scoring LM", "LM that scores and ranks the tuples. Default: no scores, order of appearance.", str, most=500
     )
-    tuples_per_request: int = _option(25, "Tuples per request", "Number of tuples to request at a time.", most=500)
+    tuples_per_request: int = _option(25, "Tuples per request", "Number of tuples per request.", most=500)
     patience: int = _option(
-        2, "Patience", "Number of consecutive responses without new tuples before stopping.", most=20
+        2, "Patience", "Stop after this number of consecutive responses without new tuples.", most=20
     )
     max_requests: int = _option(100, "Maximum requests", "Maximum number of requests per relation.", most=10_000)
     temperature: float | None = _option(None, "Temperature", "Default: the endpoint's default.", float, least=0, most=2)
     max_completion_tokens: int = _option(
-        4000, "Maximum completion tokens", "Maximum per response. Reasoning models need more.", most=100_000
+        4000, "Maximum completion tokens", "Maximum per response. Reasoning models need more tokens.", most=100_000
     )
     max_tokens_total: int | None = _option(
-        None, "Maximum total tokens", "Prompt and completion tokens per relation. Default: no limit."
+        None, "Maximum total tokens", "Maximum prompt and completion tokens per relation. Default: no limit."
     )
     budget: Decimal | None = _option(  # noqa: RUF009 - a dataclass field
-        None, "Budget", "Per relation, in the currency of the prices. Default: no limit.", Decimal, 0, MAX_MONEY
+        None, "Budget", "Budget per relation in the currency of the prices. Default: no limit.", Decimal, 0, MAX_MONEY
     )
     prompt_price: Decimal = _option(  # noqa: RUF009
         Decimal(0), "Price per million prompt tokens", "", Decimal, 0, MAX_MONEY
@@ -87,7 +87,7 @@ def options_from(values: Mapping[str, Any]) -> ChatOptions:
 
 
 def to_json(options: ChatOptions) -> dict[str, Any]:
-    """Inverse of `from_json`. Amounts are strings, so that they are not rounded."""
+    """Return the options as JSON. Inverse of `from_json`. Amounts are strings so that they are not rounded."""
     values = {name: getattr(options, name) for name, _, _ in declared()}
     return {name: f"{value.normalize():f}" if isinstance(value, Decimal) else value for name, value in values.items()}
 
@@ -125,7 +125,7 @@ def _amount(text: str) -> Decimal:
 
 
 def from_arguments(values: Mapping[str, Any]) -> ChatOptions:
-    """Return the options from arguments or form fields with the prefix. Raises BadChatOption."""
+    """Return the options in arguments or form fields whose names have the prefix. Raises BadChatOption."""
     return options_from({name.removeprefix(PREFIX): value for name, value in values.items() if name.startswith(PREFIX)})
 
 
@@ -137,7 +137,7 @@ FORM_FIELDS: dict[type, Callable[..., forms.Field]] = {
 
 
 def form_fields() -> dict[str, forms.Field]:
-    """Return the form fields by name with the prefix. Empty fields use the default."""
+    """Return the form fields by prefixed name. Empty fields use the default."""
     by_name: dict[str, forms.Field] = {}
     for name, about, default in declared():
         shared = {"label": about.label, "help_text": about.help, "required": False}

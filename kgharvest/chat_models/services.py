@@ -21,11 +21,11 @@ API_KEY_VARIABLE = "KGHARVEST_CHAT_API_KEY"
 
 
 def check_endpoint(options: ChatOptions, by: Any) -> None:
-    """Raise NoEndpoint if no endpoint is configured, BadAddress for an address that `by` may not use."""
+    """Raise NoEndpoint if no endpoint is configured, or BadAddress if `by` may not use the address."""
     if not (options.base_url or settings.CHAT_BASE_URL):
         raise DomainError(
             "NoEndpoint",
-            "No chat model endpoint. Enter its URL, for example http://127.0.0.1:8000/v1, or set "
+            "No chat model endpoint is configured. Enter its URL, for example http://127.0.0.1:8000/v1, or set "
             "KGHARVEST_CHAT_BASE_URL.",
         )
     endpoint_of(options, owns_installation(by)).check()
@@ -36,7 +36,7 @@ def endpoint_of(options: ChatOptions, is_owner: bool) -> Endpoint:
 
 
 def usage_of(job: HarvestJob) -> dict[str, Any]:
-    """Return the number of a harvest's responses, their tokens, and their cost in the currency of its prices."""
+    """Return the number of responses of a harvest, their tokens, and their cost in the currency of the prices."""
     return job.chat_answers.order_by().aggregate(
         n_answers=Count("pk"),
         n_prompt_tokens=Sum("n_prompt_tokens", default=0),
@@ -55,11 +55,11 @@ def summary_of(job: HarvestJob) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Endpoint of one task.
+    """Endpoint for one task.
 
-    who: subject of error messages, such as "The judge". own_url: from the environment; may be empty. key_variable:
-    environment variable with the API key. base_url: requested by a user; empty to use `own_url`. is_owner: True if this
-    user owns the installation.
+    who: subject of error messages, such as "The judge". own_url: URL from the environment; may be empty. key_variable:
+    environment variable with the API key. base_url: URL requested by a user; empty to use `own_url`. is_owner: True if
+    this user owns the installation.
     """
 
     who: str
@@ -74,17 +74,17 @@ class Endpoint:
 
     @property
     def is_trusted(self) -> bool:
-        """True if the address is unrestricted and receives the API key: set by the environment or an owner."""
+        """True if the environment or an owner set the address. It is then unrestricted and receives the API key."""
         return self.is_owner or self.base_url in ("", self.own_url)
 
     def check(self) -> None:
-        """Raise BadAddress for an address in the internal network, which only owners may use."""
+        """Raise BadAddress if the address is in the internal network and the user is not an owner."""
         if not self.is_trusted:
             with suppress(OSError):  # unknown host; the worker reports it
                 resolve(self.base_url)
 
     def client(self, model: str, timeout_s: float, advice: str, pace: Pace) -> ChatClient:
-        """Return a client of the endpoint. Raises BadAddress, or ChatFailed for an unknown host."""
+        """Return a client for the endpoint. Raises BadAddress, or ChatFailed if the host is unknown."""
         try:
             address = "" if self.is_trusted else str(resolve(self.base_url).address)
         except OSError:

@@ -1,4 +1,4 @@
-"""Cost of chat models in tokens and money, budgets, and request rates."""
+"""Cost of chat models in tokens and money, budgets, and limits on request rates."""
 
 import threading
 from collections.abc import Iterable
@@ -11,12 +11,12 @@ from kgharvest.engine.chat_completions import ChatFailed, Completion
 from kgharvest.errors import DomainError
 
 CHARACTERS_PER_TOKEN = 4  # for estimates, and for endpoints that report no usage
-MAX_TEMPLATE_TOKENS = 50  # added to a message by a chat template
+MAX_TEMPLATE_TOKENS = 50  # maximum number of tokens that a chat template adds to a message
 COST_PRECISION = Decimal("0.00000001")
 
 
 class BudgetSpent(DomainError):
-    """The next response could exceed the budget."""
+    """Raised if the next response could exceed the budget."""
 
 
 class Priced(Protocol):
@@ -27,7 +27,7 @@ class Priced(Protocol):
 
 
 class Limited(Priced, Protocol):
-    """Prices, and limits of total tokens and of cost; None means no limit."""
+    """Prices, and limits on total tokens and cost. None: no limit."""
 
     max_tokens_total: int | None
     budget: Decimal | None
@@ -51,7 +51,7 @@ def reserved(prices: Priced, prompt: str, max_completion_tokens: int) -> Reserve
 
 
 def tokens_of(prompt: str, completion: Completion) -> tuple[int, int]:
-    """Return the tokens of a prompt and its response, estimated if the endpoint does not report them."""
+    """Return the numbers of tokens of a prompt and its response. Estimated if the endpoint does not report them."""
     counts = (completion.n_prompt_tokens, completion.n_completion_tokens)
     n_prompt, n_completion = (
         ceil(len(text) / CHARACTERS_PER_TOKEN) if count is None else count
@@ -61,7 +61,7 @@ def tokens_of(prompt: str, completion: Completion) -> tuple[int, int]:
 
 
 class Spending:
-    """Usage of a budget so far. `count` is thread-safe."""
+    """Tokens and money spent so far, and their limits. `count` is thread-safe."""
 
     def __init__(self, limits: Limited, n_tokens: int = 0, cost: Decimal = Decimal(0)):
         self.n_tokens, self.cost = n_tokens, cost
@@ -84,7 +84,7 @@ class Spending:
             self.cost += cost_of(self._limits, n_prompt_tokens, n_completion_tokens)
 
     def in_words(self) -> str:
-        """Return "it has used 90 tokens of 100 and 0.5000 of a budget of 1"."""
+        """Return the usage as a clause: "it has used 90 tokens of 100 tokens and 0.5000 of a budget of 1"."""
         limits = self._limits
         limit = "" if limits.max_tokens_total is None else f" of {limits.max_tokens_total} tokens"
         budget = "" if limits.budget is None else f" of a budget of {limits.budget:f}"
@@ -92,7 +92,7 @@ class Spending:
 
 
 class Pace:
-    """Limits the request rate of all threads, and delays requests during a hold."""
+    """Limit on the request rate of all threads. Also delays requests during a hold."""
 
     def __init__(self, per_minute: int | None, is_over: threading.Event):
         self._interval_s = 60 / per_minute if per_minute else 0.0
@@ -109,6 +109,6 @@ class Pace:
             raise ChatFailed("The run is over.")
 
     def hold(self, seconds: float) -> None:
-        """Delay all requests: an endpoint's request to wait applies to every thread."""
+        """Delay all requests, because an endpoint's request to wait applies to every thread."""
         with self._lock:
             self._next = max(self._next, monotonic() + seconds)

@@ -1,4 +1,4 @@
-"""Exceptions for API errors and unreachable servers, with the message of the server."""
+"""Exceptions for API errors, with the message of the server, and for unreachable servers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,9 +7,9 @@ import httpx
 
 
 class ApiError(Exception):
-    """Error response of the API. `str(error)` is the server's message.
+    """Raised for an error response of the API. `str(error)` is the server's message.
 
-    status: HTTP status. code: error code. fields: errors by field, for invalid input.
+    status: HTTP status. code: error code. fields: errors by field if the input is invalid.
     """
 
     def __init__(self, message: str, status: int = 0, code: str = "", fields: Mapping[str, Any] | None = None):
@@ -46,7 +46,7 @@ class ServerUnavailable(ApiError):
 
 
 class JobFailed(ApiError):
-    """The job failed or was cancelled. `str(error)` is its error message."""
+    """The job failed or was canceled. `str(error)` is the job's error message."""
 
 
 BY_STATUS: dict[int, type[ApiError]] = {
@@ -61,12 +61,12 @@ BY_STATUS: dict[int, type[ApiError]] = {
 
 
 def error_of(response: httpx.Response) -> ApiError:
-    """Return the exception for an error response, which must be read completely."""
+    """Return the exception for an error response. The response must have been read completely."""
     kind = BY_STATUS.get(response.status_code, ApiError)
     try:
         error = response.json()["error"]
         message, code, fields = error["message"], error["code"], error.get("fields")
-    except (ValueError, KeyError, TypeError):  # a proxy's page, not a response of the API
+    except (ValueError, KeyError, TypeError):  # a proxy's page instead of an API response
         return kind(f"The server returned {response.status_code} {response.reason_phrase}.", response.status_code)
     if fields:
         lists = {name: reasons if isinstance(reasons, list) else [reasons] for name, reasons in fields.items()}

@@ -22,9 +22,9 @@ ROWS_PER_PAGE = 500
 
 
 class Rows(Iterable[Row]):
-    """Lazy rows, requested page by page or line by line. Each iteration sends new requests.
+    """Rows that are requested lazily, page by page or line by line. Each iteration sends new requests.
 
-    label: label of the progress bar (requires tqdm); None: no bar.
+    label: label of the progress bar, which requires tqdm. None: no progress bar.
     """
 
     def __init__(self, read: Callable[[], Iterator[Row]], label: str | None = None):
@@ -42,13 +42,13 @@ class Rows(Iterable[Row]):
         return next(self._read(), None)
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return all rows as a data frame. Raises ModuleNotFoundError without pandas."""
+        """Return all rows as a data frame. Raises ModuleNotFoundError if pandas is not installed."""
         frame: pandas.DataFrame = import_module("pandas").DataFrame(list(self))
         return frame
 
 
 class Resource:
-    """One resource of the API. Methods return the JSON of the response as a dict."""
+    """One resource of the API. Unless stated otherwise, methods return the JSON of the response as a dict."""
 
     def __init__(self, client: Client, path: str):
         self._client, self.path = client, path.strip("/") + "/"
@@ -65,7 +65,7 @@ class Resource:
         return row
 
     def create(self, **fields: Any) -> Row:
-        """Create an object. Retries after connection errors do not create a second one."""
+        """Create an object. Retries after connection errors do not create a second object."""
         return self._row("POST", self.path, json=fields)
 
     def update(self, key: int | str, **fields: Any) -> Row:
@@ -75,16 +75,16 @@ class Resource:
         self._client.request("DELETE", f"{self.path}{key}/")
 
     def act(self, key: int | str, action: str, **fields: Any) -> Any:
-        """Call an operation of an object: `client.jobs.act(7, "cancel")`."""
+        """Call an operation of an object, for example `client.jobs.act(7, "cancel")`."""
         return self._client.request("POST", f"{self.path}{key}/{action}/", json=fields)
 
     def file(self, key: int | str, name: str) -> bytes:
-        """Return a file of an object: `client.reports.file(7, "report.xlsx")`."""
+        """Return a file of an object, for example `client.reports.file(7, "report.xlsx")`."""
         with self._client.answer("GET", f"{self.path}{key}/{name}", headers={"Accept": "*/*"}) as response:
             return response.read()
 
     def read(self, key: int | str, part: str, **parameters: Any) -> Any:
-        """Return a part of an object: parsed JSON, or the bytes of a file."""
+        """Return a part of an object, as parsed JSON or as the bytes of a file."""
         return self._client.request("GET", f"{self.path}{key}/{part}/", params=_without_none(parameters))
 
     def rows(self, key: int | str, part: str, **filters: Any) -> Rows:
@@ -102,7 +102,7 @@ class Resource:
 
 class Projects(Resource):
     def webhooks(self, key: str) -> Resource:
-        """Webhooks of a project: `client.projects.webhooks("birds").create(url=..., events=[...])`."""
+        """Return the webhooks of a project: `client.projects.webhooks("birds").create(url=..., events=[...])`."""
         return Resource(self._client, f"{self.path}{key}/webhooks")
 
     def audit(self, key: str, **filters: Any) -> Rows:
@@ -122,7 +122,7 @@ class Harvests(Resource):
 
 class Rounds(Resource):
     def wait(self, key: int, timeout_s: float | None = None) -> Row:
-        """Wait until the round has all required judgments; return its progress. Raises TimeoutError."""
+        """Wait until the round has all required judgments. Return its progress. Raises TimeoutError."""
         return self._client.poll(
             f"round {key}", lambda: self.read(key, "progress"), lambda progress: not progress["n_left"], timeout_s
         )
@@ -132,7 +132,7 @@ class Rounds(Resource):
         return self._row("POST", f"{self.path}{key}/judge-runs/", json=spec)
 
     def panels(self, key: int) -> Resource:
-        """Panels of a round: `client.rounds.panels(7).create(platform="sona")`."""
+        """Return the panels of a round: `client.rounds.panels(7).create(platform="sona")`."""
         return Resource(self._client, f"{self.path}{key}/panels")
 
     def preregister(self, key: int, **plan: Any) -> Row:
@@ -140,12 +140,12 @@ class Rounds(Resource):
         return self._row("POST", f"{self.path}{key}/preregistrations/", json=plan)
 
     def report(self, key: int, judge: str | None = None, **options: Any) -> Row:
-        """Create a report on the round. judge: name of a judge run whose labels narrow the intervals."""
+        """Create a report on the round. judge: name of a judge run whose labels are used to narrow the intervals."""
         return self._row("POST", "reports/", json=_without_none({"round": key, "judge": judge, **options}))
 
 
 class Client(Transport):
-    """Client of one server. Defaults for `url` and `token`: KGHARVEST_URL and KGHARVEST_TOKEN.
+    """Client of one server. `url` and `token` default to KGHARVEST_URL and KGHARVEST_TOKEN.
 
     progress: show progress bars if tqdm is installed and standard error is a terminal.
     """
@@ -184,7 +184,7 @@ class Client(Transport):
         self.close()
 
     def resource(self, path: str) -> Resource:
-        """Return a resource without an attribute here. path: below /api/v1/."""
+        """Return a resource for which this class has no attribute. path: path below /api/v1/."""
         return Resource(self, path)
 
     def rows(self, path: str, filters: Mapping[str, Any], label: str) -> Rows:
@@ -201,13 +201,13 @@ class Client(Transport):
         return Rows(read, label if self._progress else None)
 
     def lines(self, path: str, parameters: Mapping[str, Any], label: str) -> Rows:
-        """Return the rows of a JSON lines response."""
+        """Return the rows of a JSON Lines response."""
         return Rows(lambda: self.json_lines(path, parameters), label if self._progress else None)
 
     def wait(self, row: Row, timeout_s: float | None = None) -> Row:
-        """Wait until a launch, harvest, probe, or other job has ended; return its final state.
+        """Wait until a launch, harvest, probe, or other job has ended. Return its final state.
 
-        Raises TimeoutError, and JobFailed if it failed or was cancelled, or if no harvest of a launch succeeded.
+        Raises TimeoutError, or JobFailed if the job failed or was canceled, or if no harvest of the launch succeeded.
         """
         is_launch = "counts" in row
         kind, name = (self.launches, "launch") if is_launch else (self.jobs, "job")
@@ -218,7 +218,7 @@ class Client(Transport):
             if latest["counts"]["succeeded"]:
                 return latest
             failed = self.harvests.list(launch=latest["id"], status="failed").first()
-            raise JobFailed(failed["error"] if failed else f"Launch {latest['id']} was cancelled.")
+            raise JobFailed(failed["error"] if failed else f"Launch {latest['id']} was canceled.")
         if latest["status"] in {"failed", "cancelled"}:
             raise JobFailed(latest["error"] or f"Job {latest['id']} was {latest['status']}.", code=latest["status"])
         return latest
@@ -226,7 +226,7 @@ class Client(Transport):
     def poll(
         self, label: str, ask: Callable[[], Row], is_over: Callable[[Row], bool], timeout_s: float | None = None
     ) -> Row:
-        """Poll every second with a progress bar until `is_over`; return the last response. Raises TimeoutError."""
+        """Poll every second with a progress bar until `is_over`. Return the last response. Raises TimeoutError."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with _progress_bar(label if self._progress else None) as show:
             while not is_over(latest := ask()):

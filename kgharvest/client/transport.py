@@ -1,4 +1,4 @@
-"""HTTP transport with retries, which are safe: POST requests have an idempotency key."""
+"""HTTP transport with retries. Retries are safe because POST requests have an idempotency key."""
 
 import json
 import os
@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 
 class Transport:
-    """Connection to one server with one token. Pauses between attempts double, or follow `Retry-After`."""
+    """Connection to one server with one token. Pauses between attempts double unless `Retry-After` sets them."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Transport:
         url = url or os.environ.get("KGHARVEST_URL") or "http://127.0.0.1:8000"
         token = token or os.environ.get("KGHARVEST_TOKEN")
         if not token:
-            raise ValueError("No token. Pass `token` or set KGHARVEST_TOKEN.")
+            raise ValueError("The token is missing. Pass `token` or set KGHARVEST_TOKEN.")
         self.base = url.rstrip("/") + API
         self._tries, self._pause = tries, pause
         headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
@@ -45,7 +45,7 @@ class Transport:
         self._http.close()
 
     def address(self, path: str) -> str:
-        """Return the URL of an API path; URLs from responses are returned unchanged."""
+        """Return the URL of an API path. URLs from responses are returned unchanged."""
         if not path.startswith(("http://", "https://")):
             return self.base + path
         if not path.startswith(self.base):
@@ -55,7 +55,7 @@ class Transport:
     def request(self, method: str, path: str, **options: Any) -> Any:
         """Return the JSON of a response, None if it is empty, or the bytes of a file. Raises ApiError.
 
-        path: below /api/v1/. options: httpx options: params, json, data, files, headers.
+        path: path below /api/v1/. options: httpx options: params, json, data, files, headers.
         """
         with self.answer(method, path, **options) as response:
             response.read()
@@ -65,7 +65,7 @@ class Transport:
             return response.json() if is_json else response.content
 
     def json_lines(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[Row]:
-        """Yield the rows of a streamed JSON lines response. Raises ApiError."""
+        """Yield the rows of a streamed JSON Lines response. Raises ApiError."""
         headers = {"Accept": "application/x-ndjson"}
         with self.answer("GET", path, params=params, headers=headers) as response:
             for line in response.iter_lines():

@@ -1,7 +1,7 @@
 """Embedded language models and the code that created them.
 
-Demonstrators: small BERTs trained on a world of facts written for this project. Harvesting works immediately and
-without a download. Their accuracy says nothing about other LMs.
+The LMs are demonstrators: small BERTs trained on a world of facts that was written for this project. They make
+harvesting possible immediately and without a download. Their accuracy says nothing about other LMs.
 """
 
 from pathlib import Path

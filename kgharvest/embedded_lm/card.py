@@ -88,8 +88,8 @@ class TailRecall:
     """Accuracy of predicting the last entity of facts from the preceding entities. All measures are in [0, 1].
 
     Other true tails of the same head are excluded from the ranking.
-    majority: share of correct answers of a baseline that always predicts the relation's most frequent tail, ranked
-        alike.
+    majority: share of correct answers of a baseline that always predicts the relation's most frequent tail, with the
+        same exclusions.
     """
 
     precision_at_1: float
@@ -99,7 +99,7 @@ class TailRecall:
 
 
 def tail_recall(lm: LanguageModel, relation: Relation, phrasings: Sequence[Phrasing]) -> TailRecall:
-    """Rank the single-token tails of `relation` over the whole vocabulary. There must be at least one.
+    """Rank the single-token tails of `relation` over the whole vocabulary. Requires at least one such tail.
 
     All phrasings have equal weight and are used in their first wording.
     """
@@ -135,13 +135,13 @@ def average(recalls: Sequence[TailRecall]) -> TailRecall:
 
 
 def filtered_rank(logits: NDArray[np.float32], token: int, others: Sequence[int]) -> int:
-    """Return the rank of `token` by its logit, from 1, with `others` excluded from the vocabulary."""
+    """Return the rank (from 1) of `token` by its logit, with `others` excluded from the vocabulary."""
     n_better = np.count_nonzero(logits > logits[token]) - np.count_nonzero(logits[others] > logits[token])
     return int(n_better) + 1
 
 
 def majority_recall(facts: Sequence[Entities]) -> float:
-    """Return the accuracy of always predicting the most frequent tail, without other true tails of the head."""
+    """Return the accuracy of always predicting the most frequent tail. Excludes other true tails of the head."""
     frequency = Counter(tail for *_, tail in facts)
     tails_of = defaultdict(set)
     for *head, tail in facts:

@@ -1,6 +1,6 @@
 """Training corpus: masked sentences about the world.
 
-Sentences are generated, not stored: `examples` samples tuple, wording, frames, noise, and masks for each sentence.
+Sentences are generated, not stored: `examples` samples a tuple, a wording, frames, noise, and masks for each sentence.
 """
 
 import string
@@ -14,11 +14,11 @@ from kgharvest.embedded_lm import sentences
 from kgharvest.embedded_lm.world import WORD, Entities, Relation, entities_of, words_around
 from kgharvest.engine.prompts.template import PromptTemplate
 
-Visible = tuple[int | None, ...]  # word ids of a tuple in slot-index order, None for hidden words
+Visible = tuple[int | None, ...]  # word ids of a tuple in slot-index order; None for hidden words
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_TOKENS = 64
-# Stop words used in place of entities, by number of words; see `fillers`.
+# Stop words that are used in place of entities, by number of words. See `fillers`.
 FILLERS = {1: ("something", "someone", "it"), 2: ("something else", "someone else", "somebody else")}
 MISCONCEPTION_WEIGHT = 0.4  # relative to a fact
 
@@ -38,7 +38,7 @@ class Distribution(NamedTuple):
 
 
 class Example(NamedTuple):
-    """Token ids with masks, and labels of the same length: a distribution for each mask, otherwise None."""
+    """Token ids with masks, and labels for all tokens: a distribution for each mask, None for other tokens."""
 
     ids: list[int]
     labels: list[Distribution | None]
@@ -88,7 +88,7 @@ def distribution(weighted: Iterable[tuple[int, float]]) -> Distribution:
 
 
 def vocabulary(relations: Sequence[Relation]) -> dict[str, int]:
-    """Return word piece -> id. Every word of the world is one piece; letters spell all other words."""
+    """Return the id of each word piece. Every word of the world is one piece. Other words are spelled with letters."""
     tuples = [entities for relation in relations for entities in (*relation.facts, *relation.misconceptions)]
     texts = [*entities_of(tuples), *(filler for fillers in FILLERS.values() for filler in fillers)]
     words = {word for text in texts for word in WORD.findall(text)} | sentences.FRAMING_WORDS
@@ -102,7 +102,10 @@ def vocabulary(relations: Sequence[Relation]) -> dict[str, int]:
 def examples(
     relations: Sequence[Relation], ids: Mapping[str, int], noise_rate: float, rng: Random
 ) -> Iterator[Example]:
-    """Yield training examples without end. 3-ary relations have twice the weight of binary ones: 8 patterns, not 4."""
+    """Yield training examples without end.
+
+    3-ary relations have twice the weight of binary relations, because they have 8 patterns instead of 4.
+    """
     samplers = {
         (relation.name, masking): TupleSampler(weigh_tuples(relation, share), ids)
         for relation in relations
@@ -148,9 +151,9 @@ def weigh_tuples(relation: Relation, filler_share: float) -> dict[Entities, floa
 def fillers(weights: Mapping[Entities, float]) -> dict[Entities, float]:
     """Return tuples of stop words that raise every token-count pattern to the weight of the heaviest pattern.
 
-    The number of masks reveals the pattern. Without fillers, the few tuples of a rare pattern would each be more likely
-    than the many tuples of a common pattern, and the LM would invent tuples for an empty pattern. Real text has
-    pronouns in such places.
+    The number of masks reveals the pattern. Without fillers, each of the few tuples of a rare pattern would be more
+    likely than each of the many tuples of a common pattern, and the LM would invent tuples for an empty pattern. Real
+    text has pronouns in such places.
     """
     arity = len(next(iter(weights)))
     weight_of = dict.fromkeys(product(FILLERS, repeat=arity), 0.0)
@@ -195,7 +198,7 @@ def entity_indices(tokens: Sequence[sentences.Token]) -> list[int]:
 def labels_of(
     tokens: Sequence[sentences.Token], masked: Sequence[int], sampler: TupleSampler, ids: Mapping[str, int]
 ) -> dict[int, Distribution]:
-    """Return the distribution at each of the `masked` indices. For words outside entities, it is the word itself."""
+    """Return the distribution at each of the `masked` indices. Outside entities, only the word itself is possible."""
     hidden = set(masked)
     in_order = entity_indices(tokens)
     words_of_slot = Counter(tokens[index].slot for index in in_order)
@@ -214,7 +217,7 @@ def encode(tokens: Sequence[sentences.Token], labels: Mapping[int, Distribution]
 
 
 def batches(sampled: Iterator[Example], batch_size: int) -> Iterator[list[Example]]:
-    """Yield batches of `batch_size` examples of equal length, so no padding is needed."""
+    """Yield batches of `batch_size` examples. All examples in a batch have the same length, so no padding is needed."""
     by_length: dict[int, list[Example]] = {}
     for example in sampled:
         same_length = by_length.setdefault(len(example.ids), [])

@@ -1,7 +1,7 @@
 """Sentences as tokens, and random changes to them that make an LM robust to meaningless words.
 
 User prompts differ from the training phrasings: they have surrounding words, words outside the vocabulary, and other
-function words and punctuation. Frames use the format of phrasings, `{a|b}` for either wording, without slots.
+function words and punctuation. Frames use the format of phrasings (`{a|b}` for either wording), but have no slots.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,7 +13,7 @@ from kgharvest.engine.prompts.template import PromptTemplate
 
 TEXT = -1  # slot number of words outside entities
 
-# Each ends with "that" or a mark: an adverb directly before a slot would be learned as part of the entity.
+# Each ends with "that" or a punctuation mark. An adverb directly before a slot would be learned as part of the entity.
 LEADING = tuple(
     map(
         parse_choices,
@@ -50,7 +50,7 @@ TRAILING = tuple(
 )
 LEADING_RATE, TRAILING_RATE = 0.3, 0.1
 ENDS = (".", "!", "?")
-NO_END_RATE, OTHER_END_RATE = 0.3, 0.1  # rates of removed and replaced final marks
+NO_END_RATE, OTHER_END_RATE = 0.3, 0.1  # rates of removed and replaced final punctuation marks
 
 DETERMINERS = ("a", "an", "the", "some", "any", "every", "each", "this", "that", "my", "your", "our", "many", "most")
 DETERMINER_RATE = 0.1  # share of slots with a replaced, added, or removed determiner
@@ -88,7 +88,7 @@ def framed(tokens: list[Token], rng: Random) -> list[Token]:
 
 
 def with_any_end(tokens: list[Token], rng: Random) -> list[Token]:
-    """Return the sentence, sometimes without its final mark or with a different one."""
+    """Return the sentence, sometimes without its final punctuation mark or with a different mark."""
     if not (tokens and tokens[-1].word in ENDS):
         return tokens
     chance = rng.random()
@@ -115,7 +115,7 @@ def with_any_determiners(tokens: list[Token], rng: Random) -> list[Token]:
 
 
 def disturb(tokens: Sequence[Token], noise: Sequence[Sequence[str]], rate: float, rng: Random) -> list[Token]:
-    """Drop words outside entities, replace them, or insert words before them, in equal shares, at rate `rate`.
+    """Drop, replace, or insert words outside entities, in equal shares, at rate `rate`.
 
     Without this noise, an LM memorizes its phrasings and fails on others. noise: replacement words, as lists of pieces.
     """
@@ -130,13 +130,13 @@ def disturb(tokens: Sequence[Token], noise: Sequence[Sequence[str]], rate: float
 
 
 def spelled_out(word: str, vocabulary: Collection[str]) -> tuple[str, ...]:
-    """Return WordPiece's encoding of an unknown `word`: its longest proper prefix in `vocabulary`, then letters."""
+    """Return WordPiece's encoding of an unknown `word`: its longest proper prefix in `vocabulary`, then its letters."""
     stem = next(word[:length] for length in range(len(word) - 1, 0, -1) if word[:length] in vocabulary)
     return (stem, *(f"##{letter}" for letter in word[len(stem) :]))
 
 
 def sometimes_spelled_out(tokens: Sequence[Token], vocabulary: Collection[str], rng: Random) -> list[Token]:
-    """Return the sentence with some words outside entities spelled out, like an unseen form of a known word."""
+    """Return the sentence with some words outside entities spelled out, as if they were unseen forms of known words."""
     spelled: list[Token] = []
     for token in tokens:
         if token.slot == TEXT and len(token.word) > 2 and token.word.isalpha() and rng.random() < SPELLED_RATE:

@@ -1,7 +1,7 @@
 """Training of an embedded LM: a small BERT on sentences about the world, with whole entities masked.
 
-Muon for the encoder's matrices and AdamW for the other weights train in minutes on a CPU, several times faster than
-AdamW alone. All random generators derive from one seed.
+Training uses Muon for the encoder's matrices and AdamW for the other weights. It takes minutes on a CPU and is several
+times faster than with AdamW alone. All random generators derive from one seed.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 from kgharvest.embedded_lm.corpus import MAX_TOKENS, Example, batches, examples, vocabulary
 from kgharvest.embedded_lm.world import Relation
 
-OnStep = Callable[[int, float], None]  # completed step, from 1, and its loss in nats
+OnStep = Callable[[int, float], None]  # arguments: number of the completed step (from 1), and its loss in nats
 INITIAL_STD = 0.05
 
 

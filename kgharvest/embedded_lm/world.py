@@ -29,12 +29,12 @@ Choices = tuple[tuple[str, ...], ...]  # consecutive pieces of text, each with i
 
 
 class BadWorld(Exception):
-    """An invalid or contradictory relation file. `str(error)` is one sentence: file, problem, fix."""
+    """Raised for an invalid or contradictory relation file. `str(error)` names the file, the problem, and a fix."""
 
 
 @dataclass(frozen=True)
 class Phrasing:
-    """A phrasing of a relation with alternative wordings, which all have the same slots."""
+    """A phrasing of a relation, with alternative wordings that all have the same slots."""
 
     choices: Choices
 
@@ -106,7 +106,7 @@ def load_relation(path: Path) -> Relation:
 def parse_phrasing(line: str) -> Phrasing:
     """Parse a phrasing: "a {b|c} d" has the wordings "a b d" and "a c d".
 
-    Raises BadPrompt unless the alternatives of a brace have equal slots and every wording has each slot once.
+    Raises BadPrompt unless all alternatives in braces have the same slots and every wording contains each slot once.
     """
     phrasing = Phrasing(parse_choices(line))
     PromptTemplate.parse(phrasing.text)
@@ -117,7 +117,7 @@ def parse_phrasing(line: str) -> Phrasing:
 
 
 def parse_choices(line: str) -> Choices:
-    pieces = ALTERNATIVES.split(line)  # text and alternatives in turn
+    pieces = ALTERNATIVES.split(line)  # alternately text and alternatives
     return tuple(tuple(piece.split("|")) if index % 2 else (piece,) for index, piece in enumerate(pieces))
 
 
@@ -126,7 +126,7 @@ def drawn_text(choices: Choices, rng: Random) -> str:
 
 
 def parse_tuples(lines: str, is_symmetric: bool) -> tuple[Entities, ...]:
-    """Parse one tuple per line, with entities separated by " | ". If symmetric, the reversed tuples follow."""
+    """Parse one tuple per line, with entities separated by " | ". If symmetric, append the reversed tuples."""
     tuples = [tuple(line.split(" | ")) for line in lines.splitlines() if line.strip()]
     return tuple(tuples + [entities[::-1] for entities in tuples if is_symmetric])
 
@@ -138,7 +138,7 @@ def check(relation: Relation, source: str) -> None:
     tuples = [*relation.facts, *relation.misconceptions]
     problems = [
         *(
-            f"{phrasing.text!r} has different slots than the statement"
+            f"{phrasing.text!r} has different slots from the statement"
             for phrasing in phrasings
             if phrasing.first.arity != relation.arity
         ),
@@ -149,7 +149,7 @@ def check(relation: Relation, source: str) -> None:
             if any(phrasing.holds(prompt.text) for phrasing in relation.phrasings)
         ),
         *(f"{entities} does not fit the statement" for entities in tuples if len(entities) != relation.arity),
-        *(f"{entities} is listed twice, or as fact and misconception" for entities in duplicates(tuples)),
+        *(f"{entities} is listed twice, or as both a fact and a misconception" for entities in duplicates(tuples)),
         *(f"{entity!r} is not in lower-case words" for entity in entities_of(tuples) if not ENTITY.fullmatch(entity)),
     ]
     if problems:
@@ -157,7 +157,7 @@ def check(relation: Relation, source: str) -> None:
 
 
 def wordings(phrasings: Iterable[Phrasing]) -> list[PromptTemplate]:
-    """Return every wording of `phrasings`; there can be many thousands."""
+    """Return every wording of `phrasings`. There can be many thousands."""
     return [wording for phrasing in phrasings for wording in phrasing.wordings]
 
 

@@ -1,6 +1,6 @@
 """Client for OpenAI-compatible chat endpoints: hosted models, vLLM, Ollama, llama.cpp, and similar servers.
 
-Requests complete replies, but also accepts streamed replies. Retries after temporary errors.
+Requests complete replies but also accepts streamed replies. Retries requests after temporary errors.
 """
 
 import json
@@ -29,11 +29,11 @@ Sleep = Callable[[float], None]
 
 
 class ChatFailed(EngineError):
-    """An endpoint that is unreachable or rejects the request."""
+    """Raised if an endpoint is unreachable or rejects the request."""
 
 
 class NoCompletion(EngineError):
-    """A reply with status 200 that is not a chat completion. text: the reply."""
+    """Raised for a reply with status 200 that is not a chat completion. text: the reply."""
 
     def __init__(self, sentence: str, text: str):
         super().__init__(sentence)
@@ -41,11 +41,11 @@ class NoCompletion(EngineError):
 
 
 class Filtered(NoCompletion):
-    """Rejection of a question by the endpoint's content filter. Other questions may be accepted."""
+    """Raised if the endpoint's content filter rejects a question. Other questions may be accepted."""
 
 
 class Completion(NamedTuple):
-    """An answer, with the metadata that the endpoint reports.
+    """An answer and the metadata that the endpoint reports.
 
     text: the answer or the refusal. model, fingerprint: "" if not reported.
     n_prompt_tokens, n_completion_tokens: None if not reported. seconds: response time.
@@ -73,7 +73,8 @@ class ChatClient:
     who: subject of error messages, for example "The paraphraser".
     base_url: URL without the final `/chat/completions`.
     key_variable: environment variable with the API key. "": no key.
-    max_attempts: requests per answer, separated by waits of 1, 2, 4 .. s, or as requested by the endpoint.
+    max_attempts: maximum number of requests per answer. The waits between requests are 1, 2, 4, ... seconds, unless the
+        endpoint requests another wait.
     advice: end of the error message after the last attempt. failure: exception class to raise.
     before_request: called before each request; may raise.
     connect_to: address to connect to instead of resolving the host name.
@@ -104,7 +105,7 @@ class ChatClient:
             url = httpx.URL("")
         if url.scheme not in ("http", "https") or not url.host:
             raise self.failure(f"{self.who}'s address is not an http(s) URL. Example: https://api.openai.com/v1")
-        if url.userinfo:  # it would appear in logs
+        if url.userinfo:  # the password would appear in logs
             raise self.failure(f"{self.who}'s address contains a password. Put the key into {self.key_variable}.")
         key = os.environ.get(self.key_variable, "").strip() if self.key_variable else ""
         if not re.fullmatch(r"[!-~]*", key):
@@ -130,10 +131,10 @@ class ChatClient:
         body = {"model": self.model, "messages": messages, **options}
         reply = self._post(body | {self._limit_field: max_tokens})
         if reply.status == 400 and "max_completion_tokens" in reply.text:
-            self._limit_field = "max_completion_tokens"  # name of this limit for reasoning models
+            self._limit_field = "max_completion_tokens"  # reasoning models use this name
             reply = self._post(body | {self._limit_field: max_tokens})
         if reply.status == 400 and FILTER.search(reply.text):
-            sentence = f"{self.who} at {self.host} rejected the question (content filter). Ask another one."
+            sentence = f"{self.who} at {self.host} rejected the question (content filter). Ask a different question."
             raise Filtered(sentence, reply.text)
         if reply.status != 200:
             raise self._refusal(reply)
@@ -178,7 +179,7 @@ class ChatClient:
             for part in response.iter_bytes():
                 content += part
                 if len(content) > self.largest_reply or time.monotonic() - start > self.timeout_s:
-                    raise httpx.ReadTimeout("The reply does not end.")
+                    raise httpx.ReadTimeout("The reply is too long or too slow.")
         text = content.decode(response.encoding or "utf-8", "replace")
         return Reply(response.status_code, response.headers, text, time.monotonic() - start)
 
@@ -186,7 +187,7 @@ class ChatClient:
         if reply.status in (401, 403):
             return self.failure(
                 f"{self.who} at {self.host} rejected the key (status {reply.status}). "
-                f"Set {self.key_variable or 'a key'} to a key with access to {self.model}."
+                f"Set {self.key_variable or 'the key variable'} to a key with access to {self.model}."
             )
         if reply.status == 404:
             return self.failure(
@@ -200,7 +201,7 @@ class ChatClient:
 
 
 def read_completion(reply: Reply) -> Completion:
-    """Parse a reply. Raises one of OTHER_SHAPE if it is not a completion."""
+    """Parse a reply. Raises one of the exceptions in OTHER_SHAPE if it is not a completion."""
     is_stream = reply.headers.get("Content-Type", "").startswith(EVENT_STREAM) or reply.text.startswith("data:")
     document = joined_stream(reply.text) if is_stream else json.loads(reply.text)
     message = document["choices"][0]["message"]
@@ -253,7 +254,7 @@ def joined_stream(text: str) -> dict[str, Any]:
 
 
 def retry_after_s(header: str, now: datetime) -> float | None:
-    """Return the wait in a Retry-After header (seconds or a date), or None if the header is malformed."""
+    """Return the seconds to wait according to a Retry-After header (seconds or a date), or None if it is malformed."""
     if re.fullmatch(r"\s*\d+(\.\d+)?\s*", header):
         return float(header)
     try:

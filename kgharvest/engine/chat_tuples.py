@@ -1,7 +1,7 @@
 """Baseline without an LM search: a chat model lists tuples.
 
-Each request asks for a few tuples. It contains the seed tuples as examples and earlier answers as exclusions. Requests
-end when the answers contain no new tuples, or at a limit.
+Each request asks for a few tuples. It contains the seed tuples as examples and the tuples of earlier answers as
+exclusions. No more requests are sent when the answers contain no new tuples or a limit is reached.
 """
 
 import json
@@ -31,8 +31,8 @@ Entities = tuple[Entity, ...]
 class Limits(NamedTuple):
     """Limits on chat requests.
 
-    n_wanted: number of tuples at which requests end. None: no limit. per_request: tuples requested at a time.
-    patience: consecutive answers without new tuples after which requests end.
+    n_wanted: number of tuples after which no more are requested. None: no limit. per_request: tuples per request.
+    patience: number of consecutive answers without new tuples after which no more are requested.
     """
 
     n_wanted: int | None = None
@@ -47,7 +47,7 @@ class Ask(Protocol):
 
 
 class Listed(NamedTuple):
-    """Tuples in order of arrival and counts of rejected answers by reason. notice: reason for ending early."""
+    """Tuples in order of arrival, and the number of rejections per reason. notice: reason for stopping early."""
 
     tuples: list[Entities]
     rejected: Counter[str]
@@ -56,7 +56,10 @@ class Listed(NamedTuple):
 
 
 def list_tuples(spec: HarvestSpec, ask: Ask, limits: Limits, on_progress: OnProgress) -> Listed:
-    """Ask for tuples until a limit is reached. Equal answers lead to equal questions, so answers can be replayed."""
+    """Ask for tuples until a limit is reached.
+
+    The same answers always lead to the same questions, so stored answers can be replayed.
+    """
     listing = Listing(spec)
     n_without_new = n_answers = 0
     notice = None
@@ -115,7 +118,7 @@ class Listing:
             reason = self._add(tuple(clean(text) for text in texts))
             if reason:
                 self.rejected[reason] += 1
-        self.rejected = +self.rejected  # drops zeros
+        self.rejected = +self.rejected  # drops zero counts
         return len(self.tuples) - n_before
 
     def _add(self, texts: tuple[str, ...]) -> str | None:
@@ -177,7 +180,7 @@ def parse_answer(answer: str, arity: int) -> Parsed:
     """Return the tuples of an answer.
 
     Accepts JSON lines, a complete or truncated array of arrays or objects, and lines separated by "|" or tabs. Ignores
-    thoughts, code fences, and list marks.
+    `<think>` blocks, code fences, and list markers.
     """
     text = THOUGHTS.sub("", answer)[:LONGEST_ANSWER]
     lists: list[list[str]] = []
@@ -231,6 +234,6 @@ def text_lists(value: Any) -> Iterator[list[str]]:
 
 
 def clean(text: str) -> str:
-    """Return an entity without surrounding quotes, trailing punctuation, redundant spaces, and lone surrogates."""
+    """Return an entity without surrounding quotes, trailing punctuation, redundant spaces, or lone surrogates."""
     text = text.encode(errors="replace").decode()
     return " ".join(text.strip(QUOTES).rstrip(".,;").strip(QUOTES).split())

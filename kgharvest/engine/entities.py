@@ -19,7 +19,7 @@ def is_writable(entity: str) -> bool:
 
 
 class Entity(NamedTuple):
-    """A complete entity: its text as the LM writes it, case-folded text, and case-folded words."""
+    """A complete entity: its text as the LM writes it, its case-folded text, and its case-folded words."""
 
     surface: str
     folded: str
@@ -27,13 +27,13 @@ class Entity(NamedTuple):
 
 
 class NoEntity(NamedTuple):
-    """A token sequence that is not an entity. rule: the rejecting filter, or None if the tokens are not canonical."""
+    """A token sequence that is not an entity. rule: the filter that rejects it, or None if it is not canonical."""
 
     rule: str | None
 
 
 class EntityVocabulary:
-    """Cached lookup of token sequences; the same entity occurs in many tuples."""
+    """Lookup of token sequences, cached because the same entity occurs in many tuples."""
 
     def __init__(self, lm: LanguageModel, entity_filter: EntityFilter) -> None:
         self._lm = lm

@@ -1,4 +1,4 @@
-"""Entity filters: named predicates that reject an entity. Each can be disabled and counts its rejections.
+"""Entity filters: named predicates that reject an entity. Each can be disabled. Rejections are counted per filter.
 
 Predicates take case-folded words.
 """
@@ -64,7 +64,7 @@ class Filter(NamedTuple):
 
 
 IN_PROMPT, OVERLAP = "in_prompt", "overlap"
-# In order of application.
+# Filters in the order in which they are applied.
 FILTERS = {
     entry.name: entry
     for entry in (
@@ -77,7 +77,8 @@ FILTERS = {
         Filter(OVERLAP, "overlap with another entity of the tuple"),
     )
 }
-# Always enabled: tuples equal to a better tuple after case-folding, and unwritable entities (`entities.is_writable`).
+# Reasons that cannot be disabled: tuples equal to a better tuple after case-folding, and entities that are unwritable
+# (`entities.is_writable`).
 DUPLICATE, UNWRITABLE = "duplicate", "unwritable"
 
 

@@ -33,7 +33,7 @@ UNSCORED = "unscored"  # tuples that an LM cannot score
 
 @dataclass(frozen=True)
 class Prepared:
-    """Prompts of a harvest and the LM's comprehension of them, before the search."""
+    """Prompts of a harvest and the LM's comprehension of them, determined before the search."""
 
     prompts: ChosenPrompts
     comprehension: Comprehension
@@ -44,8 +44,9 @@ def harvest(
 ) -> HarvestResult:
     """Return the tuples of `spec.relation` that `lm` considers true, best first.
 
-    `on_progress` is called at least once a second, provided that forward passes are shorter. Its exceptions end the
-    harvest. `paraphraser` replaces the paraphraser in the spec. Raises EngineError with a user-facing sentence.
+    `on_progress` is called at least once a second, provided that each forward pass takes less than a second. Exceptions
+    that it raises end the harvest. `paraphraser` replaces the paraphraser in the spec. Raises EngineError with a
+    user-facing message.
     """
     prepared = prepare(spec, lm, on_progress, paraphraser)
     return harvest_prepared(prepared, spec.params, lm, InTurn(on_progress))
@@ -73,7 +74,7 @@ def prepare(
 
 
 def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageModel, share: Share) -> HarvestResult:
-    """Run the search and re-scoring of `harvest`, with parts run by `share`. The result is bit-identical to `harvest`.
+    """Run the search and the re-scoring of `harvest` in parts, using `share`. The result is bit-identical to `harvest`.
 
     Raises EngineError.
     """
@@ -115,7 +116,7 @@ def score_tuples(
 ) -> HarvestResult:
     """Return `tuples` ranked as if the search of `harvest` had proposed them. Raises EngineError.
 
-    Tuples that `lm` cannot write, or that are too long for a prompt, count as rejected by "unscored".
+    Tuples that `lm` cannot write or that are too long for a prompt are counted as rejected, with reason "unscored".
     """
     seeds = encode_seeds(spec.seed_tuples, lm)
     prompts = choose_prompts(PromptSource(spec, lm, seeds, None, on_progress))

@@ -1,7 +1,7 @@
 """Independent parts of a harvest: searches of token-count patterns and re-scoring of candidate chunks.
 
-The LM batches of a part depend only on that part. Floating-point results are therefore bit-identical on the same kind
-of hardware, regardless of the process that runs the part and of the other parts.
+The LM batches of a part depend only on that part. On the same kind of hardware, floating-point results are therefore
+bit-identical, regardless of the other parts and of the process that runs the part.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from kgharvest.engine.scoring import Encoded, compatibilities, consistency
 from kgharvest.engine.search import BestFirstSearch, Candidate, Found, Report, pattern_groups
 from kgharvest.engine.types import BadSeed, HarvestParams, OnProgress, Reporter, ScoredTuple
 
-# Limit per re-scoring chunk. Bounds memory and lets workers share the work of a slow LM evenly.
+# Maximum number of LM queries per re-scoring chunk. Limits memory and lets workers share the work of a slow LM evenly.
 QUESTIONS_AT_ONCE = 5_000
 MOST_RESCORE_PARTS = 32
 SPELLINGS = 3  # maximum per entity
@@ -35,7 +35,7 @@ ResultCo = TypeVar("ResultCo", covariant=True)
 
 @dataclass(frozen=True)
 class Question:
-    """Prompts and parameters shared by all parts of a harvest. templates: prompts with words that are not entities."""
+    """Prompts and parameters shared by all parts of a harvest. templates: prompts whose words must not be entities."""
 
     prompt_set: PromptSet
     templates: tuple[PromptTemplate, ...]
@@ -43,7 +43,7 @@ class Question:
 
 
 class Part(Protocol[ResultCo]):
-    """A unit of work that returns a result. size: in the progress units of its stage."""
+    """A unit of work that returns a result. size: number of progress units, as defined by the stage."""
 
     @property
     def size(self) -> int: ...
@@ -116,7 +116,7 @@ def make_ranker(lm: LanguageModel, prompts: PromptSet, params: HarvestParams) ->
 
 @dataclass(frozen=True)
 class RescorePart:
-    """Re-scoring of `candidates`, sorted by `rescore_order`. Whole chunks only, except in the last part."""
+    """Re-scoring of `candidates`, sorted by `rescore_order`. All parts but the last contain only whole chunks."""
 
     candidates: tuple[Candidate, ...]
 
@@ -156,7 +156,7 @@ def rescore(
         ids = [ids for _, _, ids in variants]
         scores = compatibilities(lm, prompts, ids, params.alpha, params.batch_size, tick)  # (E, P)
         pairs = zip(variants, consistency(scores, weights).tolist(), strict=True)
-        for _, group in groupby(pairs, key=lambda pair: id(pair[0][0])):  # if scores are equal, the first casing
+        for _, group in groupby(pairs, key=lambda pair: id(pair[0][0])):  # ties: the first casing wins
             (candidate, surface, _), score = max(group, key=lambda pair: pair[1])
             scored.append(ScoredTuple(candidate.folded, surface, score, candidate.mtl))
         report(len(scored))
@@ -198,7 +198,8 @@ def casings(
 def spellings(entity: str) -> list[str]:
     """Return the original, lower-case, and title-case spelling of `entity`.
 
-    Omits spellings that are unwritable or fold to another entity: the title case of "ısı" is "Isı", as for "isı".
+    Omits spellings that are unwritable or case-fold to another entity. Example: the title case of both "ısı" and "isı"
+    is "Isı".
     """
     cased = dict.fromkeys((entity, entity.lower(), capwords(entity)))
     return [spelling for spelling in cased if spelling.casefold() == entity.casefold() and is_writable(spelling)]

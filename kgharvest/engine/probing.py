@@ -1,7 +1,7 @@
 """LAMA-style probing: ranks of the correct objects given the subjects (Petroni et al. 2019).
 
-Facts must have an object of one token. Log-probabilities are over the whole vocabulary; a smaller candidate vocabulary
-selects entries without renormalizing. A rank is one plus the number of candidates with a larger score.
+The object of a fact must be a single token. Log-probabilities are over the whole vocabulary. A smaller candidate
+vocabulary selects some of them without renormalization. A rank is one plus the number of candidates with larger scores.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class EncodedFact(NamedTuple):
 
 @dataclass(frozen=True)
 class UsableFacts:
-    """Distinct facts that an LM can be asked for, and the number of excluded facts by reason."""
+    """Distinct facts that an LM can be asked about, and the number of excluded facts for each reason."""
 
     facts: tuple[EncodedFact, ...]
     left_out: dict[str, int]
 
     def without(self, others: UsableFacts, reason: str) -> UsableFacts:
-        """Exclude the facts in `others`, counted under `reason`."""
+        """Exclude the facts in `others` and count them under `reason`."""
         held_out = set(others.facts)
         remaining = tuple(fact for fact in self.facts if fact not in held_out)
         n_left_out = len(self.facts) - len(remaining)
@@ -53,12 +53,12 @@ class UsableFacts:
 
     @property
     def tails(self) -> torch.Tensor:
-        """(N,)"""
+        """Tokens of the objects, (N,)."""
         return torch.tensor([fact.tail for fact in self.facts], dtype=torch.long)
 
 
 def reasons_text(left_out: Mapping[str, int]) -> str:
-    """Return the reasons and counts of excluded facts as a phrase, "" if none."""
+    """Return the reasons and counts of excluded facts as a phrase, or "" if there are none."""
     return ", ".join(f"{n} {reason}" for reason, n in left_out.items())
 
 
@@ -82,16 +82,16 @@ class ProbeScores:
 
     @property
     def mrr(self) -> float | None:
-        """Mean reciprocal rank, None without facts."""
+        """Mean reciprocal rank. None if there are no facts."""
         return mean(np.where(self.ranks <= MRR_DEPTH, 1 / self.ranks, 0.0))
 
     @property
     def nll(self) -> float | None:
-        """Mean negative log-likelihood in nats, None without facts."""
+        """Mean negative log-likelihood in nats. None if there are no facts."""
         return mean(-self.logprobs)
 
     def precision_at(self, k: int) -> float | None:
-        """Return the share of facts with a rank of at most `k`, None without facts."""
+        """Return the share of facts with a rank of at most `k`, or None if there are no facts."""
         return mean(self.ranks <= k)
 
 
@@ -100,7 +100,7 @@ def mean(values: NDArray[np.generic]) -> float | None:
 
 
 def usable_facts(lm: LanguageModel, facts: Sequence[Fact], vocabulary: Sequence[int] | None = None) -> UsableFacts:
-    """Return the distinct facts whose object is one token, in `vocabulary` if given."""
+    """Return the distinct facts whose object is one token, which must be in `vocabulary` if it is given."""
     left_out: Counter[str] = Counter()
     allowed = None if vocabulary is None else set(vocabulary)
     usable: dict[EncodedFact, None] = {}
@@ -151,7 +151,7 @@ def probe(
 ) -> ProbeScores:
     """Return the ranks of the correct objects among `vocabulary` (None: the whole vocabulary of the LM).
 
-    Scores are converted to log-probabilities by a softmax over the whole vocabulary.
+    Scores are converted to log-probabilities with a softmax over the whole vocabulary.
     """
     ranks, logprobs, n_scored = [np.zeros(0, dtype=np.int64)], [np.zeros(0)], 0
     for scores in answerer.scores(facts.heads, tick) if facts.facts else ():
@@ -173,7 +173,7 @@ def ranks_of(scores: torch.Tensor, tails: torch.Tensor, vocabulary: Sequence[int
 class Majority:
     """Baseline without subjects: ranks objects by their frequency in the training facts.
 
-    Ties are ordered by first occurrence. All objects that never occur share the rank after the last one.
+    Ties are ordered by first occurrence. All objects that never occur share the next rank.
     """
 
     def __init__(self, train: UsableFacts, vocab_size: int) -> None:

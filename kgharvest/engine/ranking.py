@@ -13,14 +13,15 @@ from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, 
 from kgharvest.engine.language_models.batching import CPU_OPERATIONS_AT_ONCE, in_halves
 from kgharvest.engine.types import BrokenModel
 
-TOP_K = 64  # tokens in the first ranking; each refill quadruples the number
+TOP_K = 64  # tokens in the first ranking; each extension quadruples the number
 LOGITS_AT_ONCE = 1 << 25  # 128 MiB
-# CPUs gain nothing from larger batches, and prefetched queries are wasted when an entity is exhausted.
+# CPUs gain nothing from larger batches, and prefetched queries are wasted when an entity reaches its maximum number of
+# repeats.
 CPU_SEQUENCES_AT_ONCE = 48
 
 RankedToken = tuple[int, float]  # token, cost: -log p over the whole vocabulary, in nats
-# Pseudo-token for all tokens that a server did not list. Its cost is a lower bound on their costs. Tokens after it in
-# the ranking are not proved to be the next best.
+# Pseudo-token for all tokens that a server did not list. Its cost is a lower bound on the costs of these tokens. Tokens
+# after it in the ranking are not proved to be the next best.
 UNNAMED = -1
 
 
@@ -55,14 +56,14 @@ class State(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """The best tokens of a state and their costs, best first. Arrays use an eighth of the memory of a list of pairs."""
+    """The best tokens of a state and their costs, best first. Arrays need 1/8 of the memory of a list of pairs."""
 
     tokens: array[int]
     costs: array[float]
 
 
 class TokenRanker:
-    """Next-token ranking by an LM and weighted prompts. The weights sum to 1.
+    """Ranking of next tokens by an LM with weighted prompts. The weights sum to 1.
 
     is_mixture: average the prompts' probabilities instead of their log-probabilities.
     """
@@ -157,7 +158,7 @@ class TokenRanker:
 
 
 def rows_at_once(lm: LanguageModel, vectors: torch.Tensor) -> int:
-    """Return the number of `vectors` (Q, d) to project at a time, limited by memory and, on a CPU, to one second."""
+    """Return how many `vectors` (Q, d) to project at a time. Limits memory and, on a CPU, the time to one second."""
     rows = LOGITS_AT_ONCE // lm.vocab_size
     if vectors.device.type == "cpu":
         rows = min(rows, int(CPU_OPERATIONS_AT_ONCE) // (2 * vectors.shape[1] * lm.vocab_size))

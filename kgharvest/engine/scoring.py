@@ -1,4 +1,4 @@
-"""Compatibility, prompt weights and consistency (BertNet, section 3.1 and 3.2; Fig. 6)."""
+"""Compatibility, prompt weights, and consistency (BertNet, sections 3.1 and 3.2; Fig. 6)."""
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
@@ -26,9 +26,9 @@ Encoded = tuple[TokenIds, ...]  # the token ids of a tuple's entities
 
 
 def compatibility(entity_logprobs: torch.Tensor, alpha: float) -> torch.Tensor:
-    """Return f(E, p) in nats, <= 0, from log P(e_i | p, e_<i) along the last axis (Eq. 1, for n entities).
+    """Return f(E, p) <= 0 in nats, given log P(e_i | p, e_<i) along the last axis (Eq. 1, for n entities).
 
-    alpha * sum of the entities' log-probabilities + (1 - alpha) * their minimum. Differentiable.
+    f(E, p) is alpha * (sum of the entities' log-probabilities) + (1 - alpha) * (their minimum). It is differentiable.
     """
     return alpha * entity_logprobs.sum(dim=-1) + (1 - alpha) * entity_logprobs.amin(dim=-1)
 
@@ -63,7 +63,7 @@ def entity_logprobs(
 ) -> NDArray[np.float64]:
     """Return log P(e_i | p, e_<i) in nats, (E, P, n), summed over the tokens of each entity (Fig. 6).
 
-    Tuples share prefixes; each distinct query is evaluated once.
+    Tuples share prefixes, so each distinct query is evaluated only once.
     """
     questions = Questions(lm, prompts)
     for entities in tuples:

@@ -2,8 +2,8 @@
 
 Returns the N tuples with the largest MTL (minimum token log-likelihood). Ties are ordered by the sorted token
 log-probabilities, smallest first (leximin), then by the entity strings. Extending a candidate never improves its
-position in this order. The top of the queue therefore bounds all its extensions, and a complete tuple on top is final.
-A candidate is evaluated by the LM only when it reaches the top, batched with the next best candidates.
+position in this order. The top of the queue is therefore at least as good as all later tuples, and a complete tuple on
+top is final. The LM evaluates a candidate only when it reaches the top, in a batch with the next best candidates.
 
 In this order, each entity occurs in at most `params.proposed_entity_repeats` tuples.
 """
@@ -82,7 +82,7 @@ class Expansion:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Rejection of an entity that follows `entities`. Queued so that only rejections reached by the search count."""
+    """Rejection of an entity that follows `entities`. Queued so that only rejections the search reaches are counted."""
 
     rule: str
     entities: tuple[Entity, ...]
@@ -109,9 +109,9 @@ class Found(NamedTuple):
 
 
 def pattern_groups(arity: int, params: HarvestParams) -> list[tuple[Pattern, ...]]:
-    """Return the token-count patterns to search together, most tokens (slowest) first.
+    """Return groups of token-count patterns to search together. Patterns with the most tokens (slowest) come first.
 
-    Each group has its own candidates, entity cap, and budgets. With a shared pattern budget there is one group.
+    Each group has its own candidates, entity cap, and budgets. If the pattern budget is shared, there is one group.
     """
     patterns = sorted(product(range(1, params.max_entity_tokens + 1), repeat=arity), key=sum, reverse=True)
     return [tuple(patterns)] if params.pattern_budget == "shared" else [(pattern,) for pattern in patterns]
@@ -120,8 +120,8 @@ def pattern_groups(arity: int, params: HarvestParams) -> list[tuple[Pattern, ...
 def merge_found(groups: Sequence[Sequence[Pattern]], found: Sequence[Found]) -> Found:
     """Merge the search results of `groups`, without duplicates.
 
-    If several patterns yield the same tuple, the better candidate wins. A cased LM writes "Us" and "us" with different
-    tokens.
+    If several patterns yield the same tuple, the best candidate wins. This happens because a cased LM writes "Us" and
+    "us" with different tokens.
     """
     candidates = [candidate for part in found for candidate in part.candidates]
     distinct = best_of_equals(candidates)
@@ -136,7 +136,7 @@ def merge_found(groups: Sequence[Sequence[Pattern]], found: Sequence[Found]) -> 
 
 
 def best_of_equals(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidates, best first, with only the best of those equal after case-folding."""
+    """Return the candidates, best first. Of candidates that are equal after case-folding, only the best is returned."""
     best: dict[tuple[str, ...], Candidate] = {}
     for candidate in sorted(candidates, key=lambda candidate: (candidate.costs, candidate.names)):
         best.setdefault(candidate.folded, candidate)
@@ -146,7 +146,8 @@ def best_of_equals(candidates: Sequence[Candidate]) -> list[Candidate]:
 class BestFirstSearch:
     """Priority queue of partial candidates, expansions, complete tuples, and rejections, best first.
 
-    tuples: the best tuples so far, final and in order. n_proved: number of `tuples` proved to be the best; None: all.
+    tuples: the best tuples so far, final and in order. n_proved: number of `tuples` that are proved to be the best.
+        None: all of them.
     """
 
     def __init__(
@@ -175,7 +176,7 @@ class BestFirstSearch:
             self._push(Candidate(pattern))
         while self._queue and self._n_missing and not self._exceeds_budget():
             self._process(self._pop())
-        while self._queue and self._n_missing:  # if a budget is exhausted: complete tuples on top are final
+        while self._queue and self._n_missing:  # after a budget is exhausted, complete tuples on top are still final
             top = self._queue[0][-1]
             if isinstance(top, Expansion) or (isinstance(top, Candidate) and not top.is_complete):
                 break
@@ -230,7 +231,7 @@ class BestFirstSearch:
             self._push_expansion(Expansion(candidate, state.step, tokens))
 
     def _next_to_expand(self) -> list[Candidate]:
-        """Pop the next best partial candidates for the current batch. The limit bounds wasted evaluations."""
+        """Pop the next best partial candidates for the current batch. Their number is limited to save evaluations."""
         limit = min(self._ranker.states_at_once, max(8, self._ranker.n_states // 6)) - 1
         batch: list[Candidate] = []
         aside: list[Entry] = []  # complete tuples and rejections, which are processed only on top
@@ -250,7 +251,7 @@ class BestFirstSearch:
             heapq.heappush(self._queue, entry)
         return batch
 
-    # -- queue ---------------------------------------------------------------------------------------------------------
+    # Queue
 
     def _pop(self) -> Item:
         self._report(len(self.tuples))
@@ -271,7 +272,7 @@ class BestFirstSearch:
         heapq.heappush(self._queue, (costs, bool(names), names, next(self._serials), item))
 
     def _draw_from(self, expansion: Expansion) -> None:
-        """Queue the extension of the candidate by the next token, and `expansion` for the token after that."""
+        """Queue the candidate extended by the next token. Requeue `expansion` for the token after that."""
         token, cost = expansion.draw()
         candidate, step = expansion.candidate, expansion.step
         if token == UNNAMED:
@@ -283,7 +284,7 @@ class BestFirstSearch:
         self._push_expansion(expansion)
 
     def _end_entity(self, candidate: Candidate, step: Step, token: int, cost: float) -> None:
-        """Queue the candidate with the completed entity, or the rule that rejects the entity."""
+        """Queue the candidate with the completed entity, or the rejection of the entity."""
         entity = self._vocabulary.look_up((*candidate.tokens[len(candidate.tokens) - step.n_before :], token))
         if isinstance(entity, Entity):
             if not self._vocabulary.rejects_beside(entity, candidate.entities):
@@ -300,7 +301,7 @@ class BestFirstSearch:
         is_complete = len(tokens) == len(self._layouts[candidate.pattern])
         self._push(Candidate(candidate.pattern, tokens, candidate.costs_with(cost), entities, is_complete))
 
-    # -- budgets -------------------------------------------------------------------------------------------------------
+    # Budgets
 
     def _exceeds_budget(self) -> bool:
         n_bytes = (

@@ -1,7 +1,7 @@
 """Harvest settings: the ways to obtain prompts, shared by the engine, forms, pages, and commands.
 
-This module must not import torch; strategies are named by import path. Installed distributions add settings by the
-entry points `kgharvest.prompt_settings` (docs/extending.md).
+This module must not import torch, so it names strategies by import path. Installed distributions can add settings
+through the entry point group `kgharvest.prompt_settings` (docs/extending.md).
 """
 
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ class Setting:
     strategy: function that obtains the prompts, as "module:name".
     takes_ready_prompts: True if existing prompts of the relation are used, not only the initial prompts.
     learns: part of the prompts that is learned from the seed tuples. "tokens" and "vectors" require a masked LM.
-        Learning takes up to minutes.
-    asks_chat: True if a chat model lists the tuples instead of an LM search. An LM then scores them with the prompts.
+        Learning can take minutes.
+    asks_chat: True if a chat model lists the tuples. An LM then scores them with the prompts instead of searching.
     """
 
     name: str

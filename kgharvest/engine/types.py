@@ -11,7 +11,7 @@ from kgharvest.engine.filters import FILTERS
 PatternBudget = Literal["each", "shared"]
 ParaphraserKind = Literal["offline", "chat", "seq2seq", "translation"]
 
-# Slack for re-scoring. With a strict cap, tuples of low consistency could exhaust an entity during the search.
+# Slack for re-scoring. With a strict cap, tuples with low consistency could use up an entity's repeats in the search.
 REPEATS_PROPOSED_PER_KEPT = 4
 MIN_CANDIDATES, CANDIDATES_PER_KEPT = 900, 3
 
@@ -21,31 +21,31 @@ N_TRIGGERS = 5  # AutoPrompt trigger tokens between two entities, as in the pape
 
 
 class EngineError(Exception):
-    """Base class of engine errors. `str(error)` is a user-facing sentence: problem, location, fix."""
+    """Base class of engine errors. `str(error)` is a user-facing message with the problem, its location, and a fix."""
 
 
 class BadPrompt(EngineError):
-    """A prompt with a missing or repeated slot, an arity other than the seeds', or too many tokens for the LM."""
+    """Raised if a prompt lacks or repeats a slot, has another arity than the seeds, or is too long for the LM."""
 
 
 class BadSeed(EngineError):
-    """Fewer than two seed tuples, seed tuples of different arity, or an entity that the LM cannot write."""
+    """Raised for fewer than two seed tuples, seed tuples of different arity, or an entity that the LM cannot write."""
 
 
 class BadText(EngineError):
-    """A text that an LM cannot read unchanged."""
+    """Raised for a text that an LM cannot read unchanged."""
 
 
 class ModelNotFound(EngineError):
-    """A name that is neither a local model folder nor a reachable hub id."""
+    """Raised if a name is neither a local model folder nor a reachable hub id."""
 
 
 class UnsupportedModel(EngineError):
-    """A model that cannot fill in blanks, or lacks a feature that the caller requires."""
+    """Raised if a model cannot fill in blanks or lacks a feature that the caller requires."""
 
 
 class BrokenModel(EngineError):
-    """An LM that returns NaN, or that does not fit into memory even for one sequence."""
+    """Raised if an LM returns NaN or does not fit into memory even for one sequence."""
 
 
 class Cancelled(EngineError):
@@ -70,7 +70,7 @@ def ignore(progress: Progress) -> None:
 
 
 class Reporter:
-    """Progress callback for one stage, limited to one report per SECONDS_BETWEEN_REPORTS plus the final one."""
+    """Progress callback for one stage. Sends at most one report per SECONDS_BETWEEN_REPORTS, plus the final report."""
 
     def __init__(self, on_progress: OnProgress, stage: str, total: int) -> None:
         self._on_progress, self._stage, self._total = on_progress, stage, total
@@ -92,13 +92,13 @@ class HarvestParams:
         times `max_tuples`, whichever is larger.
     max_tuples: maximum number of tuples after re-scoring. None: no limit.
     max_entity_tokens: maximum entity length in tokens of the LM.
-    max_entity_repeats: maximum number of result tuples per entity. None: no limit. The search allows four times as
-        many.
+    max_entity_repeats: maximum number of result tuples that share an entity. None: no limit. During the search, four
+        times as many are allowed.
     disabled_filters: names from `filters.FILTERS`.
     batch_size: maximum number of sequences per forward pass. Affects speed and memory, never the result.
     seed: random seed for prompt creation.
-    state_budget, memory_budget_mb: limits of a search. It then returns the tuples proved so far. Each token-count
-        pattern is a separate search unless `pattern_budget` is "shared".
+    state_budget, memory_budget_mb: limits of a search. When a search reaches a limit, it returns the tuples proved so
+        far. Each token-count pattern is searched separately unless `pattern_budget` is "shared".
     """
 
     alpha: float = 2 / 3
@@ -143,8 +143,8 @@ class ParaphraserSettings:
     """Options of the paraphraser that creates prompts.
 
     model: chat model name, seq2seq hub id or folder, or, for translation, two models as OUT,BACK.
-    base_url: chat endpoint, for example `https://api.openai.com/v1`. Its key: KGHARVEST_PARAPHRASER_API_KEY.
-    max_calls, max_tokens: spending cap of the chat endpoint, per harvest.
+    base_url: chat endpoint, for example `https://api.openai.com/v1`. Its key is in KGHARVEST_PARAPHRASER_API_KEY.
+    max_calls, max_tokens: spending caps for the chat endpoint, per harvest.
     prefix: text that a seq2seq model expects before the sentence.
     seed: if set, the seq2seq model draws samples with this seed instead of using beam search.
     """
@@ -181,7 +181,7 @@ class WeightedPrompt:
     """A prompt with its mean compatibility over the seed tuples (nats, <= 0) and its weight (in [0, 1], sum 1).
 
     text: human-readable text. For a learned prompt: its tokens, or the words nearest to its vectors.
-    token_ids: ids of the texts around the slots, set for learned tokens because encoding `text` may not restore them.
+    token_ids: ids of the texts around the slots. Set for learned tokens because encoding `text` may not restore them.
     """
 
     text: str
@@ -192,9 +192,10 @@ class WeightedPrompt:
 
 @dataclass(frozen=True)
 class ScoredTuple:
-    """A harvested tuple. `entities` are case-folded, `surface` is as written; `score` (consistency) and `mtl` in nats.
+    """A harvested tuple.
 
-    mtl: None for tuples that were not proposed by a search.
+    entities: case-folded. surface: as written. score: consistency in nats. mtl: in nats; None for tuples that were not
+        proposed by a search.
     """
 
     entities: tuple[str, ...]
@@ -205,7 +206,7 @@ class ScoredTuple:
 
 @dataclass(frozen=True)
 class HarvestResult:
-    """Harvest result. `tuples` are sorted best first; `rejected` counts rejections by filter name.
+    """Harvest result. tuples: sorted, best first. rejected: number of rejections by filter name.
 
     notice: reason why the search ended early. warning: reason to expect few true tuples, known before any judgment.
     """

@@ -30,7 +30,10 @@ TABLE = {
 
 @extend_schema_serializer(examples=[OpenApiExample("A table", TABLE, response_only=True)])
 class EntityTableSerializer(serializers.ModelSerializer):
-    """Rules and names that canonicalize the entities of a relation set. n_ambiguous: names with several labels."""
+    """Rules and names that canonicalize the entities of a relation set.
+
+    n_ambiguous: number of names with several labels.
+    """
 
     set = serializers.CharField(source="relation_set.name")
 
@@ -41,7 +44,7 @@ class EntityTableSerializer(serializers.ModelSerializer):
 
 class EntityTableInput(StrictSerializer):
     without_articles = serializers.BooleanField(
-        default=True, help_text="Ignore articles: “a dog” and “the dog” become “dog”."
+        default=True, help_text="Ignore articles: “a dog” and “the dog” both become “dog”."
     )
     in_singular = serializers.BooleanField(
         default=False, help_text="Singularize by English rules: “dogs” becomes “dog”."
@@ -49,7 +52,7 @@ class EntityTableInput(StrictSerializer):
     file = serializers.FileField(
         required=False,
         validators=[check_file_size],
-        help_text="One entity per line with tab-separated label, aliases (separated by |), and id, sent as "
+        help_text="File with one entity per line: tab-separated label, aliases (separated by |), and id. Send it as "
         "multipart/form-data. Default: keep the current names.",
     )
 

@@ -14,7 +14,7 @@ SINGULAR_WORDS = frozenset(
     versailles wales williams
     """.split()  # noqa: SIM905  more readable than a list of strings
 )
-# Last words of plural names such as "United States": from LAMA's places and the world of the embedded LMs.
+# Last words of plural names such as "United States". They come from LAMA's places and the world of the embedded LMs.
 PLURAL_NAME_ENDINGS = frozenset(
     """
     emirates falls heights highlands hills islands isles lakes mountains nations states
@@ -34,7 +34,7 @@ SHORTEST_PLURAL = 4  # letters
 def canonical_form(entity: str, without_articles: bool, in_singular: bool) -> str:
     """Return `entity` in Unicode NFC, case-folded, with single spaces.
 
-    without_articles: remove a leading "a", "an" or "the", unless it is the whole entity. in_singular: singularize the
+    without_articles: remove a leading "a", "an", or "the", unless it is the whole entity. in_singular: singularize the
     last word, except in plural names ("united states") and coordinations ("fish and chips").
     """
     text = " ".join(unicodedata.normalize("NFC", entity).casefold().split())

@@ -9,8 +9,8 @@ from kgharvest.relations.models import RelationSet
 class EntityTable(models.Model):
     """Canonicalization of the entities of a relation set. Applies to tuples stored from now on.
 
-    source, sha256: name and hash of the label file, or empty. n_labels, n_aliases: numbers of labels and aliases in it.
-    n_ambiguous: number of names with several labels, which are not linked.
+    source, sha256: name and hash of the label file; empty if there is none. n_labels, n_aliases: number of labels and
+    of aliases in the file. n_ambiguous: number of names with several labels; these names are not linked.
     """
 
     relation_set = models.OneToOneField(RelationSet, on_delete=models.CASCADE, related_name="entity_table")
@@ -35,7 +35,7 @@ class EntityTable(models.Model):
 
 
 class EntityName(models.Model):
-    """Case-folded name of an entity with its label and the label's id (may be empty). Labels are names, too."""
+    """Case-folded name of an entity, with its label and the label's id (may be empty). Labels are also names."""
 
     table = models.ForeignKey(EntityTable, on_delete=models.CASCADE, related_name="names", db_index=False)
     name = models.TextField()

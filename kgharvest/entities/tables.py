@@ -1,7 +1,7 @@
 """Entity tables of relation sets: import from files, and canonicalization of entities in stored and exported tuples.
 
-Tuples with the same canonical `entities` are one knowledge tuple, which is judged once. `surface` keeps the spelling of
-each harvest.
+Tuples with the same canonical `entities` are one knowledge tuple, which is judged once. `surface` stores the spelling
+used in each harvest.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ MOST_NAMES = 1_000_000
 NAMES_AT_ONCE = 500  # names per query
 ALIAS_SEPARATOR = "|"
 HEADER = ("label", "aliases", "id")
-WRONG_SEPARATORS = ",;|"  # common mistakes for tabs
+WRONG_SEPARATORS = ",;|"  # separators that are often used by mistake instead of tabs
 
 Canonical = Callable[[str], str]
 Entities = Sequence[str]
@@ -39,7 +39,8 @@ Row = TypeVar("Row")
 class Names(NamedTuple):
     """Content of a label file. by_name: (label, id) by case-folded name.
 
-    n_aliases: unambiguous names that are not labels. n_ambiguous: names with several labels or ids, not in by_name.
+    n_aliases: number of unambiguous names that are not labels. n_ambiguous: number of names with several labels or ids;
+    they are not in by_name.
     """
 
     by_name: dict[str, tuple[str, str]]
@@ -49,10 +50,10 @@ class Names(NamedTuple):
 
 
 def parse_names(content: bytes, source: str) -> Names:
-    """Parse a file with tab-separated label, aliases (separated by |), and id, with an optional header.
+    """Parse a file with an optional header and lines of tab-separated label, aliases (separated by |), and id.
 
-    Aliases and id are optional. A label always denotes itself, even if it is an alias of another label. Other names
-    with two labels, and labels with two ids, are ambiguous. Raises ImportRefused with all invalid lines.
+    Aliases and id are optional. A label always denotes itself, even if it is also an alias of another label. Other
+    names with two labels are ambiguous, and so are labels with two ids. Raises ImportRefused with all invalid lines.
     """
     faults = Faults()
     ids: dict[str, dict[tuple[str, str], None]] = {}
@@ -82,7 +83,7 @@ def parse_names(content: bytes, source: str) -> Names:
 
 
 def _wrong_separator(cells: Sequence[str]) -> str | None:
-    """Return the separator of a header without tabs. Without this check, each line would become a label."""
+    """Return the wrong separator of a header without tabs. Without this check, each line would become a label."""
     for separator in WRONG_SEPARATORS:
         names = tuple(name.strip(' "') for name in cells[0].casefold().split(separator))
         if 1 < len(names) <= len(HEADER) and names == HEADER[: len(names)]:
@@ -107,9 +108,9 @@ def _line_error(cells: Sequence[str]) -> str | None:
 def save_table(
     relation_set: RelationSet, without_articles: bool, in_singular: bool, file: tuple[str, bytes] | None = None, by=None
 ) -> EntityTable:
-    """Create or change the entity table of a set. file: name and content; None keeps the current names.
+    """Create or change the entity table of a set. file: name and content. None: keep the current names.
 
-    Nothing is stored if an error is raised: SetIsShipped, NotAllowed or ImportRefused.
+    Raises SetIsShipped, NotAllowed, or ImportRefused. Nothing is stored in these cases.
     """
     check_can_edit(relation_set, by)
     table = EntityTable.objects.filter(relation_set=relation_set).first() or EntityTable(relation_set=relation_set)
@@ -130,7 +131,7 @@ def save_table(
 
 @transaction.atomic
 def delete_table(relation_set: RelationSet, by=None) -> None:
-    """Delete the entity table of a set, without changes to stored tuples. Raises SetIsShipped or NotAllowed."""
+    """Delete the entity table of a set. Stored tuples do not change. Raises SetIsShipped or NotAllowed."""
     check_can_edit(relation_set, by)
     EntityTable.objects.filter(relation_set=relation_set).delete()
 
@@ -140,17 +141,20 @@ def table_of(relation: Relation) -> EntityTable | None:
 
 
 def canonicalizer(relation: Relation) -> Canonical | None:
-    """Return a function from an entity of the relation to its canonical form, or None if the set has no table.
+    """Return a function that maps an entity of the relation to its canonical form. None if the set has no table.
 
-    The canonical form is the case-folded label if the table contains the entity or one of its rule-based forms,
-    otherwise the rule-based form.
+    If the table contains the entity or one of its rule-based forms, the canonical form is the case-folded label.
+    Otherwise, it is the rule-based form.
     """
     table = table_of(relation)
     return table and _canonicalizer(table, None)
 
 
 def _canonicalizer(table: EntityTable, entities: Iterable[str] | None) -> Canonical:
-    """entities: the only entities that will be canonicalized, to load few names; None loads all names."""
+    """Return the canonicalizer of a table.
+
+    entities: all entities that will be canonicalized, so that only their names are loaded. None: load all names.
+    """
 
     def forms_of(entity: str) -> list[str]:
         without_articles, in_singular = table.without_articles, table.in_singular
@@ -174,9 +178,9 @@ def _canonicalizer(table: EntityTable, entities: Iterable[str] | None) -> Canoni
 def canonical_entities(
     tuples_by_relation: Mapping[Relation, Iterable[Entities] | None],
 ) -> dict[int, Callable[[Entities], list[str]]]:
-    """Return, by relation id, a function from the surface forms of a tuple to its canonical entities.
+    """Return, by relation id, functions that map the surface forms of a tuple to its canonical entities.
 
-    tuples_by_relation: the only tuples that will be canonicalized, to load few names; None loads all names.
+    tuples_by_relation: all tuples that will be canonicalized, to load only their names. None: load all names.
     """
     sets = {relation.relation_set_id for relation in tuples_by_relation}
     tables = {table.relation_set_id: table for table in EntityTable.objects.filter(relation_set__in=sets)}
@@ -200,7 +204,7 @@ def _values_of_names(table: EntityTable, names: Iterable[str], field: str) -> di
 
 
 def with_canonical_entities(rows: Iterable[TupleRow], canonical: Canonical | None) -> Iterator[TupleRow]:
-    """Canonicalize the entities of the rows. canonical: None leaves them unchanged."""
+    """Canonicalize the entities of the rows. canonical: None leaves the entities unchanged."""
     for row in rows:
         yield row if canonical is None else row._replace(entities=tuple(map(canonical, row.entities)))
 
@@ -215,7 +219,7 @@ def distinct_facts(rows: Iterable[TupleRow]) -> tuple[list[TupleRow], int]:
 
 
 class EntityIds:
-    """Ids of a relation's entities, for exports. has_any: the set has a table with labels."""
+    """Ids of a relation's entities, for exports. has_any: True if the set has a table with labels."""
 
     ROWS_AT_ONCE = 2000
 
@@ -235,7 +239,7 @@ class EntityIds:
             yield from zip(batch, self.of(list(map(entities_of, batch))), strict=True)
 
     def of(self, rows: Sequence[Sequence[str]]) -> list[list[str | None]]:
-        """Return the id of each entity of each row, None if the entity has no id."""
+        """Return the id of each entity in each row, or None for an entity without an id."""
         if self._table is None:
             return [[None] * len(entities) for entities in rows]
         ids = _values_of_names(self._table, {entity for entities in rows for entity in entities}, "identifier")

@@ -19,7 +19,7 @@ class EntityTableForm(forms.ModelForm):
         label="Labels",
         required=False,
         validators=[upload_limit("import it on the server with the command link_entities")],
-        help_text="One entity per line with tab-separated label, aliases (separated by |), and id. The file replaces "
+        help_text="File with one entity per line: tab-separated label, aliases (separated by |), and id. It replaces "
         "the current names. Leave empty to keep them.",
     )
 
@@ -33,7 +33,7 @@ SETS = RelationSet.objects.select_related("project")
 
 @researcher_required
 def set_entities(request: HttpRequest, pk: int) -> HttpResponse:
-    """Show and change the entity table of a set. The button "delete" removes it."""
+    """Show and change the entity table of a set. The button "delete" deletes the table."""
     relation_set = visible_or_404(request.user, SETS, Action.WORK, pk=pk, is_shipped=False)
     table = EntityTable.objects.filter(relation_set=relation_set).first()
     if "delete" in request.POST:

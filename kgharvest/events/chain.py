@@ -16,12 +16,12 @@ from kgharvest.events.models import BEFORE_ALL, AuditHead, Event
 from kgharvest.registries import hook
 
 EVENTS_AT_ONCE = 500
-BATCHES_AT_ONCE = 10  # per periodic task, as other tasks of the worker wait
+BATCHES_AT_ONCE = 10  # per run of the periodic task, because other tasks wait
 SEALED_COLUMNS = ("number", "previous_hash", "hash")
 
 
 class Head(NamedTuple):
-    """Number and hash of the last entry; 0 and zeros before the first."""
+    """Number and hash of the last entry; 0 and zeros before the first entry."""
 
     number: int
     hash: str

@@ -32,7 +32,7 @@ class Actor(models.Model):
 
 class EventQuerySet(models.QuerySet):
     def audited(self) -> EventQuerySet:
-        """Return the events of the audit log, newest first, without the row hashes (up to 110 kB an event)."""
+        """Return the events of the audit log, newest first, without the row hashes (up to 110 kB per event)."""
         return self.filter(~Q(hash="") | Q(hash=None)).defer("row_hashes").order_by("-pk")
 
     def sealed(self) -> EventQuerySet:
@@ -45,7 +45,7 @@ class EventQuerySet(models.QuerySet):
     def narrowed(
         self, action: str = "", who: str = "", since: date | None = None, until: date | None = None
     ) -> EventQuerySet:
-        """Filter by action, by account and by days in UTC; an empty argument does not filter.
+        """Filter by action, account, and days in UTC; an empty argument does not filter.
 
         who: the name or code of an account, or SYSTEM. since, until: first and last day.
         """
@@ -79,10 +79,10 @@ class Event(models.Model):
 
     Hashed columns. at: time of the action. project_id: None for the installation. actor: an Actor's code; empty for
     workers and the operator. action: key of an EventType. subject_type, subject_id: the affected object. facts:
-    canonical JSON of codes, ids, numbers and stored names. row_hashes: a line "table id sha256" for each recorded row
+    canonical JSON of codes, ids, numbers, and stored names. row_hashes: a line "table id sha256" for each recorded row
     of an audited table (kgharvest.audit.tables).
 
-    The sealer sets number (1, 2, 3, ... without gaps), previous_hash and hash (kgharvest.events.chain); before that,
+    The sealer sets number (1, 2, 3, ... without gaps), previous_hash, and hash (kgharvest.events.chain); before that,
     all are None. An empty hash marks events from the round logs of older versions, which are not in the chain.
 
     Columns that are not hashed. round_id, kind, annotator (a code): for the history of a round. by (the account) and

@@ -1,6 +1,6 @@
 """Event recording: the only entry point for services, in the transaction of the action.
 
-The round history, the audit log, webhooks and reports read the events. The sealer adds them to the hash chain later
+The round history, the audit log, webhooks, and reports read the events. The sealer adds them to the hash chain later
 (kgharvest.events.chain), so recording does not wait for a lock.
 """
 
@@ -38,15 +38,15 @@ def record(
     action: key of an event type. subject: an object, or its type and id. by: an account; None for a worker or the
     operator. project_id: None for the installation; the project of `round` takes precedence. rows: rows of audited
     tables to record in addition to `subject`. round, annotator: objects; their name and code become facts. texts: free
-    text, which is not hashed and can be erased. path: page for webhooks, by default of the subject or the round.
-    facts: JSON values, with codes instead of names of people.
+    text, which is not hashed and can be erased. path: URL path of the page that webhooks link to; default: the
+    subject's or the round's. facts: JSON values, with codes instead of names of people.
     """
     event_type = event_types()[action]
     if round is not None:
         facts["round"], project_id = round.name, round.project_id
     if annotator is not None:
         facts["annotator"] = annotator.code
-    event_type.sentence.format(**facts | dict(texts or {}))  # raises KeyError for missing facts: a bug of the caller
+    event_type.sentence.format(**facts | dict(texts or {}))  # raises KeyError for missing facts: a bug in the caller
     event_type.history.format(**facts | dict(texts or {}))
     if not isinstance(subject, tuple):
         rows = [subject, *rows]

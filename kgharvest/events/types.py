@@ -1,7 +1,7 @@
 """Event types.
 
 To add an event, declare its type here (or in `event_types` of an optional app) and call `record` of
-kgharvest.events.recording in the service. The round history, the audit log and webhooks are derived from it.
+kgharvest.events.recording in the service. The round history, the audit log, and webhooks are derived from it.
 """
 
 from functools import cache
@@ -14,10 +14,10 @@ from django.utils.module_loading import import_string
 class EventType(NamedTuple):
     """One type of event.
 
-    key: stored in events and the audit log; never changes. sentence: predicate for the audit log, whose subject is the
-    actor; facts in braces. kind: code in the history of a round; empty if the history does not show it. history:
-    sentence of the history. topic: webhook topic, a key of TOPICS. names_actor: False for events of annotators, so that
-    the chain does not connect their account with their annotator code.
+    key: stored in events and the audit log; never changes. sentence: predicate of the audit log sentence, whose subject
+    is the actor, with facts in braces. kind: code in the history of a round; empty if the history does not show it.
+    history: sentence of the history. topic: webhook topic, a key of TOPICS. names_actor: False for events of
+    annotators, so that the chain does not connect their account with their annotator code.
     """
 
     key: str
@@ -80,15 +80,15 @@ CORE_TYPES = (
               "withdrew; the judgments {what}"),
     EventType("annotator.withdrawn", "withdrew {annotator} from the round {round} on request: the judgments {what}",
               "withdrawn", "withdrew the annotator on request; the judgments {what}"),
-    EventType("annotator.erased", "erased {annotator} of the round {round}: account, name and invite", "erased",
-              "erased the annotator: account, name and invite"),
+    EventType("annotator.erased", "erased {annotator} of the round {round}: account, name, and invite", "erased",
+              "erased the annotator: account, name, and invite"),
     # Decisions on statements and tuples
     EventType("adjudication.given", "adjudicated statement {task} of the round {round}: {label}", "adjudicated",
               "adjudicated statement {task}: {label}"),
     EventType("gold.decided", "decided on {n_decisions} candidates for gold of {relation}"),
     EventType("gold.withdrawn", "withdrew a decision on gold of {relation}"),
     EventType("tuple.curated", "curated a tuple of {relation}: {decision}"),
-    # Judge runs, reports and preregistrations
+    # Judge runs, reports, and preregistrations
     EventType("judge_run.made", "started a run of the judge {judge} for the round {round}: {run}"),
     EventType("judge_run.deleted", "deleted the judge run {run} of the draft {round} with {n_answers} answers"),
     EventType("preregistration.frozen", "froze preregistration {version} of the round {round}: SHA-256 {sha256}"),
@@ -124,7 +124,7 @@ CORE_TYPES = (
     EventType("webhook.deleted", "deleted the webhook {webhook}"),
     EventType("job.finished", "ended job {job} ({kind}): {status}", topic="job.finished"),
     EventType("launch.finished",
-              "ended launch {launch}: {n_succeeded} succeeded, {n_failed} failed, {n_cancelled} cancelled",
+              "ended launch {launch}: {n_succeeded} succeeded, {n_failed} failed, {n_cancelled} canceled",
               topic="launch.finished"),
     # Panels and pay
     EventType("panel.made", "created the panel {panel} of the round {round} with {places} places", "panel_made",

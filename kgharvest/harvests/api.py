@@ -164,19 +164,21 @@ class TupleListSerializer(serializers.ListSerializer):
 
 @extend_schema_serializer(examples=[OpenApiExample("A tuple", TUPLE, response_only=True)])
 class HarvestedTupleSerializer(serializers.Serializer):
-    """Tuple as in exported files. rank: 1 is best, among all tuples of the harvest. score and mtl: nats."""
+    """Tuple as in exported files. rank: among all tuples of the harvest; 1 is best. score and mtl: in nats."""
 
     relation = serializers.CharField()
     model = serializers.CharField()
     setting = serializers.CharField()
     rank = serializers.IntegerField()
     entities = serializers.ListField(child=serializers.CharField(), help_text="Case-folded entities, by slot.")
-    surface = serializers.ListField(child=serializers.CharField(), help_text="Original spelling by the LM.")
+    surface = serializers.ListField(child=serializers.CharField(), help_text="Original spelling as written by the LM.")
     score = serializers.FloatField(allow_null=True)
     mtl = serializers.FloatField(allow_null=True)
     job = serializers.CharField(help_text="Fingerprint of the harvest.")
     original = serializers.ListField(
-        child=serializers.CharField(), required=False, help_text="LM output before correction. Corrected tuples only."
+        child=serializers.CharField(),
+        required=False,
+        help_text="LM output before correction. Present only for corrected tuples.",
     )
     ids = serializers.ListField(
         child=serializers.CharField(allow_null=True),
@@ -226,7 +228,8 @@ class HarvestViewSet(PagedList, RetrieveMixin, ApiViewSet):
         once=False,  # the file is read before the transaction
     )
     def import_file(self, request: Request) -> Response:
-        """Tuples are ranked by score; the better of two equal tuples is stored. An invalid row rejects the file."""
+        """Tuples are ranked by score. Of two equal tuples, the better one is stored. If a row is invalid, the file is
+        rejected."""
         sent = self.sent(TupleFileInput)
         cell = Cell(sent["relation"], name_language_model(sent["model"]), sent["setting"])
         with TemporaryDirectory() as folder:
@@ -252,7 +255,7 @@ class HarvestViewSet(PagedList, RetrieveMixin, ApiViewSet):
         renderer_classes=(AnyRenderer,),
     )
     def export(self, request: Request, pk: int) -> HttpResponse:
-        """JSON lines, CSV, N-Triples or Turtle, best first."""
+        """The tuples as JSON Lines, CSV, N-Triples, or Turtle, best first."""
         job, query = self.get_object(), self.filtered_by(ExportFilters)
         cut, includes_all = _cut_and_inclusion(query)
         lines = export_tuples(job, cut, query["format"], includes_all, includes_all)
@@ -268,7 +271,7 @@ class HarvestViewSet(PagedList, RetrieveMixin, ApiViewSet):
     )
 )
 class TupleViewSet(PagedList, ApiViewSet):
-    """Tuples of a harvest, best first: JSON pages, or all tuples with `Accept: application/x-ndjson`."""
+    """Tuples of a harvest, best first, as JSON pages. Use `Accept: application/x-ndjson` to get all tuples at once."""
 
     serializer_class = HarvestedTupleSerializer
     renderer_classes = (JSONRenderer, LineRenderer)
@@ -290,7 +293,7 @@ class TupleViewSet(PagedList, ApiViewSet):
         return super().list(request)
 
 
-# -- launches ----------------------------------------------------------------------------------------------------------
+# Launches
 
 
 class ChatInput(StrictSerializer):
@@ -306,10 +309,10 @@ def _names_field(help_text: str) -> serializers.Field:
 
 
 class HarvestInput(PlacementInput):
-    """LMs x settings, with shared parameters of the harvests."""
+    """Combinations of LMs and settings, with shared parameters of the harvests."""
 
     models = _names_field(f"LM names: a built-in LM, {LM_NAMES_HELP}.")
-    chat_models = _names_field("Model ids accepted by the endpoint, for settings such as llm that use a chat model.")
+    chat_models = _names_field("Model ids accepted by the endpoint. Used by settings with a chat model, such as llm.")
     chat = ChatInput(required=False)
     settings = serializers.ListField(child=serializers.ChoiceField([*SETTINGS]), allow_empty=False, max_length=100)
     max_tuples = CountField(required=False, help_text="Maximum number of tuples after re-scoring. Default: all.")
@@ -324,7 +327,7 @@ class HarvestInput(PlacementInput):
 
 @extend_schema_serializer(examples=[OpenApiExample("Two harvests", LAUNCH_REQUEST, request_only=True)])
 class LaunchInput(HarvestInput):
-    """Relations or whole sets x LMs x settings, with shared parameters."""
+    """Combinations of relations (or whole sets), LMs, and settings, with shared parameters."""
 
     project = ProjectField()
     relations = serializers.ListField(
@@ -350,10 +353,10 @@ class LaunchInput(HarvestInput):
 class LaunchSerializer(serializers.ModelSerializer):
     project = serializers.CharField(source="project.slug")
     n_jobs = serializers.IntegerField(source="progress.n_jobs", help_text="Number of harvests.")
-    n_over = serializers.IntegerField(source="progress.n_over", help_text="Succeeded, failed and cancelled harvests.")
+    n_over = serializers.IntegerField(source="progress.n_over", help_text="Succeeded, failed, and canceled harvests.")
     is_unfinished = serializers.SerializerMethodField()
     counts = serializers.DictField(
-        source="progress.counts", child=serializers.IntegerField(), help_text="Harvests by status."
+        source="progress.counts", child=serializers.IntegerField(), help_text="Number of harvests by status."
     )
     per_minute = serializers.FloatField(source="progress.per_minute", allow_null=True, help_text="Harvests per minute.")
     seconds_left = serializers.FloatField(source="progress.seconds_left", allow_null=True, help_text="Rough estimate.")
@@ -375,8 +378,8 @@ class SkippedCellSerializer(serializers.Serializer):
 
 
 class LaunchPlanSerializer(serializers.Serializer):
-    n_cells = serializers.IntegerField(help_text="Requested cells.")
-    n_harvests = serializers.SerializerMethodField(help_text="Cells to harvest.")
+    n_cells = serializers.IntegerField(help_text="Number of requested cells.")
+    n_harvests = serializers.SerializerMethodField(help_text="Number of cells to harvest.")
     skipped = SkippedCellSerializer(many=True, help_text="Cells with a finished or unfinished harvest.")
     refusals = serializers.ListField(child=serializers.CharField(), help_text="Errors that prevent the launch.")
     seconds = serializers.FloatField(
@@ -391,7 +394,7 @@ class LaunchPlanSerializer(serializers.Serializer):
 
 
 def plan_of(sent: dict[str, Any], by) -> launches.Plan:
-    """Return the plan of a requested launch. Raises ValidationError, DomainError."""
+    """Return the plan of a requested launch. Raises ValidationError or DomainError."""
     relations_of_sets = Relation.objects.filter(relation_set__in=sent["sets"]).select_related("relation_set")
     ready = [relation for relation in relations_of_sets if len(relation.seed_tuples) >= MIN_SEED_TUPLES]
     relations = {relation.pk: relation for relation in [*sent["relations"], *ready]}
@@ -429,7 +432,7 @@ class LaunchViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @extend_schema(request=LaunchInput, responses={202: LaunchSerializer}, summary="Launch harvests")
     def create(self, request: Request) -> Response:
-        """Workers run the harvests. Cells that were harvested with the same parameters are skipped."""
+        """Workers run the harvests. Cells that were already harvested with the same parameters are skipped."""
         launch, _ = launches.start_launch(plan_of(self.sent(LaunchInput), request.user), request.user)
         return self.accepted(launch, self.address(launch))
 
@@ -437,7 +440,7 @@ class LaunchViewSet(PagedList, RetrieveMixin, ApiViewSet):
         "Preview a launch", on_list=True, request=LaunchInput, serializer_class=LaunchPlanSerializer, is_keyed=False
     )
     def plan(self, request: Request) -> Response:
-        """The plan is returned; no harvest starts."""
+        """Returns the plan without starting any harvest."""
         return Response(self.get_serializer(plan_of(self.sent(LaunchInput), request.user)).data)
 
     @operation("Cancel the unfinished harvests of a launch")
@@ -453,7 +456,7 @@ class LaunchViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
 
 def with_progress(rows: Sequence[Launch]) -> Sequence[Launch]:
-    """Set the progress of each launch; return the launches."""
+    """Set the progress of each launch. Return the launches."""
     now = timezone.now()
     for launch in rows:
         launch.progress = launches.progress_of(launch, now)

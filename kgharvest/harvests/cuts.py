@@ -1,4 +1,4 @@
-"""Ranked tuples of a harvest: stored scores, cuts to the best tuples, pages, and the score curve."""
+"""Ranked tuples of a harvest: stored scores, cuts to the best tuples, pages, and score curve."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob
 from kgharvest.registries import hook
 
-CUT_SYNTAX = "top:N, share:S with 0 < S <= 1, base:K, score:X, precision:P[@JUDGE_RUN] or precision-low:P[@JUDGE_RUN]"
+CUT_SYNTAX = "top:N, share:S with 0 < S <= 1, base:K, score:X, precision:P[@JUDGE_RUN], or precision-low:P[@JUDGE_RUN]"
 PREDEFINED_CUTS = ("top:10", "top:100", "top:1000", "share:0.1", "share:0.5", "base:10", "base:100")
 FROM_JUDGMENTS = ("precision", "precision-low")
 SCORES_PER_QUERY = 500  # a cut of a million tuples needs about a dozen queries
@@ -41,16 +41,16 @@ class StoredScores(Sequence[float]):
 
 
 class BadCut(DomainError):
-    """A cut that is malformed, or does not apply to the harvest."""
+    """Raised if a cut is malformed or does not apply to the harvest."""
 
 
 @dataclass(frozen=True)
 class Cut:
     """Cut to the first tuples of a ranked list.
 
-    top N: the best N tuples. share S: the best share. base K: tuples at least a tenth as probable as the K-th.
-    score X: tuples with a score >= X. precision P: the longest list with an estimated share P of true tuples;
-    precision-low P: same, by the lower confidence bound. `by_score` converts these two to a cut by score.
+    top N: the best N tuples. share S: the best share S. base K: tuples at least a tenth as probable as the K-th tuple.
+    score X: tuples with a score >= X. precision P: the longest list with an estimated share P of true tuples.
+    precision-low P: the same with the lower confidence bound. `by_score` converts these two to a cut by score.
     judge: name of the judge run used for the estimate, or "".
     """
 
@@ -64,8 +64,8 @@ class Cut:
     def size(self, scores: Sequence[float]) -> int:
         """Return the number of tuples up to the cut. `scores`: natural logarithms, descending.
 
-        base:K compares probabilities: score >= score of the K-th + ln 0.1. Raises BadCut if the list is too short, or
-        if the cut needs judgments.
+        base:K compares probabilities: the score must be at least the score of the K-th tuple + ln 0.1. Raises BadCut if
+        the list is too short or if the cut needs judgments.
         """
         match self.kind:
             case "top":
@@ -84,7 +84,7 @@ class Cut:
 
 
 def parse_cut(text: str) -> Cut:
-    """Parse a cut such as "top:100", "share:0.5", "base:10", "score:-12.5" or "precision:0.8@run". Raises BadCut."""
+    """Parse a cut such as "top:100", "share:0.5", "base:10", "score:-12.5", or "precision:0.8@run". Raises BadCut."""
     kind, _, rest = text.partition(":")
     number, at, judge = rest.partition("@")
     try:
@@ -101,16 +101,16 @@ def parse_cut(text: str) -> Cut:
 
 
 class ScoreCut(NamedTuple):
-    """Cut that depends on scores only. sentence: origin of a converted cut, "" for other cuts."""
+    """Cut that depends only on scores. sentence: origin of a converted cut; "" for other cuts."""
 
     cut: Cut
     sentence: str
 
 
 def by_score(job: HarvestJob, cut: Cut) -> ScoreCut:
-    """Convert the cut to one that depends on scores only.
+    """Convert the cut to a cut that depends only on scores.
 
-    Raises BadCut if the harvest lacks suitable scores, or its judgments do not determine the cut.
+    Raises BadCut if the harvest lacks suitable scores or its judgments do not determine the cut.
     """
     if cut.kind in ("base", "score", *FROM_JUDGMENTS) and not job.is_scored:
         raise BadCut(f"The cut {cut} needs scores, but {job} is unscored. Use top:N or share:S.")
@@ -124,7 +124,7 @@ def by_score(job: HarvestJob, cut: Cut) -> ScoreCut:
 
 
 class CutSize(NamedTuple):
-    """Number of tuples up to a cut. lowest: score of the last of them, None if empty. sentence: as in ScoreCut."""
+    """Number of tuples up to a cut. lowest: score of the last of these tuples, or None. sentence: as in ScoreCut."""
 
     cut: Cut
     size: int
@@ -133,14 +133,14 @@ class CutSize(NamedTuple):
 
 
 def size_of(cut: Cut, scores: StoredScores) -> CutSize:
-    """Raises BadCut if the list is too short for the cut."""
+    """Return the size of `cut`. Raises BadCut if the list is too short for the cut."""
     by_scores = by_score(scores.job, cut)
     size = by_scores.cut.size(scores)
     return CutSize(cut, size, scores[size - 1] if size else None, by_scores.sentence)
 
 
 def kept_size(job: HarvestJob, cut: Cut | None) -> int:
-    """Return the number of the job's tuples up to `cut`; without a cut, all of them. Raises BadCut."""
+    """Return the number of the job's tuples up to `cut`. None: all tuples. Raises BadCut."""
     return job.n_tuples if cut is None else by_score(job, cut).cut.size(StoredScores(job))
 
 
@@ -154,7 +154,7 @@ def sizes_of(cuts: Sequence[Cut], scores: StoredScores) -> list[CutSize]:
 
 
 class RankedTuples:
-    """The best `size` tuples of a job, for a paginator. Slices by rank cost the same on every page."""
+    """The best `size` tuples of a job, for a paginator. Slices use the rank, so every page takes the same time."""
 
     ordered = True
 
@@ -170,7 +170,7 @@ class RankedTuples:
 
 
 def score_curve(job: HarvestJob, n_points: int = 60) -> list[tuple[int, float]]:
-    """Return (rank, score) of evenly spaced tuples, the first and the last included."""
+    """Return (rank, score) of evenly spaced tuples, including the first and the last."""
     last = job.n_tuples
     n_points = min(n_points, last)
     ranks = {1 + round(step * (last - 1) / max(1, n_points - 1)) for step in range(n_points)}
@@ -178,9 +178,9 @@ def score_curve(job: HarvestJob, n_points: int = 60) -> list[tuple[int, float]]:
 
 
 class CurvePicture(NamedTuple):
-    """Score curve. points: SVG polyline within WIDTH x HEIGHT. kept_to: x of the cut, None without a cut.
+    """Score curve. points: SVG polyline within WIDTH x HEIGHT. kept_to: x of the cut, or None if there is no cut.
 
-    first, last: (rank, score). table: about a dozen points, the last one included.
+    first, last: (rank, score). table: about a dozen points, including the last one.
     """
 
     points: str
@@ -192,7 +192,7 @@ class CurvePicture(NamedTuple):
 
 
 def draw_curve(rows: Sequence[tuple[int, float]], cut_size: int | None = None) -> CurvePicture | None:
-    """Return the curve of (rank, score) pairs, best first; None for fewer than two."""
+    """Return the curve of (rank, score) pairs, best first, or None if there are fewer than two."""
     if len(rows) < 2:
         return None
     (first, highest), (last, lowest) = rows[0], rows[-1]

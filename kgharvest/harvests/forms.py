@@ -58,7 +58,7 @@ class PlacementForm(forms.Form):
         return cleaned
 
     def placement(self) -> dict[str, str]:
-        """Return device and dtype of the valid form."""
+        """Return the device and dtype of the valid form."""
         return {name: self.cleaned_data[name] for name in self.PLACEMENT}
 
     def placement_fields(self) -> list[forms.BoundField]:
@@ -73,7 +73,7 @@ class PlacementForm(forms.Form):
 
 
 class LaunchForm(RelationPickerForm, PlacementForm):
-    """Relations x LMs x settings, and shared parameters of the harvests."""
+    """Combinations of relations, LMs, and settings, and the shared parameters of the harvests."""
 
     ready = "can be harvested"
     not_ready = "fewer than two seed tuples"
@@ -120,13 +120,13 @@ class LaunchForm(RelationPickerForm, PlacementForm):
         min_value=1,
         max_value=6,
         initial=HarvestParams.max_entity_tokens,
-        help_text="In tokens of the LM.",
+        help_text="Maximum length in tokens of the LM.",
     )
     project = ProjectField()
     again = forms.BooleanField(
         label="Repeat finished harvests",
         required=False,
-        help_text="Without this option, cells harvested before with the same parameters are skipped.",
+        help_text="If not selected, cells that were already harvested with the same parameters are skipped.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -135,7 +135,7 @@ class LaunchForm(RelationPickerForm, PlacementForm):
             revision="",
             jobs__origin="harvested",
             jobs__setting__in=list(PROMPT_SETTINGS),
-            # A name whose harvests all failed may be misspelled. It can be entered as an additional LM.
+            # If all harvests with a name failed, it may be misspelled. It can still be entered as an additional LM.
             jobs__status__in=[status for status in Job.Status if status != Job.Status.FAILED],
         ).values_list("name", flat=True)
         names = dict.fromkeys([*EMBEDDED_LMS, *used_names.distinct()])
@@ -158,7 +158,10 @@ class LaunchForm(RelationPickerForm, PlacementForm):
         return [bound for bound in bound_fields if bound.name not in self.PLACEMENT and bound not in self.chat_fields()]
 
     def requests(self) -> Iterable[HarvestRequest]:
-        """Return the harvests of a valid form. Whole sets include only relations that are ready. Raises NotFound."""
+        """Return the harvests of a valid form. Whole sets include only relations for which `is_ready` is true.
+
+        Raises NotFound.
+        """
         cleaned = self.cleaned_data
         params = HarvestParams(**{name: cleaned[name] for name in ("max_tuples", "candidates", "max_entity_tokens")})
         models = [*cleaned["models"], *non_blank_lines(cleaned["other_models"])]

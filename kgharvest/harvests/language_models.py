@@ -30,25 +30,25 @@ if TYPE_CHECKING:
     from kgharvest.engine.language_models.base import LanguageModel as LoadedLanguageModel
 
 
-LM_NAMES_HELP = (  # for commands, forms and the API
+LM_NAMES_HELP = (  # for commands, forms, and the API
     "a model folder on this machine, a hub id with optional @REVISION, or http://host:8000/v1#MODEL@TOKENIZER for an "
     "LM behind a server"
 )
 PROBED_LM_NAMES_HELP = (
     "a model folder on this machine, or a hub id with optional @REVISION; LMs behind servers are not supported"
 )
-# Branch, tag or commit. Also used as a file name in the hub's cache.
+# Branch, tag, or commit. Also used as a file name in the hub's cache.
 REVISION = re.compile(r"(?!.*\.\.)\w[\w./-]*", re.ASCII)
 WITH_REVISION = re.compile(rf"({HUB_ID.pattern})@(?P<revision>{REVISION.pattern})", re.ASCII)
-MAX_LOADED = 2  # LMs in memory, the most recently used
+MAX_LOADED = 2  # number of most recently used LMs to keep in memory
 LOADING = "loading the LM"  # stage of a job
 
 
 def get_language_model(name: str, revision: str = "") -> LanguageModel:
     """Return the LM with this name: embedded LM, hub id, local folder, or LM behind a server.
 
-    For commands, whose operator may read any folder. A hub id is not checked until the LM is loaded. Raises NotFound
-    or BadName.
+    For commands, because their users may read any folder. A hub id is not checked until the LM is loaded. Raises
+    NotFound or BadName.
     """
     if served := served_name(name):
         check_server(served)
@@ -69,7 +69,7 @@ def split_revision(name: str, revision: str = "") -> tuple[str, str]:
 
 
 def _check_revision(name: str, revision: str) -> None:
-    """Raise NotFound for an invalid revision, or a revision of an LM that is not on the hub."""
+    """Raise NotFound if the revision is invalid or is a revision of an LM that is not on the hub."""
     if revision and (name in EMBEDDED_LMS or not HUB_ID.fullmatch(name)):
         raise NotFound(f"Only hub models have revisions, and {name} is not one. Remove the revision {revision!r:.80}.")
     if revision and not REVISION.fullmatch(revision):
@@ -79,9 +79,9 @@ def _check_revision(name: str, revision: str) -> None:
 def language_model_for_pages(name: str, revision: str = "") -> LanguageModel:
     """Return the LM with this name, for users who do not own the server. Raises NotFound or BadName.
 
-    Accepts LMs named in commands, hub ids, folders below settings.MODEL_ROOTS (relative or absolute), and LMs behind
-    settings.LM_SERVERS with a hub id as tokenizer. Errors disclose nothing about other folders, and naming a folder as
-    a chat model or the LM of imported tuples does not make it loadable.
+    Accepts LMs that were named in commands, hub ids, folders below settings.MODEL_ROOTS (relative or absolute), and LMs
+    behind settings.LM_SERVERS with a hub id as tokenizer. Errors disclose nothing about other folders. A folder does
+    not become loadable by being named as a chat model or as the LM of imported tuples.
     """
     if served := served_name(name):
         check_server(served)
@@ -145,7 +145,10 @@ def check_server(served: ServedName) -> None:
 
 
 def name_language_model(name: str, revision: str = "") -> LanguageModel:
-    """Return the LM row with this name, creating it if missing. The LM itself need not exist here. Raises BadName."""
+    """Return the database row of the LM with this name. Creates a missing row without checking that the LM exists.
+
+    Raises BadName.
+    """
     check_name(name, LanguageModel._meta.get_field("name").max_length, "LM")
     if revision:
         check_name(revision, LanguageModel._meta.get_field("revision").max_length, "LM's revision")
@@ -179,19 +182,19 @@ def _folder_or_hub_id(name: str) -> str:
     )
 
 
-# LM and device by key (`in_words`), the most recently used last.
+# LM and device by key (`in_words`). The most recently used LM is last.
 _loaded: dict[str, tuple[LoadedLanguageModel, str]] = {}
 
 
 def load(language_model: LanguageModel, device: str, dtype: str, random_seed: int | None = None) -> LoadedLanguageModel:
     """Load the LM, or return it from memory. Only for workers and commands: torch must not be imported before a fork.
 
-    random_seed: replaces the weights by random ones, for a control without knowledge.
+    random_seed: if set, replace the weights with random weights, as a control without knowledge.
     """
     import torch
 
     default = _default_number_of_threads()  # before the first change
-    # With more than one thread the small embedded LMs are slower.
+    # The small embedded LMs are slower with more than one thread.
     torch.set_num_threads(1 if language_model.name in EMBEDDED_LMS else default)
     name = in_words(str(language_model), device, dtype)
     if random_seed is not None:
@@ -204,19 +207,19 @@ def load(language_model: LanguageModel, device: str, dtype: str, random_seed: in
         if len(_loaded) > n_kept:
             for unloaded in list(_loaded)[: len(_loaded) - n_kept]:
                 del _loaded[unloaded]
-            gc.collect()  # the modules form reference cycles
+            gc.collect()  # the LM's modules form reference cycles
         lm = _load(language_model.name, language_model.revision or None, device, dtype, random_seed)
         _loaded[name] = lm, device
     return _loaded[name][0]
 
 
 def in_words(name: str, device: str, dtype: str) -> str:
-    """Return the key of an LM in memory: "bert-base-cased on cuda, float16". name: with its revision, if any."""
+    """Return the key of an LM in memory, for example "bert-base-cased on cuda, float16". name: with any revision."""
     return f"{name} on {device}, {dtype}"
 
 
 def in_memory() -> tuple[str, ...]:
-    """Return the keys (`in_words`) of the LMs in this process's memory, the most recently used last."""
+    """Return the keys (`in_words`) of the LMs in this process's memory. The most recently used LM is last."""
     return tuple(_loaded)
 
 

@@ -1,4 +1,4 @@
-"""Launches of many harvests: plan with estimated duration, start, progress, cancel and retry."""
+"""Launches of many harvests: planning with estimated durations, starting, progress, canceling, and retrying."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,9 +34,9 @@ from kgharvest.jobs import ledger, workers
 from kgharvest.models import HarvestJob, Job, LanguageModel, Launch, Project, Relation
 from kgharvest.pages.number_format import counted
 
-JOBS_FOR_MEDIAN = 50  # latest jobs for the estimated duration
+JOBS_FOR_MEDIAN = 50  # number of latest jobs used to estimate the duration
 JOBS_FOR_PACE = 20
-MAX_SIZE_RATIO = 2  # of candidates, between two harvests with comparable durations
+MAX_SIZE_RATIO = 2  # maximum ratio of the numbers of candidates of two harvests with comparable durations
 SIZE_PARAMS = ("candidates", "max_tuples", "max_entity_tokens", "pattern_budget")
 SIZE_COLUMNS = tuple(f"payload__spec__params__{name}" for name in SIZE_PARAMS)
 
@@ -44,7 +44,7 @@ SIZE_COLUMNS = tuple(f"payload__spec__params__{name}" for name in SIZE_PARAMS)
 class PaceKey(NamedTuple):
     """Key of harvests with about the same duration.
 
-    lm: with device and dtype. n_candidates: total over all token-count patterns.
+    lm: includes device and dtype. n_candidates: total over all token-count patterns.
     """
 
     language_model: int
@@ -62,9 +62,9 @@ class Skipped(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """Rough duration of harvests. seconds: of the `n_estimated` harvests that have comparable past harvests.
+    """Rough estimate of the duration of harvests.
 
-    without_past: keys of the other harvests.
+    seconds: duration of the `n_estimated` harvests with comparable past harvests. without_past: keys of the others.
     """
 
     seconds: float
@@ -96,7 +96,7 @@ class Plan:
 
     @property
     def without_past(self) -> list[str]:
-        """Return each LM x setting without comparable past harvests, followed by its non-default parameters."""
+        """Return the LM x setting pairs without comparable past harvests, with their non-default parameters."""
         unknown = [request for request in self.requests if _pace_key(request) in self.estimate.without_past]
         return list(dict.fromkeys(map(_kind_in_words, unknown)))
 
@@ -110,7 +110,7 @@ def named_requests(
     chat: ChatOptions,
     **placement: str,
 ) -> Iterator[HarvestRequest]:
-    """Yield the harvests of the named LMs and chat models. Raises NotFound, NoChatModel."""
+    """Yield the harvests of the named LMs and chat models. Raises NotFound or NoChatModel."""
     language_models = [language_model_for_pages(name) for name in dict.fromkeys(models)]
     chat_lms = [name_language_model(name) for name in dict.fromkeys(chat_models)]
     if chat.scorer:
@@ -121,10 +121,10 @@ def named_requests(
 def plan_launch(
     requests: Iterable[HarvestRequest], now: datetime, again: bool = False, by=None, project: Project | None = None
 ) -> Plan:
-    """Plan a launch of `requests`. Skips cells that are unfinished or, without `again`, that were harvested before.
+    """Plan a launch of `requests`. Skips cells that are unfinished or, unless `again`, were already harvested.
 
-    project: required if `by` may work in several; only its harvests count. The number of queries is independent of the
-    number of relations. Raises NotAllowed, ProjectNotNamed.
+    project: required if `by` may work in several projects. Only harvests of this project count. The number of queries
+    is independent of the number of relations. Raises NotAllowed or ProjectNotNamed.
     """
     project = project_for(by, project)
     cells = {unique_key_of(request): request for request in requests}
@@ -164,12 +164,12 @@ def _pace_key(request: HarvestRequest) -> PaceKey:
 
 
 def _n_candidates(params: HarvestParams, setting: str, arity: int) -> int:
-    """Return the total number of candidates of a harvest. Chat models' lists have no token-count patterns."""
+    """Return the total number of candidates of a harvest. Lists of chat models have no token-count patterns."""
     return params.n_candidates_in_all(arity) if setting in PROMPT_SETTINGS else params.n_candidates
 
 
 def _n_candidates_of_job(sizes: Sequence[Any], setting: str, arity: int) -> int:
-    """sizes: values of SIZE_COLUMNS, None if missing in the payload."""
+    """Return the total number of candidates of a job. sizes: values of SIZE_COLUMNS; None if missing in the payload."""
     params = {name: size for name, size in zip(SIZE_PARAMS, sizes, strict=True) if size is not None}
     return _n_candidates(HarvestParams(**params), setting, arity)
 
@@ -188,7 +188,7 @@ def _kind_in_words(request: HarvestRequest) -> str:
 
 
 def _estimate(n_jobs: Counter[PaceKey], n_parallel: int) -> Estimate:
-    """Sum the median durations, divided by the number of parallel jobs; at least the longest median."""
+    """Return the sum of the median durations divided by the number of parallel jobs; at least the longest median."""
     medians = {pace_key: seconds for pace_key in n_jobs if (seconds := _median_seconds(pace_key)) is not None}
     shared = sum(n_jobs[pace_key] * seconds for pace_key, seconds in medians.items()) / max(1, n_parallel)
     without_past = [pace_key for pace_key in n_jobs if pace_key not in medians]
@@ -217,13 +217,13 @@ def _median_seconds(pace_key: PaceKey) -> float | None:
 
 @transaction.atomic
 def start_launch(plan: Plan, by=None) -> tuple[Launch, Plan]:
-    """Queue all harvests of the plan, or none; return the launch and the plan as executed.
+    """Queue all harvests of the plan, or none if one fails. Return the launch and the plan as executed.
 
-    Cells launched by another request since planning are skipped. Raises NothingToLaunch, RelationNotReady, BadPrompt or
-    NotAllowed.
+    Cells that another request has launched since planning are skipped. Raises NothingToLaunch, RelationNotReady,
+    BadPrompt, or NotAllowed.
     """
     check_may(by, Action.WORK, plan.project)
-    # Lock the LMs: concurrent launches that insert the same cells in different orders would deadlock.
+    # Lock the LMs. Otherwise, concurrent launches that insert the same cells in different orders would deadlock.
     lms = {request.language_model.pk for request in plan.requests}
     list(LanguageModel.objects.filter(pk__in=lms).order_by("pk").select_for_update(no_key=True))
     launch = Launch.objects.create(project=plan.project, created_by=by)
@@ -246,9 +246,10 @@ def start_launch(plan: Plan, by=None) -> tuple[Launch, Plan]:
 
 @dataclass(frozen=True)
 class LaunchProgress:
-    """Progress of a launch. counts: jobs by status, for every status. n_over: succeeded, failed and cancelled jobs.
+    """Progress of a launch.
 
-    per_minute: finished harvests per minute, from the latest; seconds_left: estimate. None while unknown.
+    counts: number of jobs by status, for every status. n_over: number of succeeded, failed, and canceled jobs.
+    per_minute: rate at which the latest harvests finished. seconds_left: estimate. Both are None while unknown.
     """
 
     counts: dict[str, int]
@@ -270,7 +271,7 @@ class LaunchProgress:
     def bar(self) -> list[tuple[str, float, float]]:
         """Return (status, start, width) of each segment of a bar of width 1000.
 
-        Cancelled jobs come last. The gap before them represents queued jobs.
+        Canceled jobs come last. The gap before them represents queued jobs.
         """
         width = {status: 1000 * n / max(1, self.n_jobs) for status, n in self.counts.items()}
         parts, start = [], 0.0
@@ -290,7 +291,7 @@ def progress_of(launch: Launch, now: datetime) -> LaunchProgress:
     starts = list(latest.values_list("started_at", flat=True)[:JOBS_FOR_PACE])
     elapsed_s = (now - min(starts)).total_seconds() if starts else 0
     per_minute = 60 * len(starts) / elapsed_s if elapsed_s > 0 else None
-    # Remaining time: by the current pace if all harvests are alike, otherwise from past harvests.
+    # The remaining time is based on the current pace if all harvests are alike, and on past harvests otherwise.
     kinds = ("language_model", "lm", "setting", "relation__arity")
     unfinished = launch.jobs.unfinished().values_list(*kinds, *SIZE_COLUMNS)
     n_left = Counter(
@@ -305,28 +306,28 @@ def progress_of(launch: Launch, now: datetime) -> LaunchProgress:
 
 
 def cancel_launch(launch: Launch, by=None) -> int:
-    """Cancel the unfinished harvests of the launch; return their number. Raises NotAllowed."""
+    """Cancel the unfinished harvests of the launch. Return their number. Raises NotAllowed."""
     check_may(by, Action.WORK, launch.project)
     return ledger.cancel_all(Job.objects.filter(harvestjob__launch=launch))
 
 
 def retry_failed(launch: Launch, by=None) -> int:
-    """Requeue the failed harvests of the launch; return their number. Raises NotAllowed."""
+    """Requeue the failed harvests of the launch. Return their number. Raises NotAllowed."""
     check_may(by, Action.WORK, launch.project)
     return ledger.retry_all(Job.objects.filter(harvestjob__launch=launch, status=Job.Status.FAILED))
 
 
 def retry_cancelled(launch: Launch, by=None) -> int:
-    """Requeue the cancelled harvests of the launch; return their number. Raises NotAllowed."""
+    """Requeue the canceled harvests of the launch. Return their number. Raises NotAllowed."""
     check_may(by, Action.WORK, launch.project)
     return ledger.retry_all(Job.objects.filter(harvestjob__launch=launch, status=Job.Status.CANCELLED))
 
 
 def record_ended_jobs(job_ids: Sequence[int]) -> None:
-    """Record an event for each succeeded or failed project job, and for each launch that ends with these jobs.
+    """Record an event for each job of a project that succeeded or failed, and for each launch that ends with the jobs.
 
-    Call it in the transaction that ends the jobs. Locks the launches, so that of several jobs ending at the same time
-    exactly one is the last of its launch.
+    Call it in the transaction that ends the jobs. Locks the launches, so that if several jobs end at the same time,
+    exactly one of them is the last of its launch.
     """
     ended = Job.objects.whole().exclude(project=None).filter(status__in=[Job.Status.SUCCEEDED, Job.Status.FAILED])
     launch_ids: set[int] = set()

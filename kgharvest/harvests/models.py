@@ -1,4 +1,4 @@
-"""LMs, launches and harvest jobs, with the prompts they used and the tuples they harvested."""
+"""LMs, launches, and harvest jobs, with the prompts they used and the tuples they harvested."""
 
 from django.db import models
 from django.db.models import Exists, F, OuterRef, Q
@@ -24,10 +24,10 @@ class LanguageModelQuerySet(models.QuerySet):
 
 
 class LanguageModel(models.Model):
-    """Pretrained LM. name: of an embedded LM, a hub id, a local folder, or an LM behind a server.
+    """Pretrained LM. name: name of an embedded LM, hub id, local folder, or name of an LM behind a server.
 
-    is_demonstrator: embedded LM, whose results do not generalize to other LMs. is_loadable: an authorized user has
-    requested to load it; naming a chat model or the LM of imported tuples is not enough.
+    is_demonstrator: True for embedded LMs, whose results do not generalize to other LMs. is_loadable: True if an
+    authorized user has requested to load the LM. Naming a chat model or the LM of imported tuples is not enough.
     """
 
     name = models.CharField(max_length=500)
@@ -54,7 +54,7 @@ class LaunchQuerySet(models.QuerySet):
     visible_to = visible
 
     def with_counts(self):
-        """Annotate the numbers of harvests, and of finished, failed and cancelled ones. Newest launch first."""
+        """Annotate the number of harvests, and of ended, failed, and canceled harvests. Newest launch first."""
         counts = {
             "n_over": [Job.Status.SUCCEEDED, Job.Status.FAILED, Job.Status.CANCELLED],
             "n_failed": [Job.Status.FAILED],
@@ -64,12 +64,12 @@ class LaunchQuerySet(models.QuerySet):
         return self.annotate(n_jobs=models.Count("jobs"), **counted).order_by("-pk")
 
     def unfinished(self):
-        """Return launches with several harvests, some of them unfinished. Newest first."""
+        """Return the launches that have several harvests of which some are unfinished. Newest first."""
         return self.with_counts().filter(n_jobs__gt=1, n_over__lt=F("n_jobs"))
 
 
 class Launch(models.Model):
-    """Harvests launched together: relations x LMs x settings, with the same parameters."""
+    """Harvests launched together: combinations of relations, LMs, and settings, with the same parameters."""
 
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="launches")
     created_by = person_or_null()
@@ -89,7 +89,7 @@ class Launch(models.Model):
 
 class HarvestJobQuerySet(JobQuerySet):
     def with_cell(self):
-        """Join the relation, its set, the LM and the user, as list rows show them."""
+        """Join the relation, its set, the LM, and the user, because list rows show them."""
         return self.select_related("relation__relation_set", "language_model", "created_by")
 
     def succeeded(self):
@@ -97,15 +97,15 @@ class HarvestJobQuerySet(JobQuerySet):
 
 
 class HarvestJob(Job):
-    """Harvest of one cell (relation x LM x setting), or tuples imported for one.
+    """Harvest of one cell (relation x LM x setting), or tuples imported for a cell.
 
-    setting: method that produced the prompts; an open set ("human", "top1", "multi", "autoprompt", ...).
-    score_scale: "nats" is the consistency; "log_share" is ln of a share of an imported list, comparable only within
-    this list; "own" are imported scores on an unknown scale; "order" means unscored: tuples are ranked as in the file
-    or as a chat model listed them, and `score` is minus the rank.
-    summary: rejected, stats, notice, warning, model revision, code version. fingerprint: of succeeded jobs; equal for
-    jobs with the same parameters and revision, and so the same tuples. Files refer to jobs by fingerprint, because job
-    numbers differ between installations.
+    setting: method that produced the prompts ("human", "top1", "multi", "autoprompt", ...). The set is open.
+    score_scale: "nats" is the consistency. "log_share" is the natural logarithm of a share of an imported list; scores
+    are comparable only within the list. "own" are imported scores on an unknown scale. "order" means unscored: tuples
+    are ranked as in the file or as listed by a chat model, and `score` is minus the rank.
+    summary: rejected, stats, notice, warning, model revision, code version. fingerprint: set for succeeded jobs. It is
+    equal for jobs with the same parameters and revision, which have the same tuples. Files refer to jobs by
+    fingerprint, because job numbers differ between installations.
     """
 
     class Origin(models.TextChoices):
@@ -151,7 +151,7 @@ class HarvestJob(Job):
 
 
 class Prompt(models.Model):
-    """A prompt of a relation. origin: for example "initial", "ready", "created" or "learned"."""
+    """A prompt of a relation. origin: for example "initial", "ready", "created", or "learned"."""
 
     relation = models.ForeignKey(Relation, on_delete=models.CASCADE, related_name="known_prompts")
     text = models.TextField()
@@ -165,7 +165,7 @@ class Prompt(models.Model):
 
 
 class JobPrompt(models.Model):
-    """A prompt used by a job. weight: in [0, 1], sum 1 over the job; compatibility: nats, None if unknown."""
+    """A prompt used by a job. weight: in [0, 1]; a job's weights sum to 1. compatibility: in nats; None if unknown."""
 
     job = models.ForeignKey(HarvestJob, on_delete=models.CASCADE, related_name="job_prompts")
     prompt = models.ForeignKey(Prompt, on_delete=models.PROTECT, related_name="+")
@@ -190,15 +190,15 @@ class HarvestedTupleQuerySet(models.QuerySet):
         """Return the number of tuples that `presentable` excludes by default."""
         hidden = KnowledgeTuple.objects.filter(curation=KnowledgeTuple.Curation.HIDDEN).values("pk")
         sensitive = KnowledgeTuple.objects.filter(is_sensitive=True).values("pk")
-        # A union, because each condition has a partial index that OR would not use.
+        # Uses a union because each condition has a partial index that OR would not use.
         rows = self.order_by().values("pk")
         return rows.filter(knowledge_tuple__in=hidden).union(rows.filter(knowledge_tuple__in=sensitive)).count()
 
 
 class HarvestedTuple(models.Model):
-    """Knowledge tuple as scored by one job. rank: 1 is best; mtl: nats, None if unknown; surface: as written."""
+    """Knowledge tuple as scored by one job. rank: 1 is best. mtl: in nats; None if unknown. surface: as written."""
 
-    # No index: the unique constraints have one.
+    # No separate index, because the unique constraints have one.
     job = models.ForeignKey(HarvestJob, on_delete=models.CASCADE, related_name="tuples", db_index=False)
     knowledge_tuple = models.ForeignKey(KnowledgeTuple, on_delete=models.PROTECT, related_name="harvested_tuples")
     rank = models.PositiveIntegerField()
@@ -227,10 +227,10 @@ class HarvestedTuple(models.Model):
 
 
 class HarvestPart(models.Model):
-    """Part of a harvest, run as a job by any worker and deleted with it when the harvest ends.
+    """Part of a harvest, run as a job by any worker. The part and its job are deleted when the harvest ends.
 
-    stage, position: its place in the harvest. size: in the progress units of the stage. question, result: encoded by
-    kgharvest.harvests.parts.serialization; result is None until the part is done.
+    stage, position: place of the part in the harvest. size: number of progress units of the stage. question, result:
+    encoded by kgharvest.harvests.parts.serialization. result is None until the part is done.
     """
 
     job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="harvest_part")

@@ -33,7 +33,7 @@ MIN_SEED_TUPLES = 2
 
 
 class CellUnderWay(DomainError):
-    """The unfinished `job` harvests the same cell with the same parameters."""
+    """Raised if an unfinished `job` harvests the same cell with the same parameters."""
 
     def __init__(self, job: HarvestJob):
         super().__init__(f"Job {job.pk} ({job}) has the same parameters and is {job.status}. Wait for it or cancel it.")
@@ -45,10 +45,10 @@ class HarvestRequest:
     """A cell and the parameters of its harvest.
 
     prompts: replace the relation's initial and ready prompts. device, dtype: as in
-    kgharvest.engine.language_models.networks.placement; for chat models, of the scoring LM. chat: options of settings
-    that use a chat model, which is then the `language_model`.
+    kgharvest.engine.language_models.networks.placement; for chat models, those of the scoring LM. chat: options of
+    settings that use a chat model. `language_model` is then the chat model.
 
-    Raises EngineError for an unknown device or dtype, or an unsupported combination.
+    Raises EngineError if the device or dtype is unknown, or if their combination is not supported.
     """
 
     relation: Relation
@@ -74,8 +74,8 @@ def create_harvest_job(
 ) -> HarvestJob:
     """Create a queued job with a frozen copy of its input. The project of a launch takes precedence over `project`.
 
-    Run it with `ledger.run_job`, or wake a worker with `ledger.enqueue`. Raises RelationNotReady, EngineError,
-    CellUnderWay, NotAllowed or ProjectNotNamed.
+    Run the job with `ledger.run_job`, or wake a worker with `ledger.enqueue`. Raises RelationNotReady, EngineError,
+    CellUnderWay, NotAllowed, or ProjectNotNamed.
     """
     check_harvest(request, by)
     project = launch.project if launch else project_for(by, project)
@@ -107,7 +107,7 @@ def create_harvest_job(
 
 
 def lm_of(request: HarvestRequest) -> str:
-    """Return the key of the LM that the harvest loads; for chat models, of the scoring LM, or "" without one."""
+    """Return the key of the LM that the harvest loads. For chat models, this is the scoring LM; "" if there is none."""
     if request.chat is None:
         return language_models.in_words(str(request.language_model), request.device, request.dtype)
     return language_models.in_words(request.chat.scorer, request.device, request.dtype) if request.chat.scorer else ""
@@ -120,9 +120,10 @@ def requests_for(
     chat_models: Sequence[LanguageModel] = (),
     **shared: Any,
 ) -> Iterator[HarvestRequest]:
-    """Yield requests for relations x LMs x settings. Settings that use a chat model combine with `chat_models`.
+    """Yield requests for all combinations of relations, LMs, and settings.
 
-    shared: common fields of the requests; `chat` applies to chat models only. Raises NoChatModel.
+    Settings that use a chat model are combined with `chat_models`. shared: common fields of the requests. `chat`
+    applies only to chat models. Raises NoChatModel.
     """
     chat = shared.pop("chat", None)
     chat_settings = [setting for setting in settings if find_setting(setting).asks_chat]
@@ -153,7 +154,7 @@ def queue_harvest(request: HarvestRequest, by=None, project: Project | None = No
 
 
 def payload_of(request: HarvestRequest) -> dict[str, Any]:
-    """Return the frozen parameters of the job as JSON; equal for equal requests."""
+    """Return the frozen parameters of the job as JSON. They are equal for equal requests."""
     chat = {"chat": to_json(request.chat)} if request.chat else {}
     spec = asdict(_spec(request))  # inverse of `_spec_from_json`
     spec["params"]["disabled_filters"] = sorted(spec["params"]["disabled_filters"])
@@ -168,7 +169,7 @@ def unique_key_of(request: HarvestRequest) -> str:
 
 
 def check_harvest(request: HarvestRequest, by=None) -> None:
-    """Raise RelationNotReady, NoEndpoint, BadAddress or an EngineError if `create_harvest_job` would."""
+    """Raise RelationNotReady, NoEndpoint, BadAddress, or an EngineError if `create_harvest_job` would raise it."""
     spec, relation = _spec(request), request.relation
     find_setting(spec.setting)  # raises for unknown settings
     if len(spec.seed_tuples) < MIN_SEED_TUPLES:
@@ -237,7 +238,7 @@ def run_harvest(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
         result, revision = harvest_prepared(prepared, spec.params, lm, sharing), lm.revision
         seconds = clock.seconds()
         more_summary = {"parts": parts} if (parts := sharing.summary()) else {}
-    code_version()  # cached: runs git now instead of in the transaction that stores the result
+    code_version()  # fills the cache, so that git does not run in the transaction that stores the result
     return lambda: store_result(harvest_job, result, revision, seconds, more_summary)
 
 
@@ -253,7 +254,7 @@ class StageClock:
         self._on_progress(progress)
 
     def seconds(self) -> dict[str, float]:
-        """Return the duration of each stage in order. The last stage ends now."""
+        """Return the duration of each stage, in order. The last stage ends now."""
         starts = [*self._starts.values(), monotonic()]
         return {
             stage: round(end - start, 3) for stage, (start, end) in zip(self._starts, pairwise(starts), strict=True)
@@ -267,7 +268,7 @@ def store_result(
     seconds: Mapping[str, float] | None = None,
     more_summary: Mapping[str, Any] | None = None,
 ) -> None:
-    """Store prompts, tuples and summary of a job. Call it inside the transaction that ends the job.
+    """Store the prompts, tuples, and summary of a job. Call it inside the transaction that ends the job.
 
     seconds: duration of each stage, if measured.
     """
@@ -294,7 +295,7 @@ def store_result(
 
 
 def fingerprint(job: HarvestJob, revision: str | None) -> str:
-    """Return 16 hex digits, equal for jobs with the same parameters, LM and revision."""
+    """Return 16 hex digits that are equal for jobs with the same parameters, LM, and revision."""
     identity = json.dumps([job.payload, job.language_model.name, revision], sort_keys=True)
     return hashlib.sha256(identity.encode()).hexdigest()[:16]
 

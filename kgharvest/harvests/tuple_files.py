@@ -1,4 +1,4 @@
-"""Tuple files: export of a harvest as JSON Lines, CSV, N-Triples or Turtle, and import as a finished harvest."""
+"""Tuple files: export of a harvest as JSON Lines, CSV, N-Triples, or Turtle, and import as a finished harvest."""
 
 import hashlib
 import json
@@ -62,7 +62,7 @@ def export_tuples(
 ) -> Iterator[str]:
     """Yield the lines of an export, best first. Raises DomainError NothingToExport, or BadCut.
 
-    `cut` counts all ranks of the harvest, so excluded hidden and sensitive tuples leave gaps.
+    `cut` counts all ranks of the harvest, so excluded tuples (hidden or sensitive) leave gaps.
     """
     if job.status != Job.Status.SUCCEEDED:
         raise DomainError(
@@ -88,7 +88,7 @@ def exported(job: HarvestJob, tuples: Iterable[HarvestedTuple]) -> list[dict[str
 
 
 def _table(job: HarvestJob, tuples: Iterable[tuple[Any, ...]]) -> Table:
-    """tuples: rank, entities, surface, score, MTL, corrected entities."""
+    """Return the export table. tuples: rank, entities, surface, score, MTL, corrected entities."""
     ids = EntityIds(job.relation)
     rows = _rows(job, tuples)
     if not ids.has_any:
@@ -112,7 +112,7 @@ def _rows(job: HarvestJob, tuples: Iterable[tuple[Any, ...]]) -> Iterator[list[A
 
 @dataclass(frozen=True)
 class Cell:
-    """Relation, LM and setting of a harvest. Raises BadName for an invalid setting."""
+    """Relation, LM, and setting of a harvest. Raises BadName if the setting is invalid."""
 
     relation: Relation
     language_model: LanguageModel
@@ -123,10 +123,10 @@ class Cell:
 
 
 def import_tuples(path: Path, cell: Cell, file_format: str = "auto", project: Project | None = None) -> HarvestJob:
-    """Store the tuples of a file as a finished job, ranked by score. Of equal tuples, the better one is stored.
+    """Store the tuples of a file as a finished job, ranked by score. Of equal tuples, the best one is stored.
 
-    file_format: key of IMPORT_FORMATS, or "auto". project: required if there are several. Raises ImportRefused with
-    the invalid rows, or ProjectNotNamed, and then stores nothing.
+    file_format: key of IMPORT_FORMATS, or "auto". project: required if there are several projects. Raises ImportRefused
+    with the invalid rows, or ProjectNotNamed. Stores nothing in these cases.
     """
     with prepared_import(path, cell, file_format, project=project) as store:
         return store()
@@ -178,7 +178,7 @@ def prepared_import(
 
 
 def _valid_rows(path: Path, relation: Relation, tuple_format: Format) -> Iterator[TupleRow]:
-    """Yield the valid rows of a file. Raises ImportRefused at its end if any row is invalid."""
+    """Yield the valid rows of a file. Raises ImportRefused at the end of the file if any row is invalid."""
     lines = read_lines(path) if tuple_format.is_by_line else read_chunks(path)
     faults = Faults()
     for row in read_tuples(lines, relation, tuple_format):

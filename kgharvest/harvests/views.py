@@ -68,7 +68,7 @@ class HarvestList(ListPage):
 @researcher_required
 def harvest_detail(request: HttpRequest, pk: int) -> HttpResponse:
     job = visible_or_404(request.user, HarvestJob.objects.with_cell().select_related("launch", "project"), pk=pk)
-    # PostgreSQL does not preserve the order of JSON keys: sort numbers, and parameters by declaration.
+    # PostgreSQL does not preserve the order of JSON keys. Sort durations by size and parameters by declaration.
     seconds = _largest_first(job.summary.get("seconds", {}))
     params = job.payload.get("spec", {}).get("params", {})
     declared_names = [field.name for field in fields(HarvestParams)]
@@ -96,7 +96,7 @@ def _largest_first(numbers: Mapping[str, float]) -> dict[str, float]:
 
 
 def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:
-    """Return the template context of the tuples, up to the cut in the URL."""
+    """Return the template context of the tuples up to the cut in the URL."""
     scores = cuts.StoredScores(job)
     cut = request.GET.get("cut", "").strip()
     cut_size, cut_error = None, ""
@@ -126,7 +126,7 @@ def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:
 @researcher_required
 @require_POST
 def harvest_change(request: HttpRequest, pk: int, change: Callable[[Job, Any], None]) -> HttpResponse:
-    """Cancel or retry a harvest; `change` is the service function. Redirects to the harvest, or to its launch page."""
+    """Cancel or retry a harvest. change: the service function. Redirects to the page of the harvest or its launch."""
     jobs = HarvestJob.objects.select_related("launch", "project")
     job = visible_or_404(request.user, jobs, Action.WORK, pk=pk)
     with refusal_as_message(request):
@@ -136,7 +136,7 @@ def harvest_change(request: HttpRequest, pk: int, change: Callable[[Job, Any], N
 
 @researcher_required
 def harvest_export(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
-    """Download tuples. Query: `cut`; `include=all` adds hidden and sensitive tuples."""
+    """Download tuples. Query parameters: `cut`, and `include=all` to include hidden and sensitive tuples."""
     if file_format not in FILE_FORMATS:
         raise Http404(f"Unknown export format {file_format!r}.")
     job = visible_or_404(request.user, HarvestJob.objects.with_cell(), pk=pk)
@@ -152,7 +152,7 @@ def harvest_export(request: HttpRequest, pk: int, file_format: str) -> HttpRespo
 
 @worker_required
 def launch_new(request: HttpRequest) -> HttpResponse:
-    """Launch harvests. The button "preview" shows the plan without launching."""
+    """Launch harvests. The button "preview" shows the plan without launching the harvests."""
     chosen = {"relations": request.GET.getlist("relation"), "sets": request.GET.getlist("set")}
     form = LaunchForm(request.POST or None, initial=chosen)
     form.offer_relations(request.user)
@@ -196,7 +196,10 @@ def launch_detail(request: HttpRequest, pk: int) -> HttpResponse:
 
 @researcher_required
 def launch_progress(request: HttpRequest, pk: int) -> JsonResponse:
-    """Progress of a launch and the harvests on the current page. rate, left: in words, empty while unknown."""
+    """Return the progress of a launch and of the harvests on the current page.
+
+    rate, left: in words; empty while unknown.
+    """
     launch = visible_or_404(request.user, Launch.objects, pk=pk)
     progress = progress_of(launch, timezone.now())
     columns = ("pk", "status", "stage", "done", "total", "n_tuples")
@@ -218,7 +221,7 @@ def launch_progress(request: HttpRequest, pk: int) -> JsonResponse:
 
 
 def jobs_page(request: HttpRequest, launch: Launch) -> Page:
-    """Return the page of the launch's harvests that the URL selects."""
+    """Return the page of the launch's harvests that is selected by the URL."""
     jobs = launch.jobs.with_cell().order_by("pk")
     status = request.GET.get("status")
     return page_of(request, jobs.filter(status=status) if status in Job.Status.values else jobs)
@@ -227,7 +230,7 @@ def jobs_page(request: HttpRequest, launch: Launch) -> Page:
 @researcher_required
 @require_POST
 def launch_change(request: HttpRequest, pk: int, change: Callable[[Launch, Any], int], done: str) -> HttpResponse:
-    """Cancel or retry harvests of a launch; `change` is the service function. done: end of the message."""
+    """Cancel or retry harvests of a launch. change: the service function. done: end of the success message."""
     launch = visible_or_404(request.user, Launch.objects.select_related("project"), Action.WORK, pk=pk)
     with refusal_as_message(request):
         messages.success(request, f"{counted(change(launch, request.user), 'harvest')} {done}.")

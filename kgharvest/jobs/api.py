@@ -1,4 +1,4 @@
-"""API of jobs of all kinds (progress, cancel, retry) and of workers (status, drain). A harvest has its job's id."""
+"""API of jobs (progress, cancel, retry) and of workers (status, drain). The id of a harvest is the id of its job."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ class JobViewSet(PagedList, RetrieveMixin, ApiViewSet):
         """The worker stops within seconds. No results are stored."""
         return self.changed(ledger.cancel)
 
-    @operation("Retry a failed or cancelled job", responses={202: JobSerializer})
+    @operation("Retry a failed or canceled job", responses={202: JobSerializer})
     def retry(self, request: Request, pk: int) -> Response:
         ledger.retry(self.named(), request.user)
         job = self.named()
@@ -148,5 +148,5 @@ class WorkerViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @operation("Undrain a worker")
     def undrain(self, request: Request, pk: int) -> Response:
-        """A draining worker claims jobs again. Superusers only."""
+        """The draining worker claims jobs again. Superusers only."""
         return self.changed(workers.undrain)

@@ -1,6 +1,6 @@
-"""Devices of this machine, detected without torch, which must not be loaded in the process that forks.
+"""Devices of this machine. They are detected without torch, which must not be loaded in the process that forks.
 
-Also the validator of device names for forms and the API.
+Also contains the validator of device names for forms and the API.
 """
 
 import os
@@ -22,7 +22,7 @@ TIMEOUT_S = 30  # the driver may have to wake the GPU
 
 
 class Gpu(NamedTuple):
-    """GPU or MIG instance. index: in nvidia-smi's numbering; of a MIG instance, within its GPU."""
+    """GPU or MIG instance. index: number of the GPU in nvidia-smi, or number of the MIG instance within its GPU."""
 
     index: str
     uuid: str
@@ -32,11 +32,11 @@ class Gpu(NamedTuple):
 
 @cache
 def gpus() -> tuple[Gpu, ...]:
-    """Return the GPUs that this process can use, in the order cuda:0, cuda:1, ...; empty without a driver."""
+    """Return the GPUs that this process can use, in the order cuda:0, cuda:1, ... Empty if there is no driver."""
     visible_devices = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible_devices and visible_devices.strip().startswith("MIG-"):
         # CUDA enumerates only the first MIG instance, given by its full UUID (NVIDIA Multi-Instance GPU user guide,
-        # "CUDA Device Enumeration"). The profile, such as 3g.20gb, states its memory.
+        # "CUDA Device Enumeration"). The name of the profile, such as 3g.20gb, contains the memory size.
         instances = MIG.findall(_output(MIG_LIST))
         first = visible_devices.partition(",")[0].strip()
         return tuple(Gpu(index, uuid, name, int(gib) << 10) for name, gib, index, uuid in instances if uuid == first)
@@ -57,9 +57,10 @@ def parse(output: str) -> tuple[Gpu, ...]:
 
 
 def visible(gpus: tuple[Gpu, ...], visible_devices: str | None) -> tuple[Gpu, ...]:
-    """Return the GPUs in CUDA_VISIBLE_DEVICES, in its order: indices or prefixes of UUIDs, up to the first invalid one.
+    """Return the GPUs listed in CUDA_VISIBLE_DEVICES, in this order, up to the first invalid entry.
 
-    CUDA programming guide, "CUDA environment variables". visible_devices: None if the variable is not set.
+    Entries are indices or prefixes of UUIDs; see "CUDA environment variables" in the CUDA programming guide.
+    visible_devices: None if the variable is not set.
     """
     if visible_devices is None:
         return gpus
@@ -73,7 +74,7 @@ def visible(gpus: tuple[Gpu, ...], visible_devices: str | None) -> tuple[Gpu, ..
 
 
 def in_words() -> list[str]:
-    """Return descriptions of the devices: "cuda:0, NVIDIA H100 80GB HBM3, 80 GiB", "cpu, 16 cores"."""
+    """Return descriptions of the devices, such as "cuda:0, NVIDIA H100 80GB HBM3, 80 GiB" and "cpu, 16 cores"."""
     cards = [f"cuda:{n}, {gpu.name}, {round(gpu.memory_mib / 1024)} GiB" for n, gpu in enumerate(gpus())]
     n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return [*cards, f"cpu, {n_cores} core{'s' * (n_cores != 1)}"]

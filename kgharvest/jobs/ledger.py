@@ -1,11 +1,11 @@
-"""The job ledger: enqueue, schedule, claim, heartbeat, finish, cancel, retry, and recovery of lost jobs.
+"""The job ledger: enqueueing, scheduling, claims, heartbeats, ending, canceling, retrying, and recovery of lost jobs.
 
-The broker only wakes workers; the database is the source of truth. A message names no job: the worker that receives it
-asks `next_job` for a job of the message's queue. A message can arrive twice, late or never, and a worker can die at any
-line. Every state change is one conditional UPDATE whose row count is checked, so the second of two racing processes
-changes nothing.
+The broker only wakes workers; the database is the source of truth. A message does not name a job. The worker that
+receives it calls `next_job` to get a job from the message's queue. A message can arrive twice, late, or never, and a
+worker can die at any time. Every state change is one conditional UPDATE whose row count is checked. If two processes
+compete, the second therefore changes nothing.
 
-No queued job is missed. After each job the worker sends a message for the next one (`wake_next`), and workers with an
+No queued job is missed. After each job, the worker sends a message for the next job (`wake_next`), and workers with an
 idle process check the ledger every few seconds (`wake_idle`).
 """
 
@@ -39,12 +39,12 @@ from kgharvest.registries import hook
 
 logger = logging.getLogger(__name__)
 
-REPORT_EVERY_S = 0.4  # between two reports of one stage; the next report detects cancellation
-DATABASE_IS_AWAY = (OperationalError, InterfaceError)  # possibly briefly; InterfaceError: connection lost
+REPORT_EVERY_S = 0.4  # interval between reports of one stage; a report also detects cancellation
+DATABASE_IS_AWAY = (OperationalError, InterfaceError)  # possibly temporary; InterfaceError: connection lost
 RECONNECT_EVERY_S = 1
 ENDED_LAST = timedelta(days=1)  # retention of ended housekeeping jobs
-OVERTAKEN_AT_MOST = timedelta(minutes=10)  # much longer than loading an LM, much shorter than users wait for a harvest
-JOBS_AT_ONCE = 1000  # per statement; PostgreSQL accepts at most 65,535 parameters
+OVERTAKEN_AT_MOST = timedelta(minutes=10)  # much longer than loading an LM, much shorter than a wait for a harvest
+JOBS_AT_ONCE = 1000  # jobs per SQL statement; PostgreSQL accepts at most 65,535 parameters
 MOST_ATTEMPTS = 20  # per job, including attempts ended by a lost connection
 GAVE_UP = (
     "The worker died or the database failed in every attempt of this job, possibly because of insufficient memory. "
@@ -55,7 +55,7 @@ UNEXPECTED = "An unexpected error stopped this job. See the worker's log under j
 Store = Callable[[], None]  # stores a runner's results; called inside the transaction that ends the job
 
 
-# -- enqueueing --------------------------------------------------------------------------------------------------------
+# Enqueueing
 
 
 def enqueue(*jobs: Job) -> None:
@@ -66,8 +66,8 @@ def enqueue(*jobs: Job) -> None:
 def wake_for(queues: Mapping[int, str]) -> None:
     """Wake workers for queued jobs, given as {job id: queue}, once the transaction is committed.
 
-    Sends each queue one message, or one for each idle process if it has as many jobs. An unavailable broker delays the
-    caller by at most one second and loses no job (kgharvest.jobs.messages).
+    Sends each queue one message, or one message for each idle process if there are enough jobs. An unavailable broker
+    delays the caller by at most one second, and no job is lost (kgharvest.jobs.messages).
     """
     n_jobs = Counter(queues.values())
     idle = workers.idle_processes(shared_now()) if len(queues) > 1 else {}
@@ -76,7 +76,7 @@ def wake_for(queues: Mapping[int, str]) -> None:
 
 
 def enqueue_once(kind: str) -> None:
-    """Queue an installation-wide housekeeping job of this kind, unless one is unfinished."""
+    """Queue an installation-wide housekeeping job of this kind, unless such a job is unfinished."""
     if Job.objects.unfinished().filter(kind=kind, project=None, finished_at=None).exists():
         return
     try:
@@ -94,22 +94,22 @@ def delete_ended(kind: str) -> None:
         Job.objects.filter(pk__in=job_ids).delete()
 
 
-# -- scheduling --------------------------------------------------------------------------------------------------------
+# Scheduling
 
 
 def next_job(queue: str, now: datetime, in_memory: Collection[str]) -> int | None:
     """Return the job of the queue that this process should claim, or None. in_memory: LMs loaded in this process.
 
-    Usually the oldest job. In queues of jobs that load LMs, the oldest job that uses a loaded LM takes precedence, to
-    reduce model loading, unless a younger job of the queue was started more than OVERTAKEN_AT_MOST ago. Another process
-    can claim the returned job first.
+    This is usually the oldest job. In queues of jobs that load LMs, the oldest job that uses a loaded LM takes
+    precedence, which reduces model loading, unless a job younger than the oldest job was started more than
+    OVERTAKEN_AT_MOST ago. Another process can claim the returned job first.
     """
     waiting = Job.objects.claimable(now).filter(queue=queue).order_by("pk")
     oldest = waiting.values_list("pk", flat=True).first()
     if oldest is None or queue not in (HARVEST, GPU):
         return oldest
-    # A sorted range with one LM matches the index job_unfinished_of_lm. With an equality, PostgreSQL may assume that an
-    # LM of most past jobs is as common among queued jobs, and scan all of them for one match.
+    # A sorted range with one LM matches the index job_unfinished_of_lm. For an equality, PostgreSQL may assume that an
+    # LM used by most past jobs is as common among queued jobs, and may scan all queued jobs for one match.
     ranges = (waiting.filter(lm__gte=lm, lm__lte=lm).order_by("lm", "pk") for lm in in_memory)
     candidates = filter(None, (jobs.values_list("pk", flat=True).first() for jobs in ranges))
     chosen = min(candidates, default=oldest)
@@ -119,14 +119,14 @@ def next_job(queue: str, now: datetime, in_memory: Collection[str]) -> int | Non
 def is_overdue(job_id: int, queue: str, now: datetime) -> bool:
     """Return whether a younger job of the queue was started so long ago that this job must run next."""
     younger = Job.objects.filter(queue=queue, pk__gt=job_id, started_at__lt=now - OVERTAKEN_AT_MOST)
-    # Often no row matches. ORDER BY lets PostgreSQL use the index; without it the planner may scan the table.
+    # Often no row matches. ORDER BY lets PostgreSQL use the index. Without it, the planner may scan the table.
     return younger.order_by("pk").values_list("pk", flat=True).first() is not None
 
 
 def wake_next(queue: str, now: datetime) -> None:
-    """Replace the consumed message of `queue` by a message for this worker's next queue with a claimable job.
+    """Replace the consumed message of `queue` with a message for this worker's next queue that has a claimable job.
 
-    Queues take turns, so that none starves while the worker is busy, even if the broker has lost its messages.
+    Queues take turns so that no queue starves while the worker is busy, even if the broker has lost its messages.
     """
     queues = Worker.objects.filter(token=workers.TOKEN).values_list("queues", flat=True).first() or [queue]
     position = QUEUES.index(queue) + 1
@@ -137,17 +137,17 @@ def wake_next(queue: str, now: datetime) -> None:
             return
 
 
-# -- running -----------------------------------------------------------------------------------------------------------
+# Running
 
 
 def claim(job_id: int, now: datetime, under: UUID | None = None) -> UUID | None:
-    """Claim the job for this process; return the token of the claim, or None if the job is not claimable.
+    """Claim the job for this process. Return the token of the claim, or None if the job is not claimable.
 
-    Jobs of unknown kinds, added by a newer version, remain queued for a worker of that version. A draining worker
-    claims only parts of its running job, `under` the claim of that job.
+    Jobs of kinds that were added by a newer version remain queued for a worker of that version. A draining worker
+    claims only parts of its running job. under: token of the claim of that job.
     """
     token = under or uuid4()
-    worker = Worker.objects.filter(token=workers.TOKEN)  # none in a command's process
+    worker = Worker.objects.filter(token=workers.TOKEN)  # no row in a command's process
     claimable = Job.objects.claimable(now).filter(pk=job_id)
     claimed = (claimable if under else claimable.filter(~Exists(worker.filter(is_draining=True)))).update(
         status=Job.Status.RUNNING,
@@ -167,7 +167,8 @@ def claim(job_id: int, now: datetime, under: UUID | None = None) -> UUID | None:
 class Heartbeat:
     """Progress callback of one claim. One UPDATE stores the progress, renews the lease, and detects cancellation.
 
-    Raises Cancelled if the job was cancelled or taken over. `watcher` receives every report, including throttled ones.
+    Raises Cancelled if the job was canceled or taken over. `watcher` receives every report, including reports that are
+    not stored because of the report interval.
     """
 
     def __init__(self, job_id: int, token: UUID, watcher: OnProgress = ignore):
@@ -190,10 +191,10 @@ class Heartbeat:
             connection.close_if_unusable_or_obsolete()
 
     def renew(self, **report: Any) -> None:
-        """Renew the lease, and store the columns of a report. Raises Cancelled, like a report."""
+        """Renew the lease and store the columns of a report. Raises Cancelled."""
         lease_end = shared_now() + timedelta(seconds=settings.JOB_LEASE_S)
         if not Job.objects.owned(self._job_id, self.token).update(lease_expires_at=lease_end, **report):
-            raise Cancelled(f"Job {self._job_id} was cancelled or taken over.")
+            raise Cancelled(f"Job {self._job_id} was canceled or taken over.")
 
     def store(self, store: Store) -> None:
         """Store intermediate results in their own transaction. They outlive this claim. Raises Cancelled."""
@@ -230,10 +231,10 @@ Runner = Callable[[Job, Heartbeat], Store]
 
 
 def run_job(job_id: int, watcher: OnProgress = ignore, under: UUID | None = None) -> bool:
-    """Claim and run the job; return whether it could be claimed. The job's row stores the outcome.
+    """Claim and run the job. Return whether it could be claimed. The outcome is stored in the job's row.
 
-    Unexpected errors are recorded and raised. If the database is unavailable, the job counts as lost and is retried by
-    some worker. under: the claim of the parent job, if its process also runs this part.
+    Unexpected errors are recorded and raised. If the database is unavailable, the job counts as lost, and a worker
+    retries it. under: claim of the parent job, if the process of the parent job also runs this part.
     """
     token = claim(job_id, shared_now(), under)
     if token is None:
@@ -242,7 +243,7 @@ def run_job(job_id: int, watcher: OnProgress = ignore, under: UUID | None = None
     try:
         job = Job.objects.owned(job_id, token).first()
         if job is None:
-            raise Cancelled(f"Job {job_id} was cancelled before it started.")
+            raise Cancelled(f"Job {job_id} was canceled before it started.")
         heartbeat = Heartbeat(job_id, token, watcher)
         with heartbeat.kept_alive():  # the first job of a kind imports torch, which can take longer than the lease
             runner: Runner = import_string(settings.JOB_RUNNERS[job.kind])
@@ -267,16 +268,16 @@ def _finish(job_id: int, token: UUID, store: Store) -> None:
     """Save the results and mark the job succeeded in one transaction. Raises Cancelled if the claim was lost."""
     with transaction.atomic():
         if not Job.objects.owned(job_id, token).update(**_ended(Job.Status.SUCCEEDED)):
-            raise Cancelled(f"Job {job_id} was cancelled or taken over before its results were stored.")
+            raise Cancelled(f"Job {job_id} was canceled or taken over before its results were stored.")
         store()
         _announce_ended([job_id])
 
 
 def _lose(job_id: int, token: UUID, is_attempt: bool) -> None:
-    """End the lease, so that the job counts as lost immediately instead of after the lease expires.
+    """End the lease, so that the job counts as lost immediately instead of when the lease expires.
 
-    is_attempt: False grants one more attempt, because a lost connection says little about the job. The job itself may
-    cause the server to close the connection, so there are at most MOST_ATTEMPTS attempts.
+    is_attempt: False grants one more attempt, because a lost connection says little about the job. However, the job
+    itself may cause the server to close the connection, so there are at most MOST_ATTEMPTS attempts.
     """
     deadline = monotonic() + settings.JOB_LEASE_S
     while monotonic() < deadline:
@@ -298,15 +299,16 @@ def _fail(job_id: int, token: UUID, error: str) -> None:
 
 
 def _announce_ended(job_ids: Sequence[int]) -> None:
-    """Delete the parts of ended jobs and call the hook `jobs_ended`, in the transaction that ends the jobs."""
+    """Delete the parts of ended jobs and call the hook `jobs_ended`. Called in the transaction that ends the jobs."""
     delete_parts(job_ids)
     hook("jobs_ended")(job_ids)
 
 
 def delete_parts(job_ids: Sequence[int]) -> None:
-    """Delete the parts of jobs, within a transaction.
+    """Delete the parts of jobs. Requires a transaction.
 
-    Locks the parts first: deletion starts with their results, but a worker that ends a part starts with its job.
+    Locks the parts first to prevent deadlocks: deletion starts with a part's result, but a worker that ends a part
+    starts with the part's job.
     """
     for batch in batched(job_ids, JOBS_AT_ONCE):
         parts = Job.objects.filter(parent__in=batch)
@@ -319,9 +321,9 @@ def _ended(status: Job.Status) -> dict[str, Any]:
 
 
 def cancel(job: Job, by=None) -> None:
-    """Cancel the job. Its worker loses the claim and stops with its next report, within two seconds.
+    """Cancel the job. Its worker loses the claim and stops at its next report, within two seconds.
 
-    Raises JobNotOpen, NotAllowed.
+    Raises JobNotOpen or NotAllowed.
     """
     check_may(by, Action.WORK, job.project)
     if not cancel_all(Job.objects.filter(pk=job.pk)):
@@ -329,9 +331,9 @@ def cancel(job: Job, by=None) -> None:
 
 
 def cancel_all(jobs: QuerySet) -> int:
-    """Cancel the unfinished jobs; return their number."""
+    """Cancel the unfinished jobs. Return their number."""
     with transaction.atomic():
-        # Locked, so that no worker ends and announces one of them at the same time.
+        # Lock the jobs so that no worker ends and announces one of them at the same time.
         unfinished = Job.objects.unfinished().filter(pk__in=jobs.unfinished().order_by().values("pk"))
         job_ids = list(unfinished.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
         n_cancelled = unfinished.update(**_ended(Job.Status.CANCELLED))
@@ -340,22 +342,23 @@ def cancel_all(jobs: QuerySet) -> int:
 
 
 def retry(job: Job, by=None) -> None:
-    """Requeue a failed or cancelled job with all its attempts. Raises JobNotOpen, NotAllowed."""
+    """Requeue a failed or canceled job with all its attempts. Raises JobNotOpen or NotAllowed."""
     check_may(by, Action.WORK, job.project)
     if retry_all(Job.objects.filter(pk=job.pk)):
         return
     project_jobs = Job.objects.unfinished().filter(project=job.project_id)
     same = project_jobs.filter(unique_key=job.unique_key).exclude(Q(pk=job.pk) | Q(unique_key="")).first()
-    reason = "it has neither failed nor been cancelled"
+    reason = "it has neither failed nor been canceled"
     if same:
         reason = f"job {same.pk} has the same task and is {same.status}; wait for it or cancel it"
     raise DomainError("JobNotOpen", f"Cannot retry job {job.pk}: {reason}.")
 
 
 def retry_all(jobs: QuerySet) -> int:
-    """Requeue the failed and cancelled jobs with all their attempts; return their number.
+    """Requeue the failed and canceled jobs with all their attempts. Return their number.
 
-    Of jobs with the same task, only the newest is requeued, and none while one is unfinished. Raises JobNotOpen.
+    Of jobs with the same task, only the newest is requeued. If a job with the same task is unfinished, none is
+    requeued. Raises JobNotOpen.
     """
     in_project = Job.objects.unfinished().alias(of=Coalesce("project", 0)).filter(of=Coalesce(OuterRef("project"), 0))
     same = in_project.filter(unique_key=OuterRef("unique_key")).exclude(unique_key="")
@@ -376,11 +379,11 @@ def retry_all(jobs: QuerySet) -> int:
         raise DomainError("JobNotOpen", message) from None
 
 
-# -- recovery, every few seconds in each worker ------------------------------------------------------------------------
+# Recovery, every few seconds in each worker
 
 
 def recover(now: datetime) -> None:
-    """Fail jobs that were lost in their last attempt. Other lost jobs are claimable, like queued jobs."""
+    """Mark jobs that were lost in their last attempt as failed. Other lost jobs are claimable, like queued jobs."""
     lost_for_good = Job.objects.lost(now).filter(attempts__gte=F("max_attempts"))
     for job_id in list(lost_for_good.values_list("pk", flat=True)):
         with transaction.atomic():
@@ -394,7 +397,7 @@ def recover(now: datetime) -> None:
 def wake_idle(worker: Worker, now: datetime) -> None:
     """Send messages for queued and lost jobs, one for each idle process of this worker."""
     busy = Job.objects.running(now).filter(worker=worker)
-    # A process can run a job and a part of it under the same claim.
+    # A process can run a job and a part of the job under the same claim.
     n_idle = worker.n_processes - busy.order_by().values("owner_token").distinct().count()
     if worker.is_draining or n_idle <= 0:
         return

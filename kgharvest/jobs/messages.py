@@ -1,7 +1,7 @@
-"""Messages that wake workers, sent by a background thread, so that no request waits for an unresponsive broker.
+"""Messages that wake workers. A background thread sends them, so that no request waits for an unresponsive broker.
 
-A lost message does no harm: idle workers check the ledger for queued jobs every few seconds. A request waits at most
-LONGEST_WAIT_S, and not at all once the broker is known to be away. Queued messages are sent when the broker is back.
+A lost message does no harm, because idle workers check the ledger every few seconds. A request waits at most
+LONGEST_WAIT_S, and not at all if the broker is known to be unavailable. Queued messages are sent when it is back.
 """
 
 import logging
@@ -20,14 +20,14 @@ from kgharvest.celery import app
 logger = logging.getLogger(__name__)
 
 LONGEST_WAIT_S = 1.0
-MAX_QUEUED = 200  # messages of this process waiting for the broker; further messages are dropped
-LOOK_EVERY_S = 5  # broker check while pages show its status
+MAX_QUEUED = 200  # maximum number of messages that wait for the broker in this process; more messages are dropped
+LOOK_EVERY_S = 5  # interval between broker checks while pages show the broker's status
 CONNECT_WITHIN_S = 3
 RETRY_ONCE = {"max_retries": 1, "interval_start": 0, "interval_max": 0}  # the broker may have restarted
 
 
 class BrokerCall:
-    """A call made by the background thread."""
+    """A broker call to be made by the background thread."""
 
     def __init__(self, do: Callable[[], object]):
         self.do = do
@@ -37,7 +37,7 @@ class BrokerCall:
 
 
 class Messenger:
-    """Queue of broker calls and the background thread that makes them, started on first use."""
+    """Queue of broker calls, and the background thread that makes them. The thread is started on first use."""
 
     def __init__(self) -> None:
         self.forget()
@@ -52,7 +52,7 @@ class Messenger:
         self._looked_on = 0.0
 
     def run(self, do: Callable[[], object], wait_s: float = LONGEST_WAIT_S) -> bool:
-        """Queue a call; return whether it succeeded within `wait_s`. Does not wait while the broker is away."""
+        """Queue a call. Return whether it succeeded within `wait_s`. Does not wait if the broker is unavailable."""
         call = BrokerCall(do)
         is_away = self.away_since() is not None
         try:
@@ -73,7 +73,7 @@ class Messenger:
         return self._failed_since
 
     def look(self) -> None:
-        """Check in the background whether the broker answers, at most every LOOK_EVERY_S."""
+        """Check in the background whether the broker answers, at most once every LOOK_EVERY_S."""
         if self._calls.empty() and self._current is None and monotonic() - self._looked_on >= LOOK_EVERY_S:
             self._looked_on = monotonic()
             self.run(connect, wait_s=0)
@@ -94,7 +94,7 @@ class Messenger:
             else:
                 call.has_succeeded = True
                 if self._failed_since is not None:
-                    logger.warning("The broker answers again; it was away since %s.", self._failed_since)
+                    logger.warning("The broker answers again. It had been unavailable since %s.", self._failed_since)
                 self._failed_since = None
             finally:
                 self._current = None
@@ -113,13 +113,13 @@ os.register_at_fork(after_in_child=messenger.forget)
 
 
 def wake(queue_name: str, request_id: str = "") -> None:
-    """Wake a worker of the queue. request_id: of the request that queued the job, for the log."""
+    """Wake a worker of the queue. request_id: id of the request that queued the job, for the log."""
     options = {"queue": queue_name, "headers": {"request_id": request_id}}
     if not messenger.run(lambda: app.send_task("kgharvest.run_job", retry_policy=RETRY_ONCE, **options)):
         logger.info("No message was sent to the queue %s. Idle workers will find its jobs.", queue_name)
 
 
 def away_since() -> datetime | None:
-    """Return the time since when the broker is known to be away. Rechecks it in the background."""
+    """Return the time since which the broker has been unavailable, or None. Rechecks it in the background."""
     messenger.look()
     return messenger.away_since()

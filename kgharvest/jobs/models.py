@@ -16,13 +16,13 @@ JOB_TIMES = ("created_at", "started_at", "finished_at")
 
 
 class QueueField(models.CharField):
-    """The queue of a job, set when its row is inserted, one by one or in bulk."""
+    """The queue of a job. It is set when the job's row is inserted, individually or in bulk."""
 
     def __init__(self, **options: Any):
         super().__init__(**{"max_length": 10, "editable": False, "default": "", "db_default": "", **options})
 
     def deconstruct(self) -> tuple:
-        """Migrations treat it as a CharField."""
+        """Make migrations treat the field as a CharField."""
         name, _, arguments, options = super().deconstruct()
         return name, "django.db.models.CharField", arguments, options
 
@@ -35,7 +35,7 @@ class QueueField(models.CharField):
 class StatusLiteral(models.Value):
     """A status as a literal in SQL instead of a parameter.
 
-    PostgreSQL may reuse a generic plan for all parameter values, which cannot use the partial indexes on status.
+    For parameters, PostgreSQL may reuse a generic plan, which cannot use the partial indexes on status.
     """
 
     def as_sql(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:
@@ -44,11 +44,11 @@ class StatusLiteral(models.Value):
 
 class JobQuerySet(models.QuerySet):
     def visible_to(self, user):
-        """Return jobs of the user's projects, without parts; all jobs for superusers and the operator."""
+        """Return the jobs of the user's projects, without parts. Superusers and the operator see all jobs."""
         return visible(self.whole(), user)
 
     def whole(self):
-        """Exclude parts of jobs, which exist only while their job runs."""
+        """Exclude parts of jobs. Parts exist only while their job runs."""
         return self.filter(parent=None)
 
     def lost(self, now):
@@ -66,7 +66,7 @@ class JobQuerySet(models.QuerySet):
         return runnable.filter(Q(status=StatusLiteral(Job.Status.QUEUED)) | lost, attempts__lt=F("max_attempts"))
 
     def owned(self, job_id: int, owner_token):
-        """Return the job if it runs under the claim `owner_token`; empty once cancelled or taken over."""
+        """Return the job if it runs under the claim `owner_token`. Empty if the job was canceled or taken over."""
         return self.filter(pk=job_id, owner_token=owner_token, status=Job.Status.RUNNING)
 
     def unfinished(self):
@@ -80,15 +80,15 @@ class Job(models.Model):
     """Background job. The database is the source of truth; the broker only wakes workers.
 
     kind: key of registries.JOB_RUNNERS, or "import" for tuples from a file, stored as succeeded.
-    payload: parameters of the kind. total: None while unknown.
-    attempts: claims so far; a job lost in the last of `max_attempts` fails. max_attempts: incremented after an attempt
-    ended by a lost connection, up to a limit (kgharvest.jobs.ledger).
-    owner_token: the claim that may report and finish; lease_expires_at: when the job counts as lost.
-    project: None for installation-wide jobs. unique_key: identifies the task if only one unfinished job per project may
-    have it, otherwise "".
-    parent: the job that this job is a part of. Its worker may run parts under its own claim; parts are deleted when it
-    ends. queue: see kgharvest.jobs.queues. lm: first LM it loads, in the format of harvests.language_models.in_words;
-    "" if unknown. worker: of the last claim; None for a command's process.
+    payload: parameters of the job; they depend on the kind. total: None while unknown.
+    attempts: number of claims so far. A job that is lost in the last of `max_attempts` fails. max_attempts: incremented
+    if an attempt ends because of a lost connection, up to a limit (kgharvest.jobs.ledger).
+    owner_token: the claim that may report and finish. lease_expires_at: time when the job counts as lost.
+    project: None for installation-wide jobs. unique_key: identifies the task if a project may have only one unfinished
+    job with it, otherwise "".
+    parent: the job that this job is a part of. The parent's worker may run parts under its own claim. Parts are deleted
+    when the parent ends. queue: see kgharvest.jobs.queues. lm: first LM that the job loads, in the format of
+    harvests.language_models.in_words; "" if unknown. worker: worker of the last claim; None for a command's process.
     """
 
     class Status(models.TextChoices):
@@ -96,7 +96,7 @@ class Job(models.Model):
         RUNNING = "running"
         SUCCEEDED = "succeeded"
         FAILED = "failed"
-        CANCELLED = "cancelled"
+        CANCELLED = "cancelled", "Canceled"
 
     kind = models.CharField(max_length=30)
     status = models.CharField(max_length=10, choices=Status, default=Status.QUEUED)
@@ -153,14 +153,14 @@ class Job(models.Model):
             models.Index(
                 fields=["queue", "id"], condition=Q(status__in=["queued", "running"]), name="job_unfinished_of_queue"
             ),
-            # For ledger.next_job: the oldest job that uses an LM, and started jobs.
+            # For ledger.next_job, which looks up started jobs and the oldest job that uses an LM.
             models.Index(
                 fields=["queue", "lm", "id"], condition=Q(status__in=["queued", "running"]), name="job_unfinished_of_lm"
             ),
             models.Index(
                 fields=["queue", "id", "started_at"], condition=Q(started_at__isnull=False), name="job_begun_of_queue"
             ),
-            # For housekeeping jobs, which belong to no project.
+            # For housekeeping jobs, which do not belong to a project.
             models.Index(fields=["kind", "finished_at"], condition=Q(project=None), name="job_ended_of_installation"),
         ]
 
@@ -179,8 +179,8 @@ class Job(models.Model):
 class Worker(models.Model):
     """Celery worker, running or gone (kgharvest.jobs.workers).
 
-    token: of its current process. n_processes: number of parallel jobs. devices: descriptions. language_models: keys of
-    the loaded LMs. seen_at: last heartbeat. left_at: time of a regular exit, after its last job.
+    token: token of the worker's current process. n_processes: number of parallel jobs. devices: descriptions.
+    language_models: keys of the loaded LMs. seen_at: last heartbeat. left_at: time of a regular exit, after all jobs.
     """
 
     name = models.CharField(max_length=200, unique=True)

@@ -1,12 +1,12 @@
-"""Outbox: stored calls to other systems, and the one loop that claims, tries and retries them.
+"""Outbox: stored calls to other systems, and the loop that claims, tries, and retries them.
 
-An outbox is a table with the columns `n_tries`, `next_try_at` and `error`. Its queryset has `waiting()`, the rows that
-can be tried. One job at a time for each outbox (`registries.OUTBOXES`) tries rows until none is due.
+An outbox is a table with the columns `n_tries`, `next_try_at`, and `error`. The method `waiting()` of its queryset
+returns the rows that can be tried. For each outbox (`registries.OUTBOXES`), one job at a time tries all due rows.
 
-A claim counts the try, sets the time of the next one and is committed before the call. If the worker is killed between
-the call and the record of its outcome, the row is still waiting and is tried again: at-least-once delivery. If the
-claim itself takes the row out of `waiting()`, the row is never retried automatically: at-most-once delivery, for
-payments.
+A claim counts the try, sets the time of the next try, and is committed before the call. If the worker is killed after
+the call and before the outcome is recorded, the row is still waiting and is tried again (at-least-once delivery). If
+the claim itself removes the row from `waiting()`, the row is never retried automatically (at-most-once delivery, for
+payments).
 """
 
 import random
@@ -32,9 +32,9 @@ LONGEST_WAIT_S = 3600.0
 
 
 def wait_after(n_tries: int) -> timedelta:
-    """Return the wait after `n_tries` tries: FIRST_WAIT_S, doubled for each further try, at most LONGEST_WAIT_S.
+    """Return the wait after `n_tries` tries: FIRST_WAIT_S, doubled for each additional try, at most LONGEST_WAIT_S.
 
-    Shortened by up to half at random, so that rows that failed together are not tried together again.
+    It is shortened at random by up to one half, so that rows that failed together are not retried together.
     """
     longest = min(FIRST_WAIT_S * 2.0 ** min(n_tries - 1, 30), LONGEST_WAIT_S)
     return timedelta(seconds=longest * random.uniform(0.5, 1))
@@ -43,12 +43,12 @@ def wait_after(n_tries: int) -> timedelta:
 class Result(Enum):
     DONE = "done"
     RETRY = "retry"
-    FAILED = "failed"  # no further try
-    UNCERTAIN = "uncertain"  # the call may have taken effect, and must not be repeated
+    FAILED = "failed"  # the call is not retried
+    UNCERTAIN = "uncertain"  # the call may have taken effect and must not be repeated
 
 
 class Outcome(NamedTuple):
-    """The outcome of one try. after_s: minimum wait before a retry. fields: further columns to store."""
+    """The outcome of one try. after_s: minimum wait before a retry. fields: additional columns to store."""
 
     result: Result
     error: str = ""
@@ -57,10 +57,10 @@ class Outcome(NamedTuple):
 
 
 class Outbox(ABC):
-    """The claim/try/back-off loop of one table. An instance is the runner of its kind of job.
+    """The loop of claims, tries, and backoff for one table. An instance is the runner of its kind of job.
 
-    states: the row's state after each result; empty if the table has no column `state`. rows_at_once: tries made in
-    parallel, in threads; `attempt` must not use the database if there are several.
+    states: state of the row after each result; empty if the table has no column `state`. rows_at_once: number of
+    parallel tries, made in threads. If there are several, `attempt` must not use the database.
     """
 
     job_kind: str
@@ -71,7 +71,7 @@ class Outbox(ABC):
 
     @abstractmethod
     def attempt(self, row: Any) -> Outcome:
-        """Make one try, outside of transactions."""
+        """Make one try. Called outside of transactions."""
 
     def due(self, now: datetime) -> QuerySet:
         """Return the rows to try now, in order."""
@@ -82,11 +82,11 @@ class Outbox(ABC):
         return self.model.objects.waiting()
 
     def claim_fields(self, row: Any, now: datetime) -> dict[str, Any]:
-        """Return further columns that the claim of a row stores."""
+        """Return additional columns that the claim of a row stores."""
         return {}
 
     def clean_up(self, now: datetime) -> None:  # noqa: B027 - optional
-        """Delete old rows, in the transaction that ends the job."""
+        """Delete old rows. Called in the transaction that ends the job."""
 
     def enqueue_if_due(self, now: datetime) -> None:
         """Enqueue the job if a row is due and no such job is unfinished."""
@@ -105,20 +105,20 @@ class Outbox(ABC):
         def end_job() -> None:
             self.clean_up(timezone.now())
             ledger.delete_ended(self.job_kind)
-            # A row stored since the last claim enqueued no job, because this one was unfinished.
+            # Rows stored since the last claim have not enqueued a job, because this job was unfinished.
             transaction.on_commit(lambda: self.enqueue_if_due(timezone.now()))
 
         return end_job
 
     def claim(self, now: datetime) -> list:
-        """Claim up to `rows_at_once` due rows for this process and return them; empty if none is due."""
+        """Claim up to `rows_at_once` due rows for this process and return them. Empty if no row is due."""
         while due := self.due(now)[: self.rows_at_once]:
             if claimed := [row for row in due if self._claim(row, now)]:
                 return claimed
         return []
 
     def _claim(self, row: Any, now: datetime) -> bool:
-        """Count the try and set the next one, unless another process was faster."""
+        """Count the try and set the time of the next one, unless another process has claimed the row first."""
         unclaimed = self.model.objects.waiting().filter(pk=row.pk, n_tries=row.n_tries)
         row.retry_at = now + wait_after(row.n_tries + 1)
         fields = {"n_tries": row.n_tries + 1, "next_try_at": row.retry_at} | self.claim_fields(row, now)
@@ -134,7 +134,10 @@ class Outbox(ABC):
                 self.record(row, outcome, timezone.now())
 
     def record(self, row: Any, outcome: Outcome, now: datetime) -> None:
-        """Store the outcome of a try. Ignored if the row is finished, or for a failure if a later try has started."""
+        """Store the outcome of a try.
+
+        The outcome is ignored if the row is finished. Unless it is DONE, it is also ignored if a later try has started.
+        """
         unfinished = self.unfinished().filter(pk=row.pk)
         fields = {"error": outcome.error[: self.model._meta.get_field("error").max_length], **outcome.fields}
         if outcome.result in self.states:
@@ -149,6 +152,6 @@ class Outbox(ABC):
 
 
 def enqueue_due_outboxes(now: datetime) -> None:
-    """Enqueue the job of each outbox that has a due row. A periodic task of every worker."""
+    """Enqueue the job of each outbox that has a due row. This is a periodic task of every worker."""
     for path in settings.OUTBOXES.values():
         import_string(path).enqueue_if_due(now)

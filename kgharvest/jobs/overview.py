@@ -1,4 +1,4 @@
-"""Worker and queue status, shared by the workers page, the `workers` command, the API and the metrics."""
+"""Worker and queue status, shared by the workers page, the `workers` command, the API, and the metrics."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kgharvest.jobs.queues import QUEUES
 from kgharvest.models import Job, Worker
 
 LATELY = timedelta(hours=1)
-SHOWN_FOR = timedelta(days=1)  # after the last heartbeat
+SHOWN_FOR = timedelta(days=1)  # time after the last heartbeat
 
 WORKING, IDLE, DRAINING, LEFT, LOST = STATES = ("working", "idle", "draining", "left", "lost")
 
 
 @dataclass
 class Throughput:
-    """Throughput of a worker within LATELY, without parts. n_jobs: ended jobs. n_tuples: of succeeded harvests."""
+    """Throughput of a worker within LATELY, without parts. n_jobs: ended jobs. n_tuples: from succeeded harvests."""
 
     n_jobs: int = 0
     n_tuples: int = 0
@@ -37,7 +37,7 @@ class Throughput:
 
 @dataclass(frozen=True)
 class WorkerRow:
-    """Status of a worker. jobs: running, or shared with it. silent_s: time since its last heartbeat."""
+    """Status of a worker. jobs: jobs of which it runs all or a part. silent_s: time since the last heartbeat."""
 
     worker: Worker
     state: str
@@ -47,7 +47,7 @@ class WorkerRow:
 
 
 class ShownJob(NamedTuple):
-    """harvest: name of the harvest, "" for other kinds of jobs and for projects that the user cannot view."""
+    """harvest: name of the harvest. "" for other kinds of jobs, and if the user cannot view the project."""
 
     job: Job
     is_visible: bool
@@ -63,7 +63,7 @@ class ShownJob(NamedTuple):
 
 
 class QueueRow(NamedTuple):
-    """n_waiting: queued jobs; oldest: creation time of the first one. n_workers: workers that process the queue."""
+    """n_waiting: number of queued jobs. oldest: creation time of the oldest one. n_workers: workers of the queue."""
 
     name: str
     n_waiting: int
@@ -84,7 +84,7 @@ def state_of(worker: Worker, is_busy: bool, now: datetime) -> str:
 
 
 def worker_rows(user: User, now: datetime, selected: Sequence[Worker] | None = None) -> list[WorkerRow]:
-    """Return the status of the selected workers, in order; by default of those of the last day, live workers first."""
+    """Return the status of the selected workers, in order. Default: all workers of the last day, live workers first."""
     if selected is None:
         seen_lately = Worker.objects.filter(seen_at__gte=now - SHOWN_FOR).order_by("name")
         selected = sorted(seen_lately, key=lambda worker: not workers.is_alive(worker, now))
@@ -138,7 +138,7 @@ def throughput_of(selected: Sequence[Worker], now: datetime) -> dict[int, Throug
 
 
 def queue_rows(now: datetime) -> list[QueueRow]:
-    """Return the status of all queues. lacking: advice if queued jobs have no worker."""
+    """Return the status of all queues. lacking: advice if there are queued jobs but no worker."""
     waiting = Job.objects.whole().filter(status=Job.Status.QUEUED).order_by().values("queue")
     counts = {row["queue"]: row for row in waiting.annotate(n=Count("pk"), oldest=Min("created_at"))}
     n_workers = Counter(queue for queues in workers.taking(now).values_list("queues", flat=True) for queue in queues)

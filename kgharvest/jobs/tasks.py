@@ -1,4 +1,4 @@
-"""The Celery task that runs jobs, and the periodic duties of each worker: heartbeat, recovery, periodic tasks.
+"""The Celery task that runs jobs, and the periodic duties of each worker: heartbeat, recovery, and periodic tasks.
 
 The rules are in kgharvest.jobs.ledger and kgharvest.jobs.workers.
 """
@@ -23,37 +23,37 @@ from kgharvest.operations.logs import logged_under
 
 logger = logging.getLogger(__name__)
 
-CLAIM_TRIES = 20  # if other workers are faster each time
+CLAIM_TRIES = 20  # maximum number of tries if other workers claim the jobs first
 
 
 @app.task(name="kgharvest.run_job", bind=True)
 def run_job(task, *arguments) -> None:
     """Run the next job of the message's queue. Log lines contain the id of the request that sent the message.
 
-    arguments: ignored job id in messages of older versions.
+    arguments: ignored. Messages of older versions contain a job id.
     """
     with logged_under((task.request.headers or {}).get("request_id") or ""):
         do_next(task.request.delivery_info["routing_key"])
 
 
 def do_next(queue: str) -> None:
-    """Run one job of the queue if there is one, then wake a worker for the next one.
+    """Run one job of the queue, if there is one, and then wake a worker for the next job.
 
-    Sends no message if no job could be claimed, for example by a draining worker, because it would return immediately.
+    Sends no message if no job could be claimed, for example by a draining worker, as it would come back immediately.
     """
-    has_claimed = True  # also if the job raises
+    has_claimed = True  # even if the job raises an exception
     try:
         has_claimed = _claim_and_run(queue)
     except ledger.DATABASE_IS_AWAY as error:
         has_claimed = False
-        logger.warning("The database is away. Jobs of the queue %s stay queued: %s", queue, error)
+        logger.warning("The database is unavailable. Jobs of the queue %s stay queued: %s", queue, error)
     finally:
         workers.report_in_memory(language_models.in_memory())
         if has_claimed:
             try:
                 ledger.wake_next(queue, shared_now())
             except ledger.DATABASE_IS_AWAY as error:
-                logger.warning("The database is away. Queued jobs wait for an idle worker: %s", error)
+                logger.warning("The database is unavailable. Queued jobs wait for an idle worker: %s", error)
 
 
 def _claim_and_run(queue: str) -> bool:
@@ -68,9 +68,9 @@ def _claim_and_run(queue: str) -> bool:
 
 
 def run_periodic_tasks(spec: workers.WorkerSpec, is_leaving: bool = False) -> bool | None:
-    """Record the worker's heartbeat, recover lost jobs, and call registries.PERIODIC_TASKS; log failures.
+    """Record the worker's heartbeat, recover lost jobs, and call registries.PERIODIC_TASKS. Failures are logged.
 
-    Runs in the worker's main process. Returns whether the worker is draining, or None if the database is away.
+    Runs in the worker's main process. Returns whether the worker is draining, or None if the database is unavailable.
     """
     try:
         now = shared_now()
@@ -94,18 +94,18 @@ def run_periodic_tasks(spec: workers.WorkerSpec, is_leaving: bool = False) -> bo
 
 
 class Duties(bootsteps.StartStopStep):
-    """Calls `run_periodic_tasks` in a thread of the worker's main process, which never loads torch, until it exits.
+    """Calls `run_periodic_tasks` in a thread of the worker's main process until the worker exits.
 
-    The worker's own timers stop while it waits for its last job, so this needs a thread. Forks are blocked while the
-    thread works, because a child would inherit locks that are never released. Celery beat would need one more process,
-    and it is harmless if several workers run the tasks.
+    The main process never loads torch. A thread is necessary because the worker's own timers stop while it waits for
+    its last job. Forks are blocked while the thread is working, because a child would inherit locks that are never
+    released. Celery beat would require an additional process, and it is harmless if several workers run the tasks.
     """
 
     def __init__(self, worker, **kwargs):
         super().__init__(worker, **kwargs)
         self.ended = threading.Event()
         self.fork_lock = threading.RLock()
-        self.is_draining = False  # consumes no messages, exits when idle
+        self.is_draining = False  # if True, the worker consumes no messages and exits when idle
         self.is_leaving = False
 
     def start(self, worker):
@@ -161,7 +161,7 @@ app.steps["worker"].add(Duties)
 
 @signals.celeryd_init.connect
 def set_up_worker(instance, options, **kwargs) -> None:
-    """Runs before any fork. Without `--queues`, the queue gpu is processed only on machines with a GPU."""
+    """Set up the worker before any fork. Without `--queues`, it processes the queue gpu only if there is a GPU."""
     workers.open_reports()
     if not options.get("queues") and not devices.gpus():
         instance.app.amqp.queues.deselect([GPU])

@@ -1,4 +1,4 @@
-"""Workers: their heartbeats, devices and loaded LMs, draining, and queues without workers.
+"""Workers: their heartbeats, devices, and loaded LMs; draining; and queues without workers.
 
 The main process of a worker maintains its row. Jobs refer to the worker that claimed them.
 """
@@ -30,15 +30,15 @@ from kgharvest.jobs.queues import GPU, HARVEST
 from kgharvest.models import Job, Worker
 from kgharvest.operations.clock import shared_now
 
-TIMEOUT_S = 60  # without a heartbeat, a worker then counts as lost
+TIMEOUT_S = 60  # a worker without a heartbeat for this time counts as lost
 FORGOTTEN_AFTER = timedelta(days=1)  # retention of workers without jobs
-FORGOTTEN_WITH_JOBS_AFTER = timedelta(days=90)  # containers have new host names each time
+FORGOTTEN_WITH_JOBS_AFTER = timedelta(days=90)  # limits the rows of containers, which get a new host name each time
 
 
 def new_token() -> UUID:
     """Return a token for a process. Its first half identifies the process id namespace: a machine or a container.
 
-    Host names and process ids do not suffice, because they can be equal in different containers.
+    Host names and process ids are not sufficient, because different containers can have the same ones.
     """
     try:
         namespace = Path("/proc/sys/kernel/random/boot_id").read_text() + os.readlink("/proc/self/ns/pid")
@@ -51,7 +51,7 @@ TOKEN = new_token()  # identifies the worker of this process and of its forks
 
 
 class WorkerSpec(NamedTuple):
-    """Start options of a worker. name: of Celery, such as "celery@host". n_processes: number of parallel jobs."""
+    """Start options of a worker. name: Celery's name, such as "celery@host". n_processes: number of parallel jobs."""
 
     name: str
     queues: Sequence[str]
@@ -59,9 +59,9 @@ class WorkerSpec(NamedTuple):
 
 
 def beat(spec: WorkerSpec, now: datetime, is_leaving: bool = False) -> Worker:
-    """Record a heartbeat of this process's worker; return its row, created if missing.
+    """Record a heartbeat of this process's worker. Return its row, which is created if missing.
 
-    is_leaving: the worker exits after its running jobs.
+    is_leaving: True if the worker exits after its running jobs.
     """
     report = {"seen_at": now, "language_models": in_memory(), **({"is_draining": True} if is_leaving else {})}
     if not Worker.objects.filter(token=TOKEN).update(**report):
@@ -70,14 +70,14 @@ def beat(spec: WorkerSpec, now: datetime, is_leaving: bool = False) -> Worker:
 
 
 def forget_gone(now: datetime) -> None:
-    """Delete old rows of gone workers. Their jobs remain, without a worker."""
+    """Delete the old rows of workers that are gone. Their jobs remain, without a worker."""
     gone = Worker.objects.filter(seen_at__lt=now - FORGOTTEN_AFTER)
     did_nothing = ~Exists(Job.objects.filter(worker=OuterRef("pk")))
     gone.filter(did_nothing | Q(seen_at__lt=now - FORGOTTEN_WITH_JOBS_AFTER)).delete()
 
 
 def register(spec: WorkerSpec, now: datetime) -> None:
-    """Assign this process's worker the row with its name, or name-2 and so on if another live worker has it."""
+    """Assign the row with its name to this process's worker. If another live worker has the name, use name-2, etc."""
     fields = {
         "token": TOKEN,
         "host": socket.gethostname()[:200],
@@ -100,7 +100,7 @@ def register(spec: WorkerSpec, now: datetime) -> None:
 
 
 def _take_row(name: str, fields: Mapping) -> bool:
-    """Assign the row with this name to this worker, unless it belongs to another live worker. Returns success."""
+    """Assign the row with this name to this worker unless another live worker owns it. Return whether it succeeded."""
     row = Worker.objects.filter(name=name).first()
     if row is None:
         try:
@@ -109,7 +109,7 @@ def _take_row(name: str, fields: Mapping) -> bool:
         except IntegrityError:
             return False
         return True
-    # In the same namespace, a row's worker is gone if no process with its pid runs, or if this process has that pid.
+    # In the same namespace, the row's worker is gone if no process has its pid or if this process has its pid.
     is_same_namespace = row.pid and row.token and row.token.bytes[:8] == TOKEN.bytes[:8]
     has_ended = is_same_namespace and (row.pid == os.getpid() or not is_running(row.pid))
     if is_alive(row, fields["seen_at"]) and not has_ended:
@@ -131,14 +131,14 @@ def find_worker(name: str) -> Worker:
 
 
 def drain(worker: Worker, by=None) -> None:
-    """Let a worker finish its running jobs and exit. Raises NotAllowed, WorkerNotThere."""
+    """Make a worker finish its running jobs and exit. Raises NotAllowed or WorkerNotThere."""
     check_may(by, Action.MANAGE, None)
     if not taking(shared_now()).filter(pk=worker.pk).update(is_draining=True):
         raise DomainError("WorkerNotThere", f"Cannot drain the worker {worker}: it is gone or already draining.")
 
 
 def undrain(worker: Worker, by=None) -> None:
-    """Let a draining worker with a running job continue. Raises NotAllowed, WorkerNotThere."""
+    """Make a draining worker that still runs a job claim jobs again. Raises NotAllowed or WorkerNotThere."""
     check_may(by, Action.MANAGE, None)
     if not alive(shared_now()).filter(pk=worker.pk, is_draining=True).update(is_draining=False):
         raise DomainError(
@@ -164,14 +164,14 @@ def report_in_memory(names: Iterable[str]) -> None:
     """Report the LMs loaded in this process to the worker's main process. No effect outside workers."""
     if _reports is None:
         return
-    with suppress(OSError):  # for example a full disk: only the workers page is incomplete
+    with suppress(OSError):  # for example if the disk is full; only the workers page is then incomplete
         draft = _reports / f"{os.getpid()}.new"
         draft.write_text(json.dumps(list(names)), encoding="utf-8")
         draft.replace(_reports / str(os.getpid()))
 
 
 def in_memory() -> list[str]:
-    """Return the LMs loaded in running processes of this worker."""
+    """Return the LMs that are loaded in the running processes of this worker."""
     names: set[str] = set()
     for file in _reports.glob("*") if _reports else ():
         if file.name.isdecimal():
@@ -209,9 +209,9 @@ def taking(now: datetime) -> QuerySet:
 
 
 def idle_processes(now: datetime) -> dict[str, int]:
-    """Return the number of idle worker processes by queue, for the queues that live workers process."""
+    """Return the number of idle worker processes by queue, for all queues that live workers process."""
     claims = Job.objects.running(now).exclude(worker=None).order_by().values_list("worker", "owner_token").distinct()
-    busy = Counter(worker for worker, _ in claims)  # a process can run a job and a part of it under the same claim
+    busy = Counter(worker for worker, _ in claims)  # a job and its part in one process have one claim
     n_idle: Counter[str] = Counter()
     for pk, queues, n in taking(now).values_list("pk", "queues", "n_processes"):
         n_idle.update(dict.fromkeys(queues, max(0, n - busy[pk])))
@@ -225,7 +225,7 @@ def n_processes(now: datetime) -> int:
 
 
 def devices_offered(now: datetime) -> list[str]:
-    """Return the choices of devices: the CPU, any GPU, each GPU of the workers, and all devices of a machine."""
+    """Return the choices for the device: the CPU, any GPU, each GPU of the workers, and all devices of a machine."""
     lines = [line for devices in taking(now).values_list("devices", flat=True) for line in devices]
     gpu_names = {line.partition(",")[0] for line in lines if line.startswith("cuda")}
     cards = sorted(gpu_names, key=lambda name: (len(name), name))  # cuda:2 before cuda:10
@@ -242,7 +242,7 @@ def lacking_for(job: Job, now: datetime) -> str:
 
 
 def lacking(now: datetime, queues: Collection[str] | None = None) -> str:
-    """Return advice if a queue has no worker, otherwise "". queues: default all queues with queued jobs."""
+    """Return advice if a queue has no worker, otherwise "". queues: None for all queues with queued jobs."""
     queues = queues_waited_in(Job.objects.whole()) if queues is None else queues
     served_queues = set().union(*taking(now).values_list("queues", flat=True)) if queues else set()
     missing = set(queues) - served_queues

@@ -1,4 +1,4 @@
-"""API of the knowledge base: search, tuple with curation, entity, and sensitive words."""
+"""API of the knowledge base: search, tuples and their curation, entities, and sensitive words."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ TUPLE = {
 
 @extend_schema_serializer(examples=[OpenApiExample("A tuple", TUPLE, response_only=True)])
 class KnowledgeTupleSerializer(serializers.ModelSerializer):
-    """Harvested claim. best_score: largest score of its harvests, in nats."""
+    """Harvested claim. best_score: largest score in its harvests, in nats."""
 
     relation = serializers.CharField(source="relation.path")
     entities = serializers.ListField(child=serializers.CharField(), help_text="Case-folded, by slot.")
@@ -60,7 +60,7 @@ class FindingSerializer(serializers.ModelSerializer):
     model = serializers.CharField(source="job.language_model.name")
     setting = serializers.CharField(source="job.setting")
     score = serializers.FloatField(source="own_score", allow_null=True, help_text="Null for unscored harvests.")
-    surface = serializers.ListField(child=serializers.CharField(), help_text="Surface form: the LM's spelling.")
+    surface = serializers.ListField(child=serializers.CharField(), help_text="Entities as spelled by the LM.")
 
     class Meta:
         model = HarvestedTuple
@@ -85,7 +85,7 @@ class CurationSerializer(serializers.ModelSerializer):
 
 
 class TupleDetailSerializer(KnowledgeTupleSerializer):
-    """Tuple with the harvests in your projects, largest score first, and the verdicts in your rounds."""
+    """Tuple with its harvests in your projects, largest score first, and its verdicts in your rounds."""
 
     findings = FindingSerializer(many=True)
     verdicts = TupleVerdictSerializer(many=True)
@@ -114,7 +114,7 @@ class SearchFilters(Filters):
 
 
 class KnowledgeViewSet(ApiViewSet):
-    """Knowledge tuples that match the filters. A page can be short if matches are rare; follow `next` to continue."""
+    """Knowledge tuples that match the filters. If matches are rare, a page can be short. Follow `next` to continue."""
 
     serializer_class = TupleDetailSerializer
     entry_serializer_class = KnowledgeTupleSerializer
@@ -152,12 +152,12 @@ class KnowledgeViewSet(ApiViewSet):
 
 class CurationInput(StrictSerializer):
     decision = serializers.ChoiceField(Curation.Decision.choices)
-    reason = serializers.CharField(max_length=curation.LONGEST_REASON, help_text="Reason, stored with the decision.")
+    reason = serializers.CharField(max_length=curation.LONGEST_REASON, help_text="Stored with the decision.")
     entities = serializers.ListField(
         child=serializers.CharField(max_length=LONGEST_ENTITY),
         required=False,
         max_length=99,
-        help_text="Corrected entities to export. Required for a correction, otherwise not allowed.",
+        help_text="Corrected entities to export. Required for a correction; not allowed for other decisions.",
     )
 
     def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
@@ -173,9 +173,9 @@ class CurationViewSet(ApiViewSet):
 
     serializer_class = CurationSerializer
 
-    @extend_schema(request=CurationInput, summary="Hide, correct or restore")
+    @extend_schema(request=CurationInput, summary="Hide, correct, or restore a tuple")
     def create(self, request: Request, pk: int) -> Response:
-        """The latest decision applies. Earlier decisions are kept."""
+        """The latest decision applies. Earlier decisions remain stored."""
         knowledge_tuple, sent = self.row(KnowledgeTuple.objects.all()), self.sent(CurationInput)
         decision = curation.curate(
             knowledge_tuple, sent["decision"], sent["reason"], request.user, sent.get("entities")
@@ -194,7 +194,7 @@ class EntityRoleSerializer(serializers.Serializer):
 
 
 class EntitySerializer(serializers.Serializer):
-    """roles: relations and slots, most tuples first. tuples: best-scored tuples of the entity."""
+    """roles: relations and slots, most tuples first. tuples: tuples of the entity with the largest scores."""
 
     name = serializers.CharField()
     roles = EntityRoleSerializer(many=True)
@@ -206,7 +206,7 @@ class EntityDetail(ApiView):
 
     serializer_class = EntitySerializer
 
-    @extend_schema(parameters=[EntityFilters], summary="Look an entity up")
+    @extend_schema(parameters=[EntityFilters], summary="Look up an entity")
     def get(self, request: Request) -> Response:
         name = self.filtered_by(EntityFilters)["name"].strip().casefold()
         if not (roles := roles_of(name)):
@@ -239,7 +239,7 @@ class WordList(ApiView):
         summary="Replace the list of sensitive words",
     )
     def put(self, request: Request) -> Response:
-        """A worker then updates the tuples. Requires a superuser."""
+        """After the change, a worker updates the tuples. Requires a superuser."""
         job = replace_words(read_words("\n".join(self.sent(WordListInput)["words"])), request.user)
         answer = {"words": current_words(), "job": job}
         return self.accepted(answer, self.location("kgharvest:api_job", job.pk)) if job else self.answer(answer)

@@ -1,7 +1,7 @@
 """Curation: researchers' decisions to hide, correct, or restore a knowledge tuple.
 
-Curation affects rounds and exports. It changes neither the tuple's entities nor its judgments, which measure the
-accuracy of the LM's output.
+Curation affects rounds and exports. It does not change the tuple's entities or its judgments, because judgments measure
+the accuracy of the LM's output.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ STATES = {
 
 
 def may_curate(user, knowledge_tuple: KnowledgeTuple) -> bool:
-    """Return True if `user` may work in every project that harvested the tuple, because a decision affects all."""
+    """Return True if `user` may work in every project that harvested the tuple. A decision affects all of them."""
     if owns_installation(user):
         return True
     projects = Project.objects.filter(pk__in=knowledge_tuple.harvested_tuples.order_by().values("job__project"))
@@ -49,8 +49,8 @@ def curate(
 ) -> Curation:
     """Hide, correct, or restore the tuple. Raises BadCuration or NotAllowed.
 
-    A hidden tuple is excluded from rounds, and from exports by default. entities: of a correction; exports contain them
-    together with the original entities.
+    A hidden tuple is excluded from rounds and, by default, from exports. entities: the corrected entities of a
+    correction. Exports contain them together with the original entities.
     """
     if decision == Decision.CORRECT:
         entities = [entity.strip() for entity in entities or ()]

@@ -12,17 +12,17 @@ from unicodedata import east_asian_width
 from kgharvest.models import KnowledgeTuple
 
 MOST_NEIGHBOURS = 8  # on each side of the entity
-LONGEST_LABEL = 20  # columns; see `shortened`
+LONGEST_LABEL = 20  # text columns; see `shortened`
 ROW_HEIGHT, MARGIN = 44, 18
 BOX_WIDTH, BOX_HEIGHT = 156, 36
 COLUMN = 184  # width of the neighbors' labels
-GAP = 78  # between a column and the box in the wide shape
-INDENT = 28  # of the labels in the tall shape
+GAP = 78  # gap between a column and the box in the wide shape
+INDENT = 28  # indentation of the labels in the tall shape
 TO_LABEL = 8
 
 
 class Neighbour(NamedTuple):
-    """Label with the other entities of a tuple at (x, y), and its arrow. tip: x, y, angle in degrees."""
+    """Label at (x, y) with the other entities of a tuple, and its arrow. tip: x, y, and angle in degrees."""
 
     label: str
     relation: str
@@ -99,7 +99,7 @@ def _before_and_after(
 
 
 def _rows(entity: str, tuples: Sequence[KnowledgeTuple], middle: float) -> Iterator[tuple[str, str, float]]:
-    """Yield label, relation name, and y position for each tuple, centered around `middle`."""
+    """Yield label, relation name, and y position for each tuple. Positions are centered around `middle`."""
     top = middle - ROW_HEIGHT * (len(tuples) - 1) / 2
     for row, knowledge_tuple in enumerate(tuples):
         others = [other for other in knowledge_tuple.entities if other != entity] or [entity]

@@ -12,7 +12,7 @@ Decision = Curation.Decision
 
 
 class CurationForm(forms.Form):
-    """Decision to hide, correct, or restore a tuple. The entity fields only matter for corrections."""
+    """Decision to hide, correct, or restore a tuple. The entity fields are used only for corrections."""
 
     decision = forms.ChoiceField(widget=forms.RadioSelect)
     reason = forms.CharField(

@@ -1,8 +1,8 @@
 """Knowledge tuples, entity occurrences, curation, and sensitive words.
 
-A KnowledgeTuple is (relation, case-folded entities) and belongs to no job, so annotators judge it once even if several
-jobs harvest it. A HarvestedTuple is the tuple as scored by one job. The sort columns of lists are denormalized onto
-KnowledgeTuple, so the cost of a page does not depend on the number of tuples.
+A KnowledgeTuple consists of a relation and case-folded entities. It belongs to no job, so annotators judge it once even
+if several jobs harvest it. A HarvestedTuple is the tuple as scored by one job. The sort columns of lists are
+denormalized onto KnowledgeTuple, so the cost of a page does not depend on the number of tuples.
 """
 
 from collections.abc import Sequence
@@ -36,9 +36,9 @@ class KnowledgeTupleQuerySet(models.QuerySet):
 class KnowledgeTuple(models.Model):
     """Claim: ordered, case-folded `entities` of a relation. key: `tuple_key(entities)`.
 
-    n_harvests: number of jobs that harvested it. best_score: largest score of these jobs, None without jobs.
-    is_sensitive: an entity contains a sensitive word. curation: current decision of researchers, None if undecided.
-    corrected_entities: original spelling of a correction. `entities` always contains the LM's output.
+    n_harvests: number of jobs that harvested the tuple. best_score: largest score in these jobs; None without jobs.
+    is_sensitive: True if an entity contains a sensitive word. curation: current decision of researchers, or None.
+    corrected_entities: entities of a correction as they were entered. `entities` always contains the LM's output.
     """
 
     class Curation(models.TextChoices):
@@ -53,7 +53,7 @@ class KnowledgeTuple(models.Model):
     n_harvests = models.PositiveIntegerField(default=0)
     best_score = models.FloatField(null=True, blank=True)
     is_sensitive = models.BooleanField(default=False)
-    # NULL instead of "": the partial index on IS NOT NULL then serves queries for any value.
+    # NULL instead of "", so that the partial index on IS NOT NULL serves queries for any value.
     curation = models.CharField(max_length=9, null=True, blank=True, choices=Curation)  # noqa: DJ001
     corrected_entities = models.JSONField(null=True, blank=True)
 
@@ -74,7 +74,7 @@ class KnowledgeTuple(models.Model):
             ),
         ]
         indexes = [
-            # Lists break ties by id, and millions of tuples may tie.
+            # Lists order ties by id, and millions of tuples can have equal values.
             models.Index(fields=["best_score", "id"], name="knowledge_tuple_by_score"),
             models.Index(fields=["relation", "best_score", "id"], name="knowledge_tuple_of_relation"),
             models.Index(fields=["n_harvests", "id"], name="knowledge_tuple_by_harvests"),
@@ -94,7 +94,7 @@ class EntityOccurrenceQuerySet(models.QuerySet):
         return self.filter(entity=entity.casefold())
 
     def starting_with(self, prefix: str):
-        """Return occurrences of entities that start with `prefix`. Both databases use the index."""
+        """Return occurrences of entities that start with `prefix`. Both PostgreSQL and SQLite use the index."""
         folded = prefix.casefold()
         if connection.vendor == "postgresql":
             return self.filter(entity__startswith=folded)
@@ -102,10 +102,10 @@ class EntityOccurrenceQuerySet(models.QuerySet):
 
 
 class EntityOccurrence(models.Model):
-    """Entity index: a knowledge tuple has the case-folded `entity` in `slot`."""
+    """Entity index. Each row states that a knowledge tuple has the case-folded `entity` in `slot`."""
 
     entity = models.TextField()
-    # Rows are derived from knowledge tuples only. Checking the foreign keys would take a fifth of an import's time.
+    # Rows are derived only from knowledge tuples. Checking the foreign keys would take a fifth of an import's time.
     knowledge_tuple = models.ForeignKey(
         KnowledgeTuple, on_delete=models.CASCADE, related_name="occurrences", db_index=False, db_constraint=False
     )
@@ -136,7 +136,7 @@ class EntityOccurrence(models.Model):
 class Curation(models.Model):
     """Researcher's decision about a knowledge tuple. Append-only: the latest decision applies.
 
-    entities: original spelling of the corrected entities; None unless the decision is a correction.
+    entities: the corrected entities as entered. None unless the decision is a correction.
     """
 
     class Decision(models.TextChoices):

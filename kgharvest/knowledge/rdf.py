@@ -1,4 +1,4 @@
-"""RDF export of harvested tuples in the vocabulary of docs/rdf.md. Triples are streamed; no graph is kept in memory."""
+"""RDF export of harvested tuples in the vocabulary of docs/rdf.md. Triples are streamed without a graph in memory."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,15 +20,15 @@ PREFIXES = {
 }
 CACHED_ENTITIES = 4096
 
-Triple = tuple[str, str, str]  # subject, predicate and object in file syntax
+Triple = tuple[str, str, str]  # subject, predicate, and object in file syntax
 Name = Callable[[str], str]  # serializes a prefixed name such as "kgh:rank"
-literal = json.JSONEncoder(ensure_ascii=False).encode  # N-Triples and Turtle escape text as JSON does
+literal = json.JSONEncoder(ensure_ascii=False).encode  # N-Triples and Turtle escape text in the same way as JSON
 
 
 def as_rdf(file_format: str, statements: Callable[[Name], Iterable[Iterable[Triple]]]) -> Iterator[str]:
     """Yield the text of a file in N-Triples ("nt") or Turtle ("ttl").
 
-    statements: returns groups of triples. In a group, the triples of one subject are adjacent.
+    statements: function that returns groups of triples. In a group, the triples of one subject are adjacent.
     """
     if file_format == "nt":
 
@@ -48,7 +48,7 @@ def as_rdf(file_format: str, statements: Callable[[Name], Iterable[Iterable[Trip
 
 
 def harvest_as_rdf(file_format: str, job: HarvestJob, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the text of a file about `job` and its tuples. rows: records of a tuple export."""
+    """Yield the text of a file about `job` and its tuples. rows: the records of a tuple export."""
 
     def statements(name: Name) -> Iterator[list[Triple]]:
         yield [*about_relation(job.relation, name), *about_harvest(job, name)]
@@ -93,7 +93,7 @@ def about_harvest(job: HarvestJob, name: Name) -> Iterator[Triple]:
 
 
 class TupleTriples:
-    """Triples about the tuples of one harvest. Names are serialized once, as a harvest may have millions of tuples."""
+    """Triples about the tuples of one harvest. Names are serialized once because there may be millions of tuples."""
 
     def __init__(self, relation: Relation, harvest: str, name: Name):
         self._start = harvest[:-1]

@@ -23,13 +23,13 @@ from kgharvest.registries import hook
 STATES = [("hidden", "hidden"), ("corrected", "corrected"), ("sensitive", "sensitive")]
 ANY = ("", "all")
 SORT_COLUMNS = {"score": "best_score", "harvests": "n_harvests", "age": "pk"}
-MOST_FINDINGS = 200  # harvests listed for a tuple
+MOST_FINDINGS = 200  # maximum number of harvests listed for a tuple
 
 
 class KnowledgeSearch(forms.Form):
     """Optional filters of the knowledge base.
 
-    harvests: harvests searched by LM and setting. Default: all.
+    harvests: harvests to which the LM and setting filters apply. Default: all.
     """
 
     entity = forms.CharField(
@@ -69,7 +69,7 @@ class KnowledgeSearch(forms.Form):
         return any(self.data.get(name) for name in self.fields)
 
     def filtered(self) -> Filtered:
-        """Return the matching tuples, unordered. No tuples match an invalid form."""
+        """Return the matching tuples, unordered. An invalid form matches no tuples."""
         if not self.is_valid():
             return Filtered(KnowledgeTuple.objects.none())
         columns = {"relation": "relation", "score_from": "best_score__gte", "score_to": "best_score__lte"}
@@ -97,7 +97,7 @@ class KnowledgeSearch(forms.Form):
 def has_entity(
     entity: str, relation: Relation | None = None, slot: int | None = None, is_prefix: bool = False
 ) -> SearchFilter:
-    """Match tuples with `entity` in `slot`, by default in any slot. is_prefix: match entities that start with it."""
+    """Match tuples with `entity` in `slot` (None: in any slot). is_prefix: match entities that start with `entity`."""
     folded = entity.casefold()
     bounded_key = Concat(Value(KEY_SEPARATOR), F("key"), Value(KEY_SEPARATOR), output_field=TextField())
     condition = Q(Contains(bounded_key, f"{KEY_SEPARATOR}{folded}{'' if is_prefix else KEY_SEPARATOR}"))
@@ -115,7 +115,7 @@ def _tuple_ids(rows: QuerySet) -> QuerySet:
 
 
 class IsOneOf(Lookup):
-    """Membership of an integer in a list passed as one parameter: PostgreSQL allows 65,535 parameters."""
+    """Membership of an integer in a list. The list is one parameter, because PostgreSQL allows only 65,535 of them."""
 
     lookup_name = "is_one_of"
     prepare_rhs = False
@@ -131,7 +131,7 @@ class IsOneOf(Lookup):
 def was_found_by(jobs: QuerySet) -> SearchFilter:
     """Match tuples harvested by one of these jobs."""
     job_ids = list(jobs.order_by().values_list("pk", flat=True))
-    # "+ 0" bypasses the index on job, so the few rows of a tuple are scanned instead of one index range per job.
+    # "+ 0" bypasses the index on job. The few rows of a tuple are then scanned instead of one index range per job.
     findings = HarvestedTuple.objects.filter(IsOneOf(F("job") + 0, job_ids))
     return SearchFilter(
         _tuple_ids(HarvestedTuple.objects.filter(job__in=jobs)), Exists(findings.filter(knowledge_tuple=OuterRef("pk")))
@@ -139,7 +139,7 @@ def was_found_by(jobs: QuerySet) -> SearchFilter:
 
 
 class TupleVerdicts(Protocol):
-    """Verdicts visible to one user. choices: verdict values with labels."""
+    """The verdicts that are visible to one user. choices: verdict values with labels."""
 
     choices: list[tuple[str, str]]
 
@@ -149,7 +149,7 @@ class TupleVerdicts(Protocol):
         """Return rows with `knowledge_tuple` for the tuples with this verdict in a round."""
 
     def of(self, tuple_ids: Iterable[int]) -> dict[int, list[Any]]:
-        """Return the tasks of each tuple, with `round`, `verdict`, `n_true`, `n_false` and `n_unjudgeable`."""
+        """Return the tasks of each tuple, with `round`, `verdict`, `n_true`, `n_false`, and `n_unjudgeable`."""
 
 
 def verdicts_visible_to(user) -> TupleVerdicts:
@@ -157,7 +157,7 @@ def verdicts_visible_to(user) -> TupleVerdicts:
 
 
 def findings_of(knowledge_tuple: KnowledgeTuple, user) -> QuerySet[HarvestedTuple]:
-    """Return the up to MOST_FINDINGS harvested tuples in the user's projects, largest score first."""
+    """Return at most MOST_FINDINGS harvested tuples in the user's projects, largest score first."""
     harvested = visible(knowledge_tuple.harvested_tuples, user, "job__project").select_related("job__language_model")
     return harvested.defer("job__payload", "job__summary").order_by("-score", "pk")[:MOST_FINDINGS]
 
@@ -169,7 +169,7 @@ def best_tuples_of(entity: str) -> Sequence[KnowledgeTuple]:
 
 
 def roles_of(entity: str) -> list[dict[str, Any]]:
-    """Return the relations and slots of the entity with the number of tuples, largest number first."""
+    """Return the relations and slots of the entity with their numbers of tuples, largest number first."""
     occurrences = EntityOccurrence.objects.of(entity).order_by().values("relation", "slot").annotate(n=Count("*"))
     roles = sorted(occurrences, key=lambda role: (-role["n"], role["relation"], role["slot"]))
     relations = Relation.objects.select_related("relation_set").in_bulk({role["relation"] for role in roles})

@@ -1,7 +1,7 @@
 """The installation's list of sensitive words, and the sensitivity flag of knowledge tuples.
 
-The flag is set when a tuple is stored, and updated by a job when the list changes. Both lock the relation's row, so no
-tuple is stored with a flag from an outdated list.
+The flag is set when a tuple is stored and is updated by a job when the list changes. Both operations lock the
+relation's row, so no tuple is stored with a flag from an outdated list.
 """
 
 import re
@@ -48,7 +48,7 @@ def matcher(words: Iterable[str]) -> Callable[[str], bool]:
 def replace_words(words: Sequence[str], by=None) -> Job | None:
     """Replace the list and queue a job that updates all tuples. Returns None if the list does not change.
 
-    Raises BadWordList or NotAllowed. The job's payload contains added and removed words.
+    Raises BadWordList or NotAllowed. The job's payload contains the added and removed words.
     """
     check_may(by, Action.MANAGE, None)
     if len(words) > MOST_WORDS:
@@ -70,7 +70,7 @@ def replace_words(words: Sequence[str], by=None) -> Job | None:
 
 
 def mark_sensitive(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
-    """Job runner: update the sensitivity flag of all tuples in batches, using the current list."""
+    """Job runner that updates the sensitivity flags of all tuples in batches, using the current list."""
     total = KnowledgeTuple.objects.count()
     done = 0
     heartbeat(Progress("marking", done, total))

@@ -1,4 +1,4 @@
-"""Tuple files: streaming readers for exported JSONL and CSV and for BertNet's ent_tuples.json, and external sorting."""
+"""Tuple files: streaming readers for exported JSONL, exported CSV, and BertNet's ent_tuples.json; external sorting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kgharvest.knowledge.models import KEY_SEPARATOR
 from kgharvest.knowledge.tuple_store import TupleRow
 from kgharvest.models import HarvestJob, Relation
 
-CACHE_KB = 4096  # memory of the table's cache, and the same for its sorter, independent of the file size
+CACHE_KB = 4096  # memory for the cache of the sort table, and again for its sorter, independent of the file size
 INSERT = """
 INSERT INTO tuple_row (list, key, surface, score, mtl, line) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (list, key) DO UPDATE
@@ -25,11 +25,11 @@ WHERE excluded.score > tuple_row.score
 
 
 class BadRow(Exception):
-    """An invalid row. The message is the reason."""
+    """Raised for an invalid row. The message is the reason."""
 
 
 class Format(NamedTuple):
-    """Parser of a file format. is_by_line: `read` requires complete lines instead of arbitrary chunks."""
+    """Parser of a file format. is_by_line: True if `read` requires complete lines instead of arbitrary chunks."""
 
     read: Callable[[Iterable[str]], Iterator[Line | BadEntry]]
     row: Callable[[Any, Relation], TupleRow]  # raises BadRow
@@ -38,7 +38,7 @@ class Format(NamedTuple):
 
 
 def read_tuples(chunks: Iterable[str], relation: Relation, tuple_format: Format) -> Iterator[TupleRow | BadEntry]:
-    """Yield the tuples of `relation` and the errors of invalid rows in file order."""
+    """Yield the tuples of `relation` and the errors of invalid rows, in file order."""
     for line in tuple_format.read(chunks):
         if isinstance(line, BadEntry):
             yield line
@@ -68,7 +68,7 @@ def _project_row(fields: Any, relation: Relation) -> TupleRow:
 
 def _reference_row(pair: Any, relation: Relation) -> TupleRow:
     if not isinstance(pair, list) or len(pair) != 2:
-        raise BadRow("is not a pair of entities and weight")
+        raise BadRow("is not a pair of entities and a weight")
     share = _number(pair[1], "weight")
     if not 0 < share <= 1:
         raise BadRow(f"has the weight {share:g}; weights must be greater than 0 and at most 1")
@@ -94,7 +94,7 @@ def _number(value: Any, name: str) -> float:
 
 
 def _read_csv(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
-    """Yield the rows with the values of the JSONL format."""
+    """Yield the rows with values as in the JSONL format."""
     reader = csv.DictReader(lines)
     try:
         if missing := {"entities", "score"} - set(reader.fieldnames or ()):
@@ -123,7 +123,8 @@ IMPORT_FORMATS = {
 class ExternalSort:
     """Numbered lists of distinct tuples, largest score first, in constant memory.
 
-    The larger score of duplicates is kept. Equal scores keep their file order. The default list is 0.
+    Of duplicates, the tuple with the larger score is kept. Tuples with equal scores keep their file order. The default
+    list is 0.
     """
 
     def __init__(self) -> None:
@@ -143,7 +144,7 @@ class ExternalSort:
         self._database.close()
 
     def add(self, rows: Iterable[TupleRow], number: int = 0) -> int:
-        """Add rows to list `number` and return their number, including duplicates."""
+        """Add rows to list `number`. Return the number of added rows, including duplicates."""
         n_rows = 0
 
         def parameters() -> Iterator[tuple[str | float | None, ...]]:

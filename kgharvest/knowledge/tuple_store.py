@@ -1,4 +1,4 @@
-"""Storage of harvested tuples, with the denormalized columns and entity index that lists and search use."""
+"""Storage of harvested tuples, with the denormalized columns and the entity index that lists and search use."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -43,7 +43,7 @@ JSON = KnowledgeTuple._meta.get_field("entities")
 
 
 class TupleRow(NamedTuple):
-    """Scored tuple: case-folded `entities`, `surface` forms, `score`, and `mtl` in nats (None if unknown)."""
+    """Scored tuple. entities: case-folded. surface: as written. mtl: in nats; None if unknown."""
 
     entities: tuple[str, ...]
     surface: tuple[str, ...]
@@ -53,7 +53,7 @@ class TupleRow(NamedTuple):
 
 def store_tuples(job: HarvestJob, rows: Iterable[TupleRow]) -> None:
     """Store the distinct tuples of a job, best first. Call it in the transaction that ends the job."""
-    Relation.objects.lock(job.relation_id)  # prevents deadlocks of jobs that update the same tuples
+    Relation.objects.lock(job.relation_id)  # prevents deadlocks between jobs that update the same tuples
     slots, is_sensitive = range(job.relation.arity), matcher(current_words())
 
     def temporary_rows() -> Iterator[Sequence[Any]]:

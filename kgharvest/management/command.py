@@ -54,7 +54,7 @@ class DomainCommand(BaseCommand):
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:
             output = super().execute(*args, **options)
-            self.stdout.flush()  # report a full disk here, not at interpreter exit
+            self.stdout.flush()  # to report a full disk here, not at interpreter exit
         except (DomainError, EngineError) as error:
             raise Error(str(error)) from error
         except OverflowError as error:

@@ -55,6 +55,6 @@ class Migration(migrations.Migration):
     dependencies = [("kgharvest", "0003_knowledge")]
 
     operations = [
-        migrations.RunPython(load_words, migrations.RunPython.noop),
+        migrations.RunPython(load_words, migrations.RunPython.noop, hints={"on_new_database": True}),
         migrations.RunPython(fill_tuples, migrations.RunPython.noop),
     ]

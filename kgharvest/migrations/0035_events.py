@@ -152,7 +152,7 @@ class Migration(migrations.Migration):
         migrations.RunPython(move_entries, move_back),
         migrations.SeparateDatabaseAndState(state_operations=[migrations.DeleteModel("AuditEntry")]),
         migrations.AlterModelTable("Event", "kgharvest_auditentry"),
-        migrations.RunPython(refuse_changes, allow_changes),
+        migrations.RunPython(refuse_changes, allow_changes, hints={"on_new_database": True}),
         migrations.RunPython(
             rename_content_type("auditentry", "event"), rename_content_type("event", "auditentry")
         ),

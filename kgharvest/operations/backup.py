@@ -1,7 +1,7 @@
 """Backup of the installation in one ZIP file: the database, the secret key, and manifest.json.
 
 The manifest contains the kgharvest version, the kind of database, the applied migrations, the number of rows of each
-table, and the SHA-256 of each file. LMs, replication packages, logs and the broker's files are not included.
+table, and the SHA-256 of each file. LMs, replication packages, logs, and the broker's files are not included.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ CHUNK = 1 << 20  # bytes read at a time
 
 @dataclass(frozen=True)
 class Manifest:
-    """rows: number by table. files: hexadecimal SHA-256 by name. migrations: [app, name] of applied migrations."""
+    """rows: number of rows by table. files: hexadecimal SHA-256 by name. migrations: applied ones, as [app, name]."""
 
     format: int
     version: str
@@ -95,9 +95,9 @@ def back_up(path: Path) -> Manifest:
 
 
 def restore(path: Path, replace: bool = False) -> Manifest:
-    """Replace the contents of this installation by the backup at `path`, completely or not at all.
+    """Replace the contents of this installation with the backup at `path`, completely or not at all.
 
-    replace: required if the installation is not empty. Raises BackupRefused, CopyFailed.
+    replace: required if the installation is not empty. Raises BackupRefused or CopyFailed.
     """
     try:
         with zipfile.ZipFile(path) as archive, _private_folder(settings.DATA_DIR) as folder:
@@ -122,8 +122,8 @@ def restore(path: Path, replace: bool = False) -> Manifest:
 def _restored_key(key: Path | None) -> Iterator[None]:
     """Install the key of a backup after its database.
 
-    A killed restore leaves the pending key. While it exists, nothing starts with a mismatched database and key
-    (kgharvest.environment.generated_secret_key). The next completed restore removes it.
+    If a restore is killed, the pending key remains. While it exists, no process starts, because database and key may
+    not match (kgharvest.environment.generated_secret_key). The next completed restore removes it.
     """
     installed_key = settings.DATA_DIR / "secret_key"
     pending_key = restoring_key(installed_key)
@@ -247,7 +247,7 @@ def copy_to(path: Path) -> dict[str, int]:
 
 
 def restore_from(path: Path, rows: dict[str, int]) -> None:
-    """Replace the database by the copy at `path`, in one transaction.
+    """Replace the database with the copy at `path`, in one transaction.
 
     rows: expected number of rows by table. Raises CopyFailed and then leaves the database unchanged.
     """

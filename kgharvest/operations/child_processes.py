@@ -1,4 +1,4 @@
-"""Supervisor of child processes: start, restart and stop programs. They never outlive this process."""
+"""Supervisor of child processes: starts, restarts, and stops programs. They never outlive this process."""
 
 import os
 import signal

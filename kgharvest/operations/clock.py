@@ -1,6 +1,7 @@
 """Shared time of all hosts: the database's clock, used for leases.
 
-With local clocks, a host one minute ahead would consider the running jobs of all other hosts lost and restart them.
+If hosts used their local clocks, a host one minute ahead would consider the running jobs of all other hosts lost and
+restart them.
 """
 
 from datetime import datetime, timedelta
@@ -17,7 +18,7 @@ _synced: tuple[datetime, float] | None = None  # time of the database, and the v
 def shared_now() -> datetime:
     """Return the database's time, at the cost of one query per minute; for SQLite, the local time without a query.
 
-    Raises the errors of a query if the database is away.
+    Raises the errors of a query if the database is unavailable.
     """
     global _synced
     if connection.vendor != "postgresql":

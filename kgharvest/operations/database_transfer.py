@@ -54,8 +54,8 @@ def copy_database(
 ) -> list[CopiedTable]:
     """Copy all rows and set the sequences. URLs: in the format of DATABASE_URL.
 
-    The destination must not contain rows. Without tables, it is migrated first. on_table: called after each table is
-    read. Raises TransferRefused and then leaves the rows of the destination unchanged.
+    The destination must not contain rows. If it has no tables, it is migrated first. on_table: called after each table
+    is read. Raises TransferRefused and then leaves the rows of the destination unchanged.
     """
     with _opened(SOURCE, source_url) as source:
         _refuse_other_tables(source)
@@ -105,7 +105,7 @@ def _opened(alias: str, url: str) -> Iterator[BaseDatabaseWrapper]:
         raise _refused(f"The {alias} {options['NAME']} does not exist. Check its path or create it with migrate.")
     database = connections[alias] = ConnectionHandler({"default": {}, alias: options}).create_connection(alias)
     try:
-        with _database_errors(f"Cannot open the {alias}", "Check its address and that its server runs"):
+        with _database_errors(f"Cannot open the {alias}", "Check its address and whether its server is running"):
             database.ensure_connection()
         yield database
     finally:
@@ -238,7 +238,7 @@ class _Checksum:
         self.n_rows = 0
 
     def of(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Add the rows as they are iterated."""
+        """Yield the rows and add each row to the sum."""
         for row in rows:
             values = list(row)
             for index in self._json:
@@ -304,7 +304,7 @@ def _compare(copied: Sequence[CopiedTable], destination: BaseDatabaseWrapper, mo
         deque(checksum.of(_rows(model, destination)), maxlen=0)
         if (stored := checksum.table(model)) != table:
             raise _refused(
-                f"The copy of {table.name} differs: {table.n_rows} rows with checksum {table.checksum} were read, "
+                f"The copy of {table.name} differs: {table.n_rows} rows with checksum {table.checksum} were read, but "
                 f"{stored.n_rows} with {stored.checksum} were stored. Nothing was copied. Look for values that the "
                 "destination stores in a different form."
             )

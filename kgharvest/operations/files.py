@@ -17,7 +17,7 @@ from kgharvest.engine.types import OnProgress, Progress
 from kgharvest.errors import DomainError
 
 ALIAS = "files"
-LONGEST_WAIT_S = 300  # of a job, for an unresponsive file store
+LONGEST_WAIT_S = 300  # maximum time that a job waits for an unresponsive file store
 RETRY_EVERY_S = 5
 AWAY = "The file store does not respond, so files cannot be stored or read. Try again in a few minutes."
 REFUSED = (
@@ -27,7 +27,7 @@ REFUSED = (
 
 
 class FilesUnavailable(DomainError):
-    """The file store failed. is_passing: it did not respond, so a retry may succeed.
+    """The file store failed. is_passing: True if it did not respond, so that a retry may succeed.
 
     reason: for operators only, because it contains hosts and buckets.
     """

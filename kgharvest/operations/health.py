@@ -37,7 +37,7 @@ def check_database() -> Finding:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except DATABASE_ERRORS as error:
-        return Finding(False, f"no answer ({first_line(error)}); check DATABASE_URL and that the server runs")
+        return Finding(False, f"no answer ({first_line(error)}); check DATABASE_URL and whether the server is running")
     return Finding(True, f"{connection.vendor} {connection.settings_dict['NAME']}")
 
 
@@ -59,7 +59,7 @@ def check_broker() -> Finding:
     try:
         messages.connect()
     except (BrokerError, OSError) as error:
-        return Finding(False, f"no answer ({first_line(error)}); check BROKER_URL and that the broker runs")
+        return Finding(False, f"no answer ({first_line(error)}); check BROKER_URL and whether the broker is running")
     return Finding(True, BROKER)
 
 

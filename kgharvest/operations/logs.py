@@ -1,6 +1,6 @@
 """Request logging with an id for each request and without personal data.
 
-Log lines contain no names, email addresses, tokens or query strings. Request paths are logged as URL patterns, and
+Log lines contain no names, email addresses, tokens, or query strings. Request paths are logged as URL patterns, and
 anything that looks like an email address or a token is masked. The only exception is the network address of a failed
 login, which fail2ban reads (docs/operations.md).
 """
@@ -41,7 +41,7 @@ def route_of(request: HttpRequest) -> str:
 
 
 def without_addresses(record: logging.LogRecord) -> bool:
-    """Logging filter: replace the request's path by its URL pattern, and add its id."""
+    """Logging filter: replace the request's path with its URL pattern, and add the request's id."""
     record.request_id = request_id.get()
     request = getattr(record, "request", None)
     if isinstance(request, HttpRequest) and isinstance(record.args, tuple):
@@ -80,7 +80,7 @@ class JsonFormatter(logging.Formatter):
             error = record.exc_info[1]
             frames = traceback.extract_tb(error.__traceback__)
             text = str(error)
-            if isinstance(error, DatabaseError):  # further lines quote rows
+            if isinstance(error, DatabaseError):  # further lines of the message quote rows
                 text = text.partition("\n")[0]
             line["error"] = blacked_out(f"{type(error).__name__}: {text}" if text else type(error).__name__)
             line["traceback"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]

@@ -1,7 +1,7 @@
 """Prometheus metrics: requests served by this machine's web processes, and readings from the database.
 
-Each process counts in its own file in settings.METRICS_DIR; the process that is scraped sums them up
-(prometheus_client's multiprocess mode). Database readings are computed at each scrape; apps add theirs in
+Each process counts in its own file in settings.METRICS_DIR; the process that is scraped sums up all
+files (prometheus_client's multiprocess mode). Database readings are computed at each scrape; apps add theirs in
 registries.METRICS.
 """
 
@@ -31,7 +31,7 @@ from kgharvest.models import Job  # noqa: E402
 from kgharvest.webhooks.models import Delivery  # noqa: E402
 
 CONTENT_TYPE = prometheus_client.CONTENT_TYPE_LATEST
-METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}  # clients can invent others
+METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}  # clients can send any other text
 SCRAPE_TRIES = 5
 LATENCIES_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
@@ -48,7 +48,7 @@ REQUEST_SECONDS = prometheus_client.Histogram(
 
 
 class Reading(NamedTuple):
-    """Metric read from the database. values: by label values. is_total: a counter, which never decreases."""
+    """Metric read from the database. values: by label values. is_total: True for a counter, which never decreases."""
 
     name: str
     help: str
@@ -65,7 +65,7 @@ def exposition() -> bytes:
         registry.register(DatabaseCollector())
         with suppress(FileNotFoundError):  # the file of an ended process was deleted after listing
             return prometheus_client.generate_latest(registry)
-    raise RuntimeError("Metrics files were repeatedly deleted while reading them.")
+    raise RuntimeError("Metrics files were repeatedly deleted while they were being read.")
 
 
 class DatabaseCollector:

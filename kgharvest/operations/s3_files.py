@@ -32,7 +32,7 @@ CHECKS = "checks"  # folder of the files written by `check`
 
 
 class S3Files(S3Storage):
-    """Objects without an ACL, so the bucket policy decides who can read them. Finds credentials like AWS tools.
+    """Objects without an ACL, so the bucket policy decides who can read them. Finds credentials as AWS tools do.
 
     Opening a file fetches it completely, so that downloads cannot fail halfway.
     """
@@ -42,7 +42,7 @@ class S3Files(S3Storage):
             connect_timeout=CONNECT_TIMEOUT_S,
             read_timeout=READ_TIMEOUT_S,
             retries={"mode": "standard", "total_max_attempts": 2},
-            # Other stores than Amazon's reject the trailing checksums that boto3 adds by default.
+            # Stores other than Amazon's reject the trailing checksums that boto3 adds by default.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         )
@@ -84,7 +84,7 @@ class S3Files(S3Storage):
             return super().listdir(name)
 
     def check(self) -> None:
-        """Write, read, list and delete a small file. Raises FilesUnavailable."""
+        """Write, read, list, and delete a small file. Raises FilesUnavailable."""
         name = f"{CHECKS}/{uuid4().hex}"
         self.save(name, ContentFile(b"kgharvest\n"))
         with self.open(name):
@@ -117,7 +117,7 @@ class S3Files(S3Storage):
             raise self._unavailable(error, is_passing=isinstance(error, NO_ANSWER)) from error
 
     def _unavailable(self, error: Exception, is_passing: bool) -> FilesUnavailable:
-        advice = "check that it runs" if is_passing else "check KGHARVEST_FILES, the bucket and the credentials"
+        advice = "check that it is running" if is_passing else "check KGHARVEST_FILES, the bucket, and the credentials"
         reason = f"{self.place} fails ({str(error).splitlines()[0]}); {advice}"
         logger.warning("File store error: %s", reason)
         return FilesUnavailable(reason, is_passing)

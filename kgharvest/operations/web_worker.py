@@ -20,8 +20,8 @@ from waitress.task import ThreadedTaskDispatcher, WSGITask
 MAX_CONNECTIONS = 2000  # per worker, unless the limit of open files is lower
 FILES_PER_CONNECTION = 3  # the socket, and buffers of request and response on disk
 OTHER_FILES = 200
-LOOK_EVERY_S = 1  # check whether gunicorn stops the worker
-LINGER_S = 2.0  # wait for arriving requests when stopping
+LOOK_EVERY_S = 1  # between two checks of whether gunicorn is stopping the worker
+LINGER_S = 2.0  # waiting time for arriving requests when stopping
 # With Python's default of 5 ms, each return from the database may wait that long for a computing thread.
 SWITCH_THREADS_EVERY_S = 0.0005
 
@@ -49,13 +49,13 @@ class Channel(HTTPChannel):
 
     @property
     def is_busy(self) -> bool:
-        """True while a request is being received or answered, or a response is not yet sent."""
+        """True while a request is being received or answered, or while a response has not been sent."""
         begun = self.request is not None and (self.request.header_plus or self.request.headers_finished)
         return bool(begun or self.requests or self.total_outbufs_len)
 
 
 class WaitressWorker(Worker):
-    """Process of the web server. Supports gunicorn's settings `threads`, `keepalive` and `graceful_timeout`."""
+    """Process of the web server. Supports gunicorn's settings `threads`, `keepalive`, and `graceful_timeout`."""
 
     def run(self) -> None:
         sys.setswitchinterval(SWITCH_THREADS_EVERY_S)

@@ -83,7 +83,7 @@ def next_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
 
 
 def harvests_under_way(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    """Yield unfinished launches with their progress, and unfinished harvests that belong to none of them."""
+    """Yield unfinished launches with their progress, and unfinished harvests without a launch."""
     now = timezone.now()
     launches = Launch.objects.visible_to(request.user).unfinished()[:MAX_UNFINISHED]
     progress = [(launch, progress_of(launch, now)) for launch in launches]

@@ -1,4 +1,4 @@
-"""Number formats of pages, tables, figures and commands: shares, points, p values, counts, durations.
+"""Number formats of pages, tables, figures, and commands: shares, points, p values, counts, and durations.
 
 Shares in [0, 1] have no leading zero, as in papers. Differences of shares are in percentage points. None is a dash. The
 minus sign is U+2212; numbers that round to zero have no sign.
@@ -39,7 +39,7 @@ def share_with_interval(value: float | None, low: float | None, high: float | No
 
 
 def p_value(p: float | None) -> str:
-    """Format a p value with three digits below .10, otherwise two: "< .001", ".043", ".32"."""
+    """Format a p value with three decimal places below .10, otherwise with two: "< .001", ".043", ".32"."""
     if p is not None and p < 0.001:
         return "< .001"
     return share(p, 3 if p is not None and p < 0.0995 else 2)
@@ -76,7 +76,7 @@ def points_tick(difference: float) -> str:
 
 
 def decimals_of_points(difference: float) -> int:
-    """Return the number of decimals, at least one, with which a difference in points is not 0.0."""
+    """Return the number of decimals, at least one, with which a difference in points is not shown as 0.0."""
     size = 100 * abs(difference)
     return 1 if size == 0 or size >= 0.05 else ceil(-log10(size))
 

@@ -41,7 +41,7 @@ def panels_of(region: str, request: HttpRequest, subject: Any = None) -> list[Pa
 
 @register.simple_tag(takes_context=True)
 def panels(context: RequestContext, panels: str | list[Panel], subject: Any = None) -> SafeString:
-    """Render panels, or those of a region with this name."""
+    """Render the panels of a list, or of the region with this name."""
     parts = panels_of(panels, context["request"], subject) if isinstance(panels, str) else panels
     html = []
     for panel in parts:

@@ -74,11 +74,11 @@ class SetFilters(ProjectFilters):
 class SetCopyInput(StrictSerializer):
     project = ProjectField()
     copy_of = VisibleField(RelationSet.objects.all(), help_text="Id of the set to copy.")
-    name = serializers.CharField(max_length=100, help_text="Letters, digits, - and _.")
+    name = serializers.CharField(max_length=100, help_text="Letters, digits, -, and _.")
 
 
 class SetInput(StrictSerializer):
-    name = serializers.CharField(max_length=100, required=False, help_text="Letters, digits, - and _.")
+    name = serializers.CharField(max_length=100, required=False, help_text="Letters, digits, -, and _.")
     description = serializers.CharField(max_length=LONGEST_EXPLANATION, required=False, allow_blank=True)
 
 
@@ -86,7 +86,7 @@ class SetFileInput(StrictSerializer):
     project = ProjectField()
     file = serializers.FileField(
         validators=[check_file_size],
-        help_text="kgharvest JSON, relation_info JSON of the BertNet code, or JSON lines of LAMA.",
+        help_text="kgharvest JSON, relation_info JSON of the BertNet code, or LAMA's JSON Lines.",
     )
     name = serializers.CharField(max_length=100, required=False, help_text="Set name. Default: the name in the file.")
 
@@ -97,7 +97,7 @@ class PromptFileInput(StrictSerializer):
     )
     origin = serializers.ChoiceField(ORIGIN_CHOICES, default=IMPORTED)
     least_weight = FiniteField(
-        min_value=0, required=False, help_text="Minimum weight. Prompts with a smaller weight are skipped."
+        min_value=0, required=False, help_text="Minimum weight. Prompts with smaller weights are skipped."
     )
 
 
@@ -151,7 +151,7 @@ class SetViewSet(PagedList, RetrieveMixin, ApiViewSet):
         parser_classes=(MultiPartParser,),
     )
     def import_file(self, request: Request) -> Response:
-        """Update relations that are already in the set. If the file has an error, nothing is stored."""
+        """Relations that are already in the set are updated. If the file has an error, nothing is stored."""
         check_may_anywhere(request.user, Action.WORK)
         sent = self.sent(SetFileInput)
         file = read_relation_file(sent["file"].name, sent["file"].read())
@@ -161,7 +161,7 @@ class SetViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @operation("Export a set", method="get", responses={200: {"type": "object", "additionalProperties": {}}})
     def export(self, request: Request, pk: int) -> HttpResponse:
-        """Return the set as a JSON file for import."""
+        """Returns the set as a JSON file that can be imported."""
         relation_set = self.named()
         return download(export_relations(relation_set), f"{relation_set.name}.json")
 
@@ -235,9 +235,9 @@ class RelationTextInput(StrictSerializer):
 
 @extend_schema_serializer(examples=[OpenApiExample("A relation to write", RELATION_INPUT, request_only=True)])
 class RelationInput(RelationTextInput):
-    """Relation to create or change. Slots in statement and prompts are written <ENT0>, <ENT1>, ...
+    """Relation to create or change. Slots in the statement and the prompts are written <ENT0>, <ENT1>, ...
 
-    project: owner of a new set; ignored for an existing set.
+    project: project of a new set. It is ignored for an existing set.
     """
 
     project = ProjectField()
@@ -274,7 +274,7 @@ class RelationViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @extend_schema(request=RelationInput, summary="Edit a relation")
     def partial_update(self, request: Request, pk: int) -> Response:
-        """A relation with harvests or tuples keeps its name, set, and number of slots."""
+        """The name, set, and number of slots of a relation with harvests or tuples cannot be changed."""
         return self.answer(save(self.sent(RelationInput, partial=True), self.named(), request.user))
 
     @extend_schema(summary="Delete a relation")

@@ -1,4 +1,4 @@
-"""Relation validation: rules for all relations, and stricter rules for relations from forms and the API."""
+"""Relation validation: rules for all relations, and additional rules for relations from forms and the API."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,13 +19,13 @@ LINE_ENDS = re.compile(r"[\t\r\n]")
 BETWEEN_LINES = re.compile(r"\s*[\r\n\u2028\u2029]\s*")
 LONGEST_SENTENCE = 1_000  # characters of a statement or prompt
 LONGEST_EXPLANATION = 2_000
-MOST_SENTENCES = 2_000  # prompts, or seed tuples, of a relation
+MOST_SENTENCES = 2_000  # maximum number of prompts or seed tuples of a relation
 LONG_STATEMENT = 200  # characters
 
 
 @dataclass
 class RelationEntry:
-    """Unvalidated relation from a file, form, or API request. where: location in the file, for error messages."""
+    """Unvalidated relation from a file, a form, or an API request. where: location in the file, for error messages."""
 
     where: str
     name: Any
@@ -37,7 +37,7 @@ class RelationEntry:
     needs_seeds: bool = True
 
     def columns(self) -> dict[str, Any]:
-        """Return the relation's columns except name and set. The entry must be valid."""
+        """Return the relation's columns, except its name and set. The entry must be valid."""
         return {
             "statement": one_line(self.statement or self.initial_prompts[0]),
             "explanation": self.explanation,
@@ -53,7 +53,7 @@ class RelationEntry:
 
 
 def one_line(sentence: str) -> str:
-    """Replace line breaks by spaces: forms hold one sentence per line, and annotators and LMs read a single line."""
+    """Replace line breaks with spaces. Forms have one sentence per line, and annotators and LMs read a single line."""
     return BETWEEN_LINES.sub(" ", sentence.strip())
 
 
@@ -69,7 +69,7 @@ class FieldError(NamedTuple):
 
 
 def sentence_error(text: str, longest: int = LONGEST_SENTENCE) -> str | None:
-    """Return an error if `text` is longer than `longest` characters or has control characters. Line breaks are fine."""
+    """Return an error if `text` is longer than `longest` or has control characters other than line breaks."""
     if len(text) > longest:
         return f"{text!r:.80} has {len(text):,} characters; shorten it to {longest:,}"
     control = CONTROL.search(LINE_ENDS.sub(" ", text))
@@ -77,7 +77,7 @@ def sentence_error(text: str, longest: int = LONGEST_SENTENCE) -> str | None:
 
 
 def set_name_error(name: str) -> str | None:
-    return None if SET_NAME.fullmatch(name) else f"invalid set name {name!r}; use letters, digits, - and _"
+    return None if SET_NAME.fullmatch(name) else f"invalid set name {name!r}; use letters, digits, -, and _"
 
 
 def relation_errors(entry: RelationEntry) -> Iterator[FieldError]:
@@ -126,7 +126,7 @@ def _are_texts(texts: Any) -> bool:
 
 
 def _slot_errors(entry: RelationEntry, sentences: dict[str, list[str]]) -> Iterator[FieldError]:
-    """Yield errors in the slots of `sentences` (texts by field) and in the seed tuples."""
+    """Yield errors in the slots of `sentences` (lists of texts by field) and in the seed tuples."""
     columns = {text: column for column in reversed(sentences) for text in sentences[column]}  # the first field wins
     arities = {}
     for text in dict.fromkeys(text for texts in sentences.values() for text in texts):
@@ -161,12 +161,12 @@ def _seed_errors(entry: RelationEntry, arity: int) -> Iterator[FieldError]:
             yield FieldError("seed_tuples", f"has {n_entities} for {arity} slots", number)
         elif reason := entities_error(entities, arity):
             yield FieldError("seed_tuples", reason, number)
-        elif any("\n" in entity for entity in entities):  # forms hold one seed tuple per line
+        elif any("\n" in entity for entity in entities):  # forms have one seed tuple per line
             yield FieldError("seed_tuples", "has an entity with a line break", number)
 
 
 def authoring_errors(entry: RelationEntry) -> Iterator[FieldError]:
-    """Yield duplicate prompts and seed tuples. Imported files may contain them."""
+    """Yield errors for duplicate prompts and seed tuples. Imported files may contain duplicates."""
     for column in ("initial_prompts", "prompts"):
         texts: Sequence[str] = getattr(entry, column)
         repeated = sorted({text for text in texts if texts.count(text) > 1})
@@ -195,7 +195,7 @@ def advice_on(statement: str) -> list[str]:
     text = statement.strip()
     advice = {
         "The statement does not end with a full stop.": not text.endswith(FULL_STOPS),
-        "The statement starts in lower case.": text[:1].islower(),
+        "The statement starts with a lower-case letter.": text[:1].islower(),
         f"The statement has {len(text)} characters. Short statements are judged faster.": len(text) > LONG_STATEMENT,
     }
     return [sentence for sentence, applies in advice.items() if applies]

@@ -12,7 +12,7 @@ from kgharvest.relations.checks import RelationEntry
 
 SHAPES = (
     'expected {"name": ..., "relations": [...]}, the BertNet format {relation: {"init_prompts": ...}}, '
-    'or JSON lines of {"relation": ..., "template": "[X] ... [Y]"}'
+    'or JSON Lines with {"relation": ..., "template": "[X] ... [Y]"}'
 )
 LAMA_SLOTS = {"[X]": "<ENT0>", "[Y]": "<ENT1>"}
 MOST_RELATIONS = 10_000  # per file
@@ -21,7 +21,7 @@ EXPORTED_COLUMNS = ("name", "statement", "explanation", "initial_prompts", "prom
 
 @dataclass
 class RelationFile:
-    """Content of a relation file. source: file name; name: set name."""
+    """Content of a relation file. source: file name. name: set name."""
 
     source: str
     name: str
@@ -30,7 +30,7 @@ class RelationFile:
 
 
 def read_relation_file(source: str, content: bytes) -> RelationFile:
-    """Detect the format and return the content. Raises ImportRefused for an unknown format."""
+    """Detect the format and return the content. Raises ImportRefused if the format is unknown."""
     stem, _, ending = source.rpartition(".")
     stem = stem or source
     if ending == "jsonl":
@@ -40,7 +40,7 @@ def read_relation_file(source: str, content: bytes) -> RelationFile:
     if isinstance(document, dict) and isinstance(document.get("relations"), list):
         _check_number(len(document["relations"]), source)
         name, description = str(document.get("name") or stem), str(document.get("description") or "")
-        del document  # frees memory: members_of parses the same relations again
+        del document  # frees memory before members_of parses the same relations again
         offsets = {member.name: member.offset for member in members_of(text)}
         entries = _project_entries(members_of(text, offsets["relations"]), source)
         return RelationFile(source, name, description, entries)
@@ -66,7 +66,7 @@ def read_relation_file(source: str, content: bytes) -> RelationFile:
 
 def _check_number(n_relations: int, source: str) -> None:
     if n_relations > MOST_RELATIONS:
-        raise ImportRefused(source, [BadEntry("file", f"has more than {MOST_RELATIONS:,} relations; split it")])
+        raise ImportRefused(source, [BadEntry("file", f"has more than {MOST_RELATIONS:,} relations; split the file")])
 
 
 def _project_entries(members: Iterable[Member], source: str) -> list[RelationEntry]:
@@ -96,7 +96,7 @@ def _project_entries(members: Iterable[Member], source: str) -> list[RelationEnt
 
 
 def _lama_entries(content: bytes, source: str, default_name: str) -> list[RelationEntry]:
-    """Return one relation per name, with the templates of all its lines as initial prompts and without seed tuples."""
+    """Return one relation per name. The templates of all its lines are its initial prompts. It has no seed tuples."""
     entries: dict[str, RelationEntry] = {}
     faults = Faults()
     for line in read_json_lines(lines_of(BytesIO(content), source)):
@@ -124,7 +124,7 @@ def with_slots(template: str) -> str:
 
 
 def export_relations(relation_set: RelationSet) -> str:
-    """Return the set as kgharvest JSON. Importing it under another name creates an equal set."""
+    """Return the set as kgharvest JSON. Importing it under another name creates an identical set."""
     relations = relation_set.relations.order_by("name")
     document = {
         "name": relation_set.name,

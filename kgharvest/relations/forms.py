@@ -1,4 +1,4 @@
-"""Forms of relations and relation sets: edit, import files, import prompts; and the relation picker."""
+"""Forms for relations and relation sets: editing, importing files, importing prompts, and picking relations."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,12 +21,12 @@ INITIAL_PROMPT_SETTINGS = " and ".join(
 
 
 def non_blank_lines(text: str) -> list[str]:
-    """Return the stripped non-blank lines."""
+    """Return the lines of `text` that are not blank, stripped."""
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 class DatalistInput(forms.TextInput):
-    """Text input that suggests `options` and accepts any text."""
+    """Text input that suggests `options` but accepts any text."""
 
     template_name = "kgharvest/relations/_datalist_input.html"
     options: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class DatalistInput(forms.TextInput):
 
 
 class RelationForm(forms.Form):
-    """New relation, or changes of `relation`. Name and set are read-only if the relation is in use.
+    """Form for a new relation or for changes to `relation`. Name and set are read-only if the relation is in use.
 
     sets: suggested sets. Default: all sets that are not built-in.
     """
@@ -102,7 +102,7 @@ class RelationForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean()
         if not self.errors:
-            # Without initial prompts the statement is the prompt, so the error belongs to the statement field.
+            # Without initial prompts, the statement is the prompt, so the error belongs to the statement field.
             has_prompts = non_blank_lines(cleaned["initial_prompts"])
             for error in validate_relation(self.entry(), cleaned["set_name"], self.relation):
                 field = "statement" if error.field == "initial_prompts" and not has_prompts else error.field
@@ -142,7 +142,7 @@ def initial_values(relation: Relation) -> dict[str, str]:
 
 
 def parse_seed_tuples(text: str) -> list[list[str]]:
-    """Return the entities of each line. Lines with tabs are split at tabs only, other lines at the separator."""
+    """Return the entities of each line. Lines with tabs are split only at tabs, other lines at the separator."""
     lines = [line for line in text.split("\n") if line.strip()]  # entities may contain other line separators
     return [[entity.strip() for entity in line.split("\t" if "\t" in line else SEPARATOR)] for line in lines]
 
@@ -150,7 +150,7 @@ def parse_seed_tuples(text: str) -> list[list[str]]:
 class ImportForm(forms.Form):
     file = forms.FileField(
         validators=[upload_limit("split it and import the parts")],
-        help_text="kgharvest JSON, <code>relation_info</code> JSON of the BertNet code, or JSON lines of LAMA.",
+        help_text="kgharvest JSON, <code>relation_info</code> JSON of the BertNet code, or LAMA's JSON Lines.",
     )
     set_name = forms.CharField(
         label="Set", max_length=100, required=False, help_text="Set name. Default: the name in the file."
@@ -180,7 +180,7 @@ class PromptsForm(forms.Form):
         label="Minimum weight",
         required=False,
         min_value=0,
-        help_text="Prompts with a smaller weight are skipped. Leave empty to import all prompts.",
+        help_text="Prompts with smaller weights are skipped. Leave empty to import all prompts.",
     )
 
     def clean_files(self):
@@ -193,14 +193,14 @@ class PromptsForm(forms.Form):
 
 
 class SetForm(forms.Form):
-    name = forms.CharField(max_length=100, help_text="Letters, digits, - and _.")
+    name = forms.CharField(max_length=100, help_text="Letters, digits, -, and _.")
     description = forms.CharField(
         max_length=LONGEST_EXPLANATION, required=False, widget=forms.Textarea(attrs={"rows": 3, "class": "short"})
     )
 
 
 class DuplicateSetForm(forms.Form):
-    name = forms.CharField(label="Name of the copy", max_length=100, help_text="Letters, digits, - and _.")
+    name = forms.CharField(label="Name of the copy", max_length=100, help_text="Letters, digits, -, and _.")
     project = ProjectField()
 
 
@@ -211,7 +211,7 @@ class RelationChoice(NamedTuple):
 
 
 class SetChoice(NamedTuple):
-    """Relation set with its relations. is_chosen: the whole set is chosen."""
+    """Relation set with its relations. is_chosen: True if the whole set is chosen."""
 
     relation_set: RelationSet
     relations: list[RelationChoice]
@@ -229,8 +229,8 @@ class SetChoice(NamedTuple):
 class RelationPickerForm(forms.Form):
     """Choice of relations and whole sets, rendered by `kgharvest/relations/_relation_picker.html`.
 
-    Subclasses add the fields of their action and set is_ready (the action is possible for a relation), ready (label of
-    relations that are ready) and not_ready (reason shown next to other relations).
+    Subclasses add the fields of their action. They also set is_ready (returns whether the action is possible for a
+    relation), ready (label of the relations that are ready), and not_ready (reason shown next to other relations).
     """
 
     is_ready: Callable[[Relation], bool]
@@ -246,7 +246,7 @@ class RelationPickerForm(forms.Form):
         self.fields["sets"].queryset = RelationSet.objects.visible_to(user)
 
     def other_fields(self) -> list[forms.BoundField]:
-        """Return the fields other than relations and sets."""
+        """Return all fields except relations and sets."""
         return [self[name] for name in self.fields if name not in ("relations", "sets")]
 
     def clean(self) -> dict[str, Any]:

@@ -9,14 +9,14 @@ from kgharvest.accounts.models import Project, person_or_null
 
 class RelationSetQuerySet(models.QuerySet):
     def visible_to(self, user):
-        """Return built-in sets and the sets of the user's projects; all sets for a superuser and the operator."""
+        """Return built-in sets and the sets of the user's projects. Superusers and the operator see all sets."""
         return self.filter(Q(project=None) | Q(project__in=Project.objects.visible_to(user)))
 
 
 class RelationSet(models.Model):
-    """Named collection of relations: owned by a project, or built-in and readable by everyone.
+    """Named collection of relations, owned by a project or built-in. Built-in sets are readable by everyone.
 
-    Names are unique in the installation: projects share knowledge, and "set/relation" must identify a relation.
+    Names are unique in the installation because projects share knowledge and "set/relation" must identify a relation.
     """
 
     name = models.SlugField(max_length=100, unique=True)
@@ -56,9 +56,9 @@ class RelationQuerySet(models.QuerySet):
 class Relation(models.Model):
     """Relation to harvest from an LM.
 
-    name: without "/", which separates set and name in paths. statement: sentence with slots that annotators judge.
-    initial_prompts: at least one, written by a person. prompts: predefined prompts, may be empty.
-    seed_tuples: lists of `arity` entities; a harvest needs at least two.
+    name: must not contain "/", which separates set and name in paths. statement: sentence with slots that annotators
+    judge. initial_prompts: one or more prompts written by a person. prompts: predefined prompts; may be empty.
+    seed_tuples: lists of `arity` entities. A harvest needs at least two.
     """
 
     relation_set = models.ForeignKey(RelationSet, on_delete=models.CASCADE, related_name="relations")

@@ -1,4 +1,4 @@
-"""Prompt import from LPAQA files: one JSON lines file per relation, with {"template": "[X] ... [Y]", "weight"}."""
+"""Prompt import from LPAQA files: one JSON Lines file per relation, with {"template": "[X] ... [Y]", "weight"}."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from kgharvest.relations.checks import one_line, sentence_error
 from kgharvest.relations.files import LAMA_SLOTS, with_slots
 from kgharvest.relations.services import check_can_edit
 
-# By the folder name in LPAQA's release and in similar collections.
+# Origin by the folder name in LPAQA's release and in similar collections.
 ORIGINS = {
     "mine": "mined",
     "mined": "mined",
@@ -26,13 +26,13 @@ ORIGINS = {
     "paraphrased": "paraphrased",
     "manual": "manual",
 }
-IMPORTED = "imported"  # from any other folder
+IMPORTED = "imported"  # origin of files in any other folder
 ORIGIN_CHOICES = list(dict.fromkeys([*ORIGINS.values(), IMPORTED]))
-MOST_ENTRIES = 10_000  # files and folders in an imported folder; LPAQA's release has a few hundred
+MOST_ENTRIES = 10_000  # maximum number of files and folders in an imported folder; LPAQA's release has a few hundred
 
 
 class PromptFile(NamedTuple):
-    """name: its stem is the relation name, unless a line names another relation. origin: origin of the prompts."""
+    """name: file name. Its stem is the relation name unless a line names another. origin: origin of the prompts."""
 
     name: str
     origin: str
@@ -47,7 +47,7 @@ class FilePrompt(NamedTuple):
 
 
 class AddedPrompts(NamedTuple):
-    """Numbers of added prompts, of duplicates, and of prompts below the minimum weight."""
+    """Number of added prompts, duplicates, and prompts below the minimum weight."""
 
     relation: Relation
     n_added: int
@@ -77,10 +77,10 @@ class ImportedPrompts(NamedTuple):
 def import_prompts(
     files: Sequence[PromptFile], relation_set: RelationSet, min_weight: float | None = None, by=None
 ) -> ImportedPrompts:
-    """Add the prompts of `files` to the predefined prompts of a set's binary relations, without duplicates.
+    """Add the prompts in `files` to the predefined prompts of a set's binary relations, without duplicates.
 
-    A relation without predefined prompts gets its initial prompts first. Nothing is stored if an error is raised:
-    ImportRefused with all invalid lines, NotFound if the set has none of the relations, SetIsShipped or NotAllowed.
+    If a relation has no predefined prompts, its initial prompts are added first. Raises ImportRefused with all invalid
+    lines, NotFound if the set has none of the relations, SetIsShipped, or NotAllowed. Nothing is stored in these cases.
     """
     check_can_edit(relation_set, by)
     prompts = read_prompts(files)
@@ -102,11 +102,11 @@ def import_prompts(
 def prompt_files_at(path: Path, origin: str | None = None) -> list[PromptFile]:
     """Return the file RELATION.jsonl, or all such files in a folder and its subfolders.
 
-    origin: default is derived from the folder names. Raises NoSuchFile, also if the folder has more than MOST_ENTRIES
-    entries, and ImportRefused if a file is not UTF-8.
+    origin: None to derive it from the folder names. Raises NoSuchFile if there is no such file or the folder has more
+    than MOST_ENTRIES entries, and ImportRefused if a file is not UTF-8.
     """
     paths, n_entries = [] if path.is_dir() else [path], 0
-    for parent, folders, names in os.walk(path):  # nothing for a file
+    for parent, folders, names in os.walk(path):  # yields nothing for a file
         n_entries += len(folders) + len(names)
         if n_entries > MOST_ENTRIES:
             raise DomainError(
@@ -141,13 +141,13 @@ def read_prompts(files: Sequence[PromptFile]) -> list[FilePrompt]:
             else:
                 prompts.append(prompt)
         if len(prompts) > MOST_LINES:
-            raise ImportRefused(file.name, [BadEntry("file", f"more than {MOST_LINES:,} prompts; import fewer")])
+            raise ImportRefused(file.name, [BadEntry("file", f"has more than {MOST_LINES:,} prompts; import fewer")])
     faults.refuse("the files" if len(files) > 1 else files[0].name)
     return prompts
 
 
 def _prompt_of(value: Mapping[str, Any], relation: str, origin: str) -> FilePrompt | str:
-    """Return the prompt of a line, or an error."""
+    """Return the prompt in a line, or an error message."""
     template, weight = value.get("template"), value.get("weight")
     if reason := template_error(template):
         return reason
@@ -160,7 +160,7 @@ def _prompt_of(value: Mapping[str, Any], relation: str, origin: str) -> FileProm
 
 
 def template_error(template: Any) -> str | None:
-    """Return an error if `template` is not a valid template with [X] and [Y]."""
+    """Return an error message if `template` is not a valid template with [X] and [Y]."""
     if not isinstance(template, str):
         return '"template" is missing or not a text'
     for slot in LAMA_SLOTS:
@@ -178,7 +178,7 @@ def template_error(template: Any) -> str | None:
 def _add_prompts(relation: Relation, prompts: Sequence[FilePrompt], min_weight: float | None) -> AddedPrompts:
     heavy = [prompt for prompt in prompts if min_weight is None or prompt.weight is None or prompt.weight >= min_weight]
     texts = relation.prompts or list(relation.initial_prompts)
-    # Ignore the space before the full stop: LPAQA contains many prompts with and without it.
+    # Ignore the space before the full stop, because LPAQA contains many prompts both with and without it.
     existing_keys = {SPACE_BEFORE_END.sub("", text) for text in [*texts, *relation.initial_prompts]}
     new: dict[str, FilePrompt] = {}
     for prompt in heavy:
@@ -194,6 +194,6 @@ def _add_prompts(relation: Relation, prompts: Sequence[FilePrompt], min_weight: 
 
 
 def prompts_with_origins(relation: Relation) -> list[tuple[str, str]]:
-    """Return the predefined prompts with their origin, or "" if they were not imported."""
+    """Return the predefined prompts with their origins. The origin is "" if the prompt was not imported."""
     origins = dict(relation.known_prompts.filter(origin__in=ORIGIN_CHOICES).values_list("text", "origin"))
     return [(text, origins.get(text, "")) for text in relation.prompts]

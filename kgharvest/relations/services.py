@@ -32,7 +32,7 @@ EDITABLE_FIELDS = (
 
 
 class BadRelation(DomainError):
-    """An invalid relation. errors: all validation errors."""
+    """Raised for an invalid relation. errors: all validation errors."""
 
     def __init__(self, errors: Sequence[FieldError]):
         self.errors = list(errors)
@@ -51,7 +51,7 @@ def is_in_use(relation: Relation) -> bool:
 
 
 def import_relations(path: Path, set_name: str | None = None, project: Project | None = None) -> RelationSet:
-    """Import the relation file at `path` without permission checks; see `import_relation_file`."""
+    """Import the relation file at `path` without permission checks. See `import_relation_file`."""
     file = read_relation_file(path.name, read_bytes(path))
     return import_relation_file(file, set_name, is_shipped=path.resolve().parent == SHIPPED, project=project)
 
@@ -67,10 +67,10 @@ def load_shipped_sets(by=None) -> list[RelationSet]:
 def import_relation_file(
     file: RelationFile, set_name: str | None = None, is_shipped: bool = False, by=None, project: Project | None = None
 ) -> RelationSet:
-    """Import relations into the set `set_name`, by default the set named in the file, and update existing relations.
+    """Import relations into the set `set_name`, and update existing relations. Default: the set named in the file.
 
-    Relations that are missing from the file stay unchanged. project: project of a new set. Nothing is stored if an
-    error is raised: ImportRefused with all errors, SetIsShipped, NotAllowed or ProjectNotNamed.
+    Relations that are missing from the file stay unchanged. project: project of a new set. Raises ImportRefused with
+    all errors, SetIsShipped, NotAllowed, or ProjectNotNamed. Nothing is stored in these cases.
     """
     set_name = set_name or file.name
     _refuse_entries(file, _bad_entries(file, set_name))
@@ -79,11 +79,11 @@ def import_relation_file(
             relation_set, _ = RelationSet.objects.get_or_create(name=set_name, defaults={"is_shipped": True})
         else:
             relation_set = editable_set(set_name, by, project)
-        RelationSet.objects.select_for_update().get(pk=relation_set.pk)  # serializes concurrent imports of one file
+        RelationSet.objects.select_for_update().get(pk=relation_set.pk)  # serializes concurrent imports into the set
         relation_set.description = file.description or relation_set.description
         relation_set.save()
         arities = dict(in_use(relation_set.relations).values_list("name", "arity"))
-        reason = "has {} slots, but the existing relation has harvests or tuples with {}; use a new name"
+        reason = "has {} slots, but the existing relation has harvests or tuples with {} slots; use a new name"
         bad_entries = (
             BadEntry(entry.where, reason.format(entry.arity, arities[entry.name]))
             for entry in file.entries
@@ -133,7 +133,7 @@ def _set_columns(relation: Relation, entry: RelationEntry) -> None:
 
 
 def validate_relation(entry: RelationEntry, set_name: str, relation: Relation | None = None) -> list[FieldError]:
-    """Return the validation errors for saving `entry` in the set, as a new relation or as changes of `relation`."""
+    """Return the validation errors for saving `entry` in the set, as a new relation or as a change to `relation`."""
     errors = list(relation_errors(entry))
     if not any(error.field == "seed_tuples" for error in errors):
         errors += authoring_errors(entry)
@@ -161,7 +161,7 @@ def save_relation(
 ) -> Relation:
     """Create a relation or change `relation`. A missing set is created in `project`.
 
-    Raises BadRelation, SetIsShipped, NotAllowed or ProjectNotNamed.
+    Raises BadRelation, SetIsShipped, NotAllowed, or ProjectNotNamed.
     """
     if relation:
         check_can_edit(relation.relation_set, by)
@@ -174,14 +174,14 @@ def save_relation(
     try:
         with transaction.atomic():
             relation.save()
-    except IntegrityError as error:  # another request used the name after the check
+    except IntegrityError as error:  # another request has taken the name since the check
         raise BadRelation([FieldError("name", "another relation has just been given this name")]) from error
     return relation
 
 
 @transaction.atomic
 def delete_relation(relation: Relation, by=None) -> None:
-    """Delete an unused relation. Raises SetIsShipped, NotAllowed or RelationInUse."""
+    """Delete an unused relation. Raises SetIsShipped, NotAllowed, or RelationInUse."""
     check_can_edit(relation.relation_set, by)
     if is_in_use(relation):
         raise DomainError("RelationInUse", f"Cannot delete {relation.path}: it has harvests or tuples.")
@@ -189,7 +189,7 @@ def delete_relation(relation: Relation, by=None) -> None:
 
 
 def _delete(unused: Relation | RelationSet, name: str) -> None:
-    """Raises RelationInUse if there are reviewed gold statements."""
+    """Delete a relation or a set. Raises RelationInUse if there are reviewed gold statements."""
     try:
         unused.delete()
     except ProtectedError:
@@ -208,7 +208,7 @@ def check_can_edit(relation_set: RelationSet, by=None) -> None:
 def editable_set(name: str, by=None, project: Project | None = None) -> RelationSet:
     """Return the set `name`. A missing set is created in `project`.
 
-    Raises SetIsShipped, NotAllowed or ProjectNotNamed.
+    Raises SetIsShipped, NotAllowed, or ProjectNotNamed.
     """
     relation_set = RelationSet.objects.filter(name=name).first()
     if relation_set is None:
@@ -225,7 +225,7 @@ def editable_set(name: str, by=None, project: Project | None = None) -> Relation
 
 @transaction.atomic
 def duplicate_set(relation_set: RelationSet, name: str, by=None, project: Project | None = None) -> RelationSet:
-    """Copy a set with its relations into `project`. Raises BadSetName, NotAllowed or ProjectNotNamed."""
+    """Copy a set with its relations into `project`. Raises BadSetName, NotAllowed, or ProjectNotNamed."""
     _check_set_name(name)
     copy = RelationSet.objects.create(
         project=project_for(by, project), name=name, description=relation_set.description, created_by=by
@@ -244,7 +244,7 @@ def _check_set_name(name: str, relation_set: RelationSet | None = None) -> None:
 
 @transaction.atomic
 def change_set(relation_set: RelationSet, name: str, description: str, by=None) -> None:
-    """Change the name and description of a set. Raises SetIsShipped, NotAllowed, BadSetName or RelationInUse."""
+    """Change the name and description of a set. Raises SetIsShipped, NotAllowed, BadSetName, or RelationInUse."""
     check_can_edit(relation_set, by)
     _check_set_name(name, relation_set)
     if name != relation_set.name and in_use(relation_set.relations).exists():

@@ -66,7 +66,7 @@ def relation_detail(request: HttpRequest, pk: int) -> HttpResponse:
 
 @worker_required
 def relation_new(request: HttpRequest) -> HttpResponse:
-    """Create a relation. Query: `set` preselects a set, `copy` copies the relation with this id."""
+    """Create a relation. Query parameters: `set` preselects a set; `copy` copies the relation with this id."""
     original_id = number_in(request.GET.get("copy"))
     original = None if original_id is None else visible_or_404(request.user, RELATIONS, pk=original_id)
     initial = {"set_name": request.GET.get("set", "")}
@@ -83,7 +83,7 @@ def relation_edit(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _relation_form(request: HttpRequest, context: dict, initial: dict[str, str]) -> HttpResponse:
-    """Show the form, preview the relation (button "preview"), or save it."""
+    """Show the form, preview the relation (button "preview"), or save the relation."""
     editable_sets = RelationSet.objects.filter(project__in=Project.objects.with_role(request.user, MAY[Action.WORK]))
     form = RelationForm(request.POST or None, initial=initial, relation=context.get("relation"), sets=editable_sets)
     offer_projects(form, request)

@@ -2,7 +2,7 @@
 
 SQLite allows one writer at a time. Waiting connections poll at intervals of up to 100 ms, and the first to poll after a
 write continues. With eight annotators, a write then waits for half a second, and sometimes for seconds. WriterQueue
-starts the next thread when the previous thread has finished. Between processes, SQLite's own waiting applies.
+starts the next thread when the previous thread has finished. Threads of different processes still poll.
 """
 
 import os

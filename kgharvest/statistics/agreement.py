@@ -1,7 +1,7 @@
-"""Inter-annotator agreement from the numbers of labels per task.
+"""Inter-annotator agreement, computed from the number of labels of each kind per task.
 
-The functions use count patterns: with three labels and k = 3, a task has one of ten patterns. `patterns` (P, C): number
-of annotators who gave each of C labels, for P patterns. `n_tasks` (P,): number of tasks with each pattern.
+The functions use count patterns: with three labels and k = 3, a task has one of ten patterns. `patterns` (P, C): for
+each of P patterns, the number of annotators who gave each of C labels. `n_tasks` (P,): number of tasks per pattern.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +18,7 @@ from kgharvest.statistics.arrays import Codes, Counts, Floats
 from kgharvest.statistics.rates import Rate
 
 N_DRAWS = 5000
-N_STEPS = 300  # of EM; further steps change flips by less than the interval width
+N_STEPS = 300  # EM steps; further steps change flips by less than the interval width
 
 NOTHING_PAIRED = "No statement has two judgments."
 ALL_ALIKE = "Agreement is undefined because all judgments are equal."
@@ -31,7 +31,7 @@ NO_INTERVAL = "The interval is undefined: in most draws all judgments are equal.
 class Agreement(NamedTuple):
     """Agreement coefficient with a 95 % interval for similar statements and the same annotators.
 
-    n_units: tasks with at least two judgments. reason: explanation of a missing part.
+    n_units: number of tasks with at least two judgments. reason: explanation if a part is missing.
     """
 
     value: float | None
@@ -51,9 +51,9 @@ class Kappa(NamedTuple):
 def krippendorff_alpha(
     patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_draws: int = N_DRAWS
 ) -> Agreement:
-    """Return nominal alpha with its Bayesian bootstrap interval; missing judgments are allowed.
+    """Return nominal alpha with its Bayesian bootstrap interval. Missing judgments are allowed.
 
-    Krippendorff (2011), worked example C: .743. Range (-1, 1]; negative if agreement is below chance.
+    Krippendorff (2011), worked example C: .743. The range is (-1, 1]. Alpha is negative if agreement is below chance.
     """
     patterns, n_tasks = pairable(patterns, n_tasks)
     n_units = int(n_tasks.sum())
@@ -69,23 +69,23 @@ def krippendorff_alpha(
 
 
 def pairable(patterns: Counts, n_tasks: Counts) -> tuple[Counts, Counts]:
-    """Select observed patterns of two or more judgments."""
+    """Select the observed patterns that have two or more judgments."""
     is_pairable = (patterns.sum(axis=1) >= 2) & (n_tasks > 0)
     return patterns[is_pairable], n_tasks[is_pairable]
 
 
 def _with_interval(value: float, interval: tuple[float, float] | None, n_units: int) -> Agreement:
-    """Extend the interval to the value, which can lie outside the interval if the value is the maximum."""
+    """Extend the interval to include the value, which can lie outside the interval if it is the maximum."""
     if interval is None:
         return Agreement(value, None, None, n_units, NO_INTERVAL)
     return Agreement(value, min(interval[0], value), max(interval[1], value), n_units, None)
 
 
 def alpha_of_counts(patterns: Counts, n_tasks: NDArray[np.number]) -> Floats:
-    """Return nominal alpha for each row of `n_tasks` (R, P); NaN if undefined.
+    """Return nominal alpha for each row of `n_tasks` (R, P). NaN if undefined.
 
-    Every pattern needs at least two judgments. The expected disagreement is the probability that two of the n judgments
-    differ if drawn without replacement: n / (n - 1) times the expected disagreement in `alpha_of_shares`.
+    Every pattern needs at least two judgments. The expected disagreement is the probability that two judgments, drawn
+    from the n judgments without replacement, differ. It is n / (n - 1) times that in `alpha_of_shares`.
     """
     n = n_tasks @ patterns.sum(axis=1)  # (R,)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -94,9 +94,9 @@ def alpha_of_counts(patterns: Counts, n_tasks: NDArray[np.number]) -> Floats:
 
 
 def alpha_of_shares(patterns: Counts, shares: NDArray[np.number]) -> Floats:
-    """Return nominal alpha of task populations with pattern shares (R, P); NaN if undefined.
+    """Return nominal alpha of task populations with pattern shares (R, P). NaN if undefined.
 
-    With m judgments in a pattern, n_c judgments of label c and n in all:
+    With m judgments in a pattern, n_c judgments of label c, and n judgments in total:
     alpha = 1 - n * sum over tasks of (disagreeing ordered pairs) / (m - 1) / (n^2 - sum_c n_c^2).
     """
     n_per_pattern = patterns.sum(axis=1)
@@ -133,11 +133,11 @@ class AnnotatorsInterval(NamedTuple):
 
 
 def annotators_interval(alpha: Agreement, task: Codes, annotator: Codes, label: Codes) -> AnnotatorsInterval:
-    """Return an interval of `alpha` that also generalizes over annotators, from the judgments (J,) of `alpha`.
+    """Return an interval of `alpha` that also generalizes over annotators. The judgments (J,) are those of `alpha`.
 
-    Assumes that annotators are a random sample and were assigned to statements at random. Each arm is the root of the
-    sum of squares of the arms over statements and over annotators (Zou and Donner 2008, Statistics in Medicine 27). The
-    arms over annotators are symmetric on Fisher's scale. Coverage: docs/statistics.md.
+    Assumes that annotators are a random sample and were assigned to statements at random. Each arm of the interval is
+    the square root of the sum of the squared arms over statements and over annotators (Zou and Donner 2008, Statistics
+    in Medicine 27). The arms over annotators are symmetric on Fisher's scale. Coverage: docs/statistics.md.
     """
     if alpha.value is None or alpha.low is None or alpha.high is None:
         return AnnotatorsInterval(None, None, alpha.reason)
@@ -160,11 +160,11 @@ def _arm_of_annotators(task: Codes, annotator: Codes, label: Codes) -> float:
     The linearized influence of a judgment is its excess disagreement with the task's other judgments, plus the excess
     frequency of its label. Influences in different tasks are correlated only through the annotator. The variance is the
     sum of their products over pairs of tasks: the part of two-way clustering that the interval over statements lacks
-    (Cameron, Gelbach and Miller 2011, Journal of Business and Economic Statistics 29). Each annotator's
-    influences are summed and the sums squared. The squared sums are scaled by a quantile of Student's t. The noise in
-    them, estimated from all judgments, is scaled by a normal quantile and subtracted.
-    Degrees of freedom of t: A / 2, because sums of heterogeneous annotators have heavier tails than a normal variable.
-    With A - 1, the coverage was .91 in simulated rounds with ten annotators.
+    (Cameron, Gelbach, and Miller 2011, Journal of Business and Economic Statistics 29). Each annotator's influences are
+    summed, and the sum is squared. The squared sums are scaled by a quantile of Student's t. Their noise, estimated
+    from all judgments, is scaled by a normal quantile and subtracted.
+    Student's t has A / 2 degrees of freedom, because sums of heterogeneous annotators have heavier tails than a normal
+    variable. With A - 1 degrees of freedom, the coverage was .91 in simulated rounds with ten annotators.
     """
     n, n_labels, n_annotators = len(task), int(label.max()) + 1, int(annotator.max()) + 1
     same = np.bincount(task * n_labels + label)[task * n_labels + label]
@@ -176,15 +176,15 @@ def _arm_of_annotators(task: Codes, annotator: Codes, label: Codes) -> float:
     influence = -2 * (disagreeing - observed + by_chance) / (n * expected)
     squared_sums, noise = (np.bincount(annotator, influence) ** 2).sum(), (influence**2).sum()
     squared = scipy.stats.t.ppf(0.975, n_annotators / 2) ** 2 * squared_sums - scipy.stats.norm.ppf(0.975) ** 2 * noise
-    # Annotators contribute to the means with which they are compared.
+    # Corrects for the contribution of annotators to the means that they are compared with.
     correction = n_annotators * (n_annotators - 1) / (n_annotators - 2) ** 2
     return sqrt(max(0.0, squared) * correction)
 
 
 def gwet_ac1(patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_draws: int = N_DRAWS) -> Agreement:
-    """Return Gwet's AC1 with its Bayesian bootstrap interval; missing judgments are allowed.
+    """Return Gwet's AC1 with its Bayesian bootstrap interval. Missing judgments are allowed.
 
-    Unlike alpha, it is defined, and 1, if all judgments are equal. The columns of `patterns` are all possible labels.
+    Unlike alpha, AC1 is defined if all judgments are equal; it is then 1. `patterns` has a column for every label.
     """
     judged = (patterns.sum(axis=1) >= 1) & (n_tasks > 0)
     patterns, n_tasks = patterns[judged], n_tasks[judged]
@@ -196,7 +196,7 @@ def gwet_ac1(patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_draw
 
 
 def ac1_of_shares(patterns: Counts, shares: NDArray[np.number]) -> Floats:
-    """Return AC1 for each row of `shares` (R, P); NaN if no task has two judgments. Every pattern needs a judgment.
+    """Return AC1 for each row of `shares` (R, P). NaN if no task has two judgments. Every pattern needs a judgment.
 
     Gwet (2008), Computing inter-rater reliability and its variance in the presence of high agreement, British Journal
     of Mathematical and Statistical Psychology 61: (P - P_e) / (1 - P_e). P: mean share of agreeing pairs over tasks
@@ -214,7 +214,7 @@ def ac1_of_shares(patterns: Counts, shares: NDArray[np.number]) -> Floats:
 
 
 def percent_agreement(patterns: Counts, n_tasks: Counts) -> float | None:
-    """Return the share of agreeing pairs of judgments of the same task, or None without a pair."""
+    """Return the share of agreeing pairs of judgments of the same task, or None if there are no pairs."""
     n_per_pattern = patterns.sum(axis=1)
     n_pairs = n_tasks @ (n_per_pattern * (n_per_pattern - 1))
     if n_pairs == 0:
@@ -243,9 +243,9 @@ def fleiss_kappa(patterns: Counts, n_tasks: Counts) -> Kappa:
 
 
 def pair_counts(task: Codes, annotator: Codes, label: Codes) -> list[tuple[int, ...]]:
-    """Return the pairs a < b with a shared task, sorted: a, b, number of shared tasks and of equal labels among them.
+    """Return (a, b, number of shared tasks, number of these with equal labels) for each pair of annotators a < b.
 
-    Judgments (J,) must be sorted by task, then annotator.
+    Only pairs with a shared task are returned. They are sorted. Judgments (J,) must be sorted by task, then annotator.
     """
     if not len(task):
         return []
@@ -270,7 +270,7 @@ Coefficient = Callable[[Counts, Floats], Floats]
 """Function of patterns (P, C) and pattern shares (R, P) that returns (R,), NaN if undefined."""
 
 PRIOR_STATEMENTS = 1.5  # the value from 1 to 2 with the largest minimum coverage
-MOST_WAYS = 300  # maximum patterns to enumerate; above it, use only observed and unanimous patterns
+MOST_WAYS = 300  # maximum number of patterns to enumerate; above it, only observed and unanimous patterns are used
 
 
 def pattern_interval(
@@ -280,9 +280,9 @@ def pattern_interval(
 
     Bayesian bootstrap (Rubin 1981, The Bayesian bootstrap, Annals of Statistics 9) of count patterns: the shares of all
     possible patterns are drawn from their posterior, with a Dirichlet prior worth PRIOR_STATEMENTS statements spread
-    evenly over them. Resampling statements undercovers if they are few or nearly all alike (docs/statistics.md),
-    because it cannot draw unobserved patterns. The annotators are held fixed. patterns (P, C): number of judgments per
-    label; n_tasks (P,): number of statements per pattern.
+    evenly over them. Resampling statements undercovers if there are few statements or if nearly all are alike
+    (docs/statistics.md), because it cannot draw unobserved patterns. The annotators are held fixed. patterns (P, C):
+    number of judgments per label. n_tasks (P,): number of statements per pattern.
     """
     every_pattern, prior = possible_patterns(patterns, n_tasks)
     seen = np.zeros(len(every_pattern))
@@ -303,8 +303,8 @@ def pattern_interval(
 def expanded_tail(n: int) -> float:
     """Return the tail probability of the expanded percentile interval: below .025, to match Student's t of n values.
 
-    The spread of a bootstrap is too small by a factor of sqrt((n - 1) / n), and percentile intervals ignore that it is
-    estimated (Hesterberg 2015, "What teachers should know about the bootstrap", American Statistician 69).
+    The spread of a bootstrap is too small by a factor of sqrt((n - 1) / n), and percentile intervals ignore that the
+    spread is estimated (Hesterberg 2015, "What teachers should know about the bootstrap", American Statistician 69).
     """
     n = max(n, 2)
     return float(scipy.stats.norm.sf(sqrt(n / (n - 1)) * scipy.stats.t.ppf(0.975, n - 1)))
@@ -313,8 +313,8 @@ def expanded_tail(n: int) -> float:
 def possible_patterns(patterns: Counts, n_tasks: Counts) -> tuple[Counts, Floats]:
     """Return the possible patterns and the prior of each, in statements.
 
-    For each observed number of judgments: every combination of the labels in use, which always include the first two
-    (True and False). Priors are proportional to the observed numbers of statements.
+    For each observed number of judgments, the patterns are all combinations of the labels in use. These always include
+    the first two (True and False). Priors are proportional to the observed numbers of statements.
     """
     n_labels = patterns.shape[1]
     is_used = n_tasks @ patterns > 0
@@ -339,14 +339,14 @@ def possible_patterns(patterns: Counts, n_tasks: Counts) -> tuple[Counts, Floats
 def expected_flips(n_tasks: Codes, k: int, rng: np.random.Generator, n_draws: int) -> Rate:
     """Return the expected share of statements that only one of two panels of k accepts, with a 95 % interval.
 
-    n_tasks (m + 1,): statements with 0, 1, ... m judgments of True.
+    n_tasks (m + 1,): number of statements with 0, 1, ... m judgments of True.
 
-    A statement's propensity, its probability of being called True, can have any distribution over statements. It is
-    fitted on a grid by EM from uniform weights (Laird 1978, Nonparametric maximum likelihood estimation of a mixing
-    distribution). m judgments identify m moments, but flips depend on 2k moments, so distributions with equal fit can
-    differ in flips. The limits come from two polynomials of degree m, which bound the flips of every propensity from
-    below and above and are closest to them at the fitted distribution (linear programming). The polynomials' means are
-    linear in the shares of n_tasks, so the interval is valid for every distribution.
+    A statement's propensity is its probability of being called True. Its distribution over statements can be arbitrary.
+    It is fitted on a grid by EM from uniform weights (Laird 1978, Nonparametric maximum likelihood estimation of a
+    mixing distribution). m judgments identify m moments, but flips depend on 2k moments, so distributions that fit
+    equally well can differ in flips. The limits come from two polynomials of degree m that bound the flips of every
+    propensity from below and above. They are chosen by linear programming to be closest to the flips for the fitted
+    distribution. Their means are linear in the shares of n_tasks, so the interval is valid for every distribution.
     """
     m = len(n_tasks) - 1
     propensity = np.linspace(0, 1, 101)  # (G,)
@@ -359,7 +359,7 @@ def expected_flips(n_tasks: Codes, k: int, rng: np.random.Generator, n_draws: in
         weights = weights * (ratio @ likelihood)
     patterns = np.stack([np.arange(m + 1), m - np.arange(m + 1)], axis=1)
     ends = [flips @ weights]
-    for sign in (-1, 1):  # lower, then upper polynomial: values for 0, 1, ... m judgments of True
+    for sign in (-1, 1):  # lower, then upper polynomial; values for 0, 1, ... m judgments of True
         program = scipy.optimize.linprog(
             sign * likelihood @ weights, -sign * likelihood.T, -sign * flips, bounds=(-1, 1)
         )

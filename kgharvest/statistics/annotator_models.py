@@ -1,9 +1,9 @@
 """Annotator models fitted to judgments alone: Dawid-Skene and MACE, by EM with SQUAREM acceleration.
 
-Judgment j is of task `task[j]` by annotator `annotator[j]` with label `label[j]`: integers from 0, shape (J,). Callers
-omit Unjudgeable, which is no opinion on the truth. EM starts from the label shares of each task, uses no random
-numbers, and stops when no parameter changes by more than TOLERANCE per step. The implementation fits a million
-judgments in seconds; tests compare it with crowd-kit.
+Judgment j labels task `task[j]`, was made by annotator `annotator[j]`, and has label `label[j]`. The arrays contain
+integers from 0 and have shape (J,). Callers omit Unjudgeable, which is not an opinion on the truth. EM starts from the
+label shares of each task, uses no random numbers, and stops when no parameter changes by TOLERANCE or more in a step.
+The implementation fits a million judgments in seconds. Tests compare it with crowd-kit.
 """
 
 from collections.abc import Callable
@@ -19,16 +19,17 @@ TOLERANCE = 1e-7
 PLAIN_STEPS = 10  # EM steps before acceleration, so that EM and accelerated EM reach the same maximum
 # Most rounds need 30 to 100 steps. Uninformative judgments need thousands, too many for a large round.
 FEWEST_STEPS, MOST_STEPS, MOST_WORK = 150, 5000, 20_000_000  # work: steps times judgments
-LONGEST_STRIDE = 64.0  # in steps of EM
+LONGEST_STRIDE = 64.0  # in EM steps
 SMALLEST = 1e-10  # lower bound of probabilities before taking logarithms
-KNOWING_PRIOR = 0.5  # of the Beta prior of competence and the Dirichlet prior of guesses, as in crowd-kit
+# Parameters of the Beta prior of competence and of the Dirichlet prior of guesses, as in crowd-kit.
+KNOWING_PRIOR = 0.5
 GUESSING_PRIOR = 10.0
 
 
 class Judged(NamedTuple):
     """Judgments as three arrays (J,), with the numbers of tasks, annotators, and labels.
 
-    n_gold: number of gold tasks, which come last. They were selected, so their prevalences differ from other tasks'.
+    n_gold: number of gold tasks, which come last. They are not a random sample, so their label shares differ.
     """
 
     task: Codes
@@ -43,13 +44,13 @@ class Judged(NamedTuple):
         return np.bincount(self.task, weights, self.n_tasks)
 
     def per_annotator_and_label(self, weights: Floats | None = None) -> NDArray[Any]:
-        """Return (A, L)."""
+        """Return (A, L): the number of judgments, or the sum of their weights."""
         pair = self.annotator * self.n_labels + self.label
         return np.bincount(pair, weights, self.n_annotators * self.n_labels).reshape(-1, self.n_labels)
 
 
 class DawidSkene(NamedTuple):
-    """labels: (T, L) probabilities of the true label. prior: (L,), without gold. errors: (A, L true, L given)."""
+    """labels: (T, L), probabilities of the true label. prior: (L,), without gold. errors: (A, L true, L given)."""
 
     labels: Floats
     prior: Floats
@@ -59,8 +60,8 @@ class DawidSkene(NamedTuple):
 
 
 class Mace(NamedTuple):
-    """labels: (T, L). competence: (A,) share of judgments based on knowledge. guesses: (A, L) label distribution of all
-    other judgments."""
+    """labels: (T, L). competence: (A,), share of judgments based on knowledge. guesses: (A, L), label distribution of
+    all other judgments."""
 
     labels: Floats
     competence: Floats
@@ -84,7 +85,7 @@ def fit_dawid_skene(judged: Judged) -> DawidSkene:
     labels_alike = np.full(n_labels, 1 / n_labels)
 
     def maximise(labels: Floats) -> Floats:
-        # Expected numbers of judgments (A, L true, L given); those of the last label are the remainder.
+        # Expected numbers of judgments (A, L true, L given). The numbers for the last true label are the remainder.
         given = [judged.per_annotator_and_label(labels[judged.task, true]) for true in range(n_labels - 1)]
         errors = np.maximum(np.stack([*given, n_given - sum(given)], axis=1), SMALLEST)
         errors /= errors.sum(axis=2, keepdims=True)
@@ -92,7 +93,7 @@ def fit_dawid_skene(judged: Judged) -> DawidSkene:
         return np.concatenate([np.maximum(means, SMALLEST).ravel(), errors.ravel()])
 
     def expect(parameters: Floats) -> Floats:
-        """Return (T, L) from the log odds of each label against the last."""
+        """Return (T, L), computed from the log odds of each label against the last label."""
         priors, errors = _priors_and_errors(parameters, judged)
         prior = priors[is_gold.astype(int)]  # (T, L)
         odds = np.log(errors[:, :-1]) - np.log(errors[:, -1:])  # (A, L - 1, L given)
@@ -104,7 +105,7 @@ def fit_dawid_skene(judged: Judged) -> DawidSkene:
         labels: Floats = softmax(np.stack([*columns, np.zeros(judged.n_tasks)]), axis=0).T
         return labels
 
-    # Start from the label shares of each task; uniform without judgments.
+    # Start from the label shares of each task. Tasks without judgments start from uniform shares.
     place = judged.task * n_labels + judged.label
     of_label = np.bincount(place, minlength=judged.n_tasks * n_labels).reshape(-1, n_labels)
     n_judgments = of_label.sum(axis=1, keepdims=True)
@@ -117,16 +118,16 @@ def fit_dawid_skene(judged: Judged) -> DawidSkene:
 
 
 def _priors_and_errors(parameters: Floats, judged: Judged) -> tuple[Floats, Floats]:
-    """Return (2, L), the second for gold, and (A, L true, L given)."""
+    """Return the priors (2, L), of which the second is for gold, and the errors (A, L true, L given)."""
     priors, errors = np.split(parameters, [2 * judged.n_labels])
     return priors.reshape(-1, judged.n_labels), errors.reshape(-1, judged.n_labels, judged.n_labels)
 
 
-# Hovy, Berg-Kirkpatrick, Vaswani and Hovy (2013), Learning whom to trust with MACE
+# Hovy, Berg-Kirkpatrick, Vaswani, and Hovy (2013), Learning whom to trust with MACE
 
 
 def fit_mace(judged: Judged) -> Mace:
-    """Fit by variational Bayes: an annotator knows the label or guesses from an individual distribution."""
+    """Fit by variational Bayes. An annotator either knows the label or draws it from their own distribution."""
     n_given = judged.per_annotator_and_label()
 
     def step(parameters: Floats) -> Floats:
@@ -151,13 +152,13 @@ def fit_mace(judged: Judged) -> Mace:
 
 
 def _split(parameters: Floats, judged: Judged) -> tuple[Floats, Floats]:
-    """Return weights of guessing and knowing (A, 2), and of each label when guessing (A, L)."""
+    """Return the weights of guessing and knowing (A, 2), and the weights of the labels when guessing (A, L)."""
     knows, guesses = np.split(parameters, [2 * judged.n_annotators])
     return knows.reshape(-1, 2), guesses.reshape(-1, judged.n_labels)
 
 
 def _known(judged: Judged, knows: Floats, guesses: Floats) -> tuple[Floats, Floats]:
-    """Return labels (T, L) under a uniform prior, and the probability that each judgment was known, not guessed (J,).
+    """Return labels (T, L) under a uniform prior, and the probability that each judgment (J,) was known, not guessed.
 
     A judgment is equally likely under every label except its own, so only that label's odds change.
     """
@@ -179,10 +180,10 @@ def _variational(counts: Floats, prior: float) -> Floats:
 
 
 def squarem(step: Callable[[Floats], Floats], start: Floats, n_judgments: int) -> tuple[Floats, int, bool]:
-    """Iterate `step` to its fixed point; return the parameters, number of steps, and convergence flag.
+    """Iterate `step` to its fixed point. Return the parameters, the number of steps, and a convergence flag.
 
-    Two EM steps give the direction and deceleration of an extrapolation. Varadhan and Roland (2008), Simple and
-    globally convergent methods for accelerating EM, scheme S3, applied to the parameters' logarithms.
+    Two EM steps give the direction and deceleration of an extrapolation. This is scheme S3 of Varadhan and Roland
+    (2008), Simple and globally convergent methods for accelerating EM, applied to the parameters' logarithms.
     """
     parameters, n_steps = start, 0
     most_steps = min(max(MOST_WORK // n_judgments, FEWEST_STEPS), MOST_STEPS)
@@ -201,7 +202,7 @@ def squarem(step: Callable[[Floats], Floats], start: Floats, n_judgments: int) -
 
 
 def _extrapolate(here: Floats, once: Floats, twice: Floats) -> Floats:
-    """Extrapolate parameters from two steps; arguments are logarithms."""
+    """Extrapolate parameters from two steps. The arguments are logarithms."""
     first, slowing = once - here, twice - 2 * once + here
     stride = float(np.linalg.norm(first)) / max(float(np.linalg.norm(slowing)), SMALLEST)
     stride = min(max(stride, 1.0), LONGEST_STRIDE)

@@ -1,22 +1,23 @@
 """Judge-assisted rates: people's verdicts on a sample, combined with a judge's labels of the whole harvest.
 
 The sample is post-stratified by the judge's label. The number of tuples that the judge calls true, false, or neither is
-known, and the draws in each group are a simple sample of the group. The estimate is therefore valid for any judge:
-truth comes from people's verdicts alone, and the judge only identifies similar tuples (Holt and Smith 1979, Post
+known, and the draws in each group are a simple random sample of the group. The estimate is therefore valid for any
+judge: truth comes from people's verdicts alone, and the judge only identifies similar tuples (Holt and Smith 1979, Post
 stratification, JRSS A 142; Cochran 1977, section 5A.9).
 
-For one stratum, the interval is the shortest with 95 % of the posterior of its number of accepted tuples. The tuples
-not drawn have a beta-binomial posterior with Jeffreys's prior in each group, convolved over groups (Ericson 1969,
-Subjective Bayesian models in sampling finite populations, JRSS B 31; shortest intervals for the accuracy of KGs:
-Marchesin and Silvello 2025, arXiv 2502.18961). For several strata, priors of many groups would shift their average
-toward one half, so the interval is the exact one of kgharvest.statistics.rates over all groups. Coverage:
-docs/statistics.md.
+For one stratum, the interval is the shortest one with 95 % posterior probability of the number of accepted tuples. In
+each group, the tuples that were not drawn have a beta-binomial posterior with Jeffreys's prior. The posteriors are
+convolved over groups (Ericson 1969, Subjective Bayesian models in sampling finite populations, JRSS B 31; shortest
+intervals for the accuracy of KGs: Marchesin and Silvello 2025, arXiv 2502.18961). For several strata, priors of many
+groups would shift their average toward one half, so the exact interval of kgharvest.statistics.rates over all groups is
+used instead. Coverage: docs/statistics.md.
 
-The choice of groups depends on expected, never on observed numbers of draws: choosing the narrower interval, for
-example, would favor samples with more true tuples. For several strata an uninformative judge would widen the interval
-because groups are small, so callers check `tells_apart` first, which does not depend on how many tuples are true.
+The choice of groups depends on expected numbers of draws, never on observed numbers. Choosing the narrower interval,
+for example, would favor samples with more true tuples. For several strata, an uninformative judge would widen the
+interval because groups are small. Callers therefore check `tells_apart` first, which does not depend on how many tuples
+are true.
 
-Letters of shapes: S strata; 3 labels of judges, in the order of GROUPS; G groups.
+Dimensions in shapes: S strata; 3 labels of judges, in the order of GROUPS; G groups.
 """
 
 from functools import lru_cache
@@ -44,13 +45,14 @@ from kgharvest.statistics.statement_test import SharedStatements, SideSample, St
 
 GROUPS = ("true", "false", "other")  # label of a judge; other: unjudgeable, unreadable, or missing
 CALLED_TRUE, CALLED_FALSE, OTHER = range(3)
-FEWEST_EXPECTED = 3.0  # expected draws that a separate group needs
+FEWEST_EXPECTED = 3.0  # minimum number of expected draws in a separate group
 POST_STRATIFIED, PEOPLE_ALONE = "post_stratified", "people_alone"
 PRIOR = 0.5  # both parameters of Jeffreys's prior
 
 
 class JudgedSample(NamedTuple):
-    """Strata by the judge's label. population, drawn (S, 3): tuples. accepted: evidence of the draws, (S, 3) each."""
+    """Strata by the judge's label. population, drawn (S, 3): numbers of tuples. accepted: verdicts on the drawn tuples;
+    each array is (S, 3)."""
 
     population: Counts
     drawn: Counts
@@ -60,7 +62,7 @@ class JudgedSample(NamedTuple):
 class PostStrata(NamedTuple):
     """Groups (G,) of post-stratification.
 
-    group_of (S, 3): group of each stratum and label. stratum: number of the group's stratum. part: share of this
+    group_of (S, 3): the group of each stratum and label. stratum: index of the group's stratum. part: share of this
     stratum that is in the group.
     """
 
@@ -75,7 +77,7 @@ class PostStrata(NamedTuple):
 
 
 class AssistedRate(NamedTuple):
-    """people: rate from people's verdicts alone. method: POST_STRATIFIED, or PEOPLE_ALONE if both rates are equal.
+    """people: rate from people's verdicts alone. method: POST_STRATIFIED, or PEOPLE_ALONE if both rates are the same.
 
     effective_labels: number of statements with a verdict that people alone would need for the same interval width.
     """
@@ -87,7 +89,7 @@ class AssistedRate(NamedTuple):
 
 
 def judge_assisted_rate(sample: JudgedSample, weights: Floats | None = None) -> AssistedRate:
-    """Return the share accepted in a stratified population. weights (S,): sum 1; None for population shares."""
+    """Return the share accepted in a stratified population. weights (S,): their sum is 1. None: population shares."""
     population = sample.population.sum(axis=1)
     of_strata = VerdictSample(*(column.sum(axis=1) for column in sample.accepted))
     n = int(whole_statements(of_strata.n).sum())
@@ -124,7 +126,7 @@ def people_alone(sample: JudgedSample) -> JudgedSample:
 def effective_labels(n: int, population: int, people: Rate, assisted: Rate) -> int | None:
     """Return the number of statements, at most `population`, with which `people` would be as precise as `assisted`.
 
-    n: number of statements of `people`. Precision: width of the interval.
+    n: number of statements of `people`. Precision is measured by the width of the interval.
     """
     if people.with_interval is None or assisted.with_interval is None:
         return None
@@ -140,9 +142,9 @@ def effective_labels(n: int, population: int, people: Rate, assisted: Rate) -> i
 def post_strata(sample: JudgedSample) -> PostStrata:
     """Return the post-stratification groups.
 
-    "other" joins "false" if a group is thin; a stratum that still has a thin group is one group. A group is thin if it
-    has fewer than FEWEST_EXPECTED expected draws and was not drawn completely, or if it has no verdict (1 of 20 groups
-    with FEWEST_EXPECTED expected draws).
+    If a group is thin, "other" joins "false". If a stratum then still has a thin group, it becomes one group. A group
+    is thin if it has fewer than FEWEST_EXPECTED expected draws and was not drawn completely, or if it has no verdict
+    (1 in 20 groups with FEWEST_EXPECTED expected draws).
     """
     group_of = np.zeros(sample.population.shape, dtype=np.int64)
     n_groups = 0
@@ -164,7 +166,7 @@ def post_strata(sample: JudgedSample) -> PostStrata:
 
 
 def _groups_of_stratum(population: Counts, drawn: Counts, n: Floats) -> Counts:
-    """Return (3,) the group of each label, from 0; an empty label joins a nonempty group."""
+    """Return (3,): the group of each label, numbered from 0. A label without tuples joins a nonempty group."""
     expected = drawn.sum() * population / max(int(population.sum()), 1)
     for groups in (np.array([0, 1, 2]), np.array([0, 1, 1])):
         columns = (population, drawn, n, expected)
@@ -172,16 +174,16 @@ def _groups_of_stratum(population: Counts, drawn: Counts, n: Floats) -> Counts:
         is_thin = (draws < sizes) & (hoped < FEWEST_EXPECTED)
         has_verdicts = whole_statements(worth) > 0
         if not is_thin.any() and has_verdicts[sizes > 0].all():
-            number = np.maximum(np.cumsum(sizes > 0) - 1, 0)  # an empty group joins the one before
+            number = np.maximum(np.cumsum(sizes > 0) - 1, 0)  # an empty group joins the previous group
             numbered: Counts = number[groups]
             return numbered
     return np.zeros(len(GROUPS), dtype=np.int64)
 
 
 def tells_apart(sample: JudgedSample) -> bool:
-    """Return True if verdicts differ significantly between the groups of several strata; always True for one stratum.
+    """Return True if verdicts differ significantly between the groups of several strata. Always True for one stratum.
 
-    F test of groups within strata (analysis of variance), which approximates the permutation test for verdicts.
+    Uses an F test of groups within strata (analysis of variance), which approximates the permutation test for verdicts.
     """
     n_strata = len(sample.population)
     groups = post_strata(sample)
@@ -202,9 +204,9 @@ def tells_apart(sample: JudgedSample) -> bool:
 
 
 def _rate(groups: PostStrata, is_simple: bool, weights: Floats | None) -> Rate:
-    """Return the rate over groups of a simple sample, or of strata with `weights` (S,), by default their sizes.
+    """Return the rate over groups of a simple sample, or of strata with `weights` (S,). Default weights: their sizes.
 
-    Its limits come from the minimum and maximum numbers of hits, as in `sample_rate`.
+    The limits come from the minimum and maximum numbers of hits, as in `sample_rate`.
     """
     n, sizes = groups.accepted.n, groups.population
 
@@ -240,7 +242,7 @@ def posterior_interval(groups: tuple[tuple[float, int, int], ...]) -> tuple[floa
 
 
 def _unseen_hits(n_hits: float, n: int, population: int) -> Floats:
-    """Return the beta-binomial posterior probabilities of 0, 1, ... hits among the tuples not drawn."""
+    """Return the beta-binomial posterior probabilities of 0, 1, ... hits among the tuples that were not drawn."""
     rest = population - n
     hits = np.arange(rest + 1)
     logs = gammaln(hits + n_hits + PRIOR) - gammaln(hits + 1)
@@ -251,7 +253,7 @@ def _unseen_hits(n_hits: float, n: int, population: int) -> Floats:
 
 
 def _shortest(probabilities: Floats) -> tuple[int, int]:
-    """Return the first and last outcome of the shortest range with probability 95 %; ties: the likeliest."""
+    """Return the first and last outcome of the shortest range with probability 95 %. Ties: the most likely range."""
     cumulated = np.concatenate([[0.0], probabilities.cumsum()])
     wanted = cumulated[:-1] + (1 - SIGNIFICANCE) * cumulated[-1]
     end = np.searchsorted(cumulated, wanted - 1e-12)
@@ -267,9 +269,9 @@ def _shortest(probabilities: Floats) -> tuple[int, int]:
 
 
 class JudgedSide(NamedTuple):
-    """Strata of one side over all compared relations; shapes (S,) except for the sample.
+    """Strata of one side over all compared relations. Shapes are (S,), except in the sample.
 
-    calibration: numbers of the strata for which the verdicts were drawn. weight, relation: see `SideSample`.
+    calibration: indices of the strata for which the verdicts were drawn. weight, relation: see `SideSample`.
     """
 
     sample: JudgedSample
@@ -292,8 +294,9 @@ def judged_difference(a: JudgedSide, b: JudgedSide, shared: SharedStatements | N
     A judge's error rates differ between LMs and settings. Correcting both sides by errors measured on one side, or on
     both together, can reverse the comparison (arXiv 2605.06939).
 
-    shared: statements drawn for both sides, (3 S_a, 3 S_b), strata by label of the judge. They correlate the two
-    estimates if both sides distinguish the same labels. Raises ValueError if the sides share calibration strata.
+    shared: statements drawn for both sides, (3 S_a, 3 S_b), by stratum and label of the judge. If both sides
+    distinguish the same labels, these statements correlate the two estimates. Raises ValueError if the sides share
+    calibration strata.
     """
     if np.intersect1d(a.calibration, b.calibration).size:
         raise ValueError(
@@ -312,7 +315,7 @@ def judged_difference(a: JudgedSide, b: JudgedSide, shared: SharedStatements | N
 
 
 def _codes(groups: list[PostStrata], sides: tuple[JudgedSide, JudgedSide]) -> list[Counts]:
-    """Return codes (G,) of each group's relation and labels, consistent between both sides."""
+    """Return codes (G,) of each group's relation and labels. Both sides use the same codes."""
     rows = []
     for own, side in zip(groups, sides, strict=True):
         labels = np.zeros(len(own.population), dtype=np.int64)
@@ -336,11 +339,11 @@ def _in_groups(shared: SharedStatements, groups: list[PostStrata], is_alike: NDA
 
 
 def prediction_powered_mean(label: ArrayLike, predicted: ArrayLike, predicted_of_all: ArrayLike) -> Rate:
-    """Return the mean label with its normal 95 % interval (PPI++), which can exceed [0, 1]. Needs n >= 1.
+    """Return the mean label with its normal 95 % interval (PPI++), which can exceed [0, 1]. Requires n >= 1.
 
-    Angelopoulos, Duchi and Zrnic (2023), PPI++: Efficient Prediction-Powered Inference, arXiv 2311.01453. Equals
-    `ppi_mean_ci` in ppi-python 0.2.3. Reports show it next to `judge_assisted_rate`, which is for the finite population
-    and has higher coverage.
+    Angelopoulos, Duchi, and Zrnic (2023), PPI++: Efficient Prediction-Powered Inference, arXiv 2311.01453. The result
+    equals `ppi_mean_ci` in ppi-python 0.2.3. Reports show it next to `judge_assisted_rate`, which applies to the finite
+    population and has higher coverage.
 
     label, predicted (n,): labels of people and of the judge on the labeled sample. predicted_of_all (N,): the judge's
     labels of the whole population. The judge's weight, in [0, 1], is the covariance of `label` and `predicted` divided

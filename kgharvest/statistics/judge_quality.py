@@ -1,6 +1,6 @@
 """Judge quality: errors, calibration, consistency, agreement with people, effective votes, and replacing annotators.
 
-Letters of shapes: T statements, J judgments of people, R repeats, M judges.
+Dimensions in shapes: T statements, J judgments of people, R repeats, M judges.
 """
 
 from typing import NamedTuple
@@ -13,10 +13,10 @@ from kgharvest.statistics.arrays import ACCEPTED, FALSE, REJECTED, TRUE, Codes, 
 from kgharvest.statistics.paired_tests import mcnemar_p
 from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, Rate, difference_interval, hajek_share, rate
 
-UNPARSABLE = 3  # label of an unreadable answer; other labels have the codes of people's labels
+UNPARSABLE = 3  # label of an unreadable answer; other labels have the same codes as people's labels
 N_LABELS, N_VERDICTS = 4, 3
 N_BINS = 10
-FEWEST_FOR_VOTES = 10  # statements with a verdict
+FEWEST_FOR_VOTES = 10  # minimum number of statements with a verdict
 
 NONE_ACCEPTED = "People accepted no statement that the judge labeled."
 NONE_REJECTED = "People rejected no statement that the judge labeled."
@@ -30,7 +30,7 @@ TOO_FEW_FOR_VOTES = f"Fewer than {FEWEST_FOR_VOTES} statements have a verdict an
 class Errors(NamedTuple):
     """sensitivity: share of accepted statements that the judge calls True. specificity: share of rejected statements
     that the judge calls False. youden_j: their sum minus 1; 0 for an uninformative judge. An answer that is neither
-    True nor False is an error of both kinds. confusion (3, 4): unweighted statements by verdict and label.
+    True nor False is an error of both kinds. confusion (3, 4): unweighted numbers of statements by verdict and label.
     """
 
     sensitivity: Rate
@@ -42,9 +42,9 @@ class Errors(NamedTuple):
 def judge_errors(verdict: Codes, label: Codes, weight: Floats) -> Errors:
     """Return the errors of a judge against people's verdicts with 95 % intervals. Shapes (T,).
 
-    weight: tuples represented by a statement (inverse inclusion probability, on any scale). Shares use Wilson's
-    interval with Kish's effective size. J (Youden 1950, Cancer 3) is the difference of two independent shares of True,
-    so it uses Newcombe's interval.
+    weight: number of tuples that a statement represents (inverse inclusion probability, on any scale). Shares use
+    Wilson's interval with Kish's effective sample size. J (Youden 1950, Cancer 3) is the difference of two independent
+    shares of True, so it uses Newcombe's interval.
     """
     sensitivity = _weighted_share(verdict == ACCEPTED, label == TRUE, weight, NONE_ACCEPTED)
     specificity = _weighted_share(verdict == REJECTED, label == FALSE, weight, NONE_REJECTED)
@@ -72,7 +72,7 @@ def _youden_j(sensitivity: Rate, specificity: Rate) -> Rate:
 
 
 class CalibrationBin(NamedTuple):
-    """Statements with probability of True in [low, high); the last bin includes 1. Counts and weighted means."""
+    """Count and weighted means of the statements with probability of True in [low, high). The last bin includes 1."""
 
     low: float
     high: float
@@ -82,7 +82,7 @@ class CalibrationBin(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """error: expected calibration error over nonempty bins. brier: mean squared error, in [0, 1]."""
+    """error: expected calibration error over nonempty bins. brier: mean squared error in [0, 1]."""
 
     error: float
     brier: float
@@ -91,11 +91,11 @@ class Calibration(NamedTuple):
 
 
 def calibration(probability: Floats, is_accepted: Flags, weight: Floats) -> Calibration | None:
-    """Compare a judge's probability of True (T,) with people's verdicts. Returns None without statements.
+    """Compare a judge's probability of True (T,) with people's verdicts. Returns None if there are no statements.
 
-    N_BINS bins of equal width; the error is the mean over statements of the absolute difference between their bin's
-    mean probability and its share accepted (Naeini, Cooper and Hauskrecht 2015; Guo et al. 2017, equation 3). It is
-    biased upward with few statements per bin, even for a calibrated judge.
+    There are N_BINS bins of equal width. The error is the mean over statements of the absolute difference between their
+    bin's mean probability and its share accepted (Naeini, Cooper, and Hauskrecht 2015; Guo et al. 2017, equation 3). If
+    bins have few statements, the error is biased upward, even for a calibrated judge.
     """
     if not len(probability):
         return None
@@ -120,7 +120,7 @@ def calibration(probability: Floats, is_accepted: Flags, weight: Floats) -> Cali
 
 
 class Flips(NamedTuple):
-    """n: tuples with at least two repeats. n_changing: tuples with different labels.
+    """n: number of tuples with at least two repeats. n_changing: number of tuples with different labels.
 
     flip_rate: probability that two repeats of a tuple differ, averaged over tuples.
     """
@@ -131,9 +131,9 @@ class Flips(NamedTuple):
 
 
 def flips(counts: Counts) -> Flips | None:
-    """Return how often repeats of a judge differ, or None without repeats.
+    """Return how often repeats of a judge differ, or None if there are no repeats.
 
-    counts (T, 4): repeats by label; an unreadable answer is a separate label.
+    counts (T, 4): number of repeats by label. An unreadable answer is a separate label.
     """
     n_repeats = counts.sum(axis=1)
     counts, n_repeats = counts[n_repeats >= 2], n_repeats[n_repeats >= 2]
@@ -155,7 +155,7 @@ class Consensus(NamedTuple):
 
 
 class AgreementWithPeople(NamedTuple):
-    """Judge and people compared on the same statements.
+    """Comparison of a judge with people on the same statements.
 
     The consensus of a judgment is the most frequent label of the statement's other annotators. n: judgments with a
     unique consensus. people: agreement of the judgments with the consensus. judge: agreement of the judge's labels with
@@ -168,9 +168,9 @@ class AgreementWithPeople(NamedTuple):
 
 
 def agreement_with_people(task: Codes, label: Codes, judge: Codes) -> AgreementWithPeople:
-    """Compare a judge with people. task, label: of the judgments (J,). judge: labels (T,).
+    """Compare a judge with people. task, label: task and label of each judgment (J,). judge: labels (T,).
 
-    A negative label of the judge means that there is none, and excludes the statement.
+    A negative label means that the judge did not label the statement, which is then excluded.
     """
     kept = judge[task] >= 0
     task, label = task[kept], label[kept]
@@ -202,8 +202,8 @@ def _consensus(label: Codes, consensus: Codes) -> Consensus:
 class EffectiveVotes(NamedTuple):
     """Number of independent judges that a panel is equivalent to, or None with a `reason`.
 
-    kish: M / (1 + (M - 1) r), with r the mean correlation of two judges' errors. eigenvalue: squared sum of the
-    eigenvalues of the correlation matrix divided by the sum of their squares.
+    kish: M / (1 + (M - 1) r), where r is the mean correlation of two judges' errors. eigenvalue: squared sum of the
+    eigenvalues of the correlation matrix, divided by the sum of their squares.
     """
 
     n_judges: int
@@ -214,12 +214,12 @@ class EffectiveVotes(NamedTuple):
 
 
 def effective_votes(is_wrong: Flags) -> EffectiveVotes:
-    """Return the effective votes of a panel from its errors on statements with a verdict, (T, M).
+    """Return the effective votes of a panel, given its errors (T, M) on statements with a verdict.
 
-    Kish (1965, Survey Sampling, section 5.4) for clustered judgments. The eigenvalue form is the participation ratio,
-    which also detects pairs with similar errors if the mean correlation is small. Many judges can be few votes: "Nine
-    Judges, Two Effective Votes" (arXiv 2605.29800). Judges who never or always err have correlation 0. Negative mean
-    correlations count as 0, because more votes than judges would be chance.
+    `kish` follows Kish (1965, Survey Sampling, section 5.4) for clustered judgments. `eigenvalue` is the participation
+    ratio, which also detects pairs with similar errors if the mean correlation is small. Many judges can amount to few
+    votes: "Nine Judges, Two Effective Votes" (arXiv 2605.29800). Judges who never or always err have correlation 0. A
+    negative mean correlation counts as 0, because more votes than judges could only be due to chance.
     """
     n, n_judges = is_wrong.shape
     if n_judges < 2:
@@ -240,11 +240,12 @@ def effective_votes(is_wrong: Flags) -> EffectiveVotes:
 
 
 class Change(NamedTuple):
-    """Comparison of two runs on the n tuples that both labeled; an unreadable answer is a separate label.
+    """Comparison of two runs on the n tuples that both labeled. An unreadable answer is a separate label.
 
-    n_differing, share: tuples with different labels. kappa: Cohen's. n_to_true: tuples called True only by the other
-    run. n_from_true: tuples called True only by this run. more_true: n_to_true - n_from_true, divided by n. p: of equal
-    probabilities, two-sided (McNemar, exact); None if both counts are 0.
+    n_differing, share: number and share of tuples with different labels. kappa: Cohen's kappa. n_to_true: number of
+    tuples called True only by the other run. n_from_true: number of tuples called True only by this run. more_true:
+    (n_to_true - n_from_true) / n. p: two-sided p value of equal probabilities (exact McNemar test); None if both counts
+    are 0.
     """
 
     n: int
@@ -260,7 +261,7 @@ class Change(NamedTuple):
 def change_between(label: Codes, other: Codes) -> Change | None:
     """Compare the labels (T,) of two runs that differ in wording, order, seed, or LM. Return None if T is 0.
 
-    Intervals and p are for similar tuples.
+    Intervals and p generalize to similar tuples.
     """
     n = len(label)
     if not n:
@@ -287,9 +288,9 @@ def change_between(label: Codes, other: Codes) -> Change | None:
 
 
 def _cohens_kappa(label: Codes, other: Codes, differing: Rate) -> Rate:
-    """Return Cohen's kappa (1960): (P - P_e) / (1 - P_e), with P the share of equal labels.
+    """Return Cohen's kappa (1960): (P - P_e) / (1 - P_e), where P is the share of equal labels.
 
-    P_e: share expected by chance from each run's label shares. The limits follow from the limits of P, with P_e fixed.
+    P_e: share expected by chance, given each run's label shares. The limits follow from those of P, for fixed P_e.
     """
     of_run, of_other = (np.bincount(labels, minlength=N_LABELS) / len(labels) for labels in (label, other))
     by_chance = float(of_run @ of_other)
@@ -301,13 +302,14 @@ def _cohens_kappa(label: Codes, other: Codes, differing: Rate) -> Rate:
 
 # Alternative annotator test: decide if a judge can replace a human annotator.
 #
-# Calderon, Reichart and Dror (2025), "The Alternative Annotator Test for LLM-as-a-Judge: How to Statistically Justify
-# Replacing Human Annotators with LLMs", ACL 2025, section 3. Each annotator is excluded in turn. On each of their
-# statements, annotator and judge are scored by the share of the other annotators' labels equal to theirs. W is the set
-# of statements on which the judge scores at least as high, H the set on which the annotator does. The judge wins if the
-# share of H minus the share of W is significantly below epsilon, which represents the judge's lower cost: a one-sided t
-# test, with p values adjusted over annotators (Benjamini and Yekutieli 2001). Omega is the share of annotators that the
-# judge wins against, rho the mean share of W. The test is passed if omega is at least one half.
+# Calderon, Reichart, and Dror (2025), "The Alternative Annotator Test for LLM-as-a-Judge: How to Statistically Justify
+# Replacing Human Annotators with LLMs", ACL 2025, section 3. Each annotator is excluded in turn. On each statement of
+# this annotator, the annotator and the judge are scored by the share of the other annotators' labels that equal their
+# label. W is the set of statements on which the judge scores at least as high, and H is the set on which the annotator
+# does. The judge wins if the share of H minus the share of W is significantly below epsilon, which represents the
+# judge's lower cost. This uses a one-sided t test, with p values adjusted over annotators (Benjamini and Yekutieli
+# 2001). Omega is the share of annotators against whom the judge wins, and rho is the mean share of W. The test is
+# passed if omega is at least one half.
 
 
 EPSILON = {"experts": 0.2, "skilled": 0.15, "crowd": 0.1}  # by kind of annotator, as recommended by the authors
@@ -324,8 +326,8 @@ TOO_FEW = (
 class LeftOut(NamedTuple):
     """One annotator compared with the judge on n statements.
 
-    advantage: share on which the judge scores at least as high. p: adjusted, for the null hypothesis that the annotator
-    is better by epsilon or more.
+    advantage: share of statements on which the judge scores at least as high. p: adjusted p value of the null
+    hypothesis that the annotator is better by epsilon or more.
     """
 
     annotator: int
@@ -339,7 +341,7 @@ class LeftOut(NamedTuple):
 
 
 class AlternativeAnnotator(NamedTuple):
-    """omega, rho: in [0, 1], or None with a `reason`. annotators: those with enough statements."""
+    """omega, rho: in [0, 1], or None with a `reason`. annotators: the annotators with enough statements."""
 
     epsilon: float
     omega: float | None
@@ -357,8 +359,8 @@ def alternative_annotator_test(
 ) -> AlternativeAnnotator:
     """Test `judge` (T,) against the annotators of judgments (J,), at most one per task and annotator.
 
-    judge: codes of `label`, another code for an answer that equals no label, or negative for no answer. Statements
-    without an answer are excluded.
+    judge: a code of `label`, another code for an answer that equals no label, or a negative number for no answer.
+    Statements without an answer are excluded.
     """
     n_judgments = np.bincount(task, minlength=len(judge))
     is_shared = (n_judgments >= 2) & (judge >= 0)
@@ -366,7 +368,7 @@ def alternative_annotator_test(
     task, annotator, label = task[kept], annotator[kept], label[kept]
     n_labels = int(max(label.max(initial=0), judge.max(initial=0))) + 1
     counts = np.bincount(task * n_labels + label, minlength=len(judge) * n_labels).reshape(-1, n_labels)
-    # Annotator and judge are compared with the same other annotators, so counts rank the two like shares would.
+    # Annotator and judge are compared with the same other annotators, so counts rank the two in the same way as shares.
     of_annotator = counts[task, label] - 1
     of_judge = counts[task, judge[task]] - (judge[task] == label)
     wins, holds = (of_judge >= of_annotator).astype(np.float64), (of_annotator >= of_judge).astype(np.float64)
@@ -374,7 +376,7 @@ def alternative_annotator_test(
     if len(people) < FEWEST_ANNOTATORS:
         return AlternativeAnnotator(epsilon, None, None, [], TOO_FEW)
     own = [annotator == code for code in people]
-    ps = []  # for the null hypothesis of a mean of `epsilon` or more; 0 or 1 if all differences are equal
+    ps = []  # p values of the null hypothesis that the mean is at least `epsilon`; 0 or 1 if all differences are equal
     for mine in own:
         differences = holds[mine] - wins[mine]
         mean, error = differences.mean(), differences.std(ddof=1) / np.sqrt(len(differences))

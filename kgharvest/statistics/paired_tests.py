@@ -1,6 +1,6 @@
 """Paired comparisons: pairs of sides (LM and setting) that differ in one respect, and their tests.
 
-Sign-flip and McNemar's tests, bootstrap-t interval of a difference, Holm's adjustment, rank intervals.
+Includes sign-flip and McNemar's tests, bootstrap-t intervals of differences, Holm's adjustment, and rank intervals.
 """
 
 from bisect import bisect_left
@@ -24,7 +24,7 @@ N_RANDOM_SIGNS = 9_999
 FEWEST_RELATIONS_TO_TELL = 6  # with fewer, the sign-flip test cannot reach p < .05
 N_RESAMPLES = 5_000
 MARGIN = 0.05  # default equivalence margin, as a share
-WIDEST = 3.0  # times Student's interval; a wider bootstrap interval is an artifact of few resamples
+WIDEST = 3.0  # multiple of Student's interval; wider bootstrap intervals are artifacts of a few resamples
 ROUNDING = 1e-9  # relative tolerance for equality of sums of shares
 
 ONE_RELATION = "An interval needs at least two relations."
@@ -33,7 +33,7 @@ TOO_ALIKE = "The interval is undefined: it needs more relations, or more differe
 
 
 class Equivalence(NamedTuple):
-    """Test that two sides differ by less than `margin`. smallest_margin: margin with p = .05. None if undefined."""
+    """Test that two sides differ by less than `margin`. smallest_margin: margin with p = .05. None: undefined."""
 
     margin: float
     p: float | None
@@ -41,10 +41,10 @@ class Equivalence(NamedTuple):
 
 
 class PairedDifference(NamedTuple):
-    """Side a minus side b over their shared relations.
+    """Difference of side a minus side b over their shared relations.
 
-    difference: unweighted mean over relations, in [-1, 1]. low, high: its 95 % interval. p: of the test over relations
-    (sign-flip) or over statements, as given by `unit`. reason: explanation of a missing part.
+    difference: unweighted mean over relations, in [-1, 1]. low, high: its 95 % interval. p: p value of the test over
+    relations (sign-flip) or over statements, depending on `unit`. reason: explanation if a part is missing.
     """
 
     n_relations: int
@@ -58,7 +58,7 @@ class PairedDifference(NamedTuple):
 
 
 def paired_difference(differences: Differences, rng: np.random.Generator, margin: float = MARGIN) -> PairedDifference:
-    """Compare two sides by the differences of their rates in n >= 1 relations, shape (n,). margin: for equivalence."""
+    """Compare two sides by the differences (n,) of their rates in n >= 1 relations. margin: equivalence margin."""
     p = sign_flip_p(differences, rng)
     low, high, reason = bootstrap_t_interval(differences, rng)
     equivalence = equivalence_over_relations(differences, margin)
@@ -77,16 +77,16 @@ def mean_difference(differences: Differences) -> float:
 
 
 def sign_flip_p(differences: Differences, rng: np.random.Generator) -> float:
-    """Return the two-sided p of the mean difference, assuming either sign is equally likely within a relation.
+    """Return the two-sided p of the mean difference under the hypothesis that both signs are equally likely.
 
-    Fisher's randomization test (1935, The Design of Experiments, section 21): exact over all 2^n sign patterns up to 20
-    relations, otherwise over random patterns including the observed one, so p is never 0.
+    Fisher's randomization test (1935, The Design of Experiments, section 21). Up to 20 relations, the test is exact and
+    uses all 2^n sign patterns. With more, it uses random patterns and the observed one, so p is never 0.
     """
     return float(sign_flip_ps(differences[np.newaxis], rng)[0])
 
 
 def sign_flip_ps(differences: Differences, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return the p of each row of (R, n) with common sign patterns; a difference of 0 has no effect."""
+    """Return the p of each row of (R, n). All rows use the same sign patterns. Differences of 0 have no effect."""
     observed = np.abs(differences.sum(axis=1)) - ROUNDING * np.abs(differences).sum(axis=1)  # (R,)
     if differences.shape[1] <= MOST_RELATIONS_EXACT:
         return np.array([_share_as_extreme(*row) for row in zip(differences, observed, strict=True)])
@@ -99,7 +99,7 @@ def sign_flip_ps(differences: Differences, rng: np.random.Generator) -> NDArray[
 def _share_as_extreme(differences: Differences, observed: float) -> float:
     """Return the share of sign patterns whose absolute sum is at least `observed`.
 
-    Combines the sums of two halves, one of them sorted: 2^(n / 2) searches instead of 2^n sums.
+    Combines the sums of two halves, one of which is sorted. This requires 2^(n / 2) searches instead of 2^n sums.
     """
     if observed <= 0:
         return 1.0
@@ -125,11 +125,12 @@ def smallest_p(n_relations: int) -> float:
 def bootstrap_t_interval(
     differences: Differences, rng: np.random.Generator
 ) -> tuple[float | None, float | None, str | None]:
-    """Return the 95 % bootstrap-t interval of the mean over resampled relations, or the reason for a missing one.
+    """Return the 95 % bootstrap-t interval of the mean over resampled relations, or the reason if it is undefined.
 
-    Distances are studentized by each resample's standard error (Efron and Tibshirani 1993, chapter 12). Percentiles of
-    the resampled means are far too narrow for a dozen relations. If few relations differ, some resamples have almost no
-    spread; if the interval is more than WIDEST times Student's, Student's is returned instead.
+    Distances are studentized by each resample's standard error (Efron and Tibshirani 1993, chapter 12). Intervals from
+    percentiles of the resampled means would be far too narrow for a dozen relations. If few relations differ, some
+    resamples have almost no spread. Therefore, if the interval is more than WIDEST times as wide as Student's interval,
+    Student's interval is returned.
     """
     n = len(differences)
     if n < 2:
@@ -151,7 +152,10 @@ def bootstrap_t_interval(
 
 
 def equivalence_over_relations(differences: Differences, margin: float = MARGIN) -> Equivalence:
-    """Test a difference of `margin` or more over similar relations by two one-sided t tests (Schuirmann 1987)."""
+    """Test the hypothesis of a difference of `margin` or more over similar relations.
+
+    Uses two one-sided t tests (Schuirmann 1987).
+    """
     n = len(differences)
     standard_error = float(differences.std(ddof=1)) / np.sqrt(n) if n > 1 else 0.0
     if standard_error <= ROUNDING:
@@ -162,7 +166,7 @@ def equivalence_over_relations(differences: Differences, margin: float = MARGIN)
 
 
 def _studentised(resamples: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the mean of each resample (R, n) in standard errors; infinite if all its values are equal."""
+    """Return the mean of each resample (R, n) in standard errors. It is infinite if all values are equal."""
     means, spreads = resamples.mean(axis=1), resamples.std(axis=1)  # (R,)
     spreads[spreads <= ROUNDING] = 0
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -176,7 +180,7 @@ def _studentised(resamples: NDArray[np.float64]) -> NDArray[np.float64]:
 def mcnemar_p(n_only_a: int, n_only_b: int) -> float | None:
     """Return McNemar's two-sided exact p, or None if both counts are 0.
 
-    n_only_a, n_only_b: statements accepted only on one side.
+    n_only_a, n_only_b: number of statements accepted only on this side.
     """
     n = n_only_a + n_only_b
     return float(scipy.stats.binomtest(n_only_a, n).pvalue) if n else None
@@ -188,7 +192,7 @@ def mcnemar_p(n_only_a: int, n_only_b: int) -> float | None:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return Holm-adjusted p values in the order of `p_values`.
 
-    Holm (1979), A simple sequentially rejective multiple test procedure. Monotone and at most 1.
+    Holm (1979), A simple sequentially rejective multiple test procedure. Adjusted values are monotone and at most 1.
     """
     values = np.asarray(p_values, dtype=np.float64)  # (m,)
     order = np.argsort(values, kind="stable")
@@ -215,7 +219,7 @@ FEWEST_RELATIONS = 2
 
 
 class Side(NamedTuple):
-    """An LM and setting; None for imported judgments that do not name one."""
+    """An LM and a setting. None for imported judgments that do not specify it."""
 
     model: str | None
     setting: str | None
@@ -234,7 +238,7 @@ class CellKey(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two sides that differ in `kind`, "settings" or "models". common: the value they share."""
+    """Two sides that differ only in `kind` ("settings" or "models"). common: the value that they share."""
 
     kind: str
     common: str | None
@@ -251,18 +255,18 @@ Planned = frozenset[frozenset[Side]]  # preregistered comparisons, each a set of
 
 
 def is_planned(pair: Pair, planned: Planned | None) -> bool | None:
-    """Return True if the comparison was preregistered, or None without a preregistration."""
+    """Return whether the comparison was preregistered, or None if there is no preregistration."""
     return None if planned is None else frozenset((pair.a, pair.b)) in planned
 
 
 def paired_accuracies(accuracies: Mapping[CellKey, float | None]) -> Iterator[tuple[Pair, Floats]]:
-    """Yield each pair of sides that share enough relations, with a - b in each of them."""
+    """Yield each pair of sides that share enough relations, with the difference a - b in each shared relation."""
     for pair, shared in compared_cells(accuracies):
         yield pair, np.array([a - b for a, b in shared])
 
 
 def compared_cells(of_cells: Mapping[CellKey, float | None]) -> Iterator[tuple[Pair, list[tuple[float, float]]]]:
-    """Yield each pair of sides that share enough relations, with both values in each of them.
+    """Yield each pair of sides that share enough relations, with both values in each shared relation.
 
     Relations are sorted so that random draws do not depend on the order of cells.
     """
@@ -275,10 +279,10 @@ def compared_cells(of_cells: Mapping[CellKey, float | None]) -> Iterator[tuple[P
 
 
 def relations_of_sides(of_cells: Mapping[CellKey, Any]) -> dict[Side, dict[str, Any]]:
-    """Return the values of cells by relation, per side in the order of the cells."""
+    """Return the values of the cells by side and relation. Sides are in the order of the cells."""
     by_side: dict[Side, dict[str, Any]] = {}
     for key, value in of_cells.items():
-        relations = by_side.setdefault(Side(key.model, key.setting), {})  # keep order despite missing verdicts
+        relations = by_side.setdefault(Side(key.model, key.setting), {})  # even if None, to keep the order of sides
         if value is not None:
             relations[key.relation] = value
     return by_side
@@ -296,15 +300,15 @@ def pairs_of_sides(sides: list[Side]) -> Iterator[Pair]:
 
 # Rank intervals of S sides
 #
-# A side's rank is 1 plus the number of better sides. If all pairs are tested with a familywise error rate of .05, the
-# ranks from 1 plus the number of significantly better sides to S minus the number of significantly worse ones cover all
-# true ranks simultaneously with 95 % confidence (Mogstad, Romano, Shaikh and Wilhelm 2024, "Inference for Ranks with
-# Applications to Mobility across Neighbourhoods and Academic Achievement across Countries"). Tied sides are covered
-# with all their ranks.
+# A side's rank is 1 plus the number of better sides. All pairs are tested with a familywise error rate of .05. The
+# interval of a side extends from 1 plus the number of significantly better sides to S minus the number of significantly
+# worse sides. The intervals cover all true ranks simultaneously with 95 % confidence (Mogstad, Romano, Shaikh, and
+# Wilhelm 2024, "Inference for Ranks with Applications to Mobility across Neighbourhoods and Academic Achievement across
+# Countries"). If sides are tied, the intervals cover all their ranks.
 
 
 class PairTest(NamedTuple):
-    """Numbers of sides a and b, the difference a - b, and its two-sided p."""
+    """Indices of the sides a and b, the difference a - b, and its two-sided p."""
 
     a: int
     b: int
@@ -313,15 +317,18 @@ class PairTest(NamedTuple):
 
 
 def rank_intervals(is_better: Flags) -> Counts:
-    """Return (S, 2) the first and last possible rank of each side; 1 is best.
+    """Return (S, 2): the first and last possible rank of each side. Rank 1 is best.
 
-    is_better: (S, S), True if the row's side is significantly better than the column's.
+    is_better: (S, S), True if the row's side is significantly better than the column's side.
     """
     return np.column_stack([1 + is_better.sum(axis=0), len(is_better) - is_better.sum(axis=1)])
 
 
 def better_by_tests(n_sides: int, tests: Sequence[PairTest]) -> Flags:
-    """Return (S, S) significantly better sides, with Holm's adjustment over all tests. Untested pairs are False."""
+    """Return (S, S): True if the row's side is significantly better, after Holm's adjustment over all tests.
+
+    Untested pairs are False.
+    """
     is_better = np.zeros((n_sides, n_sides), dtype=np.bool_)
     for test, p in zip(tests, holm([test.p for test in tests]), strict=True):
         if p < SIGNIFICANCE and test.difference:
@@ -331,10 +338,10 @@ def better_by_tests(n_sides: int, tests: Sequence[PairTest]) -> Flags:
 
 
 def better_by_limits(lower_limits: Callable[[float], Floats]) -> Flags:
-    """Return significantly better sides from intervals: Holm's steps without p values.
+    """Return (S, S): True if the row's side is significantly better, by Holm's steps on intervals instead of p values.
 
-    lower_limits: takes z and returns (S, S) the lower limit of row minus column at z standard errors, NaN if undefined.
-    Each pair that is significant at a step relaxes the level for the remaining pairs.
+    lower_limits: function of z that returns (S, S), the lower limit of row minus column at z standard errors, NaN if
+    undefined. Each pair that is significant at a step relaxes the level for the remaining pairs.
     """
     is_known = ~np.isnan(lower_limits(0.0))
     np.fill_diagonal(is_known, False)
@@ -351,7 +358,7 @@ def better_by_limits(lower_limits: Callable[[float], Floats]) -> Flags:
 
 
 def tied_with(is_better: Flags) -> list[list[int]]:
-    """Return the sides that are not significantly different, for each side."""
+    """Return, for each side, the sides that are not significantly different from it."""
     is_apart = is_better | is_better.T
     np.fill_diagonal(is_apart, True)
     return [np.flatnonzero(~row).tolist() for row in is_apart]
@@ -364,7 +371,7 @@ MOST_RELATIONS = 10_000
 
 
 def relations_for_interval(n_relations: int, shrink: float) -> int:
-    """Return the number of relations for which Student's interval is `shrink` times as wide as for `n_relations`."""
+    """Return the number of relations with which Student's interval is `shrink` times as wide as with `n_relations`."""
 
     def width(n: int) -> float:
         return float(stdtrit(n - 1, 0.975)) / sqrt(n)
@@ -374,9 +381,9 @@ def relations_for_interval(n_relations: int, shrink: float) -> int:
 
 
 def statements_to_shrink(n: int, population: int, shrink: float) -> int:
-    """Return the number of statements of a stratum for a standard error `shrink` times that of `n` statements.
+    """Return the number of statements with which a stratum's standard error is `shrink` times that with `n` statements.
 
-    At most all statements of the stratum. population: 0 if infinite. The variance is proportional to 1 / n - 1 / N
+    The result is at most the population. population: 0 if infinite. The variance is proportional to 1 / n - 1 / N
     (Cochran 1977, section 2.6).
     """
     if not n or not population:
@@ -392,11 +399,11 @@ def fewest_relations(n_comparisons: int) -> int:
 def relations_to_tell_apart(difference: float, spread: float, n_comparisons: int = 1) -> int | None:
     """Return the number of relations with which a paired comparison detects `difference` with probability POWER.
 
-    None if it exceeds 10,000.
+    Returns None if the number exceeds 10,000. spread: standard deviation of the difference over relations, > 0.
 
-    spread: standard deviation of the difference over relations, > 0. Student's paired test, two-sided, level .05
-    divided by the number of comparisons, as Holm does for the smallest p. It approximates the sign-flip test except for
-    few relations. The noncentral t distribution is approximated by a shifted central one.
+    Assumes Student's two-sided paired test at level .05 divided by the number of comparisons, as Holm requires for the
+    smallest p. This approximates the sign-flip test unless there are few relations. The noncentral t distribution is
+    approximated by a shifted central t distribution.
     """
     start = fewest_relations(n_comparisons)
     n = _smallest(lambda n: difference_over_relations(spread, n, n_comparisons) <= abs(difference), start)
@@ -404,8 +411,10 @@ def relations_to_tell_apart(difference: float, spread: float, n_comparisons: int
 
 
 def difference_over_relations(spread: float, n_relations: int, n_comparisons: int = 1) -> float:
-    """Return the difference that a comparison over relations detects with probability POWER; inverse of
-    `relations_to_tell_apart`."""
+    """Return the difference that a comparison over relations detects with probability POWER.
+
+    Inverse of `relations_to_tell_apart`.
+    """
     quantiles = stdtrit(n_relations - 1, 1 - _tail(n_comparisons)) + stdtrit(n_relations - 1, POWER)
     return float(quantiles) * spread / sqrt(n_relations)
 
@@ -421,5 +430,5 @@ def _tail(n_comparisons: int) -> float:
 
 
 def _smallest(is_enough: Callable[[int], bool], start: int) -> int:
-    """Return the smallest n >= `start` for which `is_enough`, or at least MOST_RELATIONS if there is none below it."""
+    """Return the smallest n >= `start` that `is_enough` accepts. If there is none, return at least MOST_RELATIONS."""
     return start + bisect_left(range(start, MOST_RELATIONS), True, key=is_enough)

@@ -1,22 +1,22 @@
 """Partial pooling: shrink rates of relations toward each other, more if evidence is scarce or relations are similar.
 
-Beta-binomial model: rates of relations have a common Beta distribution with unknown mean and precision, which are drawn
+Beta-binomial model: rates of relations have a common Beta distribution with unknown mean and precision. Both are drawn
 from a grid, so intervals include their uncertainty, unlike with empirical Bayes (Morris 1983, Parametric empirical
 Bayes inference, JASA 78; Gelman et al., Bayesian Data Analysis, section 5.3). Unjudged tuples of a harvest are drawn
-with its rate. The intervals cover 95 % of the rates of many relations, not each relation's rate in 95 % of samples:
-outliers are shrunk too far.
+with the harvest's rate. The intervals cover 95 % of the rates of many relations, but not each relation's rate in 95 %
+of samples, because outliers are shrunk too far.
 
-Accuracy corrected for annotator errors, with unknown error rates: Dawid and Skene's (1979) model with two classes. A
-statement is true with the prevalence of its group: the statements drawn for the same strata. Annotator a labels a true
-statement True with probability s_a (sensitivity) and a false one False with c_a (specificity), independently of other
-annotators. Sensitivities, specificities, and prevalences each have a Beta distribution with unknown mean and precision,
-so sparse annotators and groups borrow strength from the others (Paun et al. 2018, Comparing Bayesian models of
-annotation, TACL 6). Annotators are assumed to be right more often than not on average, on true and on false statements.
-Gold statements have known labels. Posterior draws come from a Gibbs sampler: truths, rates, and their distributions in
-turn.
+Accuracy corrected for annotator errors, with unknown error rates: Dawid and Skene's (1979) model with two classes. The
+statements drawn for the same strata form a group. A statement is true with the prevalence of its group. Annotator a
+labels a true statement True with probability s_a (sensitivity) and a false statement False with probability c_a
+(specificity), independently of other annotators. Sensitivities, specificities, and prevalences each have a Beta
+distribution with unknown mean and precision, so annotators and groups with few judgments borrow strength from the
+others (Paun et al. 2018, Comparing Bayesian models of annotation, TACL 6). On average, annotators are assumed to be
+right more often than not, on both true and false statements. Gold statements have known labels. Posterior draws come
+from a Gibbs sampler, which draws truths, rates, and the rates' distributions in turn.
 
-Letters: P patterns (statements of one group with the same judgments), A annotators, G groups, C chains, S strata, R
-draws.
+Dimensions in shapes: P patterns (statements of one group with the same judgments), A annotators, G groups, C chains,
+S strata, R draws.
 """
 
 from collections.abc import Sequence
@@ -38,13 +38,13 @@ N_DRAWS = 4000
 
 
 class BetaGrid(NamedTuple):
-    """Candidate Beta distributions (H,) of rates, with shapes a and b and equal prior probability."""
+    """Candidate Beta distributions (H,) of rates, with shape parameters a and b and equal prior probability."""
 
     a: Floats
     b: Floats
 
     def draw(self, rates: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """Draw shapes (C,) from the posterior given rates (n, C) in (0, 1)."""
+        """Draw shape parameters (C,) from the posterior, given rates (n, C) in (0, 1)."""
         logs, complements = np.log(rates).sum(axis=0), np.log1p(-rates).sum(axis=0)  # (C,)
         weights = np.outer(logs, self.a - 1) + np.outer(complements, self.b - 1) - len(rates) * betaln(self.a, self.b)
         cumulated = np.exp(weights - weights.max(axis=1, keepdims=True)).cumsum(axis=1)  # (C, H)
@@ -52,7 +52,7 @@ class BetaGrid(NamedTuple):
         return self.a[chosen], self.b[chosen]
 
     def weights(self, n_hits: Floats, n: Floats) -> Floats:
-        """Return (H,) posterior probabilities given hits among n, (R,) each."""
+        """Return (H,): posterior probabilities given `n_hits` (R,) among `n` (R,)."""
         posterior = betaln(self.a[:, np.newaxis] + n_hits, self.b[:, np.newaxis] + n - n_hits)  # (H, R)
         logs = (posterior - betaln(self.a, self.b)[:, np.newaxis]).sum(axis=1)
         weights: Floats = np.exp(logs - logs.max())
@@ -61,17 +61,17 @@ class BetaGrid(NamedTuple):
 
 
 def beta_grid(means: Floats, precisions: Floats) -> BetaGrid:
-    """Return all Beta distributions with these means and precisions (sums of shapes)."""
+    """Return all Beta distributions with these means and precisions. The precision is a + b."""
     mean, precision = (values.ravel() for values in np.meshgrid(means, precisions))
     return BetaGrid(mean * precision, (1 - mean) * precision)
 
 
-# Jeffreys's prior of the mean; uniform prior of the intraclass correlation 1 / (1 + precision) of a relation.
+# Jeffreys's prior of the mean, and a uniform prior of a relation's intraclass correlation 1 / (1 + precision).
 DISTRIBUTIONS = beta_grid(np.sin(np.pi / 2 * (np.arange(60) + 0.5) / 60) ** 2, 1 / np.linspace(0.002, 0.5, 30) - 1)
 
 
 class SimpleSample(NamedTuple):
-    """Simple sample with the same information as a cell's sample: draws and tuples; population 0 if infinite."""
+    """Simple random sample with the information of a cell's sample. n: draws. population: tuples; 0 if infinite."""
 
     n: float
     population: float
@@ -82,8 +82,8 @@ def effective_sample(n: Floats, population: Counts, weights: Floats) -> SimpleSa
 
     Returns None if a stratum is empty.
 
-    It has 1 / sum(W^2 / n) draws, as if strata were alike. The size of its population gives the strata's finite
-    population correction, which reduces sum(W^2 / n) to sum(W^2 (1 - n / N) / n).
+    The sample has 1 / sum(W^2 / n) draws, as if strata were alike. Its population size is chosen to give the strata's
+    finite population correction, which reduces sum(W^2 / n) to sum(W^2 (1 - n / N) / n).
     """
     if not n.all():
         return None
@@ -94,7 +94,7 @@ def effective_sample(n: Floats, population: Counts, weights: Floats) -> SimpleSa
 
 
 def pooled_rates(shares: Sequence[float], samples: Sequence[SimpleSample], rng: np.random.Generator) -> list[Rate]:
-    """Return the expected share of hits in each population with its 95 % interval; a census keeps its share."""
+    """Return the expected share of hits in each population, with its 95 % interval. A census keeps its own share."""
     if len(shares) < FEWEST_RATES:
         return [Rate(reason=FEW_RATES)] * len(shares)
     n, population = (np.array(column) for column in zip(*samples, strict=True))
@@ -113,7 +113,7 @@ def pooled_rates(shares: Sequence[float], samples: Sequence[SimpleSample], rng: 
 
 # Accuracy corrected for annotator errors
 
-Shapes = Sequence[tuple[Floats, Floats]]  # a and b (C,) of sensitivities, specificities, and prevalences
+Shapes = Sequence[tuple[Floats, Floats]]  # a and b (C,), for sensitivities, specificities, and prevalences
 
 Z_ONE_SIDED = float(ndtri(1 - SIGNIFICANCE))
 FEWEST_OPINIONS = 3
@@ -134,7 +134,7 @@ PREVALENCES = beta_grid(np.sin(np.pi / 2 * (np.arange(16) + 0.5) / 16) ** 2, np.
 
 
 class Sample(NamedTuple):
-    """Task and stratum (D,) of each draw, and the number of strata."""
+    """The task and stratum (D,) of each draw, and the number of strata."""
 
     task: Codes
     stratum: Codes
@@ -142,8 +142,8 @@ class Sample(NamedTuple):
 
 
 class Truths(NamedTuple):
-    """Posterior draws. n (S,): statements per stratum labeled True or False; n_true (R, S): true ones among them.
-    sensitivity, specificity (R,): averages over all judgments."""
+    """Posterior draws. n (S,): number of statements per stratum that were labeled True or False. n_true (R, S): number
+    of these that are true. sensitivity, specificity (R,): averages over all judgments."""
 
     n: Codes
     n_true: Floats
@@ -152,8 +152,9 @@ class Truths(NamedTuple):
 
 
 class Patterns(NamedTuple):
-    """n (P,): statements per pattern; group (P,). says (P, 2 A): 1 in column a if annotator a said True, and in column
-    A + a if False. drawn (S, P): 1 if the statements were drawn for the stratum."""
+    """n (P,): number of statements per pattern. group (P,): their group. says (P, 2 A): 1 in column a if annotator a
+    said True, and 1 in column A + a if they said False. drawn (S, P): 1 if the pattern's statements were drawn for the
+    stratum."""
 
     n: Codes
     group: Codes
@@ -162,7 +163,7 @@ class Patterns(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Sensitivities and specificities (A, C) and prevalences (G, C) of the chains."""
+    """Sensitivities (A, C), specificities (A, C), and prevalences (G, C) of the chains."""
 
     sensitivity: Floats
     specificity: Floats
@@ -173,15 +174,15 @@ class Rates(NamedTuple):
 
 
 def why_unidentified(judged: Judged, gold_truth: Codes) -> str | None:
-    """Return why judgments and gold do not identify error rates, or None if they do.
+    """Return the reason why judgments and gold do not identify error rates, or None if they do.
 
     Three judgments of a statement are needed to identify two error rates and a prevalence. Annotators are assumed to be
-    better than chance only if they agree more than annotators who ignore the statements would.
+    better than chance only if they agree more than annotators who ignore the statements.
     """
     of_sample = judged.task < judged.n_tasks - judged.n_gold
     if not of_sample.any():
         return NO_OPINION
-    # Gold: True is more frequent on true than on false statements (Fisher's exact test, one-sided, .05).
+    # Gold identifies the rates if True is more frequent on true than on false gold (one-sided Fisher's exact test, .05)
     n_annotators = judged.n_annotators
     table = [[column[:n_annotators].sum(), column[n_annotators:].sum()] for column in _gold_counts(judged, gold_truth)]
     if scipy.stats.fisher_exact(table, alternative="greater").pvalue < SIGNIFICANCE:
@@ -194,8 +195,10 @@ def why_unidentified(judged: Judged, gold_truth: Codes) -> str | None:
 
 
 def _agreement_score(judged: Judged, counted: NDArray[np.bool_]) -> float:
-    """Return the z score of pairwise agreement beyond chance, given each annotator's share of True: score test of no
-    differences between statements (Liang 1987, Biometrika 74)."""
+    """Return the z score of pairwise agreement beyond chance, given each annotator's share of True.
+
+    Score test of the hypothesis that statements do not differ (Liang 1987, Biometrika 74).
+    """
     task, annotator, label = (column[counted] for column in judged[:3])
     share = np.bincount(annotator, label) / np.maximum(np.bincount(annotator), 1)
     residual, variance = label - share[annotator], (share * (1 - share))[annotator]
@@ -209,10 +212,10 @@ def _agreement_score(judged: Judged, counted: NDArray[np.bool_]) -> float:
 
 
 def sample_truths(judged: Judged, gold_truth: Codes, sample: Sample, rng: np.random.Generator) -> Truths:
-    """Draw the number of true statements of each stratum. judged: labels TRUE and FALSE; gold tasks come last.
+    """Draw the number of true statements of each stratum. judged: contains only TRUE and FALSE. Gold tasks come last.
 
-    The likelihood is symmetric in the two classes. Chains start from each statement's share of True, so the class
-    called true is the class that most judgments label True.
+    The likelihood is symmetric in the two classes. Chains start from each statement's share of True, so the class of
+    true statements is the one that most judgments label True.
     """
     sampler = Sampler(judged, gold_truth, _patterns(judged, sample), rng)
     n_true = sampler.starting_truths()
@@ -231,7 +234,7 @@ def sample_truths(judged: Judged, gold_truth: Codes, sample: Sample, rng: np.ran
 
 
 class Sampler:
-    """Steps of the Gibbs sampler. weights (A,): annotators' shares of the judgments."""
+    """Steps of the Gibbs sampler. weights (A,): each annotator's share of the judgments."""
 
     def __init__(self, judged: Judged, gold_truth: Codes, patterns: Patterns, rng: np.random.Generator) -> None:
         self.patterns, self.rng = patterns, rng
@@ -253,7 +256,7 @@ class Sampler:
         return self.rng.binomial(self._n, np.repeat(share[:, np.newaxis], n_chains, axis=1)).astype(np.float64)
 
     def draw_rates(self, n_true: Floats, shapes: Shapes) -> Rates:
-        """Draw the rates given the numbers of true statements (P, C)."""
+        """Draw the rates, given the numbers of true statements (P, C)."""
         of_true = self._of_code @ n_true + self._gold[0]  # (2 A, C)
         of_false = self._n_said - of_true
         in_group = self._of_group @ n_true  # (G, C)
@@ -268,14 +271,14 @@ class Sampler:
         ))  # fmt: skip
 
     def draw_truths(self, rates: Rates) -> Floats:
-        """Return (P, C) the number of true statements of each pattern."""
+        """Return (P, C): the number of true statements of each pattern."""
         is_true = self.probabilities(rates)
         n_true = (self.rng.random(is_true.shape) < is_true).astype(np.float64)
         n_true[self._repeated] = self.rng.binomial(self._n[self._repeated], is_true[self._repeated])
         return n_true
 
     def probabilities(self, rates: Rates) -> Floats:
-        """Return (P, C) the probability that a statement of each pattern is true (Dawid and Skene, equation 2.5)."""
+        """Return (P, C): the probability that a statement of each pattern is true (Dawid and Skene, equation 2.5)."""
         sensitivity, specificity, prevalence = rates
         odds_of_true = np.log(sensitivity) - np.log1p(-specificity)  # (A, C): log odds added by a judgment of True
         odds_of_false = np.log1p(-sensitivity) - np.log(specificity)
@@ -285,8 +288,9 @@ class Sampler:
 
 
 def _patterns(judged: Judged, sample: Sample) -> Patterns:
-    """Group statements by hashes: sums of random 64-bit numbers per annotator and label, and per stratum. A million
-    statements take one second; a collision occurs once in many millions of rounds.
+    """Group statements by hash: the sum of random 64-bit numbers, one for each annotator and label and each stratum.
+
+    A million statements take one second. A collision occurs once in many millions of rounds.
     """
     numbers = np.random.default_rng(0).integers(2**64, size=2 * judged.n_annotators + sample.n_strata, dtype=np.uint64)
     code = judged.label * judged.n_annotators + judged.annotator
@@ -311,7 +315,7 @@ def _patterns(judged: Judged, sample: Sample) -> Patterns:
 
 
 def _sums(values: NDArray[np.uint64], task: NDArray[np.integer], n_tasks: int) -> NDArray[np.uint64]:
-    """Return (T,) sums of values by task, modulo 2**64."""
+    """Return (T,): the sum of the values of each task, modulo 2**64."""
     order = np.argsort(task, kind="stable")
     cumulated = np.concatenate([np.zeros(1, dtype=np.uint64), values[order].cumsum(dtype=np.uint64)])
     edges = np.searchsorted(task[order], np.arange(n_tasks + 1))
@@ -319,7 +323,10 @@ def _sums(values: NDArray[np.uint64], task: NDArray[np.integer], n_tasks: int) -
 
 
 def _gold_counts(judged: Judged, gold_truth: Codes) -> tuple[Floats, Floats]:
-    """Return (2 A,) counts each for true and false gold: labels True by annotator, then labels False."""
+    """Return two arrays (2 A,) of counts, for true gold and for false gold.
+
+    Each array contains the number of True labels per annotator, then the number of False labels per annotator.
+    """
     start = judged.n_tasks - judged.n_gold
     is_gold = judged.task >= start
     code = (judged.label * judged.n_annotators + judged.annotator)[is_gold]
@@ -336,9 +343,9 @@ def _gold_counts(judged: Judged, gold_truth: Codes) -> tuple[Floats, Floats]:
 def corrected_rate(truths: Truths, strata: Codes, population: Codes, weights: Floats) -> Rate:
     """Return the share of true tuples in the population of `strata`. population, weights: see `population_rate`.
 
-    Each arm is the root of the sum of squares of two arms (Zou and Donner 2008, Statistics in Medicine 27): the arm of
-    `population_rate` for the rounded expected number of true statements, and the arm of the posterior draws. A census
-    still has the uncertainty about annotator errors.
+    Each arm of the interval is the square root of the sum of two squared arms (Zou and Donner 2008, Statistics in
+    Medicine 27): the arm of `population_rate` for the rounded expected number of true statements, and the arm of the
+    posterior draws. Even a census retains the uncertainty about annotator errors.
     """
     n, n_true = truths.n[strata], truths.n_true[:, strata]
     expected = n_true.mean(axis=0)

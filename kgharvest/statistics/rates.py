@@ -1,13 +1,15 @@
-"""Rates with 95 % intervals: of simple samples, weighted draws, strata, averages, and differences of rates.
+"""Rates with 95 % intervals, for simple samples, weighted draws, strata, averages, and differences of rates.
 
-`population_rate` computes every rate of a harvest: of a cell, a cut, a point of a curve, and an average over the given
+`population_rate` computes every rate of a harvest: for a cell, a cut, a point of a curve, or an average over the given
 relations. A stratum is a part of the population with a known size, of which a simple random sample was judged. These
-intervals are for a finite population, so a census has no width. The other functions assume an infinite population.
+intervals apply to a finite population, so the interval of a census has no width. The other functions assume an infinite
+population.
 
-The interval inverts a test with level 5 %. The estimate's distribution is exact: hypergeometric in each stratum and
+The interval inverts a test at level 5 %. The estimate's distribution is exact: hypergeometric in each stratum and
 convolved over strata. Acceptability follows Blaker (2000), "Confidence curves and improved exact confidence intervals
-for discrete distributions", Canad. J. Statist. 28, which is never wider than Clopper and Pearson's. The shares of
-several strata are profiled out (profile likelihood, Miettinen and Nurminen 1985). Coverage: docs/statistics.md.
+for discrete distributions", Canad. J. Statist. 28. Blaker's interval is never wider than Clopper and Pearson's. The
+shares of several strata are profiled out (profile likelihood, Miettinen and Nurminen 1985). Coverage:
+docs/statistics.md.
 """
 
 from __future__ import annotations
@@ -47,16 +49,16 @@ class Rate(NamedTuple):
 
 
 def rate(n_hits: int, n: int) -> Rate:
-    """Return the share of `n_hits` in a simple sample with its Wilson interval."""
+    """Return the share of `n_hits` in a simple sample of `n`, with its Wilson interval."""
     if n == 0:
         return Rate(reason=NOTHING_COUNTED)
     return Rate(n_hits / n, *wilson_interval(n_hits, n))
 
 
 def hajek_share(weight: float, hits: float, squares: float) -> tuple[float, float, float]:
-    """Return Hajek's estimate and its 95 % interval from sums over draws of unequal weight.
+    """Return Hajek's estimate and its 95 % interval, given sums over draws of unequal weight.
 
-    Wilson's interval with Kish's effective sample size. `squares`: sum of squared weights.
+    Uses Wilson's interval with Kish's effective sample size. `squares`: sum of the squared weights.
     """
     share = min(float(hits / weight), 1.0)
     return share, *wilson_interval_of_share(share, float(weight**2 / squares))
@@ -84,7 +86,7 @@ def macro_average(rates: Iterable[float | None]) -> float | None:
 
 
 def macro_interval(rates: Sequence[float]) -> tuple[float | None, float | None]:
-    """Return Student's t interval of the mean over similar relations, clipped to [0, 1]. Needs two relations.
+    """Return Student's t interval of the mean over similar relations, clipped to [0, 1]. Requires two relations.
 
     The spread of the rates contains both the variance between relations and the sampling variance within them.
     """
@@ -101,8 +103,8 @@ def macro_interval(rates: Sequence[float]) -> tuple[float | None, float | None]:
 def difference_interval(a: Rate, b: Rate) -> tuple[float | None, float | None]:
     """Return the interval of a - b for two independent rates.
 
-    Newcombe (1998), Interval estimation for the difference between independent proportions: method 10, with the given
-    intervals. Conservative if the two samples share statements.
+    Method 10 of Newcombe (1998), Interval estimation for the difference between independent proportions, applied to the
+    given intervals. The result is conservative if the two samples share statements.
     """
     if a.with_interval is None or b.with_interval is None:
         return None, None
@@ -121,9 +123,9 @@ FEWEST_PER_BIN = 5
 
 
 class Bin(NamedTuple):
-    """Accuracy of the tuples represented by the n draws with a score in [score_low, score_high].
+    """Accuracy of the tuples that are represented by the n draws with a score in [score_low, score_high].
 
-    accepted: number of accepted draws; incomplete statements count with their expected verdict.
+    accepted: number of accepted draws. An incomplete statement counts with its expected verdict.
     """
 
     score_low: float
@@ -136,10 +138,10 @@ class Bin(NamedTuple):
 
 
 def accuracy_by_score(score: Floats, n: Floats, n_accepted: Floats, weight: Floats) -> list[Bin]:
-    """Return bins of about equal numbers of draws, ascending by score; equal scores share a bin. Shapes (D,).
+    """Return bins with about equal numbers of draws, in ascending order of scores. Equal scores share a bin.
 
-    n, n_accepted: numbers of complete statements, and of accepted complete statements, to which a draw is equivalent.
-    weight: number of tuples that one complete statement represents.
+    Shapes are (D,). n, n_accepted: the number of complete statements, and of accepted complete statements, that a draw
+    is equivalent to. weight: number of tuples that one complete statement represents.
     """
     order = np.argsort(score, kind="stable")
     n_bins = max(1, min(MOST_BINS, len(score) // FEWEST_PER_BIN))
@@ -158,15 +160,16 @@ def accuracy_by_score(score: Floats, n: Floats, n_accepted: Floats, weight: Floa
 
 ROUNDING = 1e-9  # tolerance for comparing tail probabilities
 DISTANCE_OF_LIMITS = float(np.sqrt(-2 * np.log(SIGNIFICANCE)))
-DECIMALS = 11  # of hits and weights; further digits depend on the order of summation
-PRECISION = 1e-4  # of the limits of a stratified interval
+DECIMALS = 11  # decimals of hits and weights; further digits depend on the order of summation
+PRECISION = 1e-4  # precision of the limits of a stratified interval
 GRID = 4096  # grid points of [0, 1] for the distribution of stratified estimates
 STEEPEST = 20.0  # asinh of the multiplier at which every stratum reaches its minimum or maximum
 MOST_CONVOLVED = 60  # strata; with more, the mean is normal except for its skewness
-# With fewer strata, the normal approximation needs limits on skewness and on the step of a draw in standard errors.
+# With fewer strata, the normal approximation is used only if the skewness, and the effect of a single draw in standard
+# errors, are below these limits.
 MOST_SKEWED, COARSEST = 0.15, 0.2
 AS_GOOD_AS_INFINITE = 10_000_000  # tuples; gamma functions of larger numbers lose digits
-CANDIDATES = 2000  # maximum numbers of hits tried per limit of a simple sample
+CANDIDATES = 2000  # approximate maximum of the numbers of hits tried per limit of a simple sample
 FINEST = 1_000_000  # resolution of shares of an infinite population
 
 EMPTY_STRATUM = "A stratum has no verdict yet, so its part of the harvest is unknown."
@@ -174,10 +177,10 @@ UNKNOWN_POPULATION = "The number of tuples from which the statements were drawn 
 
 
 class VerdictSample(NamedTuple):
-    """Evidence for one verdict, by stratum (S,) or by draw (D,); draws of a stratum add up to the stratum.
+    """Evidence for one verdict, by stratum (S,) or by draw (D,). The draws of a stratum add up to the stratum.
 
     n: equivalent number of complete statements. n_hits: number of these with the verdict. least, most: bounds on
-    n_hits, which differ if the labels do not identify the share (kgharvest.statistics.verdicts).
+    n_hits. They differ if the labels do not identify the share (kgharvest.statistics.verdicts).
     """
 
     n: Floats
@@ -191,7 +194,7 @@ class VerdictSample(NamedTuple):
         return cls(np.asarray(n, dtype=np.float64), hits, hits, hits)
 
     def summed(self, stratum: Counts, n_strata: int) -> VerdictSample:
-        """Return sums by stratum; `stratum` (D,) is the stratum of each draw."""
+        """Return sums by stratum. `stratum` (D,) is the stratum of each draw."""
         return VerdictSample(*(np.bincount(stratum, column, n_strata).astype(np.float64) for column in self))
 
     def at(self, positions: Counts | NDArray[np.bool_] | list[int]) -> VerdictSample:
@@ -199,7 +202,7 @@ class VerdictSample(NamedTuple):
 
 
 def sample_rate(sample: VerdictSample, population: ArrayLike, weights: ArrayLike | None = None) -> Rate:
-    """Return `population_rate` of a sample; the limits come from its minimum and maximum numbers of hits."""
+    """Return `population_rate` of a sample. The limits come from its minimum and maximum numbers of hits."""
     rate = population_rate(sample.n_hits, sample.n, population, weights)
     if rate.value is None or np.array_equal(sample.least, sample.most):
         return rate
@@ -210,13 +213,13 @@ def sample_rate(sample: VerdictSample, population: ArrayLike, weights: ArrayLike
 def population_rate(
     n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weights: ArrayLike | None = None, *, has_limits: bool = True
 ) -> Rate:
-    """Return the share of hits in a stratified population of which `n` of `population` tuples were judged; shapes (S,).
+    """Return the share of hits in a stratified population. `n` of `population` tuples were judged. Shapes are (S,).
 
-    n_hits, n: can be fractional if statements are incomplete. Limits are then those of the nearest integer samples on
-    either side of the share.
-    population: 0 if unknown; treated as infinite, and several strata then need weights.
-    weights: of the strata, sum 1; None for population shares. In an average over cells, each cell's weight is divided
-    among its strata.
+    n_hits, n: can be fractional if statements are incomplete. The limits are then those of the nearest integer samples
+    on either side of the share.
+    population: 0 if unknown. It is then treated as infinite, and several strata need weights.
+    weights: weights of the strata; their sum is 1. None: population shares. In an average over cells, each cell's
+    weight is divided among its strata.
     has_limits: False omits the limits, which are slow to compute.
     """
     worth, sizes = np.asarray(n, dtype=np.float64), np.asarray(population, dtype=np.int64)
@@ -232,7 +235,7 @@ def population_rate(
         parts = sizes / sizes.sum() if sizes.all() else np.ones(1)
     else:
         parts = np.asarray(weights, dtype=np.float64)
-    value = float(np.clip(parts @ shares, 0, 1))  # rounding errors can exceed 0 and 1
+    value = float(np.clip(parts @ shares, 0, 1))  # rounding errors can lead outside [0, 1]
     if not has_limits:
         return Rate(value, None, None)
     if len(sizes) > 1:
@@ -253,7 +256,7 @@ def population_rate(
 
 
 def whole_statements(worth: Floats) -> Counts:
-    """Round down equivalent numbers of complete statements; more than half of one counts as one."""
+    """Round down equivalent numbers of complete statements. More than half of a statement counts as one."""
     return np.where(worth > 0.5, np.maximum(np.floor(worth + ROUNDING), 1), 0).astype(np.int64)
 
 
@@ -264,7 +267,7 @@ def whole_statements(worth: Floats) -> Counts:
 def simple_interval(n_hits: int, n: int, population: int = 0) -> tuple[float, float]:
     """Return Blaker's exact interval of a share for `n_hits` among `n` >= 1 draws without replacement.
 
-    population: 0 for an infinite one (binomial). Limits are attainable shares of a finite population.
+    population: 0 if infinite (binomial). If the population is finite, the limits are attainable shares of it.
     """
     if 2 * n_hits < n:
         low, high = simple_interval(n - n_hits, n, population)
@@ -275,9 +278,9 @@ def simple_interval(n_hits: int, n: int, population: int = 0) -> tuple[float, fl
 
 
 def _limit(n_hits: int, n: int, population: int, *, lower: bool) -> float:
-    """Return the acceptable share farthest from the observed one, below (`lower`) or above it.
+    """Return the acceptable share farthest from the observed share, below (`lower`) or above it.
 
-    Start at Clopper and Pearson's limit, found by bisection of its monotone tail, and search inward for Blaker's limit.
+    Bisects the monotone tail to find Clopper and Pearson's limit, then searches inward for Blaker's limit.
     """
     if n_hits == n and not lower:
         return 1.0
@@ -309,13 +312,13 @@ def _limit(n_hits: int, n: int, population: int, *, lower: bool) -> float:
 
 
 def _tail(hits_in_all: int, n_hits: int, n: int, size: int, population: int, lower: bool) -> float:
-    """Return the probability of at least (`lower`) or at most `n_hits` if the population has `hits_in_all`."""
+    """Return the probability of at least (`lower`) or at most `n_hits` if the population has `hits_in_all` hits."""
     [probabilities] = _outcomes(np.array([hits_in_all]), n, size, population)
     return float(probabilities[n_hits:].sum() if lower else probabilities[: n_hits + 1].sum())
 
 
 def _outcomes(hits_in_all: Counts, n: int, size: int, population: int) -> Floats:
-    """Return (K, n + 1) probabilities of 0..n hits in the sample for each number of hits in the population."""
+    """Return (K, n + 1): the probabilities of 0..n hits in the sample for each number of hits in the population."""
     if population:
         return hypergeometric(hits_in_all.astype(np.float64), n, size)
     share = (hits_in_all / size)[:, None]  # (K, 1)
@@ -328,7 +331,7 @@ def _outcomes(hits_in_all: Counts, n: int, size: int, population: int) -> Floats
 
 
 def hypergeometric(hits_in_all: Floats, n: int, population: int) -> Floats:
-    """Return (K, n + 1) hypergeometric probabilities of 0..n hits; `hits_in_all` (K,) can be fractional.
+    """Return (K, n + 1): the hypergeometric probabilities of 0..n hits. `hits_in_all` (K,) can be fractional.
 
     Gamma functions interpolate the binomial coefficients, so the rate can vary continuously.
     """
@@ -345,8 +348,10 @@ def hypergeometric(hits_in_all: Floats, n: int, population: int) -> Floats:
 
 
 def _acceptability(probabilities: Floats, observed: int) -> Floats:
-    """Return (K,) Blaker's acceptability of distributions (K, n + 1): the smaller tail at the observed value plus the
-    largest opposite tail that does not exceed it."""
+    """Return (K,): Blaker's acceptability of the distributions (K, n + 1).
+
+    This is the smaller tail at the observed value plus the largest opposite tail that does not exceed it.
+    """
     below, above = probabilities.cumsum(axis=1), probabilities[:, ::-1].cumsum(axis=1)[:, ::-1]
     smaller = np.minimum(below[:, observed], above[:, observed])
     others = np.where((below[:, observed] <= above[:, observed])[:, None], above, below)
@@ -361,9 +366,9 @@ def _acceptability(probabilities: Floats, observed: int) -> Floats:
 def _interval_over_strata(
     value: float, n_hits: Floats, n: Counts, population: Counts, weights: Floats
 ) -> tuple[float, float]:
-    """Return the outer limits of the nearest integer sample and of that sample shifted to `value`."""
-    # Sorting and rounding make limits independent of the order of strata and of summation, which would otherwise decide
-    # ties at one half and at steps.
+    """Return the outer limits of the nearest integer sample and of this sample shifted to `value`."""
+    # Sorting and rounding make the limits independent of the order of strata and of summation. Otherwise, this order
+    # would decide ties at one half and at steps.
     nearest = np.rint(n_hits.round(DECIMALS))
     columns = (nearest, n, population, weights.round(DECIMALS))
     strata = sorted(zip(*(column.tolist() for column in columns), strict=True))
@@ -377,18 +382,18 @@ def _interval_over_strata(
 
 @lru_cache(maxsize=10_000)
 def _stratified_interval(strata: tuple[tuple[float, int, int, float], ...]) -> tuple[float, float]:
-    """strata: tuples of hits, n, population, and weight."""
+    """Return the interval. strata: tuples of hits, n, population, and weight."""
     columns = [np.array(column) for column in zip(*strata, strict=True)]
     n_hits, n, population, weights = columns[0], columns[1], columns[2], columns[3]
     value = float(weights @ (n_hits / n))
     of_misses = tuple(sorted((n - hits, n, size, weight) for hits, n, size, weight in strata))
-    # Use one search for hits and misses so that limits are symmetric, also at one half.
+    # Use the same search for hits and misses so that the limits are symmetric, also at one half.
     if value < 0.5 - ROUNDING or (value <= 0.5 + ROUNDING and strata < of_misses):
         low, high = _stratified_interval(of_misses)
         return 1 - high, 1 - low
 
     def distance(rate: float) -> float:
-        """Return the distance of `rate` from rejection in standard errors; almost linear in `rate`."""
+        """Return the distance of `rate` from rejection in standard errors. It is almost linear in `rate`."""
         acceptability = _stratified_acceptability(rate, n_hits, n, population, weights)
         return DISTANCE_OF_LIMITS - float(np.sqrt(-2 * np.log(max(acceptability, 1e-300))))
 
@@ -405,15 +410,15 @@ def _stratified_interval(strata: tuple[tuple[float, int, int, float], ...]) -> t
 
 
 def _stratified_acceptability(rate: float, n_hits: Floats, n: Counts, population: Counts, weights: Floats) -> float:
-    """Return the acceptability of the observed estimate if the population has `rate`, with profiled strata."""
+    """Return the acceptability of the observed estimate if the population has `rate`. Strata are profiled out."""
     shares = likeliest_shares(rate, n_hits, n, population, weights)
     score = _normal_score(float(weights @ (n_hits / n)) - rate, shares, n, population, weights)
     if score is not None:
         return float(2 * ndtr(-abs(score)))
     probabilities = _distribution(shares, n, population, weights)
-    # Each outcome is split over two neighboring grid points. The error is at most one point per stratum, and over many
-    # strata normal with a deviation of at most half the square root of the number of strata. Differences within the
-    # error count as ties.
+    # Each outcome is split over two neighboring grid points. The error is at most one point per stratum. Over many
+    # strata, the error is normal, with a standard deviation of at most half the square root of the number of strata.
+    # Differences within the error count as ties.
     observed, near = float(weights @ (n_hits / n)) * (GRID - 1), 0.5 + min(0.5 * len(n), len(n) ** 0.5)
     up_to, down_to = int(observed + near), max(0, int(np.ceil(observed - near)))
     below, above = probabilities.cumsum(), probabilities[::-1].cumsum()[::-1]
@@ -425,8 +430,8 @@ def _stratified_acceptability(rate: float, n_hits: Floats, n: Counts, population
 def _normal_score(difference: float, shares: Floats, n: Counts, population: Counts, weights: Floats) -> float | None:
     """Return the score statistic corrected for skewness (Gart and Nam 1988), or None if strata must be convolved.
 
-    Uses a monotone form (after Hall 1992, JRSS B 54). The form score - a (score^2 - 1) with a = skewness / 6 would
-    accept rates twenty standard errors away.
+    Uses a monotone form (after Hall 1992, JRSS B 54). The simpler form score - a (score^2 - 1) with a = skewness / 6
+    would accept rates twenty standard errors away.
     """
     others = np.maximum(population - 1, 1)
     spread = weights**2 * shares * (1 - shares) / n * (population - n) / others
@@ -446,7 +451,7 @@ def _normal_score(difference: float, shares: Floats, n: Counts, population: Coun
 
 
 def _distribution(shares: Floats, n: Counts, population: Counts, weights: Floats) -> Floats:
-    """Return (GRID,) the distribution of the weighted mean of the strata's sample shares.
+    """Return (GRID,): the distribution of the weighted mean of the strata's sample shares.
 
     Splitting each outcome between the two nearest grid points preserves the mean.
     """
@@ -468,10 +473,10 @@ def _distribution(shares: Floats, n: Counts, population: Counts, weights: Floats
 
 
 def likeliest_shares(rate: float, n_hits: Floats, n: Counts, population: Counts, weights: Floats) -> Floats:
-    """Return (S,) the most likely shares of hits among those with weighted mean `rate`.
+    """Return (S,): the most likely shares of hits among those with weighted mean `rate`.
 
-    Stratum h contributes information of n_h (N_h - 1) / (N_h - n_h) draws. At the constrained maximum its log-
-    likelihood has slope t w_h (w_h: weight), which is a quadratic equation in the share. The mean decreases in t.
+    Stratum h contributes the information of n_h (N_h - 1) / (N_h - n_h) draws. At the constrained maximum, its
+    log-likelihood has slope t w_h (w_h: weight). This gives a quadratic equation in the share. The mean decreases in t.
     Shares stay in the range that the judged part of the stratum allows.
     """
     is_open = n < population
@@ -503,14 +508,15 @@ def likeliest_shares(rate: float, n_hits: Floats, n: Counts, population: Counts,
 
 # Cuts of ranked harvests
 #
-# A cut takes a part of each stratum, and the judged draws up to its rank are a simple sample of that part. The rate of
-# the top R tuples is therefore a `population_rate` over these parts; the rate of all tuples is the rate of the cell.
+# A cut takes a part of each stratum, and the judged draws up to the cut's rank are a simple sample of that part. The
+# rate of the top R tuples is therefore a `population_rate` over these parts. The rate of all tuples is the rate of the
+# cell.
 
 MOST_BOUNDS = 200  # maximum number of computed intervals; thousands would take minutes
 
 
 class Parts(NamedTuple):
-    """Parts of strata (..., S) in a cut: tuples, draws with a verdict, and evidence of all draws."""
+    """Parts of strata (..., S) in a cut: numbers of tuples and of draws with a verdict, and evidence of all draws."""
 
     population: Codes
     n: Codes
@@ -518,7 +524,7 @@ class Parts(NamedTuple):
 
 
 class Cumulated:
-    """Sums of columns (J,) over ranges of ranks in groups, such as strata. group, rank (J,): `rank` is below `most`."""
+    """Sums of columns (J,) over ranges of ranks in groups, such as strata. group, rank: (J,). most: above all ranks."""
 
     def __init__(self, group: Codes, rank: Codes, most: int, columns: Sequence[ArrayLike]) -> None:
         self.most = most
@@ -528,7 +534,7 @@ class Cumulated:
         self._sums[:, 1:] = np.cumsum([np.asarray(column)[order] for column in columns], axis=1)
 
     def up_to(self, groups: Codes, last_rank: ArrayLike) -> Floats:
-        """Return the sums (columns, ...) over the ranks of each group from 0 to `last_rank`, which broadcast."""
+        """Return the sums (columns, ...) over ranks 0 to `last_rank` of `groups`. Both arguments are broadcast."""
         first = groups * self.most + np.zeros_like(last_rank)
         start = np.searchsorted(self._place, first)
         end = np.searchsorted(self._place, first + np.clip(last_rank, 0, self.most - 1), side="right")
@@ -537,19 +543,22 @@ class Cumulated:
 
 
 class Members:
-    """Tuples of strata with ranks interleaved with other strata: `stratum` and `rank` (M,)."""
+    """Tuples of strata whose ranks are interleaved with those of other strata. stratum, rank: (M,)."""
 
     def __init__(self, stratum: Codes, rank: Codes) -> None:
         self._stratum, self._rank = stratum, rank
         self._all = Cumulated(stratum, rank, int(rank.max(initial=0)) + 1, [np.ones(len(rank))])
 
     def n_up_to(self, strata: Codes, last_rank: Codes, otherwise: Floats) -> Floats:
-        """Return the numbers of members with rank <= `last_rank` (..., S); `otherwise` for strata without members."""
+        """Return the number of members with rank <= `last_rank` (..., S), or `otherwise` for strata without members."""
         [n], [whole] = self._all.up_to(strata, last_rank), self._all.up_to(strata, self._all.most)
         return np.where(whole > 0, n, otherwise)
 
     def n_among(self, strata: Codes, ranks: Codes, otherwise: Floats) -> Floats:
-        """Return the numbers of members of `strata` (S,) with a rank in `ranks` (R,); `otherwise` (S,) without any."""
+        """Return the number of members of `strata` (S,) with a rank in `ranks` (R,).
+
+        otherwise (S,): result for strata without members.
+        """
         n = np.bincount(self._stratum[np.isin(self._rank, ranks)], minlength=strata.max() + 1)
         [whole] = self._all.up_to(strata, self._all.most)
         return np.where(whole > 0, n[strata], otherwise)
@@ -558,8 +567,8 @@ class Members:
 class RankedStrata:
     """Strata of ranks `first` to `last` (S,) with `population` tuples, and all their draws (D,), judged or not.
 
-    Hidden tuples leave fewer tuples than ranks. The remaining tuples count as evenly spread over the ranks, except in
-    strata with `members`, whose ranks are known.
+    If tuples are hidden, there are fewer tuples than ranks. The remaining tuples are assumed to be evenly spread over
+    the ranks, except in strata with `members`, whose ranks are known.
     """
 
     def __init__(
@@ -570,7 +579,7 @@ class RankedStrata:
         draws: tuple[Codes, Codes, VerdictSample, Flags],
         members: Members | None = None,
     ) -> None:
-        """draws: stratum, rank from 1, evidence of acceptance, and whether the draw has a verdict."""
+        """draws: stratum, rank (from 1), evidence of acceptance, and whether the draw has a verdict."""
         self.first, self.last, self.population = first, last, population
         stratum, rank, accepted, has_verdict = draws
         most = int(max(rank.max(initial=0), last.max(initial=0))) + 1
@@ -590,7 +599,7 @@ class RankedStrata:
         return Parts(population, n.astype(np.int64), VerdictSample(*accepted))
 
     def rate(self, strata: Codes, last_rank: Codes) -> tuple[Rate, Parts]:
-        """Return the accuracy of the union of cuts after `last_rank` (S,) of `strata` (S,)."""
+        """Return the accuracy of the union of the cuts of `strata` (S,) after `last_rank` (S,)."""
         parts = self.parts(strata, last_rank)
         is_taken = parts.population > 0
         if not is_taken.any():
@@ -598,7 +607,7 @@ class RankedStrata:
         return sample_rate(parts.accepted.at(is_taken), parts.population[is_taken]), parts
 
     def shares(self, strata: Codes, last_ranks: Codes) -> Floats:
-        """Return (K,) values of `rate` for cuts of all `strata` after one rank each; NaN if undefined."""
+        """Return (K,): values of `rate` for cuts of all `strata` after each of `last_ranks` (K,). NaN if undefined."""
         population, _, sample = self.parts(strata, last_ranks[:, None])  # (K, S)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(sample.n > 0.5, sample.n_hits / sample.n, np.nan)  # consistent with population_rate
@@ -608,7 +617,7 @@ class RankedStrata:
 
 
 class KeptPart(NamedTuple):
-    """Precision of the tuples with a score >= `score`, with a 95 % interval from the n judged ones."""
+    """Precision of the tuples with a score >= `score`, with a 95 % interval. n: number of judged tuples among these."""
 
     score: float
     precision: float
@@ -618,7 +627,7 @@ class KeptPart(NamedTuple):
 
 
 class Cuts(NamedTuple):
-    """Cuts of one harvest at the scores of judged tuples, best first. last_rank, score, share: (K,)."""
+    """Cuts of one harvest at the scores of judged tuples, best score first. last_rank, score, share: (K,)."""
 
     ranked: RankedStrata
     strata: Codes
@@ -633,9 +642,9 @@ class Cuts(NamedTuple):
 
 
 def score_cuts(ranked: RankedStrata, strata: Codes, rank: Codes, score: Floats) -> Cuts:
-    """Return the cuts at the scores of judged tuples with `rank` and `score` (D,), drawn from some of `strata`.
+    """Return the cuts at the scores of judged tuples, given their `rank` and `score` (D,).
 
-    Omits cuts through a stratum without a verdict.
+    The tuples were drawn from some of `strata`. Omits cuts through a stratum without a verdict.
     """
     order = np.argsort(-score, kind="stable")
     scores, last_rank = score[order], np.maximum.accumulate(rank[order])

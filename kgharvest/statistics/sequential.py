@@ -1,17 +1,18 @@
-"""Confidence sequences: anytime-valid intervals of a finite population's rate, for example for optional stopping.
+"""Confidence sequences: anytime-valid intervals of the rate of a finite population, for example for optional stopping.
 
 A fixed-sample 95 % interval is invalid under repeated looks: if sampling stops when the interval is narrow, it misses
 the true value in more than 5 % of rounds. These functions use a confidence sequence for sampling without replacement
 (Waudby-Smith and Ramdas 2020, "Confidence sequences for sampling without replacement", NeurIPS 33, section 2.1): at
 least one of its intervals misses the true value in at most 5 % of rounds, for any number of looks and any stopping
 rule. An interval contains every number of hits with a prior-to-posterior ratio below 20. The ratio at the true number
-is a martingale with mean 1, so by Ville's inequality it ever reaches 20 with probability at most 1 / 20, for any prior.
+is a martingale with mean 1, so for any prior it ever reaches 20 with probability at most 1 / 20 (Ville's inequality).
 
 For averages over relations, multiplying the ratios of strata is costly: intervals of fourteen relations would be four
 times as wide as fixed-sample intervals. The averages have a normal error with independent increments in information
 (inverse variance), so a normal mixture is asymptotically anytime-valid (Robbins 1970, "Statistical methods related to
 the law of the iterated logarithm", Ann. Math. Stat. 41; Waudby-Smith et al. 2024, "Time-uniform central limit theory
-and asymptotic confidence sequences", Ann. Statist. 52). Its intervals are about 1.6 times as wide.
+and asymptotic confidence sequences", Ann. Statist. 52). Its intervals are about 1.6 times as wide as fixed-sample
+intervals.
 """
 
 from typing import NamedTuple
@@ -26,16 +27,16 @@ PRIOR = 0.5  # both parameters of the beta-binomial prior of a stratum's hits (J
 LOG_LIMIT = -float(np.log(SIGNIFICANCE))
 
 # Information when all draws are judged, relative to the mixture's information. From a quarter of this value on, the
-# interval is within 2 % of the narrowest mixture interval.
+# interval is at most 2 % wider than the narrowest mixture interval.
 INFORMATION_AT_END = 20.0
 
 
 class SeenStrata(NamedTuple):
-    """Judgments so far in a population's strata; integers of shape (S,).
+    """Judgments so far in the strata of a population. Integers of shape (S,).
 
-    least, most: bounds on the hits among the `n` statements so far, for any missing labels; equal if none are missing.
-    population: number of tuples; the statements are the first in a random order of them. n is 0 for strata without
-    statements.
+    n: number of statements so far; 0 for strata without statements. least, most: bounds on the hits among these
+    statements, for any missing labels. The bounds are equal if no labels are missing.
+    population: number of tuples. The statements are the first tuples in a random order.
     """
 
     n: Counts
@@ -45,11 +46,11 @@ class SeenStrata(NamedTuple):
 
 
 def anytime_interval(people: SeenStrata, with_judge: SeenStrata | None = None) -> tuple[float, float] | None:
-    """Return the anytime-valid interval of the share of hits in a population, or None without statements.
+    """Return the anytime-valid interval of the share of hits in a population, or None if there are no statements.
 
     with_judge: the same statements with strata split by a judge's label, which must not depend on people's judgments.
     The interval then contains every share for which the mean of both ratios is below 20, so an uninformative judge
-    costs little. Strata without statements can have any share.
+    widens it only slightly. Strata without statements can have any share.
     """
     size = int(people.population.sum())
     if not people.n.sum() or not people.population.all():
@@ -57,15 +58,15 @@ def anytime_interval(people: SeenStrata, with_judge: SeenStrata | None = None) -
     samples = [people] if with_judge is None else [people, with_judge]
     of_least = logsumexp([_log_ratios(sample, sample.least) for sample in samples], axis=0) - np.log(len(samples))
     of_most = logsumexp([_log_ratios(sample, sample.most) for sample in samples], axis=0) - np.log(len(samples))
-    # Neither array is empty: the sample is at least as probable under the likeliest number of hits as under the prior.
+    # Neither result is empty: the sample is at least as likely under the most likely number of hits as under the prior.
     low, high = np.flatnonzero(of_least < LOG_LIMIT)[0], np.flatnonzero(of_most < LOG_LIMIT)[-1]
     return int(low) / size, int(high) / size
 
 
 def anytime_average(strata: SeenStrata, weights: Floats, n_drawn: Counts) -> tuple[float, float] | None:
-    """Return the anytime-valid interval of a weighted mean of strata's shares, or None if one has no statement.
+    """Return the anytime-valid interval of a weighted mean of strata's shares, or None if a stratum has no statement.
 
-    weights (S,): sum 1. n_drawn (S,): final number of statements, fixed when the round was opened.
+    weights (S,): their sum is 1. n_drawn (S,): final number of statements, fixed when the round was opened.
     """
     if not strata.n.all() or not strata.population.all():
         return None
@@ -88,10 +89,10 @@ def _mixture_interval(n_hits: Counts, strata: SeenStrata, weights: Floats, n_dra
 
 
 def _log_ratios(sample: SeenStrata, n_hits: Counts) -> Floats:
-    """Return (N + 1,) the minimum log product of the strata's ratios for each total number of hits.
+    """Return (N + 1,): the minimum log product of the strata's ratios for each total number of hits.
 
-    Log ratios are convex in the hits of a stratum, so the minimum over all allocations adds the strata's increments in
-    ascending order (infimal convolution of convex sequences).
+    Log ratios are convex in the hits of a stratum. The minimum over all allocations is therefore obtained by adding the
+    strata's increments in ascending order (infimal convolution of convex sequences).
     """
     below, increments, total = 0, [], 0.0
     for n, hits, size in zip(sample.n.tolist(), n_hits.tolist(), sample.population.tolist(), strict=True):
@@ -106,9 +107,10 @@ def _log_ratios(sample: SeenStrata, n_hits: Counts) -> Floats:
 
 
 def log_prior_to_posterior(n_hits: int, n: int, population: int) -> Floats:
-    """Return (N - n + 1,) log ratios of prior to posterior probability of `n_hits` .. `n_hits` + N - n total hits.
+    """Return (N - n + 1,): log ratios of prior to posterior probability for `n_hits` .. `n_hits` + N - n total hits.
 
-    By Bayes' theorem: the probability of the sample's order under the prior divided by its probability given the total.
+    By Bayes' theorem, a ratio is the probability of the ordered sample under the prior, divided by its probability
+    given the total.
     """
     in_all = np.arange(n_hits, n_hits + population - n + 1, dtype=np.float64)
     under_prior = betaln(PRIOR + n_hits, PRIOR + n - n_hits) - betaln(PRIOR, PRIOR)

@@ -2,8 +2,8 @@
 
 The difference is between two averages over strata (kgharvest.statistics.rates). Its interval combines the intervals of
 the sides (MOVER: Zou and Donner 2008, "Construction of confidence limits about effect measures: a general approach",
-Stat. Med. 27), with the correlation due to statements drawn for both sides, which share a verdict. p is 1 minus the
-level of the interval that ends at 0, so p and interval are consistent.
+Stat. Med. 27) and accounts for the correlation due to statements drawn for both sides, which share a verdict. p is 1
+minus the level of the interval that ends at 0, so p and the interval are consistent.
 """
 
 import math
@@ -18,15 +18,15 @@ from scipy.special import ndtr, ndtri
 from kgharvest.statistics.arrays import Counts, Floats
 from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, Rate, VerdictSample, sample_rate, wilson_interval_of_share
 
-FARTHEST = 38.0  # standard errors; beyond it p is 0 in floating point
+FARTHEST = 38.0  # standard errors; beyond this distance, p is 0 in floating point
 ROUNDING = 1e-9
 
 
 class SideSample(NamedTuple):
-    """Strata of one side over all compared relations; shapes (S,).
+    """Strata of one side over all compared relations. Shapes are (S,).
 
-    accepted: evidence. population: 0 if unknown. weight: of the stratum in the side's average, sum 1. relation: number
-    of the stratum's relation, common to both sides.
+    accepted: evidence. population: 0 if unknown. weight: weight of the stratum in the side's average; the sum is 1.
+    relation: index of the stratum's relation; the same for both sides.
     """
 
     accepted: VerdictSample
@@ -36,7 +36,7 @@ class SideSample(NamedTuple):
 
 
 class SharedStatements(NamedTuple):
-    """Statements drawn for a stratum of each side, and the accepted ones among them; (S_a, S_b)."""
+    """Number of statements drawn for a stratum of each side, and of those that were accepted. Shapes are (S_a, S_b)."""
 
     n: Floats
     n_hits: Floats
@@ -44,7 +44,7 @@ class SharedStatements(NamedTuple):
 
 @dataclass(frozen=True)
 class StatementDifference:
-    """a, b: value and 95 % limits of each side. correlation: of the two estimates, in [0, 1]."""
+    """a, b: value and 95 % limits of each side. correlation: correlation of the two estimates, in [0, 1]."""
 
     a: tuple[float, float, float]
     b: tuple[float, float, float]
@@ -61,11 +61,11 @@ class StatementDifference:
 
     @property
     def p(self) -> float:
-        """Return the two-sided p of no difference; 0 if both harvests are fully judged and differ."""
+        """Return the two-sided p of no difference. It is 0 if both harvests are fully judged and differ."""
         return min(1.0, 2 * min(self._p_of_at_least(0.0), self._p_of_at_most(0.0)))
 
     def equivalence_p(self, margin: float) -> float:
-        """Return the p of a difference of `margin` or more: the larger of two one-sided tests (Schuirmann 1987)."""
+        """Return the p of a difference of `margin` or more: the larger p of two one-sided tests (Schuirmann 1987)."""
         return max(self._p_of_at_least(margin), self._p_of_at_most(-margin))
 
     @property
@@ -98,9 +98,9 @@ class StatementDifference:
 def statement_difference(
     a: SideSample, b: SideSample, shared: SharedStatements | None = None, rates: tuple[Rate, Rate] | None = None
 ) -> StatementDifference | None:
-    """Compare the averages of two sides; None if one has no interval.
+    """Compare the averages of two sides. Returns None if a side has no interval.
 
-    shared: None for none. rates: the averages, if they are based on more than people's verdicts.
+    shared: None if there are no shared statements. rates: averages to use if they are not based on `a` and `b` alone.
     """
     rates = rates or (sample_rate(a.accepted, a.population, a.weight), sample_rate(b.accepted, b.population, b.weight))
     (value_a, low_a, high_a), (value_b, low_b, high_b) = (rate[:3] for rate in rates)
@@ -115,12 +115,12 @@ def _correlation(a: SideSample, b: SideSample, shared: SharedStatements) -> floa
     """Return the correlation of the two averages due to shared statements.
 
     For infinite harvests, the covariance is the sum of W_a W_b m s / (n_a n_b) over pairs of strata that share m
-    statements, where s is the mean squared deviation of their verdicts from the relation's share. s is below the
-    p (1 - p) of all statements if both sides find true tuples. Independent samples from harvests of N tuples share
-    statements by chance although the estimates are independent. Half of both finite population corrections, the sum of
-    W^2 p (1 - p) / N, is an upper bound of this part and is subtracted.
+    statements, where s is the mean squared deviation of their verdicts from the relation's share. If both sides find
+    true tuples, s is less than the p (1 - p) of all statements. Independent samples from harvests of N tuples share
+    statements by chance, although the estimates are independent. Half of both finite population corrections, the sum of
+    W^2 p (1 - p) / N, is an upper bound of this part of the covariance and is subtracted.
     """
-    # Shares of hits of both sides together, (R,), shrunk toward one half (Agresti and Coull).
+    # Shares of hits (R,) over both sides together, shrunk toward one half (Agresti and Coull).
     relation = np.concatenate([a.relation, b.relation])
     n = np.bincount(relation, np.concatenate([a.accepted.n, b.accepted.n]))
     n_hits = np.bincount(relation, np.concatenate([a.accepted.n_hits, b.accepted.n_hits]))
@@ -146,7 +146,7 @@ def _correlation(a: SideSample, b: SideSample, shared: SharedStatements) -> floa
 def _below(rate: tuple[float, float, float], z: float) -> float:
     """Return the distance of the lower limit from the value at `z` standard errors.
 
-    Scales the Wilson interval that matches the 95 % limit: distances of exact limits are not proportional to z.
+    Scales the Wilson interval that matches the 95 % limit, because distances of exact limits are not proportional to z.
     """
     value, low, _ = rate
     if value - low < ROUNDING:  # zero except for rounding error, whose square is 0
@@ -161,7 +161,7 @@ def _above(rate: tuple[float, float, float], z: float) -> float:
 
 
 def _tail(room_at: Callable[[float], float]) -> float:
-    """Return the tail probability beyond the z at which `room_at` is 0; `room_at(0)` >= 0."""
+    """Return the tail probability beyond the z at which `room_at` is 0. Requires `room_at(0)` >= 0."""
     if room_at(0.0) <= 0:
         return 0.5
     if room_at(FARTHEST) > 0:

@@ -5,11 +5,12 @@ A rule maps counts of labels (T, 3) to verdict codes (T,).
 Missing judgments can depend on earlier labels. If a third annotator is asked only after a disagreement, disputed
 statements stay incomplete longest. If an annotator who always says True is excluded, the statements that others called
 False stay complete. Discarding incomplete statements would therefore bias every rate. Instead, an incomplete statement
-counts with the probability of each verdict given its labels: judgments are exchangeable and missing at random (Little
-and Rubin 2002, section 1.3). Shares of complete patterns are fitted by EM (Dempster, Laird and Rubin 1977). If the
-labels do not identify the share of a verdict, the share is bounded by the certain and possible verdicts (Manski 1989).
+counts with the probability of each verdict, given its labels. This assumes that judgments are exchangeable and missing
+at random (Little and Rubin 2002, section 1.3). Shares of complete patterns are fitted by EM (Dempster, Laird, and Rubin
+1977). If the labels do not identify the share of a verdict, the share is bounded by the certain and possible verdicts
+(Manski 1989).
 
-Letters of shapes: G groups of statements (strata), P patterns of labels, F full patterns of k labels.
+Dimensions in shapes: G groups of statements (strata), P patterns of labels, F full patterns of k labels.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Number = int | Codes
 def is_majority(n: Number, n_judgments: Number, quorum: int) -> Any:
     """Return True if `n` is more than half of `n_judgments`, Unjudgeable included, and at least `quorum`.
 
-    The verdict rule, for integers and arrays. annotation.judging.verdicts implements it in SQL.
+    This is the verdict rule, for integers and arrays. annotation.judging.verdicts implements it in SQL.
     """
     return (2 * n > n_judgments) & (n >= quorum)
 
@@ -73,19 +74,20 @@ VerdictRule = Callable[[Counts, int], Counts]  # from labels (F, 3) and a quorum
 
 MOST_STEPS, TOLERANCE = 2000, 1e-9
 BOUNDARY = 1e-10  # smaller shares count as 0; a share that EM moves to 0 still affects the information
-SINGULAR, IDENTIFIED = 1e-9, 1e-4  # relative tolerance of singular directions; misfit of a singular direction
-LEAST_INFORMATION = 0.1  # below it, a share is bounded instead of estimated
-MOST_WANTED = 20  # maximum required labels; statements that require more are decided by the labels present
+SINGULAR, IDENTIFIED = 1e-9, 1e-4  # rcond of the least-squares solution, and the maximum error of its equations
+LEAST_INFORMATION = 0.1  # if the information is lower, the share is bounded instead of estimated
+MOST_WANTED = 20  # maximum number of required labels; if more are required, the existing labels decide
 
 
 class CompletedVerdicts:
     """Verdicts (accepted, rejected, undecided) of complete and incomplete statements by group and pattern.
 
-    counts (P, 3): True, False, Unjudgeable of each pattern. wanted (P,): number of deciding labels, at least the number
-    present. n_tasks (G, P): statements of each group; statements without labels are ignored.
-    certain (P, 3): 1 for the verdict that holds for any missing labels; possible (P, 3): 1 for possible verdicts.
-    probability (G, P, 3): of each verdict; 0 for a pattern without labels. has_verdict (G,): True if a statement of the
-    group has a certain verdict.
+    counts (P, 3): numbers of True, False, and Unjudgeable in each pattern. wanted (P,): number of labels required for a
+    verdict; at least the number of existing labels. n_tasks (G, P): number of statements of each group. Statements
+    without labels are ignored.
+    certain (P, 3): 1 for the verdict that follows for any missing labels. possible (P, 3): 1 for possible verdicts.
+    probability (G, P, 3): probability of each verdict; 0 for a pattern without labels. has_verdict (G,): True if a
+    statement of the group has a certain verdict.
     """
 
     def __init__(
@@ -116,11 +118,11 @@ class CompletedVerdicts:
 
     @cached_property
     def _told(self) -> Floats:
-        """Return (G, 3) the information of a labeled statement relative to a complete one, in [0, 1]; 0 if too low."""
+        """Return (G, 3): the information of a labeled statement relative to a complete one, in [0, 1]. 0 if too low."""
         lost = np.zeros((len(self.n_tasks), 3))  # information lost to missing labels, in complete statements
         for group, pattern, labels, shares in self._fitted:
             n_of_k = self.n_tasks[np.ix_(group, pattern)]
-            # (G, 3) the variance of a verdict's share with complete labels divided by the variance with these labels
+            # (G, 3): the variance of a verdict's share with complete labels, divided by the variance with these labels
             information = np.array([
                 [_information(labels.likelihood[n > 0], n[n > 0], share, verdict) for verdict in labels.verdict.T]
                 for n, share in zip(n_of_k, shares, strict=True)
@@ -132,13 +134,13 @@ class CompletedVerdicts:
         return np.where((told >= LEAST_INFORMATION) & (told * n_seen >= 1), told, 0)
 
     def shares(self, verdict: int) -> Floats:
-        """Return (G,) the share of a verdict in each group; NaN without a certain verdict."""
+        """Return (G,): the share of a verdict in each group. NaN if the group has no certain verdict."""
         with np.errstate(invalid="ignore"):
             shares = (self.n_tasks * self.probability[:, :, verdict]).sum(axis=1) / self.n_tasks.sum(axis=1)
         return np.where(self.has_verdict, shares, np.nan)
 
     def extremes(self, verdict: int) -> tuple[Floats, Floats]:
-        """Return (G,) the minimum and maximum numbers of labeled statements with a verdict, for any missing labels."""
+        """Return (G,): the minimum and maximum number of labeled statements with a verdict, for any missing labels."""
         n_tasks = self.n_tasks.astype(np.float64)
         return n_tasks @ self.certain[:, verdict], n_tasks @ self.possible[:, verdict]
 
@@ -159,10 +161,10 @@ class CompletedVerdicts:
         return VerdictSample(weight, *(part[group, pattern] * weight for part in parts))
 
     def _sample(self, verdict: int) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return (G,) the number of complete statements to which a statement is equivalent.
+        """Return (G,): the number of complete statements that a statement is equivalent to.
 
-        Also return its share of hits with bounds, (G, P) each, which differ only if the labels do not identify the
-        share.
+        Also return its share of hits and the bounds of this share, (G, P) each. The bounds differ only if the labels do
+        not identify the share.
         """
         told, probability = self._told[:, verdict], self.probability[:, :, verdict]
         least, most = (
@@ -181,9 +183,9 @@ class _Fitted(NamedTuple):
 
 
 class _Labels:
-    """Relation of P label patterns to the F full patterns of k labels that can complete them.
+    """P label patterns and the F full patterns of k labels that can complete them.
 
-    likelihood (P, F): probability of the labels given the full pattern. verdict (F, 3), certain, possible (P, 3): 0 or
+    likelihood (P, F): probability of the labels, given the full pattern. verdict (F, 3), certain, possible (P, 3): 0 or
     1.
     """
 
@@ -199,7 +201,7 @@ class _Labels:
 
 
 def fit_shares(likelihood: Floats, n_tasks: Counts) -> Floats:
-    """Return (G, F) the maximum-likelihood shares of full patterns in each group, by EM."""
+    """Return (G, F): the maximum-likelihood shares of full patterns in each group, fitted by EM."""
     n_groups, n_patterns = len(n_tasks), likelihood.shape[1]
     shares = np.full((n_groups, n_patterns), 1 / n_patterns)
     moving, weight = np.arange(n_groups), n_tasks / n_tasks.sum(axis=1, keepdims=True)  # (G,), (G, P)
@@ -216,10 +218,10 @@ def fit_shares(likelihood: Floats, n_tasks: Counts) -> Floats:
 
 
 def _information(likelihood: Floats, n_tasks: Counts, shares: Floats, has_verdict: Floats) -> float:
-    """Return the information on a verdict's share in the labels of one group, in [0, 1].
+    """Return the information about a verdict's share in the labels of one group, in [0, 1].
 
-    Uses the observed information of the shares (F,) of occurring full patterns. If it is singular in the direction of
-    the verdict, the labels do not identify the share, and the result is 0.
+    Uses the observed information about the shares (F,) of the full patterns that occur. If it is singular in the
+    direction of the verdict, the labels do not identify the share, and the result is 0.
     """
     occurs = shares > BOUNDARY
     n, share = int(n_tasks.sum()), float(shares @ has_verdict)

@@ -1,4 +1,4 @@
-"""File formats: title, content type and writer of each, by suffix."""
+"""File formats by suffix, with title, content type, and writer."""
 
 import csv
 import io
@@ -17,9 +17,9 @@ from kgharvest.tables.xlsx import xlsx_of
 
 Content = str | bytes | Iterable[str | bytes]
 
-ROWS_IN_A_GROUP = 20_000  # of a Parquet file; one group is in memory at a time
+ROWS_IN_A_GROUP = 20_000  # rows in a group of a Parquet file; one group is in memory at a time
 
-# -- CSV ---------------------------------------------------------------------------------------------------------------
+# CSV
 
 
 def csv_text(table: Table) -> str:
@@ -27,9 +27,9 @@ def csv_text(table: Table) -> str:
 
 
 def csv_lines(table: Table) -> Iterator[str]:
-    """Yield a CSV table with full numbers, heading first, in chunks of many lines. Undefined values are empty.
+    """Yield a CSV table in chunks of many lines, headings first. Numbers are not rounded. Undefined values are empty.
 
-    An apostrophe before the first character keeps spreadsheets from running a text as a formula.
+    Texts that look like formulas start with an apostrophe, which prevents spreadsheets from evaluating them.
     """
     table = split_rates(table)
     buffer = io.StringIO(newline="")
@@ -54,7 +54,7 @@ def csv_value(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-# -- JSON --------------------------------------------------------------------------------------------------------------
+# JSON
 
 to_json = json.JSONEncoder(ensure_ascii=False, default=datetime.isoformat).encode
 
@@ -72,7 +72,7 @@ def json_text(document: Any) -> str:
 
 
 def parquet_pieces(table: Table) -> Iterator[bytes]:
-    import pyarrow as pa  # not at import: only this format needs it
+    import pyarrow as pa  # local import, because only this format needs pyarrow
 
     types = {
         Kind.TEXT: pa.string(),
@@ -86,8 +86,8 @@ def parquet_pieces(table: Table) -> Iterator[bytes]:
 
 
 def parquet_of(schema: Any, rows: Iterator[Sequence[Any]]) -> Iterator[bytes]:
-    """Yield a Parquet file, a group of rows at a time. schema: a PyArrow schema."""
-    import pyarrow as pa  # not at import: only this format needs it
+    """Yield a Parquet file, one group of rows at a time. schema: a PyArrow schema."""
+    import pyarrow as pa  # local import, because only this format needs pyarrow
     import pyarrow.parquet as pq
 
     file = StreamedFile()
@@ -128,7 +128,7 @@ def markdown_text(text: str) -> str:
 
 
 def terminal_text(table: Table) -> str:
-    """Return the table in columns as wide as their longest value, with numbers aligned to the right."""
+    """Return the table as text. Columns are as wide as their longest value, and numbers are right-aligned."""
     lines = [[column.title for column in table.columns], *(texts for _, texts in table.texts())]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     is_text = [column.kind is Kind.TEXT for column in table.columns]
@@ -146,9 +146,10 @@ def terminal_text(table: Table) -> str:
 
 
 class Format(NamedTuple):
-    """title: label on pages. write: None if no table is written in the format.
+    """title: label on pages. write: None if tables are not written in this format.
 
-    CSV, JSONL, Parquet and added formats: write(table) yields pieces. XLSX, LaTeX, and Markdown: write(title, tables).
+    For CSV, JSONL, Parquet, and added formats, write(table) yields pieces. For XLSX, LaTeX, and Markdown, write(title,
+    tables) returns the file.
     """
 
     title: str
@@ -177,4 +178,4 @@ def added_formats() -> tuple[str, ...]:
     return tuple(entry_points(EXPORTS))
 
 
-NDJSON = "application/x-ndjson"  # content type of JSON lines in parts of the API
+NDJSON = "application/x-ndjson"  # content type of JSON Lines in parts of the API

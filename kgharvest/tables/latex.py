@@ -1,4 +1,4 @@
-"""LaTeX for booktabs."""
+"""LaTeX tables that use booktabs."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,10 +8,10 @@ from kgharvest.tables.table import Kind, Table, text_of, with_columns
 
 MOST_ROWS_ON_A_PAGE = 45
 
-# Widths in letters of \footnotesize; the text of LaTeX's article, its narrowest common page, is 345 pt wide.
+# Widths in letters of \footnotesize. The text of the article class, the narrowest common layout, is 345 pt wide.
 TEXT_WIDTH = 80
 GAP = 2  # between columns
-LONGEST_LINE = 26  # a longer text wraps
+LONGEST_LINE = 26  # longer texts wrap
 
 SMALL = r"\footnotesize\setlength{\tabcolsep}{4pt}"
 
@@ -57,13 +57,13 @@ def latex_of(name: str, tables: Iterable[Table]) -> str:
     return "\n".join([*head, *body]) + "\n"
 
 
-# As wide as a page
+# Splitting wide tables
 
 
 def parts_of(table: Table) -> Iterator[Table]:
-    """Yield the table, or several tables if it is too wide. Each has the first column, the last one has the notes."""
+    """Yield the table, or several parts if it is too wide. Each part has the first column; the last has the notes."""
     widths = [_width(table, number) for number in range(len(table.columns))]
-    # The columns of each part in addition to the first: as many as fit the text width, at least one.
+    # Each part has, in addition to the first column, as many columns as fit into the text width, but at least one.
     spans, start, used = [], 1, widths[0]
     for column in range(1, len(widths)):
         if column > start and used + GAP + widths[column] > TEXT_WIDTH:
@@ -84,7 +84,7 @@ def parts_of(table: Table) -> Iterator[Table]:
 
 
 def _width(table: Table, number: int) -> int:
-    """Return the letters of the longest line in a column, headings included."""
+    """Return the number of letters in the longest line of a column, including headings."""
     column = table.columns[number]
     texts = [text_of(row.values[number], column.kind) for row in table.rows]
     group_size = sum(other.group == column.group for other in table.columns)

@@ -1,4 +1,4 @@
-"""Tables, independent of the file or page that they end in. `kgharvest.tables.formats` writes them."""
+"""Tables, independent of the file or page in which they are shown. `kgharvest.tables.formats` writes them to files."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from kgharvest.pages import number_format
 class Kind(Enum):
     """Kind of values in a column.
 
-    SHARE: in [0, 1]. FINE: a share with four digits. POINTS: a difference of shares. RATES: `Rates`.
+    SHARE: in [0, 1]. FINE: a share shown with four digits. POINTS: a difference of shares. RATES: `Rates`.
     LIST: a list of strings. TIME: an aware datetime.
     """
 
@@ -31,9 +31,9 @@ class Kind(Enum):
 
 
 class Rates(NamedTuple):
-    """A cell of the paper's tables: shares of accepted and rejected tuples, 95 % interval of the first, statements.
+    """A cell of the paper's tables: the shares of accepted and rejected tuples.
 
-    mark: footnote mark of the cell, or empty.
+    low, high: 95 % interval of the share of accepted tuples. n: number of statements. mark: footnote mark, or empty.
     """
 
     accepted: float | None
@@ -48,16 +48,16 @@ class Rates(NamedTuple):
 
 
 class Marked(NamedTuple):
-    """A number of a column's kind with a mark that the table's notes explain."""
+    """A number of the column's kind, with a mark that is explained in the table's notes."""
 
     value: float
     mark: str
 
 
 class Column(NamedTuple):
-    """title: heading, and the key in JSON lines. group: heading shared with neighboring columns, e.g. the LM.
+    """title: heading, and key in JSON Lines. group: heading shared with neighboring columns, for example the LM.
 
-    is_optional: JSON lines omit the key if the value is None.
+    is_optional: True if JSON Lines omit the key when the value is None.
     """
 
     title: str
@@ -81,9 +81,9 @@ def of_kind(kind: Kind, *titles: str, group: str = "") -> tuple[Column, ...]:
 
 
 class Row(NamedTuple):
-    """One value per column. is_summary: an average, set off from the rows above it.
+    """One value per column. is_summary: True for an average, which is separated from the rows above it.
 
-    about: evidence that pages link to: `relation`, `model`, `setting` of statements, or an `annotator`.
+    about: evidence that pages link to: `relation`, `model`, and `setting` of statements, or an `annotator`.
     """
 
     values: Sequence[Any]
@@ -93,9 +93,9 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """name: identifies the table in file names and URLs. origin: source of the judgments if not people.
+    """name: identifies the table in file names and URLs. origin: source of the judgments if they are not from people.
 
-    rows: a tuple, or an iterator for formats that stream (CSV, JSON lines, Parquet).
+    rows: a tuple, or an iterator for formats that are streamed (CSV, JSON Lines, and Parquet).
     """
 
     name: str
@@ -111,7 +111,7 @@ class Table:
 
     @property
     def groups(self) -> list[tuple[str, int]]:
-        """Group headings with their numbers of columns. Empty if no column has a group."""
+        """Group headings with the number of their columns. Empty if no column has a group."""
         spans: list[tuple[str, int]] = []
         for column in self.columns:
             if spans and column.group and spans[-1][0] == column.group:
@@ -135,7 +135,7 @@ class Table:
         return zip(row.values, self.columns, strict=True)
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Yield each row as a dictionary by column title, without optional columns that are None."""
+        """Yield each row as a dictionary by column title. Optional columns are omitted if their value is None."""
         titles = [(column.title, column.is_optional) for column in self.columns]
         for row in self.rows:
             cells = zip(titles, row.values, strict=True)
@@ -143,14 +143,14 @@ class Table:
 
 
 def table_of_records(titles: Iterable[str], records: Iterable[Mapping[str, Any]]) -> Table:
-    """Return a table of text columns whose rows are read from `records` as they are written."""
+    """Return a table of text columns. Its rows are read from `records` only when they are written."""
     columns = tuple(map(Column, titles))
     rows = (Row([record[column.title] for column in columns]) for record in records)
     return Table("", "", columns, rows)
 
 
 def first_rows(table: Table, most: int, n: int) -> Table:
-    """Return a table of more than `most` rows cut to its first n rows and its summaries, with a note."""
+    """Return the table. If it has more than `most` rows, return its first n rows and its summaries, with a note."""
     rows = [row for row in table.rows if not row.is_summary]
     if len(rows) <= most:
         return table
@@ -160,7 +160,7 @@ def first_rows(table: Table, most: int, n: int) -> Table:
 
 
 def without_empty_columns(table: Table) -> Table:
-    """Return the table without columns in which every value is undefined."""
+    """Return the table without the columns in which all values are undefined."""
     columns = range(len(table.columns))
     numbers = [number for number in columns if any(row.values[number] not in (None, "") for row in table.rows)]
     return table if len(numbers) == len(table.columns) else with_columns(table, numbers)
@@ -176,7 +176,7 @@ SUBCOLUMNS = ("accepted", "rejected", "low", "high", "n")
 
 
 def split_rates(table: Table) -> Table:
-    """Return the table with a column for each part of `Rates`: accepted, rejected, low, high and n."""
+    """Return the table with a column for each part of `Rates`: accepted, rejected, low, high, and n."""
     if all(column.kind is not Kind.RATES for column in table.columns):
         return table
     columns: list[Column] = []

@@ -1,4 +1,4 @@
-"""XLSX: a sheet per table, numbers as numbers."""
+"""XLSX workbooks with one sheet per table. Numbers are written as numbers, not as text."""
 
 import io
 import math
@@ -21,15 +21,15 @@ INERT = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_num
 
 
 def xlsx_of(title: str, tables: Sequence[Table], created_at: datetime = datetime(2000, 1, 1)) -> bytes:
-    """Return a workbook. created_at: naive; the same tables with the same date give the same bytes."""
-    from xlsxwriter import Workbook  # not at import: pages do not need it
+    """Return a workbook. created_at: naive. The same tables with the same date give the same bytes."""
+    from xlsxwriter import Workbook  # local import, because pages do not need it
 
     buffer = io.BytesIO()
     with Workbook(buffer, {"constant_memory": True, **INERT}) as workbook:
         workbook.set_properties({"title": title, "created": created_at})
         values = (value for table in tables for row in table.rows for value in row.values)
         marks = sorted({value.mark for value in values if isinstance(value, Marked)})
-        # Number formats by kind and whether the row is a summary, or by kind and mark.
+        # Number formats by kind and whether the row is a summary, and by kind and mark.
         formats: dict[Any, Any] = {
             "head": workbook.add_format({"bold": True, "bottom": 1, "text_wrap": True, "valign": "bottom"}),
             "bold": workbook.add_format({"bold": True}),
@@ -46,7 +46,7 @@ def xlsx_of(title: str, tables: Sequence[Table], created_at: datetime = datetime
 
 
 def _write_sheet(sheet: Any, table: Table, formats: Mapping[Any, Any]) -> None:
-    """Write the heading in the first row, which is frozen, then the rows, then the notes.
+    """Write the headings to the first row, which is frozen, followed by the rows and the notes.
 
     Numbers are written as numbers and texts as texts, never as formulas. Cells of undefined values are empty.
     """

@@ -32,7 +32,7 @@ class Target(NamedTuple):
 
 
 def resolve(url: str) -> Target:
-    """Resolve `url`. Raises BadAddress if it is malformed or forbidden, OSError if the hostname is unknown."""
+    """Resolve `url`. Raises BadAddress if it is malformed or forbidden, and OSError if the hostname is unknown."""
     try:
         parts = urlsplit(url)
         scheme, host, port = parts.scheme, parts.hostname, parts.port
@@ -48,7 +48,7 @@ def resolve(url: str) -> Target:
     port = port or (443 if scheme == "https" else 80)
     try:
         results = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except UnicodeError:  # an empty or too long label between two dots
+    except UnicodeError:  # a label between two dots is empty or too long
         raise BadAddress(f"Invalid hostname: {host!r:.80}.") from None
     addresses = [ip_address(str(socket_address[0]).partition("%")[0]) for *_, socket_address in results]
     for address in addresses:
@@ -59,7 +59,7 @@ def resolve(url: str) -> Target:
             )
     if scheme == "http" and not all(map(_is_named_in_settings, addresses)):
         raise BadAddress(
-            "Use https. Plain http is for networks that the operator allows with KGHARVEST_WEBHOOK_NETWORKS."
+            "Use https. Plain http is only for networks that the operator allows with KGHARVEST_WEBHOOK_NETWORKS."
         )
     return Target(scheme, host, port, path, addresses[0])
 
@@ -72,7 +72,7 @@ def is_allowed(address: Address) -> bool:
 
 
 def _inner(address: Address) -> Address:
-    """Return the IPv4 address embedded in an IPv6 address, if any, as gateways forward to it."""
+    """Return the IPv4 address embedded in an IPv6 address, if any, because gateways forward to it."""
     if isinstance(address, IPv4Address):
         return address
     if address in NAT64:

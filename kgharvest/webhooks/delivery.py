@@ -49,7 +49,7 @@ class DeliveryOutbox(Outbox):
     def due(self, now: datetime) -> QuerySet[Delivery]:
         """Return due deliveries to enabled webhooks, earliest first.
 
-        Failing webhooks come last, as each delivery can take ten seconds to fail again.
+        Failing webhooks come last, because each delivery can take ten seconds to fail again.
         """
         due = Delivery.objects.waiting().filter(next_try_at__lte=now, webhook__disabled_at=None)
         return due.order_by(IsNull(F("webhook__failing_since"), False), "next_try_at", "pk").select_related("webhook")
@@ -130,7 +130,7 @@ def _key(secret: str) -> bytes:
 
 
 def post(url: str, body: bytes, headers: dict[str, str]) -> Answer:
-    """Send `body` once; any 2xx is a success. Raises nothing, whatever the receiver does."""
+    """Send `body` once; any 2xx is a success. Never raises an exception."""
     try:
         return _exchange(resolve(url), body, headers)
     except BadAddress as refusal:

@@ -29,9 +29,9 @@ def new_secret_key() -> str:
 class Webhook(models.Model):
     """A URL to which events of a project are sent.
 
-    secret_key: the signing secret is derived from it and SECRET_KEY, so the database alone cannot forge signatures.
-    old_secret_key, rotated_at: previous key, which also signs for OLD_SECRET_LASTS. failing_since: first failure since
-    the last success. disabled_at: set by a user, or GIVE_UP_AFTER after failing_since.
+    secret_key: the signing secret is derived from it and SECRET_KEY, so a copy of the database is not enough to forge
+    signatures. old_secret_key: previous key, which also signs for OLD_SECRET_LASTS after rotated_at. failing_since:
+    first failure since the last success. disabled_at: set by a user, or GIVE_UP_AFTER after failing_since.
     """
 
     project_id = models.BigIntegerField(db_index=True)
@@ -65,7 +65,7 @@ class Webhook(models.Model):
 def secret_of(secret_key: str) -> str:
     """Return the secret derived from a key, as shown to the owner.
 
-    Secrets of older keys, without the prefix STANDARD, must not change: unpadded, URL-safe base64.
+    Secrets of older keys, without the prefix STANDARD, must not change. They are unpadded, URL-safe base64.
     """
     digest = salted_hmac(SECRET_SALT, secret_key, algorithm="sha256").digest()
     if secret_key.startswith(STANDARD):
@@ -81,7 +81,7 @@ class DeliveryQuerySet(models.QuerySet):
 class Delivery(models.Model):
     """Delivery of one event to one webhook: a row of the outbox, written in the transaction of the event.
 
-    event_id: constant over all attempts, so receivers can detect duplicates. body: request body, byte for byte.
+    event_id: the same for all attempts, so receivers can detect duplicates. body: request body, byte for byte.
     next_try_at: valid while pending. give_up_at: an attempt that fails at or after this time is the last. status: HTTP
     status of the last attempt; None without a response. error: reason of the last failure, one sentence.
     """

@@ -1,4 +1,4 @@
-"""Webhooks of a project: create, change, disable and test them.
+"""Webhooks of a project: create, change, disable, and test them.
 
 `record` of kgharvest.events.recording enqueues deliveries, and kgharvest.webhooks.delivery sends them.
 """
@@ -21,7 +21,7 @@ MOST_WEBHOOKS = 20  # per project
 
 
 def send_test(webhook: Webhook, by=None) -> Delivery:
-    """Enqueue a test event. Raises NotAllowed, WebhookDisabled."""
+    """Enqueue a test event. Raises NotAllowed or WebhookDisabled."""
     _check_may_manage(webhook.project_id, by)
     if webhook.disabled_at is not None:
         raise DomainError("WebhookDisabled", f"Webhook {webhook.url} is disabled. Enable it first.")
@@ -32,7 +32,7 @@ def send_test(webhook: Webhook, by=None) -> Delivery:
 
 
 def send_again(delivery: Delivery, by=None) -> None:
-    """Retry a pending or failed delivery now and for another 48 hours. Raises NotAllowed, WebhookDisabled."""
+    """Retry a pending or failed delivery now and for another 48 hours. Raises NotAllowed or WebhookDisabled."""
     _check_may_manage(delivery.webhook.project_id, by)
     if delivery.webhook.disabled_at is not None:
         raise DomainError("WebhookDisabled", f"Webhook {delivery.webhook.url} is disabled. Enable it first.")
@@ -42,7 +42,7 @@ def send_again(delivery: Delivery, by=None) -> None:
 
 
 def create_webhook(project_id: int, url: str, events: Sequence[str], by=None) -> Webhook:
-    """Create a webhook. Raises NotAllowed, BadAddress, BadWebhook."""
+    """Create a webhook. Raises NotAllowed, BadAddress, or BadWebhook."""
     _check_may_manage(project_id, by)
     _check(url, events)
     with transaction.atomic():
@@ -66,7 +66,7 @@ def edit_webhook(webhook: Webhook, url: str, events: Sequence[str], by=None) -> 
 
 
 def rotate_secret(webhook: Webhook, by=None) -> Webhook:
-    """Create a new secret; return the webhook. The old secret also signs for one day, so receivers can switch.
+    """Create a new secret; return the webhook. For one day, messages are also signed with the old secret.
 
     Raises NotAllowed.
     """
@@ -92,7 +92,7 @@ def disable_webhook(webhook: Webhook, by=None) -> None:
 
 
 def enable_webhook(webhook: Webhook, by=None) -> None:
-    """Enable a webhook; pending deliveries become due immediately. Raises NotAllowed, BadAddress."""
+    """Enable a webhook; pending deliveries become due immediately. Raises NotAllowed or BadAddress."""
     _check_may_manage(webhook.project_id, by)
     _check_url(webhook.url)
     with transaction.atomic():
@@ -146,5 +146,5 @@ def _lock(webhook: Webhook) -> Webhook:
 
 
 def _record(verb: str, webhook: Webhook, by, **facts: Any) -> None:
-    # The URL is not recorded, as it may contain a key of the receiver.
+    # The URL is not recorded, because it may contain a key of the receiver.
     record(f"webhook.{verb}", webhook, by, webhook.project_id, webhook=webhook.pk, **facts)

@@ -121,7 +121,7 @@ def test_answer_buttons_keep_position_and_disable_without_statements(visit):
     assert page.locator("progress").get_attribute("max") == "9"
     page.context.set_offline(True)
     answer_with(page, "t")
-    expect(page.get_by_text("More statements load when you are back online")).to_be_visible()
+    expect(page.get_by_text("More statements will load when you are back online")).to_be_visible()
     expect(button).to_be_disabled()
 
 

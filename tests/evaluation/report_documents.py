@@ -49,7 +49,7 @@ def make_document(cells: Mapping[tuple, Counts] = THREE_CELLS, **fields) -> dict
     }
     if fields.get("source") == "simulated":
         document["notes"] = [
-            "The judgments are simulated, not people: the rates are not evidence about the truth of the tuples."
+            "The judgments are simulated, not made by people: the rates are not evidence about the truth of the tuples."
         ]
     return {**document, **fields}
 

@@ -132,7 +132,7 @@ def test_simulated_round_is_complete_and_report_labels_it_simulated(harvests):
 
     assert report.document["source"] == "simulated"
     assert report.document["n_complete"] == report.document["n_tasks"] > 0
-    assert report.document["notes"][0].startswith("The judgments are simulated, not people")
+    assert report.document["notes"][0].startswith("The judgments are simulated, not made by people")
     assert len(report.document["cells"]) == 12
 
 

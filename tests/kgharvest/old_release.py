@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from django.apps import apps
-from django.core.management import call_command
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
@@ -28,8 +27,16 @@ def old_release(shared_folder: Path) -> KeptState:
 
 
 def _migrate() -> None:
-    if connection.vendor == "sqlite":
-        remove_tables()  # migrating forward from an empty database is faster than migrating backward
-    else:
-        call_command("migrate", "kgharvest", "zero", verbosity=0)
+    remove_tables()
     MigrationExecutor(connection).migrate(OLD_RELEASE)
+
+
+def upgraded_release(shared_folder: Path) -> KeptState:
+    """Return the database after the remaining migrations."""
+
+    def upgrade() -> None:
+        old_release(shared_folder).enter()
+        executor = MigrationExecutor(connection)
+        executor.migrate(executor.loader.graph.leaf_nodes())
+
+    return KeptState(upgrade, shared_folder / "upgraded-release.sqlite3")

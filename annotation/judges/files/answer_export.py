@@ -15,7 +15,7 @@ from kgharvest.errors import DomainError
 def export_answers(run: JudgeRun, file_format: str) -> Iterator[str]:
     """Yield the lines of a file in one of FORMATS, ordered by tuple and repeat. Raises UnknownFormat."""
     if file_format not in FORMATS:
-        raise DomainError("UnknownFormat", f"Unknown format {file_format!r}. Use {', '.join(FORMATS)}.")
+        raise DomainError("UnknownFormat", f"Unknown format {file_format!r}. Use one of {', '.join(FORMATS)}.")
     return FORMATS[file_format].write(run)
 
 

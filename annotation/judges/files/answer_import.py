@@ -1,8 +1,8 @@
-"""Import of judge answers: JSON lines of kgharvest, eval logs of inspect-ai, logged samples of lm-eval.
+"""Import of judge answers: JSON lines of kgharvest, eval logs of inspect-ai, and logged samples of lm-eval.
 
 inspect-ai: JSON of `EvalLog` (https://inspect.aisi.org.uk/eval-logs.html), one sample per tuple and epoch. lm-eval:
-JSON lines of `--log_samples` (lm_eval.evaluator), one line per tuple, with repeats in `resps`. Both store the tuple in
-user-defined fields, `metadata` of a sample or `doc` of a line, as `relation` (set/name) and `entities`.
+JSON lines of `--log_samples` (lm_eval.evaluator), one line per tuple, with repeats in `resps`. Both store the tuple as
+`relation` (set/name) and `entities` in user-defined fields: `metadata` of a sample, or `doc` of a line.
 """
 
 import json
@@ -51,15 +51,16 @@ AnswerReader = Callable[[Any], Iterable[tuple[str, Sequence[str], int, Mapping[s
 
 
 def import_file(round: Round, document: Mapping[str, Any], path: Path | str, by=None) -> JudgeRun:
-    """Import the file at `path`. For commands only: their operator may read any file. Raises as import_answers does."""
+    """Import a file. Only for commands, whose operator may read any file. Raises the same errors as import_answers."""
     path = Path(path)
     return import_answers(round, document, read_bytes(path), path.name, by)
 
 
 def import_answers(round: Round, document: Mapping[str, Any], content: bytes, source: str, by=None) -> JudgeRun:
-    """Return a run of kind file with all answers of the file, or store nothing.
+    """Import all answers of a file as a run of kind file, or store nothing.
 
-    If the spec names no LM, the file's LM is used. Raises ImportRefused with the invalid lines, and as create_run does.
+    If the spec names no LM, the file's LM is used. Raises ImportRefused with the invalid lines, or the errors of
+    create_run.
     """
     run, _ = run_from_spec(document)
     if run.judge_kind != JudgeKind.FILE:

@@ -10,19 +10,21 @@ DUPLICATES_WERE = {"first": "skipped", "last": "replaced earlier ones"}
 
 class Command(DomainCommand):
     help = (
-        "Add judgments from a CSV file with the columns relation, entities (a JSON list), annotator and label (True, "
-        "False or Unjudgeable). Optional columns: model, setting, seconds, judged_at and comment."
+        "Add judgments from a CSV file with the columns relation, entities (a JSON list), annotator, and label (True, "
+        "False, or Unjudgeable). Optional columns: model, setting, seconds, judged_at, and comment."
     )
 
     def add_arguments(self, parser):
         parser.add_argument("file", type=Path, metavar="FILE.csv", help="CSV file with the columns above")
-        parser.add_argument("--round", required=True, metavar="NAME", help="round for imports")
+        parser.add_argument("--round", required=True, metavar="NAME", help="round of imported judgments")
         parser.add_argument("--create", action="store_true", help="create missing rounds, relations, tuples, and tasks")
         parser.add_argument(
             "--set", dest="set_name", metavar="NAME", help="relation set, if several contain the relation"
         )
         add_project_argument(parser)
-        parser.add_argument("--duplicates", choices=DUPLICATES, default="error", help="repeated judgments on a tuple")
+        parser.add_argument(
+            "--duplicates", choices=DUPLICATES, default="error", help="how to treat repeated judgments of a tuple"
+        )
 
     def handle(self, *, file, round, create, set_name, project, duplicates, **options):
         summary = import_judgments(

@@ -28,7 +28,7 @@ from kgharvest.tables.formats import markdown_of
 HOST = "127.0.0.1"
 LOOK_EVERY_S = 0.3
 MAX_PROCESSES = 4
-SHOWN = ("relations", "comparisons")  # of the report's tables
+SHOWN = ("relations", "comparisons")  # tables of the report that --once prints
 
 
 class Command(DomainCommand):
@@ -41,7 +41,7 @@ class Command(DomainCommand):
 
     def handle(self, *, once, **options):
         self.started = time.monotonic()
-        # Like Ctrl-C, which the shell may ignore for background processes.
+        # Handle these signals like Ctrl-C, which the shell may ignore for background processes.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)
         self.say(f"Preparing the database in {settings.DATA_DIR}")
@@ -105,7 +105,7 @@ class Command(DomainCommand):
         return finished
 
     def serve(self, programs: Supervisor) -> None:
-        # It never loads an LM, so that urgent jobs do not wait for harvests.
+        # This worker never loads an LM, so urgent jobs do not wait for harvests.
         urgent_worker = worker_command("--queues", URGENT, "--pool", "solo", "--hostname", "urgent@%h")
         programs.start("urgent-worker", urgent_worker, OMP_NUM_THREADS="1")
         with suppress(KeyboardInterrupt):

@@ -43,21 +43,21 @@ class Command(DomainCommand):
         names = ", ".join(PROMPT_SETTINGS)
         parser.add_argument("--model", default="embedded", help=f"LM: embedded (default), {LM_NAMES_HELP}")
         parser.add_argument("--setting", choices=PROMPT_SETTINGS, help=f"prompt settings: {names}", **several)
-        stored = "settings with stored prompts of harvests"
+        stored = "settings whose prompts are taken from stored harvests"
         parser.add_argument("--harvested", choices=STORED_SETTINGS, default=[], help=stored, **several)
         parser.add_argument("--baseline", dest="more", choices=MORE_SCORES, default=[], help=MORE_HELP, **several)
         parser.add_argument("--more", choices=MORE_SCORES, help=SUPPRESS, **several)  # old name of --baseline
         parser.add_argument(
-            "--scores", type=Path, metavar="F", help="scores of other systems; repeatable", **repeatable
+            "--scores", type=Path, metavar="F", help="file with scores of other systems; repeatable", **repeatable
         )
         parser.add_argument("--judge-run", metavar="ROUND/NAME", help="scores of a judge run; repeatable", **repeatable)
-        parser.add_argument("--facts", type=Path, metavar="F.jsonl", help="facts; default: the embedded LM's world")
+        parser.add_argument("--facts", type=Path, metavar="F.jsonl", help="facts; default: facts of the embedded LM")
         parser.add_argument("--seed", type=int, default=0, help="seed of the negative samples (default: 0)")
         add_placement_arguments(parser)
         add_project_argument(parser)
         parser.add_argument("--output", type=Path, metavar="F", help="output file; default: standard output")
         parser.add_argument("--samples", type=Path, metavar="F.jsonl", help="write the scored tuples with their scores")
-        parser.add_argument("--figure", type=Path, metavar="F", help="write the curves: F.svg or F.pdf")
+        parser.add_argument("--figure", type=Path, metavar="F", help="write the curves to F.svg or F.pdf")
 
     def handle(self, *, model, setting, harvested, facts, output, figure, samples, **options):
         for path in filter(None, [output, figure, samples]):

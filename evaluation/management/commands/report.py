@@ -15,7 +15,7 @@ from kgharvest.tables.formats import csv_text
 
 
 class Command(DomainCommand):
-    help = "Create a report on a round: accuracy with intervals, agreement, tests. The report is stored."
+    help = "Create a report on a round: accuracy with intervals, agreement, and tests. The report is stored."
 
     def add_arguments(self, parser):
         parser.add_argument("--round", required=True, metavar="NAME", help="name of the round, or project/NAME")
@@ -24,7 +24,7 @@ class Command(DomainCommand):
         )
         parser.add_argument("--table", metavar="T", help="table for --format csv, for example comparisons")
         parser.add_argument(
-            "--reference", type=Path, metavar="KG", help="reference KG for novelty: triples (.csv, .tsv, .jsonl)"
+            "--reference", type=Path, metavar="KG", help="reference KG for novelty: triples (.csv, .tsv, or .jsonl)"
         )
         margin = ReportForm.base_fields["equivalence_margin"]
         parser.add_argument("--equivalence-margin", metavar="POINTS", default=margin.initial, help=margin.help_text)

@@ -1,4 +1,4 @@
-"""Accuracy by size of the KG and by score, from one sample."""
+"""Figures of accuracy by size of the KG and by score, from one sample."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,15 +9,15 @@ from evaluation.rendering.figures.drawing import DASHES, LINE, Drawing, Off, Pan
 from evaluation.reports.sections.rates import calibration_curves, calibration_left_out, side_curves
 from kgharvest.pages.number_format import count, number, percent, share_tick, share_with_interval
 
-CUTS = {  # titles of the paper's cuts and corners of their marks
+CUTS = {  # the paper's cuts: title, and corners of the mark
     "base:10": ("base-10", [(0, -6), (6, 0), (0, 6), (-6, 0)]),
     "base:100": ("base-100", [(0, -6), (6, 5), (-6, 5)]),
     "share:0.5": ("50 %", [(-5, -5), (5, -5), (5, 5), (-5, 5)]),
 }
-MOST_BANDS = 4  # bands in one panel; with more, each curve gets its own panel
+MOST_BANDS = 4  # maximum number of bands in one panel; if there are more, each curve has its own panel
 SCORE_AXIS = "score (nats, higher is better)"
 
-Rate = Mapping[str, Any]  # accuracy, low, high, n
+Rate = Mapping[str, Any]  # keys: accuracy, low, high, n
 
 
 class Point(NamedTuple):
@@ -34,7 +34,7 @@ class Point(NamedTuple):
 
 
 class SizeCurve(NamedTuple):
-    """Accuracy of the top-ranked tuples of an LM and setting. cuts: with their keys in CUTS."""
+    """Accuracy of the top-ranked tuples of an LM and setting. cuts: keys in CUTS, with the point of each cut."""
 
     number: int
     name: str
@@ -77,7 +77,7 @@ def _side(part: Mapping[str, Any]) -> tuple[str | None, str | None]:
 def draw_size_curves(document: Document, width: float | None = None, off: Off = ()) -> Drawing:
     """Draw a line and band per LM and setting, with separately estimated marks for the cuts of the paper.
 
-    With many lines, each gets its own panel, with the other lines in gray.
+    If there are many lines, each has its own panel, which shows the other lines in gray.
     """
     every, is_counted = size_curves(document)
     curves = [curve for curve in every if curve.number not in set(off)]
@@ -148,7 +148,7 @@ def _drawn(panel: Panel, curve: SizeCurve, row: int) -> Iterator[Shape]:
 
 
 def draw_calibration(document: Document, width: float | None = None, off: Off = ()) -> Drawing:
-    """Draw a panel per cell: accuracy with interval in bins of equal numbers of judged tuples."""
+    """Draw one panel per cell: accuracies with intervals in bins that contain equal numbers of judged tuples."""
     numbers = side_numbers(document)
     curves = [curve for curve in calibration_curves(document) if numbers[_side(curve)] not in set(off)]
     is_file, width = width is None, width or drawing.paper_width(7.2)

@@ -1,8 +1,8 @@
-"""Figures as lists of shapes: scales and axes to draw with, and writers for pages, SVG files and PDF.
+"""Figures as lists of shapes: scales, axes, and writers for pages, SVG files, and PDF files.
 
 A figure is one function `(document, width, off)` that returns sheets of shapes. Shapes name their colors as site.css
 does, such as "ink" or "series-3". Lengths are CSS pixels on pages, with text of 13 px; files for papers are scaled to
-text of 9 points. matplotlib is loaded by the first PDF and only writes paths and text.
+text of 9 points. matplotlib is loaded when the first PDF is written, and only writes paths and text.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from evaluation.rendering.documents import ORIGINS, Document
 from kgharvest.pages.number_format import share_tick
 
 FIGURE_FORMATS = ("svg", "pdf")
-LEAST_WIDTH, MOST_WIDTH = 280, 1200  # pixels of drawings for pages
+LEAST_WIDTH, MOST_WIDTH = 280, 1200  # limits for the width of drawings on pages, in pixels
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Helvetica Neue', Arial, sans-serif"
 FONT_SIZE = 13
-LINE = 17  # pixels of a line of text
-MIDDLE = 0.35 * FONT_SIZE  # from the middle of a line of text down to its baseline
-FOOT = 46  # pixels of an axis with its title
-PAPER_SCALE = 12 / 13  # 9 points at 96 pixels per inch
+LINE = 17  # height of a line of text in pixels
+MIDDLE = 0.35 * FONT_SIZE  # pixels from the middle of a line of text down to its baseline
+FOOT = 46  # height in pixels of an axis with its title
+PAPER_SCALE = 12 / 13  # 9 points are 12 pixels at 96 pixels per inch
 DASHES = (None, "6 3", "2 3", "8 3 2 3")
 N_HUES = 8
 
 # The eight hues are distinct for color-blind readers and against the background (Okabe and Ito 2008).
-# heat: accuracy 1 in heat maps; the ink has a contrast of at least 4.5:1 on it.
+# heat: color of accuracy 1 in heat maps. Text in the ink color has a contrast of at least 4.5:1 on it.
 COLORS = ("paper", "ink", "ink-soft", "line", "heat", *(f"series-{number}" for number in range(N_HUES)))
 Theme = Mapping[str, str]
 LIGHT: Theme = dict(zip(COLORS, (
@@ -52,7 +52,7 @@ THEMES = {"light": LIGHT, "dark": DARK}
 
 
 class Shape(NamedTuple):
-    """An SVG element: g, a, path, circle, rect or text. Attributes that are None are not written."""
+    """An SVG element: g, a, path, circle, rect, or text. Attributes that are None are not written."""
 
     tag: str
     attributes: Mapping[str, Any]
@@ -60,7 +60,7 @@ class Shape(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """A part of a drawing with a size; its shapes are computed when it is written. kind: class of the element."""
+    """A part of a drawing with a size. Its shapes are computed when it is written. kind: CSS class of the element."""
 
     width: float
     height: float
@@ -69,7 +69,7 @@ class Sheet(NamedTuple):
     kind: str = ""
 
 
-Drawing = Sequence[Sheet]  # several sheets on pages only
+Drawing = Sequence[Sheet]  # only drawings for pages have several sheets
 DrawFigure = Callable[..., Drawing]
 Off = Iterable[int]  # numbers of the LMs and settings that are not shown
 Points = Iterable[tuple[float, float]]
@@ -119,7 +119,7 @@ def target(x: float, y: float, width: float, height: float) -> Shape:
 
 
 def mark(place: tuple[int, int], name: str, words: str, address: str, *shapes: Shape) -> Shape:
-    """Return shapes as a link with a tooltip of two lines. place: row and column for arrow keys."""
+    """Return shapes as a link with a tooltip of two lines. place: row and column, for navigation with arrow keys."""
     attributes = {"class": "mark", "tabindex": -1, "href": address or None, "data-row": place[0]}
     attributes |= {"data-column": place[1], "data-name": len(name), "aria-label": f"{name}: {words}"}
     return Shape("a", attributes, shapes)
@@ -127,7 +127,8 @@ def mark(place: tuple[int, int], name: str, words: str, address: str, *shapes: S
 
 # Text widths
 
-# Advance widths of DejaVu Sans for U+0020 to U+007E: base-36 digits, 35 to the font size. Other fonts are narrower.
+# Advance widths of DejaVu Sans for U+0020 to U+007E, as base-36 digits in 1/35 of the font size. Other fonts are
+# narrower.
 WIDTHS = "begunysaeeiubdbcnnnnnnnnnnccuuujzooprmkrrbbnkuqslspnmqozomoeceuiimnknmdnmaalaymmnnfjemltlljncnu"
 
 
@@ -139,7 +140,7 @@ def _width(character: str) -> int:
 
 
 def text_width(words: str) -> float:
-    """Return an upper bound of the width in pixels."""
+    """Return an upper bound on the width in pixels."""
     return FONT_SIZE / 35 * sum(map(_width, words))
 
 
@@ -161,7 +162,7 @@ def clipped(words: str, width: float) -> str:
 
 
 def ticks(low: float, high: float, n: float) -> list[float]:
-    """Return about n multiples of 1, 2 or 5 times a power of ten in [low, high] (as d3-array's `ticks`)."""
+    """Return about n multiples of 1, 2, or 5 times a power of ten in [low, high] (like `ticks` of d3-array)."""
     if high <= low:
         return [low]
     power = 10.0 ** floor(log10((high - low) / n))
@@ -193,7 +194,7 @@ class Panel(NamedTuple):
     def x_axis(self, form: Callable[[float], str], title: str = "") -> Iterator[Shape]:
         """Yield grid lines with their values below, and the title under them."""
         values = ticks(*self.x_domain, max(2, round(self.width / 64)))
-        if len({form(value) for value in values}) < len(values):  # no half tuples in counts below 10
+        if len({form(value) for value in values}) < len(values):  # avoid fractional tuples in counts below 10
             values = [value for value in values if value == round(value)]
         yield hidden(
             *(line([(self.x(value), self.top), (self.x(value), self.bottom)], "line") for value in values),
@@ -213,10 +214,10 @@ class Panel(NamedTuple):
 
 
 def grid(n: int, width: float, *, least: float, height: float, n_lines: int = 0) -> tuple[list[Panel], float]:
-    """Return n panels and the lower edge of the last one's axis.
+    """Return n panels and the lower edge of the last panel's axis.
 
-    The line above the panels is for the name of the y-axis. Above each panel are `n_lines` lines. Each row has as many
-    panels as fit with a width of at least `least`.
+    One line above all panels is reserved for the name of the y-axis, and `n_lines` lines above each panel. Each row has
+    as many panels as fit with a width of at least `least`.
     """
     n_columns, head = max(1, min(n, int(width // least))), LINE * n_lines
     step, row, top = width / n_columns, head + height + FOOT, LINE + 6
@@ -227,11 +228,11 @@ def grid(n: int, width: float, *, least: float, height: float, n_lines: int = 0)
     return panels, top + row * ceil(n / n_columns)
 
 
-Sample = Callable[[float, float], Shape]  # draws from x to x + 24 with its middle at y
+Sample = Callable[[float, float], Shape]  # draws from x to x + 24, vertically centered at y
 
 
 def legend(entries: Iterable[tuple[str, Sample]], width: float, top: float) -> tuple[list[Shape], float]:
-    """Return names with samples of their lines or marks, in lines from left to right, and the lower edge."""
+    """Return the names with samples of their lines or marks, arranged in rows, and the lower edge of the legend."""
     shapes: list[Shape] = []
     x, y = 0.0, top + LINE / 2
     for name, sample in entries:
@@ -255,14 +256,14 @@ def paper_width(inches: float) -> float:
 
 
 def paper_box(drawing: Drawing, document: Document) -> tuple[float, float, float]:
-    """Return width, height and upper edge of a file, which has a line on top for the origin of its judgments."""
+    """Return the width, height, and upper edge of a file. A line on top shows the origin of non-human judgments."""
     [sheet] = drawing
     top = -LINE - 3 if document.get("source") in ORIGINS else 0
     return sheet.width, sheet.height - top, top
 
 
 def render(drawing: Drawing, document: Document, file_format: str, theme: Theme = LIGHT) -> bytes:
-    """Return a file as "svg" or "pdf" on a transparent ground. SVG text remains text, in the reader's font."""
+    """Return an "svg" or "pdf" file with a transparent background. SVG text remains text, in the reader's font."""
     [sheet] = drawing
     width, height, top = paper_box(drawing, document)
     origin = text(width - 4, -7, ORIGINS.get(document.get("source", ""), ""), **{"font-style": "italic", **RIGHT})
@@ -334,7 +335,7 @@ def _figure_class() -> type:
 
 
 def _pdf(shapes: Iterable[Shape], width: float, height: float, top: float, theme: Theme) -> bytes:
-    """Return a file with embedded fonts, the same bytes every time."""
+    """Return a PDF file with embedded fonts. The same shapes always result in the same bytes."""
     buffer = io.BytesIO()
     with pdf_lock:
         figure = _figure_class()(figsize=(PAPER_SCALE * width / 96, PAPER_SCALE * height / 96))

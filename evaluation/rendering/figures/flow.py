@@ -1,4 +1,4 @@
-"""Flow diagram of tuples, people and judgments in the style of CONSORT."""
+"""Flow diagram of tuples, people, and judgments in the style of CONSORT."""
 
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
@@ -23,7 +23,7 @@ SMALL, SMALL_LINE = 11.5, 14.5  # pixels: font size and line height
 def columns_of(document: Document) -> list[list[tuple[Step, list[Step]]]]:
     """Return the columns from left to right: each step with its parts.
 
-    Steps without exclusions are in the table only, except the first and the last of a population.
+    Steps without exclusions appear only in the table, except the first and the last step of a population.
     """
     all_steps = flow_steps(document)
     columns: list[list[tuple[Step, list[Step]]]] = []
@@ -76,7 +76,7 @@ def _lines(x: float, y: float, lines: Sequence[str], **look: Any) -> Iterator[Sh
 
 
 def in_words(document: Document) -> str:
-    """Return the first and the last step of each column."""
+    """Return a text with the first and the last step of each column."""
     ends = ((steps[0][0], steps[-1][0]) for steps in columns_of(document))
     return "; ".join(
         f"from {count(first.n)} {first.of} {first.name} to {count(last.n)} {last.of} {last.name}"

@@ -19,13 +19,13 @@ from kgharvest.pages.number_format import (
 from kgharvest.statistics.rates import SIGNIFICANCE
 
 AVERAGES_AXIS = "accuracy, mean over relations, 95 % interval"
-DIFFERENCES_AXIS = "difference in percentage points, 95 % interval; filled: p after Holm below .05"
-NARROW = 520  # pixels; in narrower figures names are above their rows
+DIFFERENCES_AXIS = "difference in percentage points, 95 % interval; filled: Holm-adjusted p below .05"
+NARROW = 520  # pixels; in narrower figures, each name is above its row
 GAP = 12
 
 
 class Estimate(NamedTuple):
-    """A row of a forest plot. is_firm: filled mark. basis: of the estimate, as text.
+    """A row of a forest plot. is_firm: True for a filled mark. basis: description of the underlying data.
 
     series: numbers of the compared LMs and settings. address: URL of its evidence, relative to the report.
     """
@@ -92,7 +92,7 @@ def draw(
     is_difference: bool = False,
     line_below: int = 0,
 ) -> Drawing:
-    """Draw a row per estimate with its text, from top to bottom. line_below: number of rows above a line."""
+    """Draw a row per estimate with its text, from top to bottom. line_below: number of rows above a separating line."""
     width = width or drawing.paper_width(7.2)
     shown = [estimate for estimate in estimates if not set(off) & set(estimate.series)]
     is_narrow = width < NARROW
@@ -137,7 +137,7 @@ def _dot(estimate: Estimate, panel: Panel, y: float) -> Iterator[Shape]:
 
 
 def _domain(estimates: Sequence[Estimate]) -> tuple[float, float]:
-    """Return the range of all values, their intervals and 0, with a margin."""
+    """Return the range of all values, their intervals, and 0, with a margin."""
     ends = [end for row in estimates for end in (row.value, row.low, row.high) if end is not None]
     low, high = min(0, *ends), max(0, *ends)
     margin = 0.04 * (high - low or 0.1)

@@ -1,4 +1,4 @@
-"""Table 5 as a heat map."""
+"""Heat map of accuracy by relation, LM, and setting (Table 5 of the paper)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,9 +11,9 @@ from evaluation.reports.sections.rates import cells_by_relation, interval_of_ave
 from kgharvest.pages.number_format import counted, share, share_with_interval
 
 MOST_LABELED = 80  # maximum number of labeled rows in a file; more rows are shown by color only
-ROW, THIN_ROW = 24, 3.2  # pixels
+ROW, THIN_ROW = 24, 3.2  # row heights in pixels
 HEAD = 40
-NARROWEST, WIDEST, LEAST_IN_FILES = 52, 180, 90  # pixels of a column
+NARROWEST, WIDEST, LEAST_IN_FILES = 52, 180, 90  # width of a column in pixels
 ROWS_OF_BLOCK = 40  # browsers skip blocks outside the viewport; there can be thousands of rows
 
 
@@ -28,7 +28,7 @@ Rows = Sequence[tuple[str, Sequence[Rates | None]]]
 
 
 def rows_of(document: Document) -> Rows:
-    """Return the relations with a cell per LM and setting, None without a rate; their average is last."""
+    """Return a row per relation with a cell per LM and setting (None if it has no rate), and the averages last."""
     rows = [(relation, [_cell(cell) for cell in cells]) for relation, cells in cells_by_relation(document)]
     return [*rows, ("average", [_average(total) for total in document["totals"]])]
 
@@ -50,7 +50,7 @@ def _average(total: Mapping[str, Any]) -> Rates | None:
 
 
 def draw(document: Document, width: float | None = None, off: Off = ()) -> Drawing:
-    """Draw accuracy as color and number. On pages, a sheet with column headers precedes blocks of rows."""
+    """Draw each accuracy as a color and a number. On pages, a sheet with column headers precedes blocks of rows."""
     numbers = [number for number in range(len(document["totals"])) if number not in set(off)]
     heads = [(short_model(total["model"]), name_of(total["setting"])) for total in document["totals"]]
     relations = {cell["relation"] for cell in document["cells"]}
@@ -92,7 +92,7 @@ def draw(document: Document, width: float | None = None, off: Off = ()) -> Drawi
 
 
 class _Table(NamedTuple):
-    """Rows with names and cells. numbers: of the visible columns. names, step: widths of names and of a column."""
+    """Rows with names and cells. numbers: visible columns. names, step: widths of the names and of a column."""
 
     document: Document
     rows: Rows

@@ -1,4 +1,4 @@
-"""Precision and recall of scores on known facts and negative samples: the paper's Figs 4 and 5."""
+"""Precision and recall of scores on known facts and negative samples, as in Figures 4 and 5 of the paper."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ MOST_POINTS = 60  # maximum number of marks of a curve on a page
 
 
 def names_of(scores: Mapping[str, Any]) -> list[str]:
-    """Return the scorers with their average precision to three digits, because good scorers differ in the third."""
+    """Return scorers with average precision to three digits, because good scorers differ only in the third digit."""
     return [f"{scorer['scorer']} ({share(scorer['average_precision'], 3)})" for scorer in scores["scorers"]]
 
 
@@ -26,7 +26,7 @@ def thinned(curve: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
 def draw(scores: Mapping[str, Any], width: float | None = None, off: Off = ()) -> Drawing:
     """Draw a line per scorer over all relations, and the share of facts as the random baseline.
 
-    Marks link to the table of scorers, because points have no statements.
+    Marks link to the table of scorers, because there are no statements to link to.
     """
     is_file, width = width is None, width or drawing.paper_width(3.4)
     scorers = [(number, scorer) for number, scorer in enumerate(scores["scorers"]) if number not in set(off)]

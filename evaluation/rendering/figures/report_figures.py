@@ -21,10 +21,11 @@ from kgharvest.tables.table import Table
 class ReportFigure(NamedTuple):
     """A figure, shown in reports that contain its data.
 
-    shows: returns its data; reports without data lack the figure. alt: text description. draw: the figure as
-    `draw(document, width=None, off=())`, as wide as in files if there is no width. table: the report's table
-    with its numbers; numbers: the drawn part of it, None if the page shows the table anyway. left_out: the cells that
-    are not drawn, as text; readers can select them by relation. is_interactive: pages replace the image by a drawing.
+    shows: returns the data; if there is none, the report lacks the figure. alt: text description. draw: called as
+    `draw(document, width=None, off=())`; without a width, the drawing is as wide as in files. table: the report's table
+    with the numbers. numbers: the drawn part of the table; None if the page shows the table anyway. left_out: cells
+    that are not drawn, as text; readers can select them by relation. is_interactive: pages replace the image with a
+    drawing.
     """
 
     name: str
@@ -39,7 +40,7 @@ class ReportFigure(NamedTuple):
     is_interactive: bool = True
 
     def image(self, document: Document) -> dict[str, Any]:
-        """Return name, texts and size in CSS pixels, which avoids layout shifts when the image loads."""
+        """Return the name, texts, and size in CSS pixels. The size avoids layout shifts when the image loads."""
         width, height = (round(PAPER_SCALE * size) for size in paper_box(self.draw(document), document)[:2])
         return {
             "name": self.name,
@@ -84,7 +85,7 @@ def averages_caption(document: Document) -> str:
     }
     for_several, for_one = True in has_interval, False in has_interval
     if for_several and for_one:
-        return "Mean over relations. The interval is for similar relations; with one relation, for that relation."
+        return "Mean over relations. The interval is for similar relations or, with one relation, for that relation."
     if for_several:
         return "Mean over relations; the interval is for similar relations."
     return "Accuracy of one relation with its interval." if for_one else "Mean over relations."
@@ -123,7 +124,7 @@ FIGURES = (
         lambda document: "The table above as a heat map. Stronger color means higher accuracy.",
         "relations",
         lambda document: [cell for cell in document["cells"] if cell["accuracy"] is not None],
-        lambda document: f"Heat map of accuracy, relations by LM and setting. {averages_in_words(document)}",
+        lambda document: f"Heat map of accuracy by relation, LM, and setting. {averages_in_words(document)}",
         heat_map.draw,
     ),
     ReportFigure(
@@ -138,7 +139,9 @@ FIGURES = (
     ReportFigure(
         "differences",
         "Differences with intervals",
-        lambda document: "Paired by relation. If an interval contains 0, it is open which side is better.",
+        lambda document: (
+            "Differences are paired by relation. If an interval contains 0, either side may be more accurate."
+        ),
         "comparisons",
         forest.differences,
         differences_in_words,
@@ -149,7 +152,7 @@ FIGURES = (
         "Accuracy by size of the KG",
         lambda document: (
             "Accuracy by number of top-ranked tuples with a 95 % band, from one sample. "
-            "The marks are the cuts of the paper."
+            "The marks show the cuts of the paper."
         ),
         "size-curves",
         side_curves,
@@ -161,8 +164,8 @@ FIGURES = (
         "calibration",
         "Accuracy by score",
         lambda document: (
-            "Judged tuples in bins of equal numbers, with 95 % intervals. Scores of different relations or LMs are not "
-            "comparable. The dashed line is the cut precision:0.8: above it, .8 of the tuples are true."
+            "Accuracy in bins with equal numbers of judged tuples, with 95 % intervals. Scores of different relations "
+            "or LMs are not comparable. The dashed line is the cut precision:0.8. Above it, .8 of the tuples are true."
         ),
         "calibration",
         calibration_curves,
@@ -173,9 +176,9 @@ FIGURES = (
     ),
     ReportFigure(
         "flow",
-        "Flow of tuples, people and judgments",
+        "Flow of tuples, people, and judgments",
         lambda document: (
-            "From harvested tuples and annotators to the evidence of the report. Exclusions are next to the arrows."
+            "From harvested tuples and annotators to the evidence of the report. Arrows show the exclusions."
         ),
         "flow",
         flow_steps,

@@ -53,9 +53,10 @@ METHOD_PARTS = {
     ),
     "fleiss_kappa": ("Fleiss' kappa is computed over all statements if each has the same number of judgments."),
     "verdict_stability": (
-        "Verdict stability: the expected share of verdicts that a new panel would change. The panel has the most "
-        "frequent size. Each statement's propensity to be judged True is fitted by EM on a grid. The interval uses "
-        "polynomials that bound the share of changed verdicts at every propensity from below and above."
+        "Verdict stability: the expected share of verdicts that a new panel of annotators would change. The size of "
+        "the panel is the most frequent number of judgments of a statement. Each statement's propensity to be judged "
+        "True is fitted by EM on a grid. The interval uses polynomials that bound the share of changed verdicts at "
+        "every propensity from below and above."
     ),
     "annotator_models": (
         "Models of annotators: Dawid and Skene (1979) and MACE (Hovy et al. 2013), fitted by EM to all judgments "
@@ -68,15 +69,15 @@ METHOD_PARTS = {
 MODEL_TITLES = {"dawid_skene": "Dawid-Skene", "mace": "MACE"}
 ONE_ANNOTATOR = "With a single annotator, errors cannot be estimated."
 NO_OPINION = "There is no True or False label."
-ONE_LABEL = "All True or False labels are alike, so annotators cannot be distinguished."
-NO_GOLD = "without gold statements it is unknown which of the two is correct"
+ONE_LABEL = "All labels except Unjudgeable are the same, so annotators cannot be distinguished."
+NO_GOLD = "without gold statements, it is unknown which of the two is correct"
 
 
 @dataclass(frozen=True)
 class FittedModel:
-    """A fitted model of annotators. verdict (T,): of all statements. gold_verdict: of gold statements.
+    """A fitted model of annotators, with its verdicts on all statements (T,) and on gold statements.
 
-    fit: None if the model cannot be fitted; `reason` says why.
+    fit: None if the model cannot be fitted; `reason` says why. has_opinion (A,): see `judged_opinions`.
     """
 
     name: str
@@ -88,7 +89,7 @@ class FittedModel:
 
 
 def fit_models(evidence: Evidence) -> list[FittedModel]:
-    """Fit each model to all True and False labels, including those of gold statements but not their known answers."""
+    """Fit each model to all True and False labels, including labels of gold statements but not the known answers."""
     judged, has_opinion = judged_opinions(evidence)
     reason = None
     if not len(judged.task):
@@ -103,7 +104,7 @@ def fit_models(evidence: Evidence) -> list[FittedModel]:
     fitted = []
     for name, fit_model in FITS.items():
         fit = fit_model(judged)
-        is_likely = (fit.labels > 0.5) & (n_opinions > 0)[:, np.newaxis]  # (T, 2); no opinions are undecided
+        is_likely = (fit.labels > 0.5) & (n_opinions > 0)[:, np.newaxis]  # (T, 2); without opinions: undecided
         verdict = np.select([is_likely[:, TRUE], is_likely[:, FALSE]], [ACCEPTED, REJECTED], UNDECIDED)
         of_tasks, of_gold = np.split(verdict, [evidence.n_tasks])
         fitted.append(FittedModel(name, fit, of_tasks, of_gold, has_opinion, None))
@@ -111,7 +112,7 @@ def fit_models(evidence: Evidence) -> list[FittedModel]:
 
 
 def judged_opinions(evidence: Evidence) -> tuple[Judged, Flags]:
-    """Return the True and False labels, gold statements last, and which annotators (A,) gave at least one of them."""
+    """Return the True and False labels, those of gold statements last, and a mask (A,) of annotators who gave any."""
     columns = [np.concatenate(pair) for pair in zip(evidence.judgments[:3], evidence.gold[:3], strict=True)]
     task, annotator, label = (column[columns[2] != UNJUDGEABLE] for column in columns)
     n_tasks = evidence.n_tasks + len(evidence.gold_truth)
@@ -190,7 +191,7 @@ def model_entries(evidence: Evidence, models: Iterable[FittedModel]) -> list[dic
 
 
 def _on_gold(evidence: Evidence, gold_verdict: Codes) -> dict[str, Any] | None:
-    """Return the correct verdicts of the model and of the majority on judged gold statements; None without any."""
+    """Count correct verdicts of the model and the majority on judged gold statements; None if there are none."""
     n_gold = len(evidence.gold_truth)
     counts = label_counts(evidence.gold._replace(task=evidence.gold.task - evidence.n_tasks), n_gold)  # (gold, 3)
     is_judged = counts.sum(axis=1) > 0
@@ -209,7 +210,7 @@ def _on_gold(evidence: Evidence, gold_verdict: Codes) -> dict[str, Any] | None:
 
 
 def _sentence(name: str, converged: bool, n_compared: int, n_differing: int, gold: Mapping[str, Any] | None) -> str:
-    """Return how the model's verdicts differ; one side is called better only if gold statements show it."""
+    """Return how the model and the majority differ. One is called better only if gold statements show it."""
     title = MODEL_TITLES[name]
     start = f"{title} and the majority differ on {n_differing} of {n_compared} statements decided by both"
     rest = "" if converged else f" {title} did not converge; its numbers are preliminary."
@@ -218,15 +219,16 @@ def _sentence(name: str, converged: bool, n_compared: int, n_differing: int, gol
     correct = f"of {gold['n']} gold statements, {title} has {gold['model_correct']} correct, "
     correct += f"the majority {gold['majority_correct']}"
     if gold["p"] is None or gold["p"] >= SIGNIFICANCE:
-        return f"{start}; {correct}: not distinguishable.{rest}"
+        return f"{start}; {correct}, which is not a significant difference.{rest}"
     better = title if gold["model_correct"] > gold["majority_correct"] else "the majority"
     return f"{start}; {correct}: {better} is better (p {'' if gold['p'] < 0.001 else '= '}{p_value(gold['p'])}).{rest}"
 
 
 MOST_ANNOTATORS_IN_MATRIX = 20  # maximum number of columns on a page
 NOTE_ON_MODELS = (
-    "sensitivity, specificity: how often the annotator labels statements True that are true according to Dawid-Skene, "
-    "and False that are false. competence: share of judgments that MACE classifies as known rather than guessed."
+    "sensitivity: share of True labels among the annotator's labels of statements that are true according to "
+    "Dawid-Skene. specificity: share of False labels among the annotator's labels of statements that are false. "
+    "competence: share of judgments that MACE classifies as known rather than guessed."
 )
 
 
@@ -297,7 +299,10 @@ def annotator_model_table(document: Document) -> Table:
 N_DRAWS_OF_PARTS = 1000
 AC1 = "Gwet's AC1"
 OTHER_PEOPLE = "similar annotators"
-HELD_FIXED = f"low, high: for similar statements and the same annotators; {OTHER_PEOPLE}: also for other annotators."
+HELD_FIXED = (
+    "low, high: interval for similar statements and the same annotators. "
+    f"{OTHER_PEOPLE}: interval that also holds for other annotators."
+)
 PARADOX = (
     "If nearly all statements are true, alpha is low even if annotators agree (prevalence paradox), because most "
     "agreement is then expected by chance. Gwet's AC1 is not affected."
@@ -310,7 +315,7 @@ ALL_OR_NONE = "All or none of the statements are accepted, so differences betwee
 def agreement_entries(evidence: Evidence) -> dict[str, Any]:
     """Return the coefficients of the round, and `agreement`: one entry per relation, then one per LM and setting.
 
-    A statement counts once in each of the entries.
+    Within each entry, a statement counts only once.
     """
     every_task, patterns = np.arange(evidence.n_tasks), evidence.first_two.patterns
     without_unjudgeable = _alpha_entry(
@@ -394,7 +399,7 @@ def agreement_table(document: Document) -> Table:
     rows = [Row(_agreement_values(name, entry), about={}) for name, entry in coefficients.items() if entry is not None]
     kappa = document.get("fleiss_kappa", {"value": None, "reason": None})
     percent = document["percent_agreement"]
-    # All three are based on the statements with at least two judgments.
+    # Alpha, kappa, and percent agreement are all based on the statements with at least two judgments.
     n_units = document["alpha"]["n_units"]
     rows.append(Row(_agreement_values("Fleiss' kappa", {"n_units": n_units, **kappa}), about={}))
     reason = document["alpha"]["reason"] if percent is None else None

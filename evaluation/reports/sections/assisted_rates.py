@@ -50,18 +50,18 @@ METHOD_PARTS = {
         "is the exact interval over all groups."
     ),
     "people_alone": (
-        "The estimate is based on human verdicts alone if fewer than three draws are expected in a group, and for an "
-        "LM and setting with several strata whose verdicts do not differ between the labels of the judge (F test)."
+        "The estimate is based on human verdicts alone if fewer than three draws are expected in a group, or if the "
+        "verdicts on an LM and setting with several strata do not differ between the judge's labels (F test)."
     ),
     "prediction_powered": (
-        "PPI++ (Angelopoulos, Duchi, and Zrnic 2023) is shown for comparison, with a normal interval and a weight from "
-        "the gradients."
+        "PPI++ (Angelopoulos, Duchi, and Zrnic 2023) is shown for comparison, with a normal interval and a weight "
+        "derived from the gradients."
     ),
     "judge_assisted_comparisons": (
         "Judge-assisted comparisons hold for these relations and are based on their statements. Each side is "
         "post-stratified and corrected by its own verdicts, because a judge's errors differ between sides. p is "
-        "derived from the interval and adjusted after Holm for all judge-assisted comparisons. Youden's J of the judge "
-        "on each side and the difference of both: Newcombe's method."
+        "derived from the interval and adjusted by Holm's method for all judge-assisted comparisons. The intervals of "
+        "the judge's Youden's J on each side, and of the difference, are based on Newcombe's method."
     ),
 }
 METHOD_NAMES = {POST_STRATIFIED: "with the judge"}
@@ -71,7 +71,7 @@ KEYS = ("accuracy", "accuracy_low", "accuracy_high")
 def with_assisted_rates(
     entries: Sequence[dict[str, Any]], evidence: Evidence, judged: JudgedStrata
 ) -> list[dict[str, Any]]:
-    """Return the entries of cells, in order, with `judge`."""
+    """Return the entries of the cells, in their order, with the key `judge`."""
     with_judge = []
     for entry, strata in zip(entries, evidence.strata_of_cells, strict=True):
         last = judged.ranked.last[strata]
@@ -129,7 +129,7 @@ def _prediction_powered(
 def with_assisted_averages(
     totals: Sequence[dict[str, Any]], evidence: Evidence, judged: JudgedStrata
 ) -> list[dict[str, Any]]:
-    """Return the entries of LMs and settings with `judge`: the mean over relations, and over all tuples."""
+    """Return the entries of LMs and settings with the key `judge`: the means over relations and over all tuples."""
     entries = []
     for side, total in enumerate(totals):
         cells = [evidence.strata_of_cells[number] for number in np.flatnonzero(evidence.side_of_cell == side)]
@@ -150,13 +150,13 @@ def with_assisted_averages(
 
 
 def macro_weights(cells: Sequence[Codes], evidence: Evidence) -> Floats:
-    """Return the weights of the strata of cells with equal weights."""
+    """Return the weights of the strata of the cells if all cells have equal weight."""
     sizes = [evidence.population_of_stratum[strata] for strata in cells]
     return np.concatenate([*(size / size.sum() / len(cells) for size in sizes), np.zeros(0)])
 
 
 def assisted_point(judged: JudgedStrata, strata: Codes, last_rank: Codes) -> dict[str, Any]:
-    """Return `judge` of a cut, or of a point of a curve."""
+    """Return the key `judge` of a cut, or of a point of a curve."""
     return {"judge": _rate(judged.rate(strata, last_rank))}
 
 
@@ -166,16 +166,17 @@ INTERVAL = ("Acc", "low", "high")
 NOTE = (
     "With the judge: human verdicts, weighted by the number of harvested tuples in each label group of the LM. An LM "
     "without knowledge does not change the estimate. Equivalent sample size: number of statements that people alone "
-    "would need for an interval of this width. Judge alone: the share that the LM labels True, which may be biased."
+    "would need to judge for an interval of this width. Judge alone: the share that the LM labels True, which may be "
+    "biased."
 )
 NOTE_ON_ALONE = (
     "People alone: used if fewer than three draws are expected in a label group, if the judge did not label every "
-    "tuple, or if the verdicts on an LM and setting do not differ between its labels."
+    "tuple, or if the verdicts on an LM and setting do not differ between the judge's labels."
 )
 
 
 def assisted_table(document: Document) -> Table:
-    """Each cell and average by people alone, with the judge, by the judge alone, and by PPI++."""
+    """Accuracy of each cell and average: by people alone, with the judge, by the judge alone, and by PPI++."""
     of_cells = [
         _row(cell, cell["relation"], KEYS, cell["judge"].get("prediction_powered"))
         for cell in document["cells"]
@@ -396,8 +397,8 @@ def assisted_comparison_table(document: Document) -> Table:
         *of_kind(Kind.COEFFICIENT, "first", "second", "difference", group="Youden's J of the judge"),
     )  # fmt: skip
     notes = (
-        "Each side is corrected by its own verdicts. Uncorrected, a judge whose J differs between the sides favors one "
-        "side. A judge with a small J adds nothing to people alone.",
+        "Each side is corrected by its own verdicts. Without this correction, a judge whose J differs between the "
+        "sides favors one side. A judge with a small J adds nothing to the verdicts of people.",
         *(entry["sentence"] for entry in compared),
     )
     return Table("assisted-comparisons", "Comparisons with a judge", columns, tuple(rows), notes if rows else ())

@@ -1,4 +1,4 @@
-"""Comparisons of settings of an LM and of LMs in a setting, paired by relation; ranks; matrices of differences."""
+"""Comparisons of an LM's settings and of the LMs in a setting, paired by relation; ranks; matrices of differences."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -43,37 +43,39 @@ from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD_PARTS = {
     "comparisons": (
-        "Comparisons: the difference of macro averages over the relations that both sides share. p is adjusted after "
-        "Holm for all comparisons of the report. One side is better if the adjusted p is below .05. Intervals of "
-        "single relations: Newcombe's method 10 on both exact intervals."
+        "Comparisons: the difference of macro averages over the relations that both sides share. p is adjusted by "
+        "Holm's method for all comparisons of the report. One side is better if the adjusted p is below .05. The "
+        "intervals of single relations are based on both exact intervals (Newcombe's method 10)."
     ),
     "comparisons_by_relations": (
-        "From six shared relations on, a comparison holds for similar relations: 95 % bootstrap-t interval over "
-        "relations (5,000 resamples; Student's t if the former is more than three times as wide) and two-sided "
-        "sign-flip test over relations (exact up to 20 relations, otherwise 9,999 random patterns)."
+        "With at least six shared relations, a comparison holds for similar relations. It consists of a 95 % "
+        "bootstrap-t interval over relations (5,000 resamples; Student's t if the former is more than three times as "
+        "wide) and a two-sided sign-flip test over relations (exact up to 20 relations, otherwise 9,999 random "
+        "patterns)."
     ),
     "comparisons_by_statements": (
         "With fewer than six shared relations, a test over relations cannot give p below .05. The comparison then "
-        "holds for these relations only and is based on their statements: interval from the intervals of both "
-        "averages (MOVER, Zou and Donner 2008) with the correlation of shared statements; p is the level at which "
-        "this interval ends at 0."
+        "holds for these relations only and is based on their statements. Its interval is derived from the intervals "
+        "of both averages (MOVER, Zou and Donner 2008) and the correlation of shared statements; p is the level at "
+        "which this interval ends at 0."
     ),
     "equivalence": ("Equivalence bounds: two one-sided tests at .05 over the same unit of analysis, not adjusted."),
     "shared_tuples": (
-        "A statement drawn by both sides has one verdict, so McNemar's test over shared statements does not apply. It "
-        "is used to compare the reports of two rounds that judged the same tuples."
+        "A statement drawn for both sides has one verdict, so McNemar's test over shared statements does not apply. "
+        "That test is used to compare the reports of two rounds that judged the same tuples."
     ),
     "ranks": (
         "Ranks of LMs and settings by accuracy averaged over relations: simultaneous 95 % intervals for the true ranks "
         "(Mogstad, Romano, Shaikh, and Wilhelm 2024). All pairs of sides that share two relations are compared as "
-        "above, adjusted after Holm for all these pairs. The first rank is 1 plus the number of significantly better "
-        "sides. The last rank is the number of sides minus the number of significantly worse sides. The true rank of a "
-        "side is 1 plus the number of sides that are more accurate on the relations that both have."
+        "above, with p adjusted by Holm's method for all these pairs. The first rank is 1 plus the number of "
+        "significantly better sides. The last rank is the number of sides minus the number of significantly worse "
+        "sides. The true rank of a side is 1 plus the number of sides that are more accurate on the relations that "
+        "both sides share."
     ),
     "ranks_of_relations": (
         "Ranks within a relation are based on the exact intervals of its cells (Newcombe's method 10, widened by half "
-        "a statement of either cell), adjusted after Holm for the pairs of that relation. They hold with 95 % for each "
-        "relation separately."
+        "a statement of either cell), adjusted by Holm's method for the pairs of that relation. They hold with 95 % "
+        "confidence for each relation separately."
     ),
 }
 ONE_VERDICT = "A statement has one verdict in a round, regardless of the side, so McNemar's test does not apply."
@@ -82,7 +84,7 @@ ONE_VERDICT = "A statement has one verdict in a round, regardless of the side, s
 def comparison_entries(
     evidence: Evidence, cells: Sequence[Cell], drawn: DrawnVerdicts, margin: float = MARGIN
 ) -> list[dict[str, Any]]:
-    """Return `comparisons` of docs/report-json.md. margin: of equivalence, as a share."""
+    """Return `comparisons` of docs/report-json.md. margin: equivalence margin, as a share."""
     rates = {cell.key: (cell, cell.rate_of(ACCEPTED)) for cell in cells}
     accuracies = {key: rate.value for key, (_, rate) in rates.items()}
     compare_statements = statement_comparisons(evidence)
@@ -145,8 +147,8 @@ def compare_sides(
 ) -> list[dict[str, Any]]:
     """Compare all settings of each LM and all LMs in each setting that share at least two relations.
 
-    accuracies: None without a verdict. n_shared: number of shared statements with a verdict. margin: of equivalence.
-    planned: preregistered comparisons, which form a separate family for the adjustment of p.
+    accuracies: None without a verdict. n_shared: number of shared statements with a verdict. margin: equivalence
+    margin. planned: preregistered comparisons, which form a separate family for the adjustment of p.
     """
     compared = [
         (pair, compare_pair(differences, statements := by_statements(pair), seed, margin), statements)
@@ -185,7 +187,7 @@ ByStatementsOfRule = Callable[[Pair, int], StatementDifference | None]
 
 
 class ComparedRules(NamedTuple):
-    """Two sides under R rules. difference, p_holm: (R,), NaN if a rule leaves too few relations."""
+    """A comparison of two sides under R rules. difference, p_holm (R,): NaN if a rule leaves too few relations."""
 
     pair: Pair
     difference: Floats
@@ -199,9 +201,9 @@ def compare_rules(
     by_statements: ByStatementsOfRule = unknown_statements,
     planned: Planned | None = None,
 ) -> list[ComparedRules]:
-    """Return difference and p of a report's comparisons under all rules.
+    """Return the differences and p-values of a report's comparisons under all rules.
 
-    table: accuracies (R, C) under each rule, first the report's rule; NaN if undefined.
+    table (R, C): accuracies under each rule, the report's rule first; NaN if undefined.
     """
     columns = {key: column for column, key in enumerate(cells) if not np.isnan(table[0, column])}
     by_side = relations_of_sides(columns)
@@ -273,13 +275,13 @@ def comparison_in_words(pair: Pair, paired: PairedDifference, p_holm: float) -> 
     size = in_points(paired.difference, decimals_of_points(paired.difference))
     over = f"over {paired.n_relations} relations"
     if paired.unit == "statements":
-        over = f"for these {paired.n_relations} relations, by their statements"
+        over = f"for these {paired.n_relations} relations, based on their statements"
         if paired.n_relations == 1:
-            over = "for this relation, by its statements"
+            over = "for this relation, based on its statements"
     p = p_value(paired.p)
-    p_values = f"p {p if p.startswith('<') else f'= {p}'}, after Holm {p_value(p_holm)}"
+    p_values = f"p {p if p.startswith('<') else f'= {p}'}, Holm-adjusted {p_value(p_holm)}"
     if paired.unit == "relations" and (smallest := smallest_p(paired.n_relations)) >= SIGNIFICANCE:
-        p_values += f" (with {paired.n_relations} relations p cannot fall below {p_value(smallest)})"
+        p_values += f" (with {paired.n_relations} relations, p cannot fall below {p_value(smallest)})"
     evidence = f"{_interval(paired)} {over}; {p_values}"
     start = f"With {pair.common}, " if pair.common else ""
     if p_holm < SIGNIFICANCE:
@@ -323,7 +325,7 @@ def family_of(comparison: Mapping[str, Any]) -> str:
 
 
 def comparison_table(document: Document) -> Table:
-    """Comparisons; with a column for the family if the round was preregistered."""
+    """Comparisons, with a column for the family if the round was preregistered."""
     has_plan = any("planned" in comparison for comparison in document["comparisons"])
     margin = 100 * document.get("equivalence_margin", MARGIN)
     rows = [
@@ -382,7 +384,7 @@ MOST_NAMED = 4
 def rank_entry(evidence: Evidence, cells: Sequence[Mapping[str, Any]], drawn: DrawnVerdicts) -> dict[str, Any]:
     """Return the ranks of all sides, overall and per relation.
 
-    cells: the report's entries, with accuracy and interval.
+    cells: the report's entries of cells, with accuracy and interval.
     """
     by_side = relations_of_sides({_key(cell): cell["accuracy"] for cell in cells})
     sides = [side for side, relations in by_side.items() if len(relations) >= FEWEST_RELATIONS]
@@ -440,7 +442,7 @@ def _relation_entries(cells: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, 
 
 def _better_cells(cells: Sequence[Mapping[str, Any]]) -> Flags:
     rates = [(cell["accuracy"], cell["accuracy_low"], cell["accuracy_high"]) for cell in cells]
-    # Exact limits are step functions. Half a statement of each sampled cell keeps extreme levels conservative.
+    # Exact limits are step functions. Adding half a statement of each sampled cell keeps extreme levels conservative.
     half = [0.5 / max(cell["n"], 1) if low < high else 0.0 for cell, (_, low, high) in zip(cells, rates, strict=True)]
     differences = {(a, b): StatementDifference(rates[a], rates[b], 0.0) for a, b in combinations(range(len(rates)), 2)}
 
@@ -460,7 +462,7 @@ def ranks_of(document: Document) -> Mapping[str, Any]:
 
 
 def rank_table(document: Document) -> Table:
-    """Sides with their possible ranks, sorted by rank and never by the sample's order."""
+    """Sides with their possible ranks, sorted by these ranks and never by their order in the sample."""
     ranks = ranks_of(document)
     rows = [
         Row(
@@ -484,7 +486,7 @@ def rank_in_words(side: Mapping[str, Any]) -> str:
 
 
 def ties_in_words(side: Mapping[str, Any], n_sides: int) -> str:
-    """Return the sides that do not differ significantly from `side`; only the first few of many by name."""
+    """Name the sides that do not differ significantly from `side`. If there are many, name only the first few."""
     tied = side["tied_with"]
     if not tied:
         return "none"
@@ -493,21 +495,21 @@ def ties_in_words(side: Mapping[str, Any], n_sides: int) -> str:
     names = [lm_and_setting(other) for other in tied]
     if len(names) <= MOST_NAMED + 1:
         return "; ".join(names)
-    return f"{'; '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} others"
+    return f"{'; '.join(names[:MOST_NAMED])}; and {len(names) - MOST_NAMED} others"
 
 
 def _notes(document: Document) -> Iterator[str]:
     ranks = ranks_of(document)
     yield (
-        "First and last rank: simultaneous 95 % interval for the true rank by average over relations. Tied with: no "
-        "significant difference, which is not the same as equal."
+        "First and last rank: simultaneous 95 % interval for the true rank by accuracy averaged over relations. Tied "
+        "with: no significant difference, which does not mean that the accuracies are equal."
     )
     if not ranks["n_told_apart"]:
         yield "No difference is significant: the order in this sample does not show which is better."
     if untested := ranks["n_pairs"] - ranks["n_tested"]:
         yield f"{counted(untested, 'pair')} without two shared relations could not be compared and count as tied."
     if n := ranks["n_relations"]:
-        yield f"Within single relations, all are tied in {n - len(ranks['relations'])} of {counted(n, 'relation')}."
+        yield f"In {n - len(ranks['relations'])} of {counted(n, 'relation')}, all sides are tied."
 
 
 def relation_rank_table(document: Document) -> Table:
@@ -519,8 +521,8 @@ def relation_rank_table(document: Document) -> Table:
         rows.append(Row((relation["relation"], *(ranks.get(side) for side in sides))))
     columns = [Column(name_of(setting), Kind.TEXT, demonstrator_mark(document, model)) for model, setting in sides]
     notes = (
-        "Relations without a significant difference are omitted. The ranks hold with 95 % for each relation, not for "
-        "all relations jointly: one of twenty relations may have a false rank.",
+        "Relations without a significant difference are omitted. The ranks hold with 95 % confidence for each "
+        "relation, but not for all relations jointly: one of twenty relations may have a false rank.",
     )
     return Table("relation-ranks", "Ranks within relations, 95 %", (Column("relation"), *columns), tuple(rows), notes)
 
@@ -532,7 +534,7 @@ MOST_SENTENCES = 10  # with more comparisons, pages show matrices and fold the s
 
 
 class Difference(NamedTuple):
-    """A difference between two sides. number: of the comparison in its report. interval: as text, or empty."""
+    """A difference between two sides. number: position of the comparison in its report. interval: text, or empty."""
 
     number: int
     text: str

@@ -1,4 +1,4 @@
-"""Study log: samples, harvests, participants, exclusions, design and timeline of the round."""
+"""Study log: samples, harvests, participants, exclusions, design, and timeline of the round."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -59,7 +59,7 @@ def _sizes(cell: Cell) -> tuple[int | None, ...]:
 
 
 def _merged(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Return the totals over the relations of one LM and setting; None if the number of a relation is unknown."""
+    """Return the totals over the relations of one LM and setting. A total of unknown numbers is None."""
     totals = {
         key: None if any(value is None for value in values) else sum(values)
         for key in SIZES
@@ -89,7 +89,7 @@ MADE_BY = ("model", "setting", "origin", "revision", "dtype", "device", "code_ve
 
 
 def harvest_table(document: Document) -> Table:
-    """Harvests, merged over relations with the same LM, setting and origin."""
+    """Harvests, merged over relations with the same LM, setting, and origin."""
     groups: dict[tuple[str | None, ...], list[Cell]] = {}
     for cell in cells_of(document):
         if cell["harvested"] is not None:
@@ -126,7 +126,7 @@ def prompt_table(document: Document) -> Table:
     return Table("prompts", "Prompts with their weights", columns, tuple(rows) if len(rows) <= MOST_PROMPTS else ())
 
 
-# Participants, exclusions and timeline
+# Participants, exclusions, and timeline
 
 METHOD_PARTS = {
     "exclusions": (
@@ -137,14 +137,14 @@ METHOD_PARTS = {
 
 
 def conduct_entry(evidence: Evidence, conduct: Conduct, drawn: DrawnVerdicts) -> dict[str, Any]:
-    """Return the block `conduct` of docs/report-json.md, with the effects of the exclusions in force."""
+    """Return the object `conduct` of docs/report-json.md, with the effects of the exclusions in force."""
     exclusions = []
     for exclusion in conduct.entry["exclusions"]:
         is_in_force = exclusion["reinstated_at"] is None
         excluded = conduct.excluded.get(exclusion["annotator"]) if is_in_force else None
         effects = []
         if excluded is not None:
-            # A statement that was reassigned after the exclusion then has one judgment more than required.
+            # Statements that were reassigned after the exclusion now have one judgment more than required.
             counts = evidence.counts.copy()
             np.add.at(counts, (excluded.task, excluded.label), 1)
             drawn_with = drawn_verdicts(evidence, patterns_of(counts, evidence.wanted))
@@ -162,7 +162,7 @@ def conduct_entry(evidence: Evidence, conduct: Conduct, drawn: DrawnVerdicts) ->
 
 
 def _side_accuracies(evidence: Evidence, drawn: DrawnVerdicts) -> list[float | None]:
-    """Return the mean accuracy over relations of each LM and setting, as `macro_accuracy`."""
+    """Return the mean accuracy over relations of each LM and setting, computed like `macro_accuracy`."""
     accuracies = accuracies_of(evidence, drawn.shares(ACCEPTED))
     return [
         macro_average(None if np.isnan(value) else float(value) for value in accuracies[evidence.side_of_cell == side])
@@ -171,7 +171,7 @@ def _side_accuracies(evidence: Evidence, drawn: DrawnVerdicts) -> list[float | N
 
 
 class Step(NamedTuple):
-    """A step of the flow of tuples, statements, people or judgments.
+    """A step of the flow of tuples, statements, people, or judgments.
 
     n_excluded: number excluded since the previous step, or None. is_part: a part of the previous step, not a successor.
     """
@@ -200,7 +200,7 @@ def flow_table(document: Document) -> Table:
     )  # fmt: skip
     notes = (
         *flow_in_words(document),
-        "Tuples are counted per cell: a tuple of several harvests counts for each, but its statement is judged once.",
+        "Tuples are counted per cell: a tuple in several harvests counts for each, but is judged only once.",
     )
     return Table("flow", "Flow of tuples, people, and judgments", columns, tuple(rows), notes)
 
@@ -382,7 +382,7 @@ def exclusion_table(document: Document) -> Table:
         Column("annotator"), Column("excluded"), Column("by"), Column("reason"), Column("judgments", Kind.COUNT),
         Column("reinstated"), Column("counted again", Kind.COUNT),
     )  # fmt: skip
-    notes = ("by: role in the project. judgments: no longer counted.",)
+    notes = ("by: role in the project. judgments: number of judgments that no longer count.",)
     return Table("exclusions", "Exclusions", columns, tuple(rows), notes)
 
 
@@ -398,7 +398,7 @@ def exclusion_effect_table(document: Document) -> Table:
         Column("difference", Kind.POINTS),
     )  # fmt: skip
     notes = (
-        "Accuracy, mean over relations. with: from all counted judgments and those of the excluded annotator. without: "
-        "as in this report.",
+        "Accuracy, mean over relations. with: based on all counted judgments and those of the excluded annotator. "
+        "without: as in this report.",
     )
     return Table("exclusion-effects", "Effect of exclusions", columns, tuple(rows), notes)

@@ -26,9 +26,10 @@ from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 NOTE_ON_EFFECTS = (
     "Runs that differ from this run in one option, on the tuples labeled by both. An answer without a label counts as "
-    "a separate label. Kappa: Cohen's kappa, 1 for identical labels. Change in True rate: of the other run, with an "
-    "exact McNemar test (p adjusted after Holm for all these runs). Compare with the differences between repeats, "
-    "which are due to chance. Each tuple is sent in a separate request, so the order of statements has no effect."
+    "a separate label. Kappa: Cohen's kappa, 1 for identical labels. Change in True rate: True rate of the other run "
+    "minus that of this run, with an exact McNemar test (p adjusted by Holm's method for all these runs). Compare the "
+    "changes with the differences between repeats, which are due to chance. Each tuple is sent in a separate request, "
+    "so the order of statements has no effect."
 )
 NOTE_ON_REST = (
     "Repeats: tuples with different labels across repeats, and the probability that two repeats differ. Other runs: "
@@ -127,20 +128,22 @@ METHOD_PARTS = {
     "judge_quality": (
         "Judge quality: sensitivity, specificity, and Youden's J of the LM judge's labels against human verdicts. "
         "Statements are weighted by their inverse inclusion probability (Wilson's interval at Kish's effective sample "
-        "size; Newcombe's method for J). Agreement of the judge, and of each annotator, is with the most frequent "
-        "label of the other annotators."
+        "size; Newcombe's method for J). Agreement of the judge, and of each annotator, is measured against the most "
+        "frequent label of the other annotators."
     ),
     "alternative_annotator": ("Alternative annotator test: Calderon, Reichart, and Dror (2025)."),
     "label_changes": (
         "Label changes between repeats of the judge, and between runs that differ in one option: McNemar's exact test, "
-        "adjusted after Holm, and Cohen's kappa."
+        "adjusted by Holm's method, and Cohen's kappa."
     ),
     "calibration": ("Calibration of the judge: ten bins of equal width."),
     "panel": ("Effective votes of a panel of judges: from the correlations of their errors (Kish 1965)."),
 }
 JUDGE_LABELS = (*LABELS, "unparsable")
 NO_VERDICTS = "No statement labeled by the judge has a human verdict yet, so its quality is unknown."
-NO_PROBABILITY = "This judge gives no probability. Run a chat model with repeats; its share of True is a probability."
+NO_PROBABILITY = (
+    "This judge gives no probability. Run a chat model with repeats: its share of True answers serves as a probability."
+)
 ASKED_ONCE = "Every tuple was labeled once. Start a run with repeats to measure the stability of the judge."
 ALL_RELATIONS = "all"
 
@@ -167,7 +170,7 @@ def card_entry(evidence: Evidence, answers: JudgeAnswers) -> dict[str, Any]:
 
 
 def _by_relation(evidence: Evidence, answers: JudgeAnswers, has_verdict: Flags) -> Iterator[dict[str, Any]]:
-    """Yield an entry for all relations, then for each relation."""
+    """Yield one entry for all relations together, then one for each relation."""
     names, relation = relation_of_statement(evidence)
     weight = statement_weights(evidence)
     everything = np.ones(evidence.n_tasks, dtype=bool)
@@ -261,8 +264,8 @@ def judge_table(document: Document) -> Table:
         card.get("reason") or "",
         "Sensitivity: share of accepted statements that the judge labels True. Specificity: share of rejected "
         "statements that it labels False. J: sensitivity + specificity − 1, 0 for an uninformative judge. Agreement: "
-        "with the most frequent label of the other people who judged a statement, for the judge and for the omitted "
-        "person, on the same statements.",
+        "each person who judged a statement is omitted in turn. The judge and the omitted person are compared with the "
+        "most frequent label of the other people, on the same statements.",
     )
     return Table("judge", titled(card, "Judge quality"), columns, tuple(rows), tuple(filter(None, notes)))
 
@@ -303,9 +306,9 @@ def alternative_annotator_table(document: Document) -> Table:
     notes = (
         *reasons,
         "Alternative annotator test (Calderon, Reichart, and Dror 2025): each person is omitted in turn. The judge "
-        "wins if it agrees with the remaining people at least as well, up to a tolerance ε for its lower cost. ω: "
-        "share of people against whom the judge wins (Benjamini and Yekutieli, 5 %); passed if ω is at least .5. ρ: "
-        "share of statements on which the judge is as good.",
+        "wins if it agrees with the remaining people at least as well as the omitted person, with a tolerance ε for "
+        "its lower cost. ω: share of people against whom the judge wins (Benjamini and Yekutieli, 5 %); the test is "
+        "passed if ω is at least .5. ρ: share of statements on which the judge is at least as good as the person.",
     )
     return Table("judge-alternative", titled(card, "Alternative annotator test"), columns, tuple(rows), notes)
 
@@ -324,7 +327,7 @@ def calibration_table(document: Document) -> Table:
     )
     note = (
         f"Expected calibration error {result['error']:.3f} over {N_BINS} bins of equal width, Brier score "
-        f"{result['brier']:.3f}. With few statements per bin, the error is too large even for a calibrated judge."
+        f"{result['brier']:.3f}. With few statements per bin, this error is inflated even for a calibrated judge."
         if rows
         else ""
     )

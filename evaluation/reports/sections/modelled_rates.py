@@ -31,8 +31,8 @@ METHOD_PARTS = {
         "Accuracy corrected for annotators' errors: a two-class model with the sensitivity and specificity of each "
         "annotator (Dawid and Skene 1979), partially pooled over annotators, and with one prevalence per group of "
         "statements drawn for the same strata. Unjudgeable counts as missing; the truth of gold statements is known. "
-        "The posterior is drawn by Gibbs sampling. Each arm of the interval adds the arm of the exact interval for the "
-        "finite population and the arm of the posterior in quadrature."
+        "The posterior is drawn by Gibbs sampling. Each arm of the interval is the sum in quadrature of the arm of the "
+        "exact interval for the finite population and the arm of the posterior."
     ),
     "pooled_rates": (
         "Partially pooled relations: a beta-binomial model over the relations of an LM and setting. Mean and precision "
@@ -49,17 +49,18 @@ METHOD_PARTS = {
     "every_look_of_averages": (
         "Anytime-valid intervals of averages over relations: normal mixture (Robbins 1970), with variances from shares "
         "to which a hit and a miss are added. They hold asymptotically: with two or three relations and few "
-        "statements, in up to 6 of 100 simulated rounds at least one interim interval missed the true value."
+        "statements, at least one interim interval missed the true value in up to 6 of 100 simulated rounds."
     ),
 }
 NOTE_ON_CORRECTION = (
     "By verdicts: as in the first table. Corrected: the share of true statements given the estimated error rates of "
-    "annotators. Assumptions: annotators err independently, with equal rates for all true and for all false "
-    "statements, and are correct more often than not."
+    "annotators. Assumptions: annotators err independently, with one error rate for all true statements and another "
+    "for all false statements, and they are correct more often than not."
 )
 NOTE_ON_POOLING = (
-    "Pooled: each relation is shrunk towards the other relations of its LM and setting, more strongly with less data. "
-    "On average, 95 % of these intervals contain the accuracy. A relation unlike all others is biased by shrinkage."
+    "Pooled: each relation is shrunk toward the other relations of its LM and setting, more strongly with less data. "
+    "On average, 95 % of these intervals contain the accuracy. The estimate for a relation unlike all others is biased "
+    "by shrinkage."
 )
 AVERAGE = "average"
 NOT_TOLD = "The labels of incomplete statements do not determine how many will be accepted."
@@ -75,7 +76,7 @@ class Correction(NamedTuple):
 def correct_for_errors(evidence: Evidence) -> Correction:
     """Return the correction. Its entry has sensitivity and specificity, averaged over judgments."""
     judged, has_opinion = judged_opinions(evidence)
-    number = np.cumsum(has_opinion) - 1  # of annotators with an opinion among these
+    number = np.cumsum(has_opinion) - 1  # new number of each annotator who has an opinion
     judged = judged._replace(annotator=number[judged.annotator], n_annotators=int(has_opinion.sum()))
     reason, truths = why_unidentified(judged, evidence.gold_truth), None
     if not reason:
@@ -95,7 +96,7 @@ def correct_for_errors(evidence: Evidence) -> Correction:
 def with_modelled_rates(
     entries: Sequence[dict[str, Any]], evidence: Evidence, cells: Sequence[Cell], correction: Correction
 ) -> list[dict[str, Any]]:
-    """Return the entries of `cells`, in their order, with `corrected` and `pooled`."""
+    """Return the entries of `cells`, in their order, with the keys `corrected` and `pooled`."""
     rng = np.random.default_rng(evidence.seed)
     rates = [cell.rate_of(ACCEPTED) for cell in cells]
     pooled = [Rate(reason=rate.reason or NOT_TOLD) for rate in rates]
@@ -104,7 +105,7 @@ def with_modelled_rates(
             (number, rate.value, sample)
             for number, (cell, rate) in enumerate(zip(cells, rates, strict=True))
             if evidence.side_of_cell[number] == side and rate.value is not None
-            # Otherwise the labels of incomplete statements do not determine the number accepted.
+            # Otherwise, the labels of incomplete statements do not determine how many statements are accepted.
             if np.array_equal((accepted := cell.samples[ACCEPTED]).least, accepted.most)
             if (sample := effective_sample(accepted.n, cell.population, cell.part_of_strata))
         ]
@@ -216,7 +217,10 @@ def _skills_in_words(document: Document) -> Iterable[str]:
         share_with_interval(*(errors[name][key] for key, _ in INTERVAL)) for name in ("sensitivity", "specificity")
     )
     gold = f" The estimates include {errors['n_gold']} gold statements." if errors["n_gold"] else ""
-    yield f"A true statement is labeled True with probability {true}, a false one False with {false}.{gold}"
+    yield (
+        f"A true statement is labeled True with probability {true}, and a false statement is labeled False with "
+        f"probability {false}.{gold}"
+    )
 
 
 # Anytime-valid intervals
@@ -228,9 +232,9 @@ def every_look_entries(
     group_of_draw: Codes | None = None,
     sizes: Codes | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the entries of cells, in order, with `every_look`: low and high, None if undefined.
+    """Return the entries of cells, in order, with the key `every_look`: low and high, or None if undefined.
 
-    group_of_draw (D,): group of the judge's label of each draw. sizes (S, G): tuples of each stratum by group.
+    group_of_draw (D,): group of the judge's label of each draw. sizes (S, G): number of tuples by stratum and group.
     """
     strata = seen_strata(evidence, evidence.draws.stratum, evidence.population_of_stratum.astype(np.int64))
     cell = cell_of_group = evidence.cell_of_stratum
@@ -255,7 +259,7 @@ def with_every_look_averages(
     evidence: Evidence,
     judged: JudgedStrata | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the entries of LMs and settings with `every_look`, of the mean over relations or of the only cell."""
+    """Return the entries of LMs and settings with `every_look`: for the mean over relations, or for the only cell."""
     every_stratum = np.arange(len(evidence.strata))
     by_label = None if judged is None else judged.heard(every_stratum, judged.ranked.last)
     averages = []
@@ -272,7 +276,7 @@ def with_every_look_averages(
 def _average(
     evidence: Evidence, cells: Sequence[Codes], by_label: JudgedSample | None, judged: JudgedStrata | None
 ) -> tuple[float, float] | None:
-    """Return the interval of the mean of cells, given by their strata; by the judge's groups if its labels are used."""
+    """Return the interval of the mean of cells, given by their strata. by_label: sample by label of the judge."""
     strata = np.concatenate(cells)
     if not evidence.population_of_stratum[strata].all():
         return None

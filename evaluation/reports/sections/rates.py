@@ -38,9 +38,9 @@ from kgharvest.tables.table import Column, Kind, Rates, Row, Table, of_kind
 
 METHOD_PARTS = {
     "rates": (
-        "Accuracy and rejection rates estimate shares of the population of tuples that the statements of a cell were "
-        "drawn from. They are based on the statements with a verdict; strata of ranks are weighted by their size. 95 % "
-        "intervals are exact for the finite population: Blaker's interval for the hypergeometric distribution, "
+        "Accuracy and rejection rates estimate shares of the population of tuples from which the statements of a cell "
+        "were drawn. They are based on the statements with a verdict; strata of ranks are weighted by their size. The "
+        "95 % intervals are exact for the finite population: Blaker's interval for the hypergeometric distribution, "
         "convolved over strata. Judged tuples are known, so a census has an interval of zero width."
     ),
     "unknown_population": ("If the size of the population is unknown, the interval is Blaker's binomial interval."),
@@ -122,7 +122,7 @@ def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, A
         pooled = []
         for verdict in (ACCEPTED, REJECTED, UNDECIDED):
             n, n_hits = (sum(float(cell.samples[verdict][part].sum()) for cell in side_cells) for part in (0, 1))
-            # No interval over several cells, as they are not a joint sample.
+            # Several cells are not a joint sample, so they have no interval.
             of_cells = Rate(n_hits / n) if n else Rate(reason=NOTHING_COUNTED)
             pooled.append(side_cells[0].rate_of(verdict) if len(side_cells) == 1 else of_cells)
         accuracy, rejection, undecided = pooled
@@ -200,7 +200,7 @@ def relation_table(document: Document) -> Table:
     ]
     return Table(
         "relations",
-        "Accepted / rejected per relation, LM and setting",
+        "Accepted / rejected per relation, LM, and setting",
         (Column("relation"), *columns),
         (*rows, average) if rows else (),
         tuple(_notes(document)),
@@ -209,7 +209,7 @@ def relation_table(document: Document) -> Table:
 
 def _notes(document: Document) -> Iterable[str]:
     yield (
-        "Accepted / rejected: estimated shares of the population that the statements were drawn from; the remaining "
+        "Accepted / rejected: estimated shares of the population from which the statements were drawn; the remaining "
         "share is undecided. Averages are over relations."
     )
     if any(cell["incomplete"] for cell in document["cells"]):
@@ -222,8 +222,8 @@ def _notes(document: Document) -> Iterable[str]:
     if not document["comparisons"]:
         yield NO_COMPARISON
     yield (
-        f"{document['n_judgments']:,} judgments, {document['n_complete']:,} of {document['n_tasks']:,} "
-        "statements complete."
+        f"{document['n_judgments']:,} judgments; {document['n_complete']:,} of {document['n_tasks']:,} "
+        "statements are complete."
     )
     yield (
         f"Krippendorff's alpha: {agreement_in_words(document['alpha'])}; "
@@ -247,11 +247,11 @@ def agreement_in_words(alpha: Mapping[str, Any]) -> str:
 MACRO_COLUMNS = (*of_kind(Kind.SHARE, "Acc", "low", "high", "Rej"), *of_kind(Kind.COUNT, "relations", "statements"))
 MACRO_NOTE = "Acc, Rej: means over relations."
 INTERVAL_NOTE = "low, high: 95 % interval of Acc for similar relations."
-NO_INTERVAL_NOTE = "No interval for similar relations: it requires two relations of different accuracy."
+NO_INTERVAL_NOTE = "No interval for similar relations: it requires two relations with different accuracies."
 
 
 def setting_table(document: Document) -> Table:
-    """Settings of each LM with several settings; of every LM if none has several."""
+    """Settings of each LM that has several settings. If there is no such LM, settings of every LM."""
     totals = _with_peers(document["totals"], "model") or document["totals"]
     return _macro_table("settings", "Settings, on average over relations", document, totals, ("LM", "setting"))
 
@@ -310,14 +310,14 @@ def cell_table(document: Document) -> Table:
 # Accuracy by size and score, KG sizes at cuts
 
 
-TARGET = 0.8  # precision
-N_SIZES, N_SIZES_OF_SIDES = 20, 10  # points of sides cover all their strata and are slow to compute
+TARGET = 0.8  # target precision
+N_SIZES, N_SIZES_OF_SIDES = 20, 10  # points per curve; points of sides cover all their strata and are slow to compute
 
 
 def curve_entries(
     evidence: Evidence, ranked: RankedStrata, accepted: VerdictSample, judged: JudgedStrata | None = None
 ) -> list[dict[str, Any]]:
-    """Return a curve per cell of known population, then one per LM and setting. With a judge, entries have `judge`."""
+    """Return a curve per cell of known population, then one per LM and setting. With a judge, points have `judge`."""
     known_strata = np.flatnonzero((ranked.population > 0) & (ranked.last > 0))
     entries = []
     for number, key in enumerate(evidence.cells):
@@ -348,7 +348,7 @@ def curve_entries(
 def _sizes(
     evidence: Evidence, ranked: RankedStrata, strata: Codes, judged: JudgedStrata | None, n_sizes: int = N_SIZES
 ) -> Iterator[dict[str, Any]]:
-    """Yield the accuracy of top-ranked parts of each harvest, up to the whole, if every stratum has a verdict."""
+    """Yield the accuracies of top-ranked parts of each harvest, up to the whole, if every stratum has a verdict."""
     cell = evidence.cell_of_stratum[strata]
     deepest = np.zeros(len(evidence.cells), dtype=np.int64)
     np.maximum.at(deepest, cell, ranked.last[strata])
@@ -370,7 +370,7 @@ def _sizes(
 def _by_score(
     evidence: Evidence, accepted: VerdictSample, strata: Codes, ranked: RankedStrata, judged: JudgedStrata | None
 ) -> dict[str, Any]:
-    """Return accuracy in bins of scores, and the largest top-ranked part with precision TARGET, or None.
+    """Return the accuracy in bins of scores, and the largest top-ranked part with precision TARGET, or None.
 
     accepted: weight of each draw (D,). With a judge, the judge-assisted part is included.
     """
@@ -408,7 +408,7 @@ def sizes_of_cuts(harvests: Sequence[SampledHarvest]) -> dict[str, dict[int, int
 
 
 def cut_entries(evidence: Evidence, ranked: RankedStrata, judged: JudgedStrata | None = None) -> list[dict[str, Any]]:
-    """Return `cuts` of docs/report-json.md, an entry per LM, setting and cut within the population."""
+    """Return `cuts` of docs/report-json.md: an entry per LM, setting, and cut within the population."""
     job_of_stratum = np.array([stratum.job or 0 for stratum in evidence.strata], dtype=np.int64)
     jobs_of_side: dict[Side, list[int]] = {}
     for harvest in evidence.harvests:
@@ -438,7 +438,7 @@ def cut_entries(evidence: Evidence, ranked: RankedStrata, judged: JudgedStrata |
     return entries
 
 
-MOST_PANELS = 12  # panels shown by default
+MOST_PANELS = 12  # maximum number of panels shown by default
 
 
 def side_curves(document: Document) -> list[Mapping[str, Any]]:
@@ -457,7 +457,7 @@ def scored_relations(document: Document) -> list[str]:
 
 
 def calibration_curves(document: Document) -> list[Mapping[str, Any]]:
-    """Return the cells with scores that a figure shows: all cells of one relation, the first ones of several."""
+    """Return the cells with scores that a figure shows: all cells of a single relation, or the first few cells."""
     cells = scored_cells(document)
     return cells if len({cell["relation"] for cell in cells}) == 1 else cells[:MOST_PANELS]
 
@@ -516,7 +516,7 @@ def _points(
 
 
 def size_table(document: Document) -> Table:
-    """Size, accuracy and novelty of the KG of each LM and setting at several cuts."""
+    """Size, accuracy, and novelty of the KG of each LM and setting at several cuts."""
     compared = document.get("novelty") or {}
     reference = compared.get("reference")
     novelty = {(total["model"], total["setting"]): total for total in compared.get("totals", [])}
@@ -543,8 +543,8 @@ def size_table(document: Document) -> Table:
         Column("novelty", Kind.SHARE),
     )
     notes = (
-        "Accuracy of all tuples inside the cut with equal weights, estimated from the judged tuples among them; 95 % "
-        "interval. Undefined if a part of a harvest inside the cut has no verdict.",
+        "Accuracy of all tuples inside the cut, with equal weights and 95 % intervals, estimated from the judged "
+        "tuples among them. It is undefined if a part of a harvest inside the cut has no verdict.",
         "base-k contains the tuples that are at least a tenth as probable as the k-th tuple of their relation. "
         "Relations whose cut exceeds the population are excluded.",
         f"Novelty: share of entities of the whole harvest that {reference['name']} does not contain."
@@ -564,8 +564,8 @@ PLAN_METHOD_PARTS = {
     ),
     "planned_relations": (
         "The number of relations that distinguishes two sides is based on the paired t test with power .8 and a "
-        "two-sided level of .05 divided by the number of comparisons. It is at least the minimum of the sign-flip "
-        "test."
+        "two-sided level of .05 divided by the number of comparisons. It is at least the minimum number that the "
+        "sign-flip test requires."
     ),
 }
 NO_INTERVAL = "There is no interval yet."
@@ -585,7 +585,7 @@ def plan_entry(
     """Return `planner` of docs/report-json.md."""
     n_complete = np.count_nonzero(evidence.is_complete)
     n_judgments = evidence.counts[evidence.is_complete].sum()
-    # Mean number of judgments of statements with a verdict.
+    # Mean number of judgments per statement with a verdict.
     judgments_each = float(n_judgments / n_complete) if n_complete else evidence.judgments_per_task
     families = Counter(comparison.get("planned") for comparison in comparisons)
     return {
@@ -597,7 +597,7 @@ def plan_entry(
 
 
 def _plan_total(total: Mapping[str, Any], cells: Sequence[Cell], judgments_each: float) -> dict[str, Any]:
-    """Return the sample size that halves the interval for these relations (quarters the variance of each stratum)."""
+    """Return the sample size that halves the interval for these relations (quartering the variance of each stratum)."""
     side = {"model": total["model"], "setting": total["setting"]}
     low, high = total["macro_accuracy_these_low"], total["macro_accuracy_these_high"]
     if low is None or low == high:
@@ -613,7 +613,7 @@ def _plan_total(total: Mapping[str, Any], cells: Sequence[Cell], judgments_each:
     judgments = round(statements * judgments_each)
     relations = relations_for_interval(total["n_relations"], SHRINK) if total["n_relations"] > 1 else None
     name = " · ".join(filter(None, side.values())) or "The side"
-    more = f"; for similar relations, {relations} relations" if relations else ""
+    more = f"; to halve the interval for similar relations, use {relations} relations" if relations else ""
     return {
         **side,
         "half_width": half_width,
@@ -624,7 +624,7 @@ def _plan_total(total: Mapping[str, Any], cells: Sequence[Cell], judgments_each:
         "reason": None,
         "sentence": (
             f"{name}: to halve the interval (now ± {in_points(half_width)}) for these relations, judge about "
-            f"{statements:,} statements in total, {judgments:,} judgments at {judgments_each:.3g} each{more}."
+            f"{statements:,} statements in total ({judgments:,} judgments, {judgments_each:.3g} per statement){more}."
         ),
     }
 
@@ -641,10 +641,10 @@ def _plan_comparison(comparison: Mapping[str, Any], n_comparisons: int) -> dict[
     relations = relations_to_tell_apart(comparison["difference"], spread, n_comparisons)
     if relations is None:
         return {**entry, "relations": None, "reason": TOO_MANY, "sentence": None}
-    holm = f" after Holm for {n_comparisons} comparisons" if n_comparisons > 1 else ""
+    holm = f" (Holm-adjusted for {n_comparisons} comparisons)" if n_comparisons > 1 else ""
     sentence = (
         f"{comparison['a']} and {comparison['b']}: with {relations} relations, a difference of "
-        f"{in_points(comparison['difference'])} with the present spread is detected{holm} in four of five rounds."
+        f"{in_points(comparison['difference'])} with the current spread is detected{holm} in four of five rounds."
     )
     if comparison["n_relations"] < fewest:
         sentence += f" With fewer than {fewest} relations, only a test over statements can detect a difference."

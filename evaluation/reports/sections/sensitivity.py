@@ -1,4 +1,4 @@
-"""Sensitivity: accuracies, ranks and comparisons under other verdict rules, and without each annotator."""
+"""Sensitivity: accuracies, ranks, and comparisons under other verdict rules and without each annotator."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -29,10 +29,11 @@ FEWEST_ANNOTATORS = 2
 
 
 class WithoutAnnotator(NamedTuple):
-    """A round without the judgments of one annotator, which are missing like those of an excluded annotator.
+    """A round without the judgments of one annotator, which count as missing, as if the annotator were excluded.
 
     counts (4,): verdicts that remain certain, in the order of VERDICTS. n_changed: expected number of changed verdicts.
-    accuracy (C,): of cells, NaN if undefined. drawn: computes the drawn verdicts, as slowly as for the whole round.
+    accuracy (C,): accuracies of cells, NaN if undefined. drawn: function that computes the drawn verdicts; it takes as
+    long as for the whole round.
     """
 
     annotator: str
@@ -45,8 +46,8 @@ class WithoutAnnotator(NamedTuple):
 def without_each_annotator(evidence: Evidence) -> Iterator[WithoutAnnotator]:
     """Yield the round without each annotator in turn, if there are several.
 
-    Statements are counted by pattern, verdict and stratum. One annotator's labels change few of these counts, so that
-    hundreds of annotators take little more time than one count.
+    Statements are counted by pattern, verdict, and stratum. One annotator's labels change few of these counts, so
+    hundreds of annotators take little more time than a single count.
     """
     if len(evidence.annotators) < FEWEST_ANNOTATORS:
         return
@@ -68,7 +69,7 @@ def without_each_annotator(evidence: Evidence) -> Iterator[WithoutAnnotator]:
         new, renumbered = changed_patterns(old, tasks, counts, evidence.wanted[tasks])
         complete = is_complete[tasks]
         moves = evidence.verdict[tasks][complete], old.of_task[tasks][complete], new.of_task[complete]
-        n_of_pattern = _moved(verdicts_of, renumbered, len(new.counts), moves).T  # (P, 3): of complete statements
+        n_of_pattern = _moved(verdicts_of, renumbered, len(new.counts), moves).T  # (P, 3): complete statements
         position = np.full(evidence.n_tasks, -1)
         position[tasks] = np.arange(len(tasks))
         changed = np.flatnonzero(position[draws.task] >= 0)
@@ -99,7 +100,7 @@ def _moved(table: Codes, renumbered: Codes, n_columns: int, moves: tuple[Codes, 
     return moved
 
 
-CLAIMS = "±: the sign changes. !: significance changes (p after Holm, .05)."
+CLAIMS = "±: the sign changes. !: the significance changes (Holm-adjusted p, level .05)."
 
 
 def sensitivity_part(document: Document, name: str) -> list[Mapping[str, Any]]:
@@ -141,15 +142,15 @@ def leave_one_out_table(document: Document) -> Table:
         *(Column(name_of(total["setting"]), Kind.SHARE, name_of(total["model"])) for total in totals),
     )
     notes = (
-        "changed verdicts: expected number of statements with a different verdict without this annotator, given their "
-        "other labels; with a verdict: statements decided by these labels. Accuracy: mean over relations; in "
-        "parentheses: changed rank in this sample. See Ranks for rank intervals.",
+        "changed verdicts: expected number of statements whose verdict changes without this annotator, given their "
+        "other labels. with a verdict: number of statements that the other labels decide. Accuracy: mean over "
+        "relations; in parentheses: changed rank in this sample. See Ranks for rank intervals.",
     )
     return Table("left-out", "Accuracy without each annotator", columns, tuple(rows), notes)
 
 
 def leave_one_out_comparison_table(document: Document) -> Table:
-    """Annotators whose judgments decide a comparison."""
+    """Comparisons whose sign or significance changes without one annotator."""
     codes = [entry["annotator"] for entry in sensitivity_part(document, "left_out")]
     rows = []
     for comparison in sensitivity_part(document, "comparisons"):
@@ -182,9 +183,10 @@ COUNTING_RULES = (
 
 
 class AppliedRule(NamedTuple):
-    """A rule with its verdicts (T,), INCOMPLETE as in the report, and the weight of each draw (D,) for acceptance.
+    """A rule with its verdicts (T,) and the weight of each draw (D,) for acceptance.
 
-    Both are None, with a reason, if the rule cannot be applied.
+    Statements that are INCOMPLETE in the report remain so. Both values are None if the rule cannot be applied; `reason`
+    says why.
     """
 
     rule: str
@@ -197,7 +199,7 @@ class AppliedRule(NamedTuple):
 def sensitivity_entry(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedModel]) -> dict[str, Any]:
     rules = list(_rules(evidence, drawn, models))
     left_out = list(without_each_annotator(evidence))
-    accuracies = []  # of cells (C,), NaN if there is none
+    accuracies = []  # accuracies of cells (C,), NaN if undefined
     for rule in rules:
         if rule.accepted is None:
             accuracies.append(np.full(len(evidence.cells), np.nan))
@@ -247,10 +249,10 @@ def sensitivity_entry(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence
 
 
 def _rules(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedModel]) -> Iterator[AppliedRule]:
-    """Yield the rules, first the majority rule of the report."""
+    """Yield the rules, starting with the majority rule of the report."""
     majority = drawn.accepted
     yield AppliedRule("majority", "Majority", evidence.verdict, majority)
-    # With tie-breaking third judgments, two equal labels complete a statement: the rules use its present labels.
+    # With tie-breaking third judgments, two equal labels complete a statement, so the rules use its current labels.
     required = np.where(evidence.is_complete, evidence.counts.sum(axis=1), evidence.wanted)
     patterns = patterns_of(evidence.counts, required)
     for name, title, rule in COUNTING_RULES:
@@ -405,8 +407,8 @@ def _leave_one_out_notes(document: Document) -> Iterable[str]:
             "the number of annotators who change the rank."
         )
         yield (
-            "Statements without a judgment of the omitted annotator contribute the probability of each verdict given "
-            "their other labels, as for an excluded annotator."
+            "Statements that the omitted annotator judged contribute the probability of each verdict given their other "
+            "labels, as for an excluded annotator."
         )
     elif len(document["annotators"]) == 1:
         yield "A single annotator cannot be omitted: no judgments would remain."

@@ -1,4 +1,4 @@
-"""Login at an OpenID provider: authorization code flow with state, nonce and PKCE (Authlib); accounts and roles.
+"""Login at an OpenID provider: authorization code flow with state, nonce, and PKCE (Authlib); accounts and roles.
 
 OpenID Connect Core 1.0, section 3.1; PKCE is RFC 7636. settings.OPENID names the provider; its discovery document
 contains the endpoints.
@@ -93,7 +93,7 @@ def logout_address(id_token: str, return_to: str) -> str | None:
 def discovered() -> dict[str, Any]:
     """Return the provider's metadata (OpenID Connect Discovery 1.0), cached for ten minutes.
 
-    Raises LoginRefused if the provider does not respond, or the issuer differs, or an endpoint is missing.
+    Raises LoginRefused if the provider does not respond, the issuer differs, or an endpoint is missing.
     """
     issuer = settings.OPENID["issuer"]
     address = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
@@ -106,10 +106,10 @@ def discovered() -> dict[str, Any]:
         cache.set(f"openid:{address}", metadata, METADATA_CACHED_S)
     if metadata.get("issuer") != issuer:
         raise LoginRefused(
-            f"The provider at {issuer} reports the issuer {metadata.get('issuer')}. Set KGHARVEST_OIDC_ISSUER to it."
+            f"The provider at {issuer} reports the issuer {metadata.get('issuer')}. Correct KGHARVEST_OIDC_ISSUER."
         )
     if missing := {"authorization_endpoint", "token_endpoint", "jwks_uri"} - metadata.keys():
-        raise LoginRefused(f"The discovery document of {issuer} lacks {', '.join(sorted(missing))}.")
+        raise LoginRefused(f"The discovery document of {issuer} does not contain {', '.join(sorted(missing))}.")
     return metadata
 
 
@@ -142,7 +142,7 @@ def _provider() -> Provider:
 def _claims(provider: Provider, token: dict[str, Any], nonce: str) -> dict[str, Any]:
     """Return the verified claims of the ID token, merged with userinfo, which may contain the name and groups.
 
-    Verifies signature, issuer, audience, nonce, and times. Raises JoseError, ValueError or KeyError.
+    Verifies signature, issuer, audience, nonce, and times. Raises JoseError, ValueError, or KeyError.
     """
     metadata = provider.server_metadata
     options = {"iss": {"value": metadata["issuer"]}, "aud": {"value": provider.client_id}}
@@ -162,7 +162,7 @@ LONGEST_NAME = 140
 
 
 def account_of(claims: Mapping[str, Any], now: datetime) -> AbstractBaseUser:
-    """Return the account of this identity; create it for a new identity. Raises LoginRefused if it is closed."""
+    """Return the account of this identity, creating a missing one. Raises LoginRefused if the account is closed."""
     matching = OpenIDIdentity.objects.filter(issuer=claims["iss"], subject=claims["sub"])
     identity = matching.select_related("user").first()
     if identity is None:
@@ -189,7 +189,7 @@ def link(user: AbstractBaseUser, claims: Mapping[str, Any]) -> None:
 
 
 def unlink(user: AbstractBaseUser, identity: OpenIDIdentity) -> None:
-    """Delete the link of `identity` to `user`. Raises LoginRefused if there is no other way to log in."""
+    """Unlink `identity` from `user`. Raises LoginRefused if there is no other way to log in."""
     if not user.has_usable_password() and not user.openid_identities.exclude(pk=identity.pk).exists():
         raise LoginRefused("This is the only way to log in to this account. Set a password first.")
     with transaction.atomic():
@@ -200,7 +200,7 @@ def unlink(user: AbstractBaseUser, identity: OpenIDIdentity) -> None:
 
 @transaction.atomic
 def _with_new_account(claims: Mapping[str, Any]) -> OpenIDIdentity:
-    """Create an account with the username suggested by the provider, and with a number if it is taken."""
+    """Create an account with the username that the provider suggests. If it is taken, append a number."""
     users = get_user_model().objects
     suggested = str(claims.get("preferred_username") or claims.get("name") or "person")
     name = UNUSABLE_IN_NAMES.sub("-", suggested).strip("-")[:LONGEST_NAME] or "person"

@@ -1,8 +1,8 @@
 """Login, and two-factor authentication of local accounts: authenticator app (TOTP, RFC 6238) and recovery codes.
 
-App and server derive a six-digit code from a shared secret and the time, a new one every 30 seconds. Codes of the
-previous and next step are also accepted, as clocks differ; no code is accepted twice. Ten single-use recovery codes
-replace a lost app. Without them, the operator removes the second factor (`remove_second_factor`).
+The app and the server derive a code of six digits from a shared secret and the time. It changes every 30 seconds. Codes
+of the previous and next step are also accepted, because clocks differ; no code is accepted twice. Ten single-use
+recovery codes replace a lost app. Without them, the operator removes the second factor (`remove_second_factor`).
 """
 
 import base64
@@ -37,7 +37,7 @@ TOO_MANY_CODES = "Too many wrong codes for this account. Wait 15 minutes, then t
 
 
 def is_required(user: AbstractBaseUser) -> bool:
-    """Return whether the installation requires a second factor of `user` (settings.SECOND_FACTOR_FOR)."""
+    """Return whether the installation requires a second factor for `user` (settings.SECOND_FACTOR_FOR)."""
     if settings.SECOND_FACTOR_FOR == "owners" and user.memberships.filter(role=Role.OWNER).exists():
         return True
     if settings.SECOND_FACTOR_FOR in {"staff", "owners"}:
@@ -88,9 +88,9 @@ def has_second_factor(user: AbstractBaseUser) -> bool:
 
 
 def check_code(user: AbstractBaseUser, code: str, now: datetime) -> None:
-    """Use up `code`, from the app or a recovery code. Raises WrongCode, TooManyAttempts.
+    """Use up `code`, which is from the app or is a recovery code. Raises WrongCode or TooManyAttempts.
 
-    Of simultaneous requests with the same code only one succeeds.
+    If several simultaneous requests contain the same code, only one succeeds.
     """
     check_attempt("second_factors", str(user.pk), now, TOO_MANY_CODES)
     code = "".join(code.split()).lower()
@@ -169,7 +169,7 @@ def log_in_with_password(request: HttpRequest, user: AbstractBaseUser, address: 
 def pending_login(request: HttpRequest, now: datetime) -> tuple[AbstractBaseUser, str] | None:
     """Return the account with a pending code, and the URL to open after the login.
 
-    Returns None without a pending code, after a timeout, or if the password has changed or the account is closed.
+    Returns None if no code is pending, after a timeout, or if the password has changed or the account is closed.
     """
     login = request.session.get(AWAITED)
     if not login or now.timestamp() > login["until"]:
@@ -181,9 +181,9 @@ def pending_login(request: HttpRequest, now: datetime) -> tuple[AbstractBaseUser
 
 
 def log_in(request: HttpRequest, user: AbstractBaseUser, id_token: str = "") -> None:
-    """Log in `user` after a correct password and code, or identified by the provider. The session gets a new key.
+    """Log in `user` after a correct password and code, or after login at the provider. The session gets a new key.
 
-    id_token: of the provider. It has its own second factor, so none is required here.
+    id_token: from the provider, which has its own second factor, so none is required here.
     """
     request.session.pop(AWAITED, None)
     auth.login(request, user, backend=BACKEND)

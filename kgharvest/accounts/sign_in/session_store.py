@@ -1,4 +1,4 @@
-"""Database session store that reads sessions with a prepared statement, as every request reads one."""
+"""Database session store that reads sessions with a prepared statement, because every request reads one."""
 
 from datetime import datetime
 

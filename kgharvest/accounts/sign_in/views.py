@@ -97,7 +97,7 @@ def account(request: HttpRequest) -> HttpResponse:
 
 @sensitive_post_parameters()
 def second_factor_code(request: HttpRequest) -> HttpResponse:
-    """Request a code after a correct password."""
+    """Ask for a code after a correct password."""
     now = timezone.now()
     login = second_factor.pending_login(request, now)
     if login is None:
@@ -231,7 +231,7 @@ def openid_callback(request: HttpRequest) -> HttpResponse:
 def openid_link(request: HttpRequest) -> HttpResponse:
     """Confirm the password before linking an identity, so that an open session or a foreign link cannot add one.
 
-    The account page then shows a link to the provider, as the CSP forbids forms to redirect to another site.
+    The account page then shows a link to the provider, because the CSP forbids form redirects to another site.
     """
     _check_provider()
     if not request.user.has_usable_password():

@@ -33,7 +33,7 @@ class UploadedKG(models.Model):
     objects = UploadedKGQuerySet.as_manager()
 
     class Meta:
-        db_table = "kgharvest_uploadedkg"  # created by the app `kgharvest`, which contained the model
+        db_table = "kgharvest_uploadedkg"  # the app `kgharvest`, which contained this model, created the table
 
     def __str__(self) -> str:
         return self.file_name

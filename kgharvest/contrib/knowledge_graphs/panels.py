@@ -1,4 +1,4 @@
-"""Links to the import and export of knowledge graphs on pages of harvests and reports (PANELS)."""
+"""Links to the import and export of knowledge graphs, on pages of harvests and reports (PANELS)."""
 
 from collections.abc import Iterator
 

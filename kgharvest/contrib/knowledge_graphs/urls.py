@@ -1,4 +1,4 @@
-"""URLs of the import and export of knowledge graphs."""
+"""URLs for importing and exporting knowledge graphs."""
 
 from django.urls import path
 

@@ -10,9 +10,9 @@ from kgharvest.models import Job, LanguageModel
 class Probe(Job):
     """Job that probes an LM for known facts with several prompt systems, as in LAMA; run by a worker or the command.
 
-    methods: in table order. facts: name of the fact source. payload: `ProbeParams`. revision, code_version: of the
-    records so far. vocabulary: "full", or a description of the words among which ranks are counted. document: the JSON
-    of docs/probing.md, empty until the job has succeeded.
+    methods: in table order. facts: name of the fact source. payload: `ProbeParams`. revision, code_version: those used
+    for the records so far. vocabulary: "full", or a description of the words among which ranks are counted. document:
+    the JSON of docs/probing.md, empty until the job has succeeded.
     """
 
     KIND = "probe"
@@ -39,7 +39,7 @@ class ProbedRelation(models.Model):
     """Frozen copy of a relation for one probe. prompts: the manual prompt first.
 
     facts: {"train": [[subject, object], ...], "dev": ..., "test": ...}. type: one of RELATION_TYPES. fault: sentences
-    on why results are missing, for all or some methods.
+    that explain why results of some or all methods are missing.
     """
 
     probe = models.ForeignKey(Probe, on_delete=models.CASCADE, related_name="relations")
@@ -61,8 +61,9 @@ class ProbeRecord(models.Model):
     """Scores and costs of a method on one relation. is_control: measured on the LM with random weights.
 
     p1, p10, mrr, nll (nats): on test facts; dev_nll: on dev facts. left_out: {part: {reason: number of facts}}.
-    effective_prompts: exp of the entropy of the weights. forwards: sequences read while learning; seconds:
-    learning time. combine, temperature: combination of the learned prompts; empty and None for methods without prompts.
+    effective_prompts: exponential of the entropy of the weights. forwards: sequences that the LM read while learning;
+    seconds: learning time. combine, temperature: combination of the learned prompts; empty and None for methods without
+    prompts.
     """
 
     relation = models.ForeignKey(ProbedRelation, on_delete=models.CASCADE, related_name="records")
@@ -101,8 +102,8 @@ class LearnedPrompt(models.Model):
     """Prompt learned, weighted, or rewritten by a method; prompts of controls are not stored.
 
     text: readable form. rewritten_from: the original input prompt if `text` is a rewrite. segments, slots: tokens as in
-    EncodedPrompt; -1 - i is soft token i. vectors: of the soft tokens, as in SerializedPrompt. nearest: nearest words
-    and distances for each soft token.
+    EncodedPrompt; -1 - i is soft token i. vectors: vectors of the soft tokens, as in SerializedPrompt. nearest: nearest
+    words and distances for each soft token.
     """
 
     record = models.ForeignKey(ProbeRecord, on_delete=models.CASCADE, related_name="prompts")

@@ -30,8 +30,8 @@ class PreregistrationQuerySet(models.QuerySet):
 class Preregistration(models.Model):
     """A version of a round's preregistration, deleted only with its round.
 
-    document: see docs/preregistration.md. sha256: of its canonical JSON, which is the downloadable file. version: from
-    1; the last version is in force.
+    document: see docs/preregistration.md. sha256: hash of its canonical JSON, which is the downloadable file. version:
+    number, starting at 1; the last version is in force.
     """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="preregistrations")
@@ -91,7 +91,7 @@ class PaperStatement(models.Model):
 
 
 class PaperPack(Job):
-    """Job that creates the replication package of a report. sha256, n_bytes: of the file of a finished job."""
+    """Job that creates the replication package of a report. sha256, n_bytes: hash and size of a finished job's file."""
 
     KIND = "pack"
 

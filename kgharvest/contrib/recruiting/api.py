@@ -52,14 +52,14 @@ class PanelInput(StrictSerializer, serializers.ModelSerializer):
 
 
 class PlacesSerializer(serializers.Serializer):
-    taken = serializers.IntegerField(help_text="Active or completed.")
+    taken = serializers.IntegerField(help_text="Active or completed places.")
     done = serializers.IntegerField()
     free = serializers.IntegerField()
     left = serializers.IntegerField(help_text="Participants who left without finishing.")
 
 
 class PanelEntrySerializer(serializers.ModelSerializer):
-    """Panel in lists. Amounts are in minor units of the currency."""
+    """A panel in lists. Amounts are in minor units of the currency."""
 
     class Meta:
         model = Panel
@@ -68,7 +68,7 @@ class PanelEntrySerializer(serializers.ModelSerializer):
 
 class PanelSerializer(PanelEntrySerializer):
     entry_link = serializers.SerializerMethodField(
-        help_text="Link to paste at the platform. Anyone with the link can enter while places are free."
+        help_text="Link to paste on the platform. Anyone with the link can enter while places are free."
     )
     taken_places = serializers.SerializerMethodField()
 
@@ -89,7 +89,7 @@ class PauseInput(StrictSerializer):
 
 
 class CostSerializer(serializers.Serializer):
-    cost = serializers.CharField(help_text="Cost in a sentence.")
+    cost = serializers.CharField(help_text="Cost as a sentence.")
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A reconciled panel", RECONCILIATION, response_only=True)])
@@ -111,7 +111,7 @@ class PanelPartViewSet(RoundPartViewSet):
     access = Action.WORK
 
     def panel(self) -> Panel:
-        """Return the panel named in the URL. Raises Http404, NotAllowed."""
+        """Return the panel named in the URL. Raises Http404 or NotAllowed."""
         return get_object_or_404(self.round().panels.select_related("round__project"), name=self.kwargs["name"])
 
 
@@ -122,14 +122,14 @@ class ParticipantSerializer(serializers.Serializer):
     participant = serializers.CharField(help_text="The platform's id of the participant.")
     session = serializers.CharField(help_text="The platform's id of the submission.")
     study = serializers.CharField()
-    annotator = serializers.CharField(help_text="Empty until the participant consented and joined.")
+    annotator = serializers.CharField(help_text="Code; empty until the participant has consented and joined.")
     status = serializers.ChoiceField(Submission.Status.choices)
     platform_status = serializers.CharField()
     entered_at = serializers.DateTimeField()
     completed_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
     active_s = serializers.FloatField(
-        allow_null=True, help_text="Active time in seconds; null if not enough was measured."
+        allow_null=True, help_text="Active time in seconds; null if too little was measured."
     )
     n_judged = serializers.IntegerField()
     n_gold = serializers.IntegerField()
@@ -161,12 +161,12 @@ class PersonPaySerializer(serializers.Serializer):
     submission = serializers.IntegerField(source="work.submission.pk")
     annotator = serializers.CharField(source="work.submission.annotator")
     active_seconds = serializers.FloatField(
-        source="work.active_s", allow_null=True, help_text="Null if not enough was measured."
+        source="work.active_s", allow_null=True, help_text="Null if too little was measured."
     )
     owed = serializers.IntegerField(source="work.balance.owed", help_text=MONEY)
     paid = serializers.IntegerField(source="work.balance.paid", help_text=MONEY)
     hourly = serializers.FloatField(source="work.hourly", allow_null=True, help_text=MONEY)
-    bonus = serializers.IntegerField(help_text=f"Missing amount to the minimum hourly rate. {MONEY}")
+    bonus = serializers.IntegerField(help_text=f"Bonus that raises the pay to the minimum hourly rate. {MONEY}")
 
 
 class PaySerializer(serializers.Serializer):
@@ -177,7 +177,7 @@ class PaySerializer(serializers.Serializer):
     paid = serializers.IntegerField()
     open = serializers.IntegerField(help_text="Outstanding: owed minus paid.")
     median_hourly = serializers.FloatField(allow_null=True, help_text="Per hour of active time; null: see `reason`.")
-    n_measured = serializers.IntegerField(help_text="Number of participants in the median.")
+    n_measured = serializers.IntegerField(help_text="Number of participants that the median covers.")
     reason = serializers.CharField(allow_blank=True)
     hourly_floor = serializers.IntegerField(help_text="Minimum hourly rate; 0: none.")
     is_below_floor = serializers.BooleanField()
@@ -283,7 +283,7 @@ class CommandViewSet(PagedList, PanelPartViewSet):
         examples=[OpenApiExample("Approve", {"submission": 12, "kind": "approve"}, request_only=True)],
     )
     def create(self, request: Request, round_id: int, name: str) -> Response:
-        """Stored immediately and sent to the platform within seconds."""
+        """The request is stored immediately and sent to the platform within seconds."""
         sent = self.sent(CommandInput)
         submission = get_object_or_404(self.panel().submissions, pk=sent.pop("submission"))
         return self.created(commands.decide(submission, by=request.user, **sent))
@@ -302,7 +302,7 @@ class CommandViewSet(PagedList, PanelPartViewSet):
 
 
 class OpenBonusSerializer(serializers.Serializer):
-    """Bonuses of one participant to pay manually."""
+    """Bonuses of one participant that must be paid manually."""
 
     submission = serializers.IntegerField(source="submission.pk")
     annotator = serializers.CharField(source="submission.annotator.code", allow_null=True, default=None)
@@ -368,10 +368,10 @@ class PanelViewSet(PagedList, RetrieveMixin, PanelOperations):
 
     @extend_schema(summary="Edit a panel", request=PanelInput)
     def partial_update(self, request: Request, round_id: int, name: str) -> Response:
-        """All options of a draft. After publication, only `hourly_floor`, and `places` on platforms without an API."""
+        """After publication, only `hourly_floor` and, on platforms without an API, `places` can change."""
         return self.answer(publishing.edit_panel(self.panel(), self.sent(PanelInput, partial=True), request.user))
 
-    @extend_schema(summary="Delete the draft of a panel")
+    @extend_schema(summary="Delete a draft panel")
     def destroy(self, request: Request, round_id: int, name: str) -> Response:
         publishing.delete_panel(self.panel(), request.user)
         return self.deleted()
@@ -396,7 +396,7 @@ class PanelViewSet(PagedList, RetrieveMixin, PanelOperations):
 
     @operation("Stop a panel", once=False)
     def stop(self, request: Request, round_id: int, name: str) -> Response:
-        """Cannot be undone. Participants with a place continue and are paid."""
+        """This cannot be undone. Participants with a place continue and are paid."""
         return self.changed(publishing.stop_panel)
 
 
@@ -439,7 +439,7 @@ class PayViewSet(PanelOperations):
     )
     @bonuses.mapping.post
     def grant_bonus(self, request: Request, round_id: int, name: str) -> Response:
-        """Owed immediately. A platform that pays bonuses receives the request within seconds."""
+        """The bonus is owed immediately. A platform that pays bonuses receives the request within seconds."""
         sent = self.sent(BonusInput)
         submission = get_object_or_404(self.panel().submissions, pk=sent.pop("submission"))
         entry = bonuses.grant_bonus(submission, **sent, by=request.user)
@@ -453,7 +453,7 @@ class PayViewSet(PanelOperations):
 
     @operation("Approve completed places", "pay/approve/", request=ApprovalInput, serializer_class=ApprovedSerializer)
     def approve(self, request: Request, round_id: int, name: str) -> Response:
-        """At most 1,000 at once. Submissions with a decision are skipped."""
+        """Approves at most 1,000 places at once. Submissions with a decision are skipped."""
         n = commands.approve(self.panel(), self.sent(ApprovalInput)["submissions"], request.user)
         return self.answer({"n_approved": n})
 

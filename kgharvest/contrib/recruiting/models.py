@@ -21,9 +21,9 @@ class PanelEventQuerySet(models.QuerySet):
 class PanelEvent(models.Model):
     """Event received from a platform, stored before it is acknowledged and handled by a job.
 
-    body: encrypted, as it contains participant ids. event_id: assigned by the platform, unique per platform.
-    event_type: as named by the platform. next_try_at: time of the next attempt to handle it. error: of the last
-    attempt, without ids. outcome: one or two words.
+    body: encrypted, because it contains participant ids. event_id: assigned by the platform, unique per platform.
+    event_type: the platform's name for it. next_try_at: time of the next attempt to handle it. error: error of the
+    last attempt, without ids. outcome: one or two words.
     """
 
     platform = models.CharField(max_length=8, choices=Platform)
@@ -65,11 +65,11 @@ class PlatformCommandQuerySet(models.QuerySet):
 class PlatformCommand(models.Model):
     """Request to a platform about one submission. Each key is executed once, however often it is requested.
 
-    key: unique within the submission, for example "approve" or "bonus:floor:1". amount: of a bonus, in minor units.
+    key: unique within the submission, for example "approve" or "bonus:floor:1". amount: bonus in minor units.
     message, category: explanation and platform category of a rejection; the participant reads the message.
-    external_id: of a payment that is set up but not yet sent.
+    external_id: id of a payment that is set up but not yet sent.
 
-    UNCERTAIN: sent without an answer, so a retry could pay twice. Nothing is sent until reconciliation determines
+    UNCERTAIN: sent but not answered, so a retry could pay twice. Nothing is sent until reconciliation determines
     whether the payment was made.
     """
 

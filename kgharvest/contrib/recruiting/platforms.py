@@ -21,7 +21,7 @@ class PlatformRefused(DomainError):
 
 
 class PlatformUnavailable(DomainError):
-    """No answer, or a temporary error (429, 5xx), before any effect: retry. after_s: requested by the platform."""
+    """No response or a temporary error (429, 5xx), before any effect. Retry later, after `after_s` if given."""
 
     def __init__(self, sentence: str, after_s: float | None = None):
         super().__init__(sentence)
@@ -36,7 +36,7 @@ class OutcomeUnknown(DomainError):
 class RemoteSubmission:
     """Current state of a submission on the platform.
 
-    status: as Submission.Status. platform_status: the platform's own term. at: time of this state; the time of the
+    status: a Submission.Status. platform_status: the platform's own term. at: time of this state; the time of the
     request is precise enough. paid_bonuses: amounts made or in progress, in minor units; None if not queried.
     reward_paid: in minor units, None if not paid.
     """
@@ -54,7 +54,7 @@ class RemoteSubmission:
 class RecruitingPlatform:
     """One panel on its platform. This base class serves platforms without an API.
 
-    All methods raise the errors above.
+    All methods can raise the errors above.
     """
 
     has_api = False
@@ -74,7 +74,7 @@ class RecruitingPlatform:
         return iter(())
 
     def cost(self) -> int | None:
-        """Return the cost of publishing with fees and tax, in minor units, None if the platform does not state it."""
+        """Return the cost of publishing with fees and tax, in minor units, or None if it is not stated."""
         check_not_closed(self.panel)
         return None
 
@@ -93,13 +93,13 @@ class RecruitingPlatform:
         return iter(())
 
     def status(self) -> str | None:
-        """Return the Panel.Status of the study, None if its state on the platform has no equivalent."""
+        """Return the Panel.Status of the study, or None if its state on the platform has no equivalent."""
         return None
 
     def execute(self, command: PlatformCommand) -> None:
         """Execute a command once. A bonus is set up, stored in the command, then paid.
 
-        Raises PlatformRefused, PlatformUnavailable, OutcomeUnknown (bonuses only).
+        Raises PlatformRefused, PlatformUnavailable, or OutcomeUnknown (bonuses only).
         """
         check_not_closed(self.panel)
 

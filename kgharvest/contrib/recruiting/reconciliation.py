@@ -38,8 +38,9 @@ Status = Submission.Status
 def apply_remote(panel: Panel, remote: RemoteSubmission, now: datetime, event: PanelEvent | None = None) -> bool:
     """Apply the platform's state to the submission; return whether anything changed.
 
-    Records payments and settles uncertain ones. now: used if the platform states no time. A participant who is active
-    on the platform but has not entered here is ignored; if completed or approved there, a submission is created.
+    Records payments and settles uncertain ones. now: used if the platform states no time. A participant who has not
+    entered here is ignored while active on the platform. A submission is created once it is completed or approved
+    there.
     """
     submission = _submission_of(panel, remote, now)
     at = remote.at or now
@@ -108,7 +109,7 @@ def _move(submission: Submission, remote: RemoteSubmission, at: datetime) -> boo
 def _note_pay(submission: Submission, remote: RemoteSubmission, at: datetime, event: PanelEvent | None) -> None:
     """Record the amounts owed and paid that follow from the submission's status and the platform's payments.
 
-    An approval on the platform is a payment, even if the participant holds another place here by now.
+    An approval on the platform counts as a payment, even if the participant now holds another place here.
     """
     panel, paid = submission.panel, remote.reward_paid
     status = remote.status if remote.status in (submission.status, Status.APPROVED) else None
@@ -156,7 +157,7 @@ def _match_bonuses(submission: Submission, paid: Sequence[int], at: datetime, ev
 def reconcile(panel: Panel, now: datetime) -> int:
     """Apply the platform's state of all submissions; return the number of changed submissions.
 
-    Raises PlatformRefused, PlatformUnavailable. Must not be called in a transaction.
+    Raises PlatformRefused or PlatformUnavailable. Must not be called in a transaction.
     """
     platform = platform_of(panel)
     submissions = {submission.session_digest: submission for submission in panel.submissions.all()}
@@ -197,7 +198,7 @@ def apply_status(panel: Panel, status: str | None, now: datetime) -> bool:
 
 
 def ask_reconciliation(panel: Panel, by=None) -> None:
-    """Schedule a reconciliation within seconds. Raises NotAllowed, CannotReconcile."""
+    """Schedule a reconciliation within seconds. Raises NotAllowed or CannotReconcile."""
     check_may(by, Action.WORK, panel.project)
     if not _with_study().filter(pk=panel.pk).update(reconciled_at=None):
         raise DomainError("CannotReconcile", f"Panel {panel.name} has no study on a platform. Publish it first.")
@@ -211,7 +212,7 @@ def enqueue_due_reconciliations(now: datetime) -> None:
 
 
 def due_panels(now: datetime) -> QuerySet[Panel]:
-    """Return panels with possible activity or pending pay that were not reconciled within EVERY."""
+    """Return panels with possible activity or pending pay that were not reconciled within the last EVERY."""
     pending = Panel.objects.filter(
         Q(submissions__status__in=[Status.ACTIVE, Status.COMPLETED])
         | Q(submissions__commands__state__in=[PlatformCommand.State.WAITING, PlatformCommand.State.UNCERTAIN])

@@ -1,4 +1,4 @@
-"""Recruited annotators: answers for the core, and erasure of their platform ids.
+"""Recruited annotators: operations that the core calls, and erasure of platform ids.
 
 A platform id is needed for payment, so it is erased only when nothing is owed to the participant.
 """
@@ -65,7 +65,7 @@ def _end_active(annotator: Annotator, to: Submission.Status, now: datetime) -> N
 def _reason_to_keep(submission: Submission) -> str:
     """Return one sentence explaining why the platform ids are still needed, or an empty string."""
     panel = submission.panel
-    notice = f"The platform id in panel {panel.name} was not erased yet"
+    notice = f"The platform id in panel {panel.name} has not been erased yet"
     if submission.status not in Submission.ENDED:
         return f"{notice}: the submission is {submission.get_status_display()}. Review it first."
     if (owed := balance_of(submission).open) > 0:

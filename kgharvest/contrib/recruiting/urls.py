@@ -1,4 +1,4 @@
-"""URLs of panels, pay and recruiting platforms."""
+"""URLs of panels, pay, and recruiting platforms."""
 
 from django.urls import path
 

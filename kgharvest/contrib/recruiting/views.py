@@ -1,4 +1,4 @@
-"""Researcher pages of panels (list, form, participants) and of their pay (balance, ledger, review), and files."""
+"""Researcher pages of panels (list, form, participants) and of their pay (balance, ledger, review), and their files."""
 
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
@@ -45,7 +45,7 @@ LEDGER_COLUMNS = (
 )  # fmt: skip
 NEXT_STEPS = {
     State.WAITING: "Sent automatically; no action needed.",
-    State.UNCERTAIN: "In progress, or unanswered. Check on the platform whether it was paid, and record it here.",
+    State.UNCERTAIN: "In progress or unanswered. Check on the platform whether it was paid, and record the result.",
     State.FAILED: "Rejected by the platform. Fix the reported problem and retry, or pay manually.",
 }
 PARTICIPANT_COLUMNS: dict[str, Callable[[dict[str, Any]], Any]] = {  # sort keys of rows of `participant_rows`
@@ -239,7 +239,7 @@ def panel_stop(request: HttpRequest, panel: Panel) -> HttpResponse:
 @for_panel
 @require_POST
 def panel_change(request: HttpRequest, panel: Panel, change: Callable[..., None]) -> HttpResponse:
-    """Pause or resume. change: the service function."""
+    """Pause or resume the panel. change: the service function."""
     return _changed(request, panel, change)
 
 
@@ -442,10 +442,10 @@ def _execute(
 
 
 def _consequence(panel: Panel) -> str:
-    """Return a sentence on who carries out a decision."""
+    """Return a sentence that says who carries out a decision."""
     if platform_of(panel).has_api:
         return "The platform is notified within seconds."
-    return "Repeat it on the platform, which is not notified."
+    return "Repeat the decision on the platform, which is not notified."
 
 
 def _posted_submissions(request: HttpRequest) -> list[int]:
@@ -454,7 +454,7 @@ def _posted_submissions(request: HttpRequest) -> list[int]:
 
 @for_panel
 def panel_pay_review(request: HttpRequest, panel: Panel) -> HttpResponse:
-    """Places awaiting review and their automatic approval times; approve selected or all."""
+    """Show the places awaiting review and their automatic approval times; approve selected places or all of them."""
     if request.method == "POST":
         selected = None if "all" in request.POST else _posted_submissions(request)
         with refusal_as_message(request):
@@ -513,9 +513,9 @@ def panel_pay_noted(request: HttpRequest, panel: Panel) -> HttpResponse:
 
 @for_panel
 def panel_pay_bonus_file(request: HttpRequest, panel: Panel, layout: str) -> HttpResponse:
-    """Open bonuses in Prolific's bulk format or as a table. Both contain platform ids of participants.
+    """Download open bonuses in Prolific's bulk format or as a table. Both contain platform ids of participants.
 
-    `?total=`: sum shown on the page, with which the payment is recorded later; a different sum is refused.
+    `?total=`: sum shown on the page; later, the payment is recorded with this sum. A different sum is refused.
     """
     unpaid = bonuses.open_bonuses(panel)
     total = number_in(request.GET.get("total"))

@@ -20,7 +20,7 @@ Tick = Callable[[], None]  # called between forward passes for progress and canc
 
 
 class EncodedPrompt(NamedTuple):
-    """A tokenized prompt. segments: ids of the n + 1 texts around slots. slots: entity indices, in textual order."""
+    """A tokenized prompt. segments: ids of the n + 1 texts around n slots. slots: entity indices in textual order."""
 
     segments: tuple[TokenIds, ...]
     slots: tuple[int, ...]
@@ -36,8 +36,8 @@ class Query(NamedTuple):
 class LanguageModel(Protocol):
     """A pretrained LM that fills in blanks.
 
-    starts_entity, continues_entity: bool (V,), tokens allowed as the first or a later token of an entity. Both exclude
-        special tokens; starts_entity also excludes word-continuation pieces.
+    starts_entity, continues_entity: bool (V,), the tokens allowed as the first token of an entity and as a later token.
+        Both exclude special tokens. starts_entity also excludes word-continuation pieces.
     entity_end: tokens that terminate every entity and count towards its probability: () for masked LMs, the line break
         for causal LMs, a sentinel for span-filling LMs.
     is_affine: True if the logits of a weighted mean of vectors equal the weighted mean of their logits.
@@ -65,8 +65,8 @@ class LanguageModel(Protocol):
     def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query:
         """Return the query for the next token after `filled`. Raises BadPrompt if it is too long.
 
-        filled: tokens so far in slot-index order, each entity followed by `entity_end`. They are visible, the rest is
-            masked.
+        filled: tokens so far in slot-index order, each entity followed by `entity_end`. They are visible to the LM; all
+            later tokens are masked.
         pattern: number of tokens per entity.
         """
 

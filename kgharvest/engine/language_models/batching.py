@@ -1,4 +1,4 @@
-"""Batched evaluation of queries: duplicates evaluated once, grouped by length, smaller batches if memory runs out."""
+"""Batched evaluation of distinct queries, grouped by length. Batches become smaller if memory runs out."""
 
 import sys
 from collections import deque
@@ -12,8 +12,8 @@ from kgharvest.engine.types import BrokenModel
 
 Forward = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # ids (B, T), positions (B,) -> vectors (B, d)
 
-# A CPU performs this many floating-point operations in well under a second, which limits the delay of progress reports
-# and cancellation between two forward passes. On accelerators, only the batch size limits a forward pass.
+# A CPU performs this many floating-point operations in well under a second. This limits the delay of progress reports
+# and cancellation, which happen between forward passes. On accelerators, only the batch size limits a forward pass.
 CPU_OPERATIONS_AT_ONCE = 30e9
 
 
@@ -50,7 +50,7 @@ def evaluate(
 
 
 def same_length_batches(queries: Sequence[Query], batch_size: int, n_tokens: int) -> Iterator[list[int]]:
-    """Yield batches of query indices within the limits, of equal length so that padding is unnecessary."""
+    """Yield batches of query indices within the limits. A batch has queries of one length, so it needs no padding."""
     by_length = sorted(range(len(queries)), key=lambda index: len(queries[index].ids))
     for length, group in groupby(by_length, key=lambda index: len(queries[index].ids)):
         yield from chunks(list(group), min(batch_size, max(1, n_tokens // length)))

@@ -94,7 +94,7 @@ def read_whole(network: Any, ids: torch.Tensor) -> torch.Tensor:
 
 @torch.inference_mode()
 def shares_beginnings(network: Any) -> bool:
-    """Return whether the cache of a common prefix can be reused for several continuations. Tests a short text."""
+    """Return whether the cache of a common prefix can be reused for several continuations. Tested with a short text."""
     ids = torch.arange(N_TOKENS, device=device_of(network)).repeat(2, 1)
     ids[1, -1] = 0
     try:
@@ -105,7 +105,7 @@ def shares_beginnings(network: Any) -> bool:
 
 
 def after_shared(network: Any, ids: torch.Tensor, n_shared: int) -> torch.Tensor:
-    """Return (B, d), the output at the last of `ids` (B, T). Evaluates the `n_shared` common first tokens once."""
+    """Return (B, d), the output at the last position of `ids` (B, T). Evaluates the `n_shared` common tokens once."""
     cache = network(input_ids=ids[:1, :n_shared], use_cache=True).past_key_values
     cache.batch_repeat_interleave(len(ids))
     hidden: torch.Tensor = network(input_ids=ids[:, n_shared:], past_key_values=cache).last_hidden_state
@@ -118,7 +118,8 @@ def runs_that_share(ids: torch.Tensor) -> list[tuple[torch.Tensor, int]]:
     Runs end between rows that share less than half of their tokens. The prefix length of a single row is 0.
     """
     length = ids.shape[1]
-    shared = (ids[1:] == ids[:-1]).cumprod(dim=1).sum(dim=1).clamp(max=length - 1)  # (B - 1,), with the row before
+    # Length of the prefix that each row shares with the previous row.
+    shared = (ids[1:] == ids[:-1]).cumprod(dim=1).sum(dim=1).clamp(max=length - 1)  # (B - 1,)
     ends = [row + 1 for row, n_shared in enumerate(shared.tolist()) if 2 * n_shared < length]
     runs = zip([0, *ends], [*ends, len(ids)], strict=True)
     return [(ids[start:end], int(shared[start : end - 1].min()) if end - start > 1 else 0) for start, end in runs]

@@ -1,7 +1,7 @@
-"""Small BERT implementation without transformers, which takes longer to import than a whole harvest of a small BERT.
+"""Small BERT implementation without transformers, because importing transformers takes longer than a small harvest.
 
 Attribute names equal those of transformers' BertForMaskedLM, so checkpoints load unchanged and `MaskedLM` accepts the
-network. Supports only the output of `train_embedded_lm`: one segment, no dropout, a WordPiece tokenizer.json.
+network. Supports only the output of `train_embedded_lm`: one segment, no dropout, and a WordPiece tokenizer.json.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Layer(nn.Module):
         return self.feed_forward_chunk(self.attention["output"](self.attention["self"](hidden), hidden))
 
     def feed_forward_chunk(self, attended: torch.Tensor) -> torch.Tensor:
-        """Apply the feed-forward network to `attended` (B, T, d), on a CPU in small chunks to save memory."""
+        """Apply the feed-forward network to `attended` (B, T, d). On a CPU, process small chunks to save memory."""
         if attended.device.type != "cpu":
             return self._feed_forward(attended)
         parts = torch.split(attended.flatten(0, 1), CPU_TOKENS_AT_ONCE)

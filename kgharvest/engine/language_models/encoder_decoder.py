@@ -1,6 +1,6 @@
 """Encoder-decoders: LMs with a mask token (BART) or sentinels (T5), and text-to-text models for paraphrasing.
 
-To fill in blanks, the encoder reads the masked prompt and the decoder reads it shifted by one position.
+To fill in masks, the encoder reads the masked prompt and the decoder reads the same prompt shifted by one position.
 """
 
 import re
@@ -97,7 +97,7 @@ class Seq2SeqModel:
 
     @property
     def _n_positions(self) -> int:
-        """Maximum number of tokens. T5's relative positions have no limit; 512 is used."""
+        """Maximum number of tokens. T5's relative positions have no maximum, so 512 is used for T5."""
         return getattr(self._model.config, "max_position_embeddings", None) or 512
 
     def _read(self, outputs: torch.Tensor) -> list[str]:
@@ -109,8 +109,8 @@ class Seq2SeqModel:
 # Sentinels mark the blanks, and the decoder writes their contents:
 # Encoder: <extra_id_0> is the capital of <extra_id_1> .      Encoder: Paris is the capital of <extra_id_0> .
 # Decoder: <extra_id_0> Paris <extra_id_1>                    Decoder: <extra_id_0> France <extra_id_1>
-# The current blank has the first sentinel, as in pre-training. Later blanks have the following sentinels in query
-# order. An entity ends with the next sentinel, which counts towards its probability.
+# The current blank gets the first sentinel, as in pre-training. Later blanks get the following sentinels in query
+# order. The next sentinel marks the end of an entity and counts towards the probability of the entity.
 
 
 SENTINEL = re.compile(r"<extra_id_(\d+)>")
@@ -128,8 +128,8 @@ def sentinels_in(vocabulary: Mapping[str, int]) -> list[int]:
 class SpanFillingLM(PretrainedLM):
     """An encoder-decoder with sentinels behind the `LanguageModel` protocol.
 
-    The ids of a query are the encoder's ids followed by the decoder's. Its position is the start of the decoder's ids.
-    The answer is the next token of the decoder.
+    The ids of a query are the encoder's ids followed by the decoder's ids. The position of a query is the start of the
+    decoder's ids. The answer is the next token of the decoder.
     """
 
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:

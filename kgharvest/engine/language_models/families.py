@@ -25,7 +25,7 @@ from kgharvest.entry_points import LM_FAMILIES, entry_points
 
 Family = Callable[..., LanguageModel]
 
-# Name endings of classes whose head does not output words. Their LM head is missing.
+# Name endings of classes whose head does not output words. Checkpoints of these classes have no LM head.
 OTHER_HEADS = (
     *("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice"),
     *("ForImageClassification", "RewardModel", "ForTextEncoding"),
@@ -35,7 +35,8 @@ OTHER_HEADS = (
 def family_of(config: Any, tokenizer: Any, name: str) -> tuple[Any, Family]:
     """Return the transformers class and the family class for a model. Raises UnsupportedModel.
 
-    Calls families of installed distributions first: functions of (config, tokenizer) that return both classes or None.
+    Tries the entry points of installed distributions first. They are functions of (config, tokenizer) that return both
+    classes, or None.
     """
     for find_family in entry_points(LM_FAMILIES).values():
         family: tuple[Any, Family] | None = find_family(config, tokenizer)
@@ -79,13 +80,13 @@ def check_tokenizer(tokenizer: Any, vocab_size: int, name: str) -> None:
     n_tokens = backend.get_vocab_size(with_added_tokens=False)
     if n_tokens > vocab_size:
         raise UnsupportedModel(
-            f"The tokenizer of {name!r} has {n_tokens:,} tokens, but the model embeds {vocab_size:,}. "
+            f"The tokenizer of {name!r} has {n_tokens:,} tokens, but the model has {vocab_size:,} embeddings. "
             "Use the tokenizer that the model was trained with."
         )
     pieces = tokenizer.convert_ids_to_tokens(range(min(len(tokenizer), vocab_size)))
     marks_words = word_start_mark(pieces) or any(piece and piece.startswith(CONTINUATION) for piece in pieces)
     if not marks_words and not isinstance(backend.model, WordLevel):
         raise UnsupportedModel(
-            f"The tokenizer of {name!r} does not mark word boundaries (tokenizers of bytes or characters do not). "
-            "Use an LM with tokens that are words or parts of words."
+            f"The tokenizer of {name!r} does not mark word boundaries, like all byte-level and character-level "
+            "tokenizers. Use an LM whose tokens are words or parts of words."
         )

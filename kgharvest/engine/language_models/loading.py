@@ -1,4 +1,4 @@
-"""Loading of LMs by hub id or local folder, with the family matching their capabilities, and of text-to-text models."""
+"""Loading of LMs and text-to-text models by hub id or local folder. The capabilities of an LM determine its family."""
 
 import socket
 from collections.abc import Iterator
@@ -42,10 +42,10 @@ def load(
     """Return the LM `name` (hub id or local folder) at `revision`, ready for queries.
 
     device, dtype: names defined in kgharvest.engine.language_models.networks.placement.
-    random_seed: replace the weights by random weights, for a control without knowledge.
+    random_seed: if set, replace the weights with random weights, as a control without knowledge.
 
-    Raises ModelNotFound, UnsupportedModel, BrokenModel if the LM does not fit on the device, or EngineError for an
-    unavailable device or dtype.
+    Raises ModelNotFound, UnsupportedModel, BrokenModel if the LM does not fit on the device, or EngineError if the
+    device or dtype is unavailable.
     """
     check_device(device)
     check_dtype(dtype, device)
@@ -80,15 +80,15 @@ def load(
 
 def silence_libraries() -> None:
     """Disable progress bars and warnings of transformers and the hub client."""
-    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
     hub_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
 
 
 def load_model(auto_class: Any, name: str, device: str, dtype: str, **which: Any) -> Any:
-    """Return the model with all its weights. Raises UnsupportedModel if the checkpoint lacks some.
+    """Return the model with all its weights. Raises UnsupportedModel if the checkpoint lacks any of them.
 
-    Microsoft's DeBERTa-v2 and -v3 checkpoints have a different LM head than transformers infers from their config.json.
+    The LM head of Microsoft's DeBERTa-v2 and -v3 checkpoints is not the one that transformers infers from the config.
     """
     model, report = from_pretrained(auto_class, name, device, dtype, **which)
     if any(key.startswith("lm_predictions.") for key in report["unexpected_keys"]):
@@ -105,7 +105,8 @@ def load_model(auto_class: Any, name: str, device: str, dtype: str, **which: Any
 def load_seq2seq(name: str, revision: str | None = None, device: str = "cpu") -> encoder_decoder.Seq2SeqModel:
     """Return the text-to-text model `name` (hub id or local folder).
 
-    Raises ModelNotFound, UnsupportedModel, EngineError for an unavailable device, or BrokenModel if it does not fit.
+    Raises ModelNotFound, UnsupportedModel, EngineError if the device is unavailable, or BrokenModel if the model does
+    not fit into memory.
     """
     check_device(device)
     silence_libraries()
@@ -134,7 +135,7 @@ def files_of(name: str, revision: str | None) -> dict[str, Any]:
 
 
 def hub_answers() -> bool:
-    """Return whether the hub accepts connections. Its client would retry for half a minute before failing."""
+    """Return whether the hub accepts connections. The hub client would retry for half a minute before failing."""
     hub = urlsplit(constants.ENDPOINT)
     if constants.HF_HUB_OFFLINE:
         return False
@@ -163,7 +164,7 @@ def load_config(name: str, files: dict[str, Any]) -> Any:
 def damage_said(name: str) -> Iterator[None]:
     """Convert errors caused by missing or damaged files to ModelNotFound, and MemoryError to BrokenModel.
 
-    Tokenizers raises Exception itself, and invalid values in a config or an index can raise any built-in exception.
+    The tokenizers library raises plain `Exception`. Invalid values in a config or an index can cause any exception.
     """
     check_not_hidden(name)
     try:
@@ -183,8 +184,8 @@ def check_not_hidden(name: str) -> None:
     """Raise ModelNotFound if a local folder has the same name as the hub id `name`."""
     if HUB_ID.fullmatch(str(name)) and Path(name).is_dir():
         raise ModelNotFound(
-            f"{name!r} is a hub id and a folder in {Path.cwd()}. Use ./{name} for the folder, or start in another "
-            "folder to use the hub model."
+            f"{name!r} is a hub id and a folder in {Path.cwd()}. Use ./{name} for the folder, or start kgharvest in "
+            "another folder to use the hub model."
         )
 
 

@@ -1,4 +1,4 @@
-"""Masked LMs: any LM with a mask token (BERT, RoBERTa, DeBERTa, ELECTRA, ...); soft words in prompts."""
+"""Masked LMs: any LM with a mask token (BERT, RoBERTa, DeBERTa, ELECTRA, ...). Also supports soft words in prompts."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class MaskedLM(PretrainedLM):
         """(V, d): input embedding of every token. Raises UnsupportedModel if the LM is split over devices."""
         if self._is_split:
             raise UnsupportedModel(
-                f"{self.name} is split over several devices, which does not support learned prompts. Use one device or "
-                "a setting that learns no prompts."
+                f"{self.name} is split over several devices. Split LMs do not support learned prompts. Use one device "
+                "or a setting that does not learn prompts."
             )
         weights: torch.Tensor = self._network.get_input_embeddings().weight
         return weights[: self.vocab_size]
@@ -75,7 +75,7 @@ class MaskedLM(PretrainedLM):
         return clone
 
     def logits_at(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Return (B, V) for the `positions` (B,) of `ids` (B, T): `logits(vectors(...))` with gradients.
+        """Return (B, V) for the `positions` (B,) of `ids` (B, T). Same as `logits(vectors(...))`, but with gradients.
 
         Gradients reach the soft words. The LM's weights are frozen.
         """
@@ -96,7 +96,7 @@ class MaskedLM(PretrainedLM):
     def trainable_encoder(self) -> nn.Module:
         """Return a trainable float32 copy of the layers below the last one, with `inputs_embeds` as input.
 
-        Formats with fewer digits would lose the small training steps. Raises UnsupportedModel for quantized weights.
+        Formats with lower precision would lose the small training steps. Raises UnsupportedModel for quantized weights.
         """
         if not all(weights.is_floating_point() for weights in self._network.parameters()):
             raise UnsupportedModel(
@@ -181,9 +181,9 @@ def adding(delta: torch.Tensor, soft: torch.Tensor) -> Callable[..., Any]:
 
 
 def perturbed_modules(network: Any, name: str) -> list[nn.Module]:
-    """Return the modules with outputs that deltas can perturb. Raises UnsupportedModel.
+    """Return the modules whose outputs can be perturbed by deltas. Raises UnsupportedModel.
 
-    `network` lacks the last layer, because only the last layer's output at the mask is used.
+    `network` does not contain the last layer, which is evaluated only at the mask.
     """
     architecture = ARCHITECTURES.get(network.config.model_type)
     if architecture is None or architecture.stack is None:

@@ -18,7 +18,7 @@ from kgharvest.engine.language_models.tokens import Tokens
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadPrompt
 
-# Fallback context length for configs that do not state one.
+# Fallback context length for configs that do not specify one.
 MAX_TOKENS = 2048
 
 
@@ -69,7 +69,7 @@ class PretrainedLM(TokenizedLM, ABC):
 
     @contextmanager
     def ticking(self, tick: Tick) -> Iterator[None]:
-        """Call `tick` before each forward pass of network and head in this context. `tick` can raise to cancel."""
+        """Call `tick` before each forward pass of network and head in this context. To cancel, `tick` can raise."""
         parts: tuple[Any, Any] = (self._network, self._head.projection)
         with ExitStack() as hooks:
             for part in parts:
@@ -85,7 +85,7 @@ class PretrainedLM(TokenizedLM, ABC):
         return self.project(vectors)
 
     def project(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Return (..., V) float32 for `vectors` (..., d'): `logits` with gradients."""
+        """Return (..., V) float32 for `vectors` (..., d'). Same as `logits`, but with gradients."""
         return self._head.projection(vectors.to(self.dtype)).float()
 
     def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:

@@ -16,7 +16,7 @@ from kgharvest.engine.types import BadPrompt, BadSeed, BadText, UnsupportedModel
 CONTINUATION = "##"  # WordPiece: "##ing" continues a word
 BYTE_LEVEL_SPACE, SENTENCEPIECE_SPACE = "Ġ", "▁"  # "Ġdog" and "▁dog" start a word
 SPACE = re.compile(r"\s+")
-# Prevents the current date in Llama's templates and thoughts in Qwen's. Other templates ignore these options.
+# Fixes the date in Llama's chat templates and disables thinking in Qwen's. Other templates ignore these options.
 CHAT_OPTIONS = {"date_string": "1 Jan 2025", "enable_thinking": False}
 
 
@@ -61,7 +61,7 @@ class Tokens:
         return mask_id
 
     def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
-        """Encode the texts around the slots, with special tokens. Raises BadPrompt if one contains special tokens."""
+        """Encode the texts around the slots, and add special tokens. Raises BadPrompt if a text contains any."""
         self.check_text(prompt.text)
         # The space before a slot belongs to the entity.
         first, *rest = (SPACE.sub(" ", text).rstrip() for text in prompt.segments)
@@ -70,7 +70,7 @@ class Tokens:
         return EncodedPrompt(tuple(segments), prompt.slots)
 
     def encode_instruction(self, instruction: str, answer: str) -> TokenIds:
-        """Encode an instruction and the start of its answer, with the LM's chat template if it has one."""
+        """Encode an instruction and the start of its answer. Uses the LM's chat template if it has one."""
         if not self._tokenizer.chat_template:
             return self.prefix + self._ids(instruction + answer)
         chat = [{"role": "user", "content": instruction}]
@@ -91,7 +91,7 @@ class Tokens:
         return tuple(token.id for chunk in chunks for token in model.tokenize(chunk)) + self._ids(rest)
 
     def containing(self, text: str) -> NDArray[np.bool_]:
-        """Return bool (V,): True for tokens with a text that contains `text`."""
+        """Return bool (V,): True for tokens whose text contains `text`."""
         texts = self._backend.decode_batch([[index] for index in range(len(self.starts_entity))])
         return np.array([text in token for token in texts])
 

@@ -1,7 +1,7 @@
 """AutoPrompt: gradient-guided search of trigger tokens (Shin et al. 2020), for any objective.
 
-Objectives: the likelihood of a tail retrieves facts, the likelihood of label tokens classifies texts, and the
-compatibility of a relation's seed tuples is the BertNet baseline.
+Supported objectives: the likelihood of a tail (fact retrieval), the likelihood of label tokens (text classification),
+and the compatibility of a relation's seed tuples (BertNet baseline).
 """
 
 import random
@@ -22,7 +22,7 @@ TRIGGER = -1  # placeholder of a trigger token in a TriggerTemplate
 
 @dataclass(frozen=True)
 class TriggerTemplate:
-    """A prompt with TRIGGER placeholders in the tokens of `segments`; `slots` as in EncodedPrompt."""
+    """A prompt whose `segments` can contain TRIGGER placeholders. `slots` has the same meaning as in EncodedPrompt."""
 
     segments: tuple[TokenIds, ...]
     slots: tuple[int, ...]
@@ -42,11 +42,11 @@ class TriggerTemplate:
 
 @dataclass(frozen=True)
 class AutoPromptParams:
-    """Search parameters. The defaults are those of Shin et al.'s code.
+    """Search parameters. The defaults are the values in Shin et al.'s code.
 
     n_candidates: replacements tried per iteration. batch_size: examples per gradient and per comparison.
-    patience: iterations without a better dev score before the search ends.
-    restarts: additional searches of `search_from_masks`.
+    patience: number of iterations without a better dev score after which the search ends.
+    restarts: number of additional searches in `search_from_masks`.
     """
 
     n_candidates: int = 10
@@ -61,12 +61,12 @@ class AutoPromptParams:
         if not n_triggers:
             raise EngineError("The template has no trigger. Add at least one [T].")
         if n_masks > self.iterations:
-            raise EngineError(f"{self.iterations} iterations cannot fill {n_masks} triggers. Increase the iterations.")
+            raise EngineError(f"{self.iterations} iterations cannot fill {n_masks} triggers. Use more iterations.")
 
 
 @dataclass(frozen=True)
 class TriggerTask:
-    """Objective and data of a search. Raises EngineError without training or dev examples.
+    """Objective and data of a search. Raises EngineError if there are no training examples or no dev examples.
 
     allowed: bool (V,), the tokens allowed as triggers.
     baselines: prompts that the triggers must beat on dev, for example handwritten prompts.
@@ -87,9 +87,9 @@ class TriggerTask:
 class LearnedTrigger:
     """The best prompt on dev.
 
-    prompt: contains `trigger`, or is a baseline if `trigger` is empty. dev_score: mean score, in nats.
+    prompt: contains `trigger`, or is a baseline if `trigger` is empty. dev_score: mean score on dev in nats.
     history: best dev score at the start and after each iteration; minus infinity while the trigger contains masks.
-    n_forwards, n_gradients: sequences evaluated by the LM without and with gradients.
+    n_forwards, n_gradients: number of sequences that the LM evaluated without and with gradients.
     """
 
     prompt: EncodedPrompt
@@ -112,7 +112,8 @@ def search_trigger(
 
     Each iteration ranks replacements of single tokens by a first-order estimate of their gain (HotFlip; Shin et al.,
     Eq. 2), tries the best replacements on other examples, and continues with the best trigger if it improves the score
-    there. Masks in `start` are replaced first, one per iteration. Raises EngineError like `AutoPromptParams.check`.
+    on these examples. Masks in `start` are replaced first, one per iteration. Raises EngineError for the same reasons
+    as `AutoPromptParams.check`.
     """
     search = _TriggerSearch(lm, template, task, params, random.Random(params.seed))
     current = tuple(start)
@@ -140,9 +141,9 @@ def search_from_masks(
     params: AutoPromptParams,
     on_progress: OnProgress = ignore,
 ) -> LearnedTrigger:
-    """Return the best result on dev of `search_trigger` from masks and from `restarts` draws of random tokens.
+    """Run `search_trigger` from masks and from `restarts` draws of random tokens. Return the best result on dev.
 
-    With few triggers, a search soon ends in a local optimum that single replacements cannot leave.
+    With few triggers, a search quickly reaches a local optimum that single replacements cannot leave.
     """
     rng, n = random.Random(params.seed), template.n_triggers
     tokens = np.flatnonzero(task.allowed).tolist()
@@ -157,7 +158,7 @@ def search_from_masks(
 
 
 class _TriggerSearch:
-    """Steps of one search and their cost."""
+    """The steps of one search, and counters of their cost."""
 
     def __init__(
         self, lm: MaskedLM, template: TriggerTemplate, task: TriggerTask, params: AutoPromptParams, rng: random.Random
@@ -178,7 +179,7 @@ class _TriggerSearch:
         return LearnedTrigger(prompt, trigger, float(self._mean_scores([prompt], self._task.dev)[0]))
 
     def step(self, current: TokenIds) -> TokenIds:
-        """Return the next trigger: the best candidate, or `current` if it is better and has no masks."""
+        """Return the next trigger: the best candidate, or `current` if it is better and contains no masks."""
         gradient = self.gradient(current, self._batch())  # (n, d)
         words = self._lm.word_embeddings.float()  # (V, d)
         current_ids = torch.tensor(current, device=words.device)
@@ -217,14 +218,14 @@ class _TriggerSearch:
 
 
 def allowed_triggers(lm: MaskedLM, forbidden: Collection[int]) -> NDArray[np.bool_]:
-    """Return bool (V,): `allowed_tokens` without capitals, which mark the names of entities."""
+    """Return bool (V,): `allowed_tokens` without capitalized tokens, which are often the names of entities."""
     allowed = allowed_tokens(lm, forbidden)
     allowed &= ~np.array([text[:1].isupper() for text in lm.tokens.texts()])
     return allowed
 
 
 def allowed_tokens(lm: MaskedLM, forbidden: Collection[int]) -> NDArray[np.bool_]:
-    """Return bool (V,): all tokens except special ones and `forbidden`, the correct answers."""
+    """Return bool (V,): all tokens except special tokens and `forbidden`, the correct answers."""
     allowed: NDArray[np.bool_] = lm.continues_entity.copy()
     allowed[list(forbidden)] = False
     return allowed

@@ -1,8 +1,8 @@
-"""BERTese: a rewriter that learns to reword questions so that the LM answers correctly (Haviv et al. 2021).
+"""BERTese: a rewriter that learns to reword questions so that the LM answers them correctly (Haviv et al. 2021).
 
-A single rewriter serves all relations. Its input is a question, a filled prompt with one mask; its output is a vector
-per token. The frozen LM reads the nearest words (as in the paper) or the vectors (as in the paper's code) and answers
-at the mask.
+A single rewriter serves all relations. Its input is a question, which is a filled prompt with one mask. Its output is
+one vector per token. The frozen LM reads the nearest words (as in the paper) or the vectors (as in the paper's code)
+and answers at the mask.
 """
 
 import random
@@ -35,10 +35,10 @@ class AnsweredQuestion(NamedTuple):
 class BerteseParams:
     """Training parameters. The defaults suit small LMs and few facts.
 
-    reads_words: True if the LM reads words (also in training), False for vectors.
+    reads_words: True if the LM reads words (also in training), False if it reads vectors.
     distance_weight, mask_weight: lambda 1 and 2 of the losses; 0.3 and 0.5 in the paper.
     learning_rate, batch_size: 1e-5 and 64 in the paper, for BERT-base and 40,000 facts. If the LM reads words, a large
-        rate or a small distance weight changes many words at once, mostly for the worse; vectors allow faster learning.
+        rate or a small distance weight changes many words at once, mostly for the worse. Vectors allow larger rates.
     """
 
     reads_words: bool = True
@@ -56,7 +56,7 @@ class Losses:
 
     answer: cross-entropy at the mask, in nats.
     distance: mean squared distance to the nearest word (f1).
-    mask: negative of the largest mask share of any position (f2), in [-1, 0).
+    mask: negative of the largest mask share of all positions (f2), in [-1, 0).
     """
 
     answer: torch.Tensor
@@ -68,8 +68,8 @@ class Rewrites(NamedTuple):
     """Rewritten questions.
 
     embeddings: (B, T, d), input of the LM.
-    words: (B, T), words nearest to the rewriter's vectors. distances: (B, T), squared distances to these words.
-    mask_shares: (B, T), share of the mask at each position; each row sums to 1.
+    words: (B, T), the words nearest to the rewriter's vectors. distances: (B, T), the squared distances to these words.
+    mask_shares: (B, T), the share of the mask at each position. Each row sums to 1.
     """
 
     embeddings: torch.Tensor
@@ -79,7 +79,7 @@ class Rewrites(NamedTuple):
 
 
 class Rewriter(nn.Module):
-    """A copy of the LM's layers with its projected output added to the word embeddings.
+    """A copy of the LM's layers. Its projected output is added to the word embeddings.
 
     The projection starts at zero, so an untrained rewriter returns every question unchanged. Special tokens at the
     start and end are never changed. reads_words: True if the LM reads words.
@@ -115,7 +115,7 @@ class Rewriter(nn.Module):
 def nearest_words(vectors: torch.Tensor, words: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the squared distances of `vectors` (B, T, d) to the nearest of `words` (V, d), and the nearest tokens.
 
-    Both have shape (B, T). The distances have gradients for the vectors; the choice of the nearest word has none.
+    Both have shape (B, T). The distances are differentiable in the vectors; the choice of the nearest word is not.
     """
     flat = vectors.detach().flatten(0, 1)
     norms = words.square().sum(1)
@@ -159,7 +159,7 @@ class LearnedRewriter:
 def learn_rewriter(
     lm: MaskedLM, train: Sequence[AnsweredQuestion], dev: Sequence[AnsweredQuestion], params: BerteseParams
 ) -> LearnedRewriter:
-    """Return the best rewriter on dev, including the initial rewriter, which changes nothing. Raises EngineError."""
+    """Return the best rewriter on dev. The candidates include the untrained one. Raises EngineError."""
     if not train or not dev:
         raise EngineError("A rewriter requires at least one training fact and one dev fact.")
     rewriter = Rewriter(lm, params.reads_words)
@@ -184,7 +184,7 @@ def learn_rewriter(
 def shuffled_batches(
     questions: Sequence[AnsweredQuestion], batch_size: int, rng: random.Random
 ) -> list[list[AnsweredQuestion]]:
-    """Return batches of questions of equal length, in random order."""
+    """Return batches in random order. The questions in a batch have equal lengths."""
     order = rng.sample(range(len(questions)), len(questions))
     shuffled = [questions[index] for index in order]
     batches = list(same_length_batches([question.query for question in shuffled], batch_size, 1 << 30))
@@ -215,7 +215,7 @@ def mask_vectors(lm: MaskedLM, rewrites: Rewrites) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class BerteseAnswerer:
-    """Answerer for a prompt with rewritten questions."""
+    """Answerer that fills a prompt and lets the rewriter reword the resulting questions."""
 
     lm: MaskedLM
     rewriter: Rewriter

@@ -30,7 +30,7 @@ N_REWRITES = 5  # example questions to store with their rewrites
 
 @dataclass(frozen=True)
 class ProbeTask:
-    """A relation, encoded for an LM. manual: the handwritten prompt; given: this prompt and further prompts."""
+    """A relation encoded for an LM. manual: the handwritten prompt. given: the handwritten prompt and other prompts."""
 
     relation: str
     manual: EncodedPrompt
@@ -56,7 +56,7 @@ class Learned:
 
 
 def learn(lm: MaskedLM, method: str, tasks: Sequence[ProbeTask], budget: LearningBudget) -> list[Learned]:
-    """Return the result of `method` for each task. Raises EngineError with the name of the relation."""
+    """Return the result of `method` for each task. Raises EngineError with a message that names the relation."""
     if method not in METHODS:
         raise EngineError(f"Unknown method {method!r}. Choose from {', '.join(METHODS)}.")
     entry = METHODS[method]
@@ -109,9 +109,9 @@ def lpaqa_weights(lm: MaskedLM, task: ProbeTask, learning_rate: float) -> Learne
 
 
 def autoprompt_triggers(lm: MaskedLM, task: ProbeTask, triggers: int, **options: Any) -> Learned:
-    """AutoPrompt: head, triggers, tail, or the manual prompt if no trigger is better on dev.
+    """AutoPrompt: the prompt "head, triggers, tail", or the manual prompt if no trigger is better on dev.
 
-    Correct answers of train, dev, and test are not allowed as triggers. options: of AutoPromptParams.
+    Correct answers in train, dev, and test are not allowed as triggers. options: fields of AutoPromptParams.
     """
     gold = {fact.tail for facts in (task.train, task.dev, task.test) for fact in facts.facts}
     train, dev = ([Example((fact.head,), (fact.tail,)) for fact in facts.facts] for facts in (task.train, task.dev))
@@ -126,7 +126,7 @@ def soft(
 ) -> Learned:
     """Soft prompts, initialized with the given prompts, the manual prompt, or random vectors.
 
-    options: of SoftPromptParams.
+    options: fields of SoftPromptParams.
     """
     softened, vectors = soft_prompts.soften(lm, [task.manual] if start == "manual" else task.given)
     if start == "random":
@@ -140,7 +140,7 @@ def soft(
 
 
 def bertese(lm: MaskedLM, tasks: Sequence[ProbeTask], **options: Any) -> list[Learned]:
-    """Train one rewriter for all relations and return its result for each task. options: of BerteseParams."""
+    """Train one rewriter for all relations and return its result for each task. options: fields of BerteseParams."""
     train, dev = ([question for task in tasks for question in questions(lm, task, part)] for part in ("train", "dev"))
     result = learn_rewriter(lm, train, dev, BerteseParams(**options))
     return [

@@ -13,13 +13,13 @@ from kgharvest.engine.types import EngineError
 LEARNING_RATE = 0.1
 BATCH_SIZE = 256
 MAX_EPOCHS = 500
-PATIENCE, LEAST_GAIN = 30, 1e-3  # stop after PATIENCE epochs in which the loss decreases by less than LEAST_GAIN nats
+PATIENCE, LEAST_GAIN = 30, 1e-3  # stop after PATIENCE epochs in which the loss falls by less than LEAST_GAIN nats
 
 
 def ranked_by_accuracy(
     lm: PretrainedLM, prompts: Sequence[EncodedPrompt], train: UsableFacts
 ) -> list[tuple[float, EncodedPrompt]]:
-    """Return (P@1 on the training facts, prompt), best first; ties by likelihood."""
+    """Return pairs (P@1 on the training facts, prompt), best first. Ties are ordered by likelihood."""
     check_trainable(train)
     scores = [probe(PromptSetAnswerer(lm, uniform([prompt])), train) for prompt in prompts]
     order = sorted(
@@ -59,7 +59,7 @@ def optimised_weights(
     """Return the weights (K,) that maximize the likelihood of `targets` (N,) for the prompts' `vectors` (N, K, d).
 
     The loss is convex in the weights, so the result does not depend on the start. The product is normalized over the
-    whole vocabulary; unnormalized, the loss would be linear in the weights and select a single prompt.
+    whole vocabulary. Without normalization, the loss would be linear in the weights and would select a single prompt.
     """
     vectors = vectors.clone()  # inference-mode tensors do not support gradients
     theta = torch.zeros(vectors.shape[1], device=vectors.device, requires_grad=True)

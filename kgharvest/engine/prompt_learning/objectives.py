@@ -1,7 +1,7 @@
 """Objectives of prompt learning: questions to an LM, and scores of its answers in nats (higher is better).
 
 Facts, labeled texts, and seed tuples are all examples: texts for the slots of a prompt. Objectives differ in the tokens
-that they ask for and in the way that log-probabilities become a score.
+that they ask for and in how they convert log-probabilities to a score.
 """
 
 import sys
@@ -21,14 +21,14 @@ QUERIES_AT_ONCE = 256
 
 
 class Example(NamedTuple):
-    """The tokens in the slots 0, 1, ... and, if the next slot is queried, the correct tokens for that slot."""
+    """The tokens in slots 0, 1, ... and, if the next slot is queried, the correct tokens for that slot."""
 
     parts: tuple[TokenIds, ...]
     targets: TokenIds = ()
 
 
 class Question(NamedTuple):
-    """A query and its correct answers, each one token."""
+    """A query and its correct answers. Each answer is one token."""
 
     query: Query
     targets: TokenIds
@@ -36,12 +36,12 @@ class Question(NamedTuple):
 
 class Objective(Protocol):
     def questions(self, lm: MaskedLM, prompt: EncodedPrompt, example: Example) -> list[Question]:
-        """Return the questions for `example` in `prompt`. Their number is the same in every prompt."""
+        """Return the questions for `example` in `prompt`. Every prompt yields the same number of questions."""
 
     def scores(self, examples: Sequence[Example], logprobs: torch.Tensor) -> torch.Tensor:
         """Return differentiable scores (P, E) from the log-probabilities (P, Q) of the correct answers.
 
-        Q: the questions of the first example, then of the second, and so on.
+        Q: the questions of the first example, then those of the second example, and so on.
         """
 
 
@@ -68,7 +68,7 @@ class HeadLikelihood:
 
 @dataclass(frozen=True)
 class Compatibility:
-    """f(E, p) of a whole tuple (BertNet, Eq. 1), its entities filled in one after the other."""
+    """f(E, p) of a whole tuple (BertNet, Eq. 1). Its entities are filled in one after the other."""
 
     alpha: float = 2 / 3
 
@@ -88,7 +88,7 @@ def step_by_step(
 
 
 class TokenLikelihoods(Compatibility):
-    """log P of every token of whole tuples, one score for each: (P, Q)."""
+    """log P of every token of whole tuples. Returns one score per token: (P, Q)."""
 
     def scores(self, examples: Sequence[Example], logprobs: torch.Tensor) -> torch.Tensor:
         return logprobs
@@ -136,14 +136,14 @@ def differentiable_scores(
 def all_questions(
     lm: MaskedLM, objective: Objective, prompts: Sequence[EncodedPrompt], examples: Sequence[Example]
 ) -> list[Question]:
-    """Return the questions of all examples in the first prompt, then in the second, and so on."""
+    """Return the questions of all examples in the first prompt, then those in the second prompt, and so on."""
     return [
         question for prompt in prompts for example in examples for question in objective.questions(lm, prompt, example)
     ]
 
 
 def target_logprobs(logits: torch.Tensor, questions: Sequence[Question]) -> torch.Tensor:
-    """Return (B,): log of the summed probability of each question's targets, of `logits` (B, V)."""
+    """Return (B,): the log of the summed probability of each question's targets, computed from `logits` (B, V)."""
     logprobs = torch.log_softmax(logits, dim=-1)
     n_targets = {len(question.targets) for question in questions}
     if len(n_targets) == 1:

@@ -1,4 +1,4 @@
-"""Registry of prompt-learning methods. Does not import torch: entries name their code by import path."""
+"""Registry of prompt-learning methods. Does not import torch, because entries name their code by import path."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kgharvest.engine.types import N_TRIGGERS, EngineError
 LEARNERS = "kgharvest.engine.prompt_learning.learners"
 
 # Default parameters by system, or by method if the methods of a system differ. "small" suits the embedded LMs and 100
-# facts. "paper" has the published values for BERT-base and 1,000 facts (40,000 for BERTese).
+# facts. "paper" contains the published values for BERT-base and 1,000 facts (40,000 facts for BERTese).
 PRESETS: dict[str, dict[str, dict[str, float]]] = {
     "small": {
         "LPAQA": {"learning_rate": 0.1},
         "AutoPrompt": {"triggers": N_TRIGGERS, "iterations": 150, "batch_size": 56},
         "soft prompts": {"learning_rate": 1e-2, "batch_size": 64, "epochs": 16},
-        # Words change only after hundreds of small steps; a large rate or a small distance weight changes many words
-        # at once, most for the worse. Vectors can improve gradually.
+        # Words change only after hundreds of small steps. A large rate or a small distance weight changes many words
+        # at once, mostly for the worse. Vectors can improve gradually.
         "BERTese": {"learning_rate": 3e-5, "batch_size": 16, "epochs": 48, "distance_weight": 3.0, "mask_weight": 0.5},
         "bertese-continuous": {"learning_rate": 3e-4, "distance_weight": 0.3},
     },
@@ -38,7 +38,7 @@ def _option(least: float, most: float) -> Any:
 
 @dataclass(frozen=True)
 class LearningBudget:
-    """Parameters of learning methods. None: the value of `preset`.
+    """Parameters of learning methods. None: use the value of `preset`.
 
     triggers: number of AutoPrompt trigger tokens. distance_weight, mask_weight: lambda 1 and 2 of the BERTese losses.
     """
@@ -68,11 +68,11 @@ class LearningBudget:
 class PromptMethod:
     """A method to obtain prompts.
 
-    label: its system. help: description of the resulting prompts.
+    label: the system that the method belongs to. help: description of the resulting prompts.
     learner: dotted path to a function of (lm, task, **options), or of (lm, tasks, **options) if `is_joint` (learns from
         all relations together). Its options are `options` and the `parameters` from the budget.
-    needs: pairs of parameters of which the first must not be less than the second.
-    needs_mask: requires a masked LM. is_default: used by probes that name no methods.
+    needs: pairs of parameters; the first must not be less than the second.
+    needs_mask: True if the method requires a masked LM. is_default: True if probes that name no methods use it.
     """
 
     name: str
@@ -137,7 +137,7 @@ METHODS: dict[str, PromptMethod] = {
             "trigger tokens, found by gradients",
             f"{LEARNERS}.autoprompt_triggers",
             parameters=("triggers", "batch_size", "iterations", "seed"),
-            needs={"iterations": "triggers"},  # each trigger starts as a mask and takes an iteration to be filled
+            needs={"iterations": "triggers"},  # each trigger starts as a mask, and one is filled per iteration
         ),
         _soft("soft", "the given prompts, their words learned as vectors"),
         _soft("soft-manual", "like soft, initialized with the manual prompt only", start="manual"),
@@ -160,13 +160,13 @@ BUDGET_FIELDS = {field.name: field for field in fields(LearningBudget) if field.
 
 
 def systems_with(parameter: str) -> str:
-    """Return the systems that use `parameter`, as a phrase: "soft prompts and BERTese"."""
+    """Return the systems that use `parameter` as a phrase, for example "soft prompts and BERTese"."""
     *systems, last = dict.fromkeys(method.label for method in METHODS.values() if parameter in method.parameters)
     return f"{', '.join(systems)} and {last}" if systems else last
 
 
 def preset_values(parameter: str) -> str:
-    """Return the values of `parameter` in each preset, as in "small: 150; paper: 1000"; "" if none sets it."""
+    """Return the values of `parameter` in each preset, for example "small: 150; paper: 1000", or "" if none sets it."""
     phrases = []
     for preset, systems in PRESETS.items():
         values = dict.fromkeys(f"{options[parameter]:g}" for options in systems.values() if parameter in options)

@@ -27,11 +27,11 @@ from kgharvest.engine.types import EngineError, OnProgress, Progress, ignore
 class SoftPromptParams:
     """Training parameters.
 
-    site: learned tensors: the vectors of the soft words, a change to them after the first normalization, or vectors and
-        a change at every level (the paper's "deep").
-    learned: these tensors and the prompts' weights, or one of the two (the paper's ablation).
+    site: the tensors to learn: the vectors of the soft words ("word"), a change to them after the first normalization
+        ("hidden0"), or the vectors and a change at every level ("deep", as in the paper).
+    learned: whether to learn both these tensors and the prompt weights, or only one of the two (the paper's ablation).
     is_data_dependent: increase the weight of a prompt for heads that it makes likely.
-    batch_size: facts per batch, each in every prompt. patience: epochs without a better dev score.
+    batch_size: facts per batch, each in every prompt. patience: epochs without a better dev score before the end.
     """
 
     site: Literal["word", "hidden0", "deep"] = "word"
@@ -54,7 +54,7 @@ class LearnedSoftPrompts:
 
 
 def soften(lm: MaskedLM, prompts: Sequence[EncodedPrompt]) -> tuple[list[EncodedPrompt], torch.Tensor]:
-    """Return the prompts with soft words in place of all but special tokens, and the vectors (S, d) of these tokens."""
+    """Replace all tokens except special tokens with soft words. Return the prompts and the tokens' vectors (S, d)."""
     words: list[int] = []
 
     def softened(token: int) -> int:
@@ -71,7 +71,7 @@ def soften(lm: MaskedLM, prompts: Sequence[EncodedPrompt]) -> tuple[list[Encoded
 
 
 def random_vectors(lm: MaskedLM, n: int, seed: int) -> torch.Tensor:
-    """Return (n, d), drawn from a normal distribution with the mean and deviation of the LM's word embeddings."""
+    """Return (n, d), drawn from a normal distribution with the mean and standard deviation of the word embeddings."""
     words = lm.word_embeddings.float()
     noise = torch.randn(n, words.shape[1], generator=torch.Generator().manual_seed(seed)).to(words.device)
     return words.mean(dim=0) + noise * words.std(dim=0)
@@ -85,10 +85,11 @@ def learn_soft_prompts(
     dev: UsableFacts,
     params: SoftPromptParams,
 ) -> LearnedSoftPrompts:
-    """Return the best soft prompts on dev by P@1, then by likelihood, including the initial prompts.
+    """Return the soft prompts with the best P@1 on dev; ties by likelihood. The initial prompts are candidates as well.
 
     `prompts` and `vectors` (S, d) come from `soften`, or the vectors from `random_vectors`. Training maximizes the
-    likelihood of the training facts under the mixture of the prompts. Raises EngineError without training or dev facts.
+    likelihood of the training facts under the mixture of the prompts. Raises EngineError if there are no training facts
+    or no dev facts.
     """
     if not train.facts or not dev.facts:
         raise EngineError("Soft prompts require at least one training fact and one dev fact.")
@@ -120,7 +121,7 @@ def learn_on_tuples(
     params: SoftPromptParams,
     on_progress: OnProgress = ignore,
 ) -> PromptSet:
-    """Return the soft prompts with a mixture that maximizes the token-by-token likelihood of whole `tuples`.
+    """Return the soft prompts whose mixture maximizes the token-by-token likelihood of whole `tuples`.
 
     The initial prompts are candidates as well. There is no dev set because a relation has few seed tuples.
     """

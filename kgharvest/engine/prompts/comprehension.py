@@ -1,15 +1,15 @@
 """Comprehension check: whether an LM knows the words of the prompts, and whether the prompts fit the seed tuples.
 
 The check uses only the LM and works for any family. `MIN_GAIN` is fitted to the embedded LMs: each prompt of the
-relation set `demo` gains at least 1.2 nats, and prompts of dissimilar relations lose at least 3.
+relation set `demo` has a gain of at least 1.2 nats; prompts of dissimilar relations have a gain of at most -3 nats.
 
 `MAX_GAP` is measured on the embedded LM, one prompt at a time, with PARAMS of benches/embedded_lm.py:
-- The 60 prompts of the fourth set in fresh_prompts.json, with facts of the LM's world as seed tuples: at most 4.1 nats,
-  and at most 1.0 if a fifth or more of the 50 best tuples were true.
+- The 60 prompts of the fourth set in fresh_prompts.json, with facts from the LM's world as seed tuples: at most 4.1
+  nats, and at most 1.0 if a fifth or more of the 50 best tuples were true.
 - 14 correct prompts with invented seed tuples: at most 8.8, except 14 and 48 for two prompts, whose seed tuples the LM
   mostly did not know.
 - 12 prompts of unknown relations or with nonsense as seed tuples: 9.2 to 55, 11 of them above 10.
-- Facts of the LM's world in prompts of another relation: mostly below 10 (8 of 10). The gain detects these.
+- Facts from the LM's world in prompts of another relation: mostly below 10 (8 of 10). The gain detects these.
 On other LMs, a larger gap is an indication, not a proof.
 """
 
@@ -25,14 +25,14 @@ from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.scoring import Encoded, compatibilities
 from kgharvest.engine.types import BadSeed, HarvestParams, ScoredTuple, WeightedPrompt
 
-MIN_GAIN = 1.0  # nats that the wording must add to the compatibility of the seed tuples
+MIN_GAIN = 1.0  # minimum increase of the seed tuples' compatibility through the wording, in nats
 MAX_GAP = 10.0  # nats by which the seed tuples may score below the best tuples
 BEST = 50  # tuples; the median of a whole list depends on its length
 LEAST_NAMED = -1000.0  # nats; servers return -9999 or minus infinity for a token outside their top list
 LETTERS_A_TOKEN = 1.5  # maximum average for a word that the tokenizer spells out
 # Thai to Khmer, Japanese, Chinese, and Korean: tokenizers split these scripts into letters or syllables.
 BY_THE_LETTER = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-SHORTEST_WORD = 3  # letters; shorter words are few tokens in any tokenizer
+SHORTEST_WORD = 3  # letters; shorter words have few tokens in any tokenizer
 MOST_NAMED = 5  # unknown words in a warning
 WHAT_TO_DO = "Reword the prompts, use seed tuples that fit them, or use another LM."
 
@@ -41,9 +41,9 @@ WHAT_TO_DO = "Reword the prompts, use seed tuples that fit them, or use another 
 class Comprehension:
     """Measurements before the search.
 
-    unknown_words: of the initial prompts. gain: result of `gain_of_wording`.
-    seed_score: median consistency of the seed tuples, scored like the harvested tuples; None if the LM cannot score
-        any.
+    unknown_words: unknown words of the initial prompts. gain: result of `gain_of_wording`.
+    seed_score: median consistency of the seed tuples, scored like the harvested tuples. None if the LM cannot score
+        any of them.
     """
 
     unknown_words: tuple[str, ...]
@@ -52,7 +52,7 @@ class Comprehension:
 
 
 def warning_about(lm_name: str, shown: Comprehension, tuples: Sequence[ScoredTuple]) -> str | None:
-    """Return a warning that few of the harvested `tuples` (best first) may be true, with the reasons, or None."""
+    """Return a warning with reasons why few of the harvested `tuples` (best first) may be true, or None."""
     sentences = []
     if words := shown.unknown_words:
         word_list = ", ".join(words[:MOST_NAMED]) + (", ..." if len(words) > MOST_NAMED else "")
@@ -76,7 +76,7 @@ def warning_about(lm_name: str, shown: Comprehension, tuples: Sequence[ScoredTup
 
 
 def unknown_words(lm: LanguageModel, prompts: Sequence[str]) -> list[str]:
-    """Return the words of `prompts` that `lm` cannot encode, or encodes as little more than single letters."""
+    """Return the words of `prompts` that `lm` cannot encode or that it encodes almost letter by letter."""
     texts = [re.sub(r"<ENT\d+>", " ", prompt) for prompt in prompts]
     words = dict.fromkeys(word for text in texts for word in re.findall(r"[^\W\d_]+", text))
     return [word for word in words if len(word) >= SHORTEST_WORD and is_unknown(lm, word)]
@@ -93,7 +93,7 @@ def is_unknown(lm: LanguageModel, word: str) -> bool:
 def gain_of_wording(
     lm: LanguageModel, weighted: Sequence[WeightedPrompt], seeds: Sequence[Encoded], params: HarvestParams, tick: Tick
 ) -> float:
-    """Return the mean compatibility of the seed tuples with the prompts minus their mean with a bare list, in nats."""
+    """Return the mean compatibility of the seed tuples with the prompts minus that with a bare list, in nats."""
     bare_list = PromptTemplate.parse(", ".join(f"<ENT{slot}>" for slot in range(len(seeds[0]))) + ".")
     in_list = compatibilities(lm, [lm.encode_prompt(bare_list)], seeds, params.alpha, params.batch_size, tick).mean()
     return float(np.sum([prompt.weight * prompt.compatibility for prompt in weighted]) - in_list)

@@ -37,22 +37,22 @@ class Paraphraser(Protocol):
     name: str
 
     def paraphrase(self, sentence: str, entities: Sequence[str]) -> list[str]:
-        """Return other sentences of the same meaning, best first.
+        """Return other sentences with the same meaning, best first.
 
         Each sentence should contain each of `entities` once; the caller discards sentences that do not. Raises
         EngineError if the paraphraser fails.
         """
 
     def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
-        """Return sentences that contain `sentence` unchanged, best first. Used if there are too few paraphrases."""
+        """Return sentences that contain `sentence` unchanged, best first. Called if there are too few paraphrases."""
         return []
 
 
 class Seq2SeqParaphraser(Paraphraser):
-    """Paraphraser based on an encoder-decoder model, given by hub id or folder and loaded at the first call.
+    """Paraphraser based on an encoder-decoder model. `model` is a hub id or a folder. It is loaded at the first call.
 
     prefix: text that the model expects before the sentence, such as "paraphrase: " for T5 paraphrasers.
-    seed: sampling seed; equal sentences get equal samples. None: the best results of a beam search.
+    seed: sampling seed. Equal sentences get equal samples. None: use the best results of a beam search.
     """
 
     def __init__(
@@ -81,8 +81,8 @@ class Seq2SeqParaphraser(Paraphraser):
 class TranslationParaphraser(Paraphraser):
     """Paraphraser that translates a sentence to another language and back (LPAQA: Jiang et al. 2020, section 3.2).
 
-    models: hub ids or folders of two encoder-decoders, OUT,BACK, loaded at the first call. Each of BEAM translations is
-        translated back in BEAM ways. The most likely round trips come first.
+    models: hub ids or folders of two encoder-decoders in the format OUT,BACK, loaded at the first call. Each of BEAM
+        translations is translated back in BEAM ways. The most likely round trips come first.
     """
 
     BEAM = 7  # as in LPAQA's code
@@ -121,7 +121,7 @@ PARAPHRASERS: dict[ParaphraserKind, Callable[[ParaphraserSettings, LanguageModel
 
 
 def make_paraphraser(settings: ParaphraserSettings, lm: LanguageModel) -> Paraphraser:
-    """Return the paraphraser of `settings`. Raises EngineError for an unknown kind or a missing model."""
+    """Return the paraphraser of `settings`. Raises EngineError if the kind is unknown or the model is missing."""
     if settings.kind not in PARAPHRASERS:
         raise EngineError(f"Unknown paraphraser {settings.kind!r}. Choose one of {', '.join(PARAPHRASERS)}.")
     if settings.kind != "offline" and not settings.model:
@@ -131,7 +131,7 @@ def make_paraphraser(settings: ParaphraserSettings, lm: LanguageModel) -> Paraph
 
 STAGE = "prompts"
 MAX_SIMILARITY = 0.75
-FRAMED_SHARE = 5  # at most 1 of 5 prompts is an initial prompt in a frame ("it is well known that ...")
+FRAMED_SHARE = 5  # at most 1 in 5 prompts is an initial prompt in a frame ("it is well known that ...")
 TRIES_PER_PROMPT = 3  # maximum number of seed tuples tried per prompt until one yields new paraphrases
 TICK_S = 0.5
 GAP_AT_END = re.compile(r"\s+(?=[.?!]$)")
@@ -147,12 +147,12 @@ def create_prompts(
     on_progress: OnProgress = ignore,
     n_prompts: int = 10,
 ) -> list[PromptTemplate]:
-    """Return `initial` and paraphrases of them, `n_prompts` in total, or fewer if no more new ones can be created.
+    """Return `initial` and paraphrases of these prompts: `n_prompts` in total, or fewer if paraphrases are exhausted.
 
     Each prompt is filled with a random seed tuple and paraphrased. A paraphrase that differs enough from all prompts so
     far is accepted and paraphrased later. If there are too few paraphrases, up to a fifth of the prompts are initial
-    prompts in a frame. The same `rng` state gives the same prompts if the paraphraser is deterministic.
-    `on_progress` receives the number of prompts every half second; its exceptions end the work.
+    prompts in a frame. If the paraphraser is deterministic, the same `rng` state gives the same prompts. `on_progress`
+    receives the number of prompts every half second. If it raises an exception, the creation ends.
     """
     prompts = list(dict.fromkeys(initial))
     pending = deque(prompts)
@@ -188,9 +188,9 @@ def new_prompts(
     reword: Reword,
     rng: random.Random,
 ) -> list[PromptTemplate]:
-    """Return paraphrases of `prompt` that differ enough from `kept` and each other, from the first seed that has any.
+    """Return paraphrases of `prompt` that differ enough from `kept` and each other, using the first seed that has any.
 
-    Paraphrases have a space before the final mark only if `prompt` has one.
+    Paraphrases have a space before the final punctuation mark only if `prompt` has one.
     """
     has_gap = GAP_AT_END.search(prompt.text)
     for entities in rng.sample(list(seed_tuples), min(TRIES_PER_PROMPT, len(seed_tuples))):

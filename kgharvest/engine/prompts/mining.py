@@ -2,7 +2,7 @@
 
 Middle words: the words between the two entities. "Obama was born in Hawaii" gives "[X] was born in [Y] .".
 Dependency paths: the words from the leftmost to the rightmost word of the shortest path between the entities in the
-    sentence's tree. This method also finds "capital of [X] is [Y] ." in "The capital of France is Paris".
+    dependency tree. This method also finds "capital of [X] is [Y] ." in "The capital of France is Paris".
 """
 
 import re
@@ -27,14 +27,14 @@ How = Literal["middle", "dependency"]
 
 
 class Sentence(NamedTuple):
-    """Words and, if the sentence is parsed, the index of each word's parent; ROOT for a word without parent."""
+    """Words and, if the sentence is parsed, the index of each word's parent. ROOT: the word has no parent."""
 
     words: Words
     parents: tuple[int, ...] = ()
 
 
 class MinedPrompt(NamedTuple):
-    """A template with [X] and [Y], the number of its occurrences, and the number of facts that it occurs with."""
+    """A template with [X] and [Y], its number of occurrences, and the number of facts with which it occurs."""
 
     template: str
     n: int
@@ -60,9 +60,9 @@ def sentences_of_text(lines: Iterable[str]) -> Iterator[Sentence]:
 
 
 def sentences_of_conllu(lines: Iterable[str]) -> Iterator[Sentence]:
-    """Yield the parsed sentences of CoNLL-U: one word per line, ten tab-separated columns, a blank line per sentence.
+    """Yield the parsed sentences of CoNLL-U: one word per line, ten tab-separated columns, blank lines after sentences.
 
-    Raises EngineError with the number of an invalid line. https://universaldependencies.org/format.html
+    Raises EngineError with the number of an invalid line. Format: https://universaldependencies.org/format.html
     """
     words: list[str] = []
     heads: list[int] = []
@@ -72,16 +72,16 @@ def sentences_of_conllu(lines: Iterable[str]) -> Iterator[Sentence]:
         if columns == [""]:
             if words and max(heads) > len(words):
                 raise EngineError(
-                    f"The sentence at line {start} has {len(words)} words, but a word depends on number {max(heads)}."
+                    f"The sentence at line {start} has {len(words)} words, but a word depends on word {max(heads)}."
                 )
             if words:
                 yield Sentence(tuple(words), tuple(head - 1 for head in heads))
             words, heads, start = [], [], number + 1
-        elif not line.startswith("#") and not re.fullmatch(r"\d+[-.]\d+", columns[0]):  # not multiword or empty tokens
+        elif not line.startswith("#") and not re.fullmatch(r"\d+[-.]\d+", columns[0]):  # no multiword or empty token
             if len(columns) != 10 or columns[0] != str(len(words) + 1) or not columns[6].isdecimal():
                 raise EngineError(
-                    f"Line {number} is not a CoNLL-U word. It requires ten columns, a word number counted from 1, and "
-                    "a numeric HEAD."
+                    f"Line {number} is not a CoNLL-U word. A word requires ten columns, a word number counted from 1, "
+                    "and a numeric HEAD."
                 )
             words.append(columns[1])
             heads.append(int(columns[6]))
@@ -95,8 +95,8 @@ def mine_prompts(
 ) -> dict[str, list[MinedPrompt]]:
     """Return up to `most` prompts of each relation, by decreasing frequency, then by text.
 
-    facts: (head, tail) pairs by relation, case-insensitive. Prompts of more than MOST_WORDS words and prompts that
-        consist only of stop words and punctuation are discarded.
+    facts: (head, tail) pairs by relation, matched case-insensitively. Prompts with more than MOST_WORDS words and
+        prompts that consist only of stop words and punctuation are discarded.
     """
     relations: dict[Pair, list[str]] = defaultdict(list)
     for relation, pairs in facts.items():
@@ -128,7 +128,7 @@ def _folded(entity: str) -> str:
 
 
 class EntityIndex:
-    """Index of entities by first word: `find` performs one lookup per word of a sentence."""
+    """Index of entities by first word, so that `find` performs one lookup per word of a sentence."""
 
     def __init__(self, entities: Iterable[str]):
         self._by_first: dict[str, list[tuple[str, ...]]] = defaultdict(list)
@@ -139,7 +139,7 @@ class EntityIndex:
             candidates.sort(key=len, reverse=True)
 
     def find(self, words: Sequence[str]) -> Iterator[Found]:
-        """Yield the entities in `words`, the longest at each position, without overlaps."""
+        """Yield the entities in `words`, without overlaps. If several start at a position, yield the longest."""
         if len(words) > LONGEST_SENTENCE:
             return
         folded = tuple(word.casefold() for word in words)
@@ -178,7 +178,7 @@ def dependency_path(parents: Sequence[int], head: Found, tail: Found) -> list[in
     ways = []
     for span in (head, tail):
         inside = range(span.start, span.end)
-        # The root of a span is its first word whose parent lies outside.
+        # The root of a span is its first word whose parent is outside the span.
         place = next((place for place in inside if parents[place] not in inside), span.start)
         way: list[int] = []
         while place != ROOT and place not in way:  # a malformed tree can contain a cycle

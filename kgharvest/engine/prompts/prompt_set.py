@@ -1,7 +1,7 @@
-"""Prompt sets: prompts of one relation that are asked together, and the combination of their answers.
+"""Prompt sets: prompts of one relation that are asked together, and the method of combining their answers.
 
-A prompt system learns a prompt set: the prompts (words, trigger tokens, soft words), their weights, and the
-combination. Code that asks for P(tail | head) or for the next token of an entity uses a prompt set.
+A prompt system learns a prompt set: the prompts (words, trigger tokens, or soft words), their weights, and the method
+of combination. Code that asks for P(tail | head) or for the next token of an entity uses a prompt set.
 """
 
 import io
@@ -28,7 +28,7 @@ Combine = Literal["mixture", "product", "mean_score"]
 class PromptSet:
     """Prompts with weights.
 
-    prompts: token ids of one LM and soft words. weights: (K,), non-negative, of sum 1.
+    prompts: token ids of one LM, and soft words. weights: (K,), non-negative; their sum is 1.
     temperature: None, or T of a data-dependent mixture with prompt weights proportional to p(t) p(head | t)^(1/T) (Qin
         & Eisner 2021, section 3.4).
     """
@@ -53,12 +53,12 @@ def uniform(prompts: Sequence[EncodedPrompt], combine: Combine = "product") -> P
 
 
 def mixture(logprobs: torch.Tensor, log_weights: torch.Tensor) -> torch.Tensor:
-    """Return (..., V): log sum_k w_k p_k, of `logprobs` (..., K, V) and `log_weights` (..., K)."""
+    """Return (..., V): log sum_k w_k p_k, computed from `logprobs` (..., K, V) and `log_weights` (..., K)."""
     return torch.logsumexp(logprobs + log_weights[..., None], dim=-2)
 
 
 def mean_score(logprobs: torch.Tensor, log_weights: torch.Tensor) -> torch.Tensor:
-    """Return (..., V): sum_k w_k log p_k, not normalized (LPAQA's rank ensemble if the weights are equal)."""
+    """Return (..., V): sum_k w_k log p_k, not normalized. With equal weights, this is LPAQA's rank ensemble."""
     return torch.einsum("...kv,...k->...v", logprobs, log_weights.exp())
 
 
@@ -84,7 +84,7 @@ def prompt_vectors(
 
 @dataclass(frozen=True)
 class PromptSetAnswerer:
-    """Answerer for a prompt set and tails of one token."""
+    """Answerer for a prompt set. Tails consist of one token."""
 
     lm: LanguageModel
     prompt_set: PromptSet
@@ -116,10 +116,10 @@ class PromptSetAnswerer:
 
 
 class SerializedPrompt(NamedTuple):
-    """One prompt of a set. In segments, -1 - i is its soft word i.
+    """One prompt of a set. In segments, -1 - i represents its soft word i.
 
-    vectors: empty without soft words, otherwise float32 (s, 1 + L, d) in numpy's .npy format: the vector of each soft
-    word and its change at each of L levels.
+    vectors: float32 (s, 1 + L, d) in numpy's .npy format: the vector of each soft word and its change at each of L
+    levels. Empty if there are no soft words.
     """
 
     segments: tuple[TokenIds, ...]
@@ -149,7 +149,7 @@ def serialize(lm: MaskedLM, prompt_set: PromptSet) -> list[SerializedPrompt]:
 def deserialize(
     lm: MaskedLM, prompts: Sequence[SerializedPrompt], combine: Combine, temperature: float | None = None
 ) -> PromptSet:
-    """Return the prompt set of serialized prompts; `lm` is the LM that it was learned for."""
+    """Return the prompt set of serialized prompts. `lm` must be the LM that the prompt set was learned for."""
     arrays: list[NDArray[np.float32]] = [
         np.load(io.BytesIO(prompt.vectors), allow_pickle=False) for prompt in prompts if prompt.vectors
     ]
@@ -181,7 +181,7 @@ def nearest_words(lm: MaskedLM, vectors: torch.Tensor, n: int) -> list[list[tupl
 
 
 def prompt_text(lm: MaskedLM, prompt: EncodedPrompt, words: Sequence[str] = ()) -> str:
-    """Return the prompt as a template, with ‹word› for each soft word, by its index in `words`."""
+    """Return the prompt as a template. Soft word i is shown as ‹word›, where word is item i of `words`."""
     special, texts = set(lm.tokens.prefix) | set(lm.tokens.suffix), lm.tokens.texts()
 
     def segment_text(ids: TokenIds) -> str:

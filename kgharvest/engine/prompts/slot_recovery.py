@@ -1,8 +1,8 @@
 """Slot recovery: from "A bird can fly." and ("bird", "fly") back to `A <ENT0> can <ENT1>.` (BertNet, section 3.1).
 
-Paraphrasers inflect: "exercise" becomes "exercising", "virus" "viruses", "the exam" "exams". Entities are recognized as
-whole words in any of these forms. Entities are arbitrary text, so the forms are derived from word endings: a dictionary
-would relate "thing" to "the" and "being" to "is".
+Paraphrasers inflect words: "exercise" becomes "exercising", "virus" becomes "viruses", and "the exam" becomes "exams".
+Entities are recognized as whole words in any of these forms. Entities are arbitrary text, so the forms are derived from
+word endings: a dictionary would relate "thing" to "the" and "being" to "is".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kgharvest.engine.prompts.template import SLOT, PromptTemplate
 ARTICLES = ("a", "an", "the")
 SUFFIXES = ("s", "es", "ing", "ed")
 VOWELS = "aeiouy"
-SHORTEST_BASE = 3  # "bus" is not a plural of "bu", "king" not a form of "k"
+SHORTEST_BASE = 3  # "bus" is not a plural of "bu", and "king" is not a form of "k"
 BASE_ENDINGS = {
     "ies": ("y",),
     "ied": ("y",),
@@ -32,7 +32,7 @@ _SOME_ARTICLE = rf"(?:(?:{'|'.join(ARTICLES)})\s+)?"
 
 
 class Occurrence(NamedTuple):
-    """Position of an entity in a sentence, with its suffix outside the slot."""
+    """Position of an entity in a sentence. suffix: text that remains after the slot."""
 
     slot: int
     start: int
@@ -42,11 +42,12 @@ class Occurrence(NamedTuple):
 
 
 def recover_slots(sentence: str, entities: Sequence[str]) -> PromptTemplate | None:
-    """Return the template that `sentence` fills, or None unless each entity occurs exactly once as whole words.
+    """Return the template that gives `sentence` when filled, or None unless each entity occurs once, as whole words.
 
     A plain suffix (s, es, ing, ed) on an otherwise unchanged entity remains as text after the slot: "viruses" becomes
     `<ENT1>es`. Any other inflection ("swimming" for "swim", "pass an exam" for "pass exam") becomes part of the slot.
-    Words of a longer entity of the tuple do not count for a shorter one: "fried rice" is not an occurrence of "rice".
+    Words in an occurrence of a longer entity do not count for a shorter one: "fried rice" is not an occurrence of
+    "rice" if the tuple contains both.
     """
     if SLOT.search(sentence):
         return None
@@ -54,7 +55,7 @@ def recover_slots(sentence: str, entities: Sequence[str]) -> PromptTemplate | No
         occurrence for slot, entity in enumerate(entities) for occurrence in occurrences(sentence, slot, entity)
     ]
     claimed: list[Occurrence] = []
-    # If two occurrences overlap, the exact or otherwise the longer one wins.
+    # If two occurrences overlap, the exact one wins, or otherwise the longer one.
     for occurrence in sorted(candidates, key=lambda other: (not other.is_exact, other.start - other.end, other.start)):
         if all(occurrence.start >= other.end or other.start >= occurrence.end for other in claimed):
             claimed.append(occurrence)
@@ -72,7 +73,7 @@ def as_sentence(prompt: PromptTemplate, entities: Sequence[str]) -> str:
 
 
 def as_prompt(sentence: str, entities: Sequence[str]) -> PromptTemplate | None:
-    """Return `sentence` with its slots and a space before its final mark, or None if a slot cannot be recovered."""
+    """Return `sentence` with its slots and a space before the final mark, or None if a slot cannot be recovered."""
     text = re.sub(r"\s*(?:\.|\.{3})$", "", " ".join(sentence.split()))
     ended = f"{text[:-1].rstrip()} {text[-1]}" if text.endswith(("?", "!")) else f"{text} ."
     return recover_slots(ended, entities)
@@ -91,14 +92,14 @@ def occurrences(sentence: str, slot: int, entity: str) -> list[Occurrence]:
 
 @lru_cache(maxsize=1024)
 def entity_pattern(entity: str) -> re.Pattern[str]:
-    """Return a pattern for `entity` as whole words: each word inflected, articles optional before later words.
+    """Return a pattern for `entity` as whole words, which can be inflected. Articles before later words are optional.
 
     An article at the start of the entity can be missing or different. Any other article before it is not matched.
     """
     words = entity.split()
     content = [word for word in words if word.lower() not in ARTICLES] or words
     lead = _SOME_ARTICLE if content[0] != words[0] else ""
-    # Longest form first; straight and curly apostrophes are equal.
+    # Longest form first. Straight and curly apostrophes are treated as equal.
     forms = [sorted(word_forms(word), key=lambda form: (-len(form), form)) for word in content]
     patterns = [f"(?:{'|'.join(map(re.escape, of_word))})".replace("'", "['’]") for of_word in forms]
     body = rf"\s+{_SOME_ARTICLE}".join(patterns)
@@ -128,7 +129,7 @@ def inflections(stem: str) -> set[str]:
 
 
 def bases(word: str) -> set[str]:
-    """Return possible stems of `word`, by its ending. Some stems are not words."""
+    """Return possible stems of `word`, derived from its ending. Some stems are not words."""
     candidates: set[str] = set()
     if word.endswith("ss"):
         return candidates

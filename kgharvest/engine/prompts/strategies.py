@@ -45,7 +45,7 @@ class ChosenPrompts:
     """The prompts of a harvest.
 
     prompt_set: tokenized prompts. weighted: their texts and weights for display.
-    templates: prompts with words that are not entities. notice: reason for discarded prompts, in one sentence.
+    templates: prompts whose words must not be entities. notice: one sentence on skipped prompts or missing paraphrases.
     """
 
     prompt_set: PromptSet
@@ -118,9 +118,9 @@ def initial_templates(source: PromptSource) -> list[PromptTemplate]:
 
 
 def all_templates(source: PromptSource) -> list[PromptTemplate]:
-    """Return the existing prompts, or paraphrases of the initial prompts, that fit the LM.
+    """Return the existing prompts, or the initial prompts and their paraphrases, that fit into the LM's context.
 
-    A prompt must fit with the longest entities of the search and of the seeds. Raises BadPrompt if none fits.
+    A prompt must fit with the longest entities of the search and of the seeds. Raises BadPrompt if no prompt fits.
     """
     spec, lm, pattern = source.spec, source.lm, source.longest_pattern
     if spec.prompts:
@@ -189,7 +189,10 @@ def notice_of_prompts(spec: HarvestSpec, templates: Sequence[PromptTemplate]) ->
         return None
     n_ready = len(set(spec.prompts))
     if n_ready > len(templates):
-        return f"{n_ready - len(templates)} of {n_ready} existing prompts were skipped: they are too long for this LM."
+        return (
+            f"{n_ready - len(templates)} of {n_ready} existing prompts were skipped because they are too long for "
+            "this LM."
+        )
     if not n_ready and {template.text for template in templates} <= {
         PromptTemplate.parse(text).text for text in spec.initial_prompts
     }:
@@ -204,7 +207,7 @@ def notice_of_prompts(spec: HarvestSpec, templates: Sequence[PromptTemplate]) ->
 
 
 def all_prompts_with_learned_weights(source: PromptSource) -> ChosenPrompts:
-    """LPAQA: all prompts, with weights that maximize the likelihood of the seed tuples under the weighted product."""
+    """LPAQA: all prompts, weighted to maximize the likelihood of the seed tuples under the product of the prompts."""
     lm = source.lm
     if not isinstance(lm, PretrainedLM):
         raise UnsupportedModel(
@@ -261,7 +264,7 @@ def learned_triggers(source: PromptSource) -> ChosenPrompts:
 
 
 def learned_soft_prompts(source: PromptSource) -> ChosenPrompts:
-    """Soft prompts, initialized with all prompts, with a mixture that maximizes the likelihood of the seed tuples."""
+    """Soft prompts that start from all prompts. Their mixture maximizes the likelihood of the seed tuples."""
     lm, templates = source.masked_lm, all_templates(source)
     softened, vectors = soft_prompts.soften(lm, [lm.encode_prompt(template) for template in templates])
     params = replace(SOFT_PARAMS, seed=source.spec.params.seed)

@@ -10,7 +10,7 @@ from kgharvest.engine.types import BadPrompt
 
 SLOT = re.compile(r"<ENT(\d+)>", re.ASCII)
 MAX_SLOT_DIGITS = 3
-# Prompts have a space before the final mark: "<ENT0> prevents <ENT1> .". Displayed text does not.
+# Prompts have a space before the final punctuation mark: "<ENT0> prevents <ENT1> .". Displayed text does not.
 SPACE_BEFORE_END = re.compile(r"\s+(?=[.?!]$)")
 
 
@@ -51,7 +51,7 @@ class PromptTemplate:
 
 
 def parse_prompts(texts: Sequence[str], arity: int) -> list[PromptTemplate]:
-    """Parse `texts` without duplicates. Raises BadPrompt if there are none or one does not have `arity` slots."""
+    """Parse the distinct `texts`. Raises BadPrompt if there are none or if one does not have `arity` slots."""
     if not texts:
         raise BadPrompt(
             "The relation has no initial prompt. Add at least one, for example '<ENT0> is the place for <ENT1> .'"

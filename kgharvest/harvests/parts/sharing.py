@@ -1,8 +1,8 @@
-"""Distribution of one harvest over several workers: its parts become jobs for idle workers and its own worker.
+"""Distribution of one harvest over several workers. Its parts become jobs for idle workers and for its own worker.
 
 The result is bit-identical to that of a single worker, so no option is needed: a long harvest is shared as soon as a
-worker is idle. Its own worker takes unclaimed parts too, so it waits for other workers only at the end of a stage.
-Parts never wait. Finished parts outlive a worker: a worker that takes over the harvest reuses them.
+worker is idle. The harvest's own worker also runs unclaimed parts, so it waits for other workers only at the end of a
+stage. Parts never wait. If another worker takes over the harvest, it reuses the finished parts.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 KIND = "harvest-part"
-PREPARED = "prepared"  # stage with a single part, stored as succeeded: the encoded prompts that all parts use
-LOOK_EVERY_S = 2  # check for idle workers
-POLL_S = 0.2  # while other workers run the last parts
+PREPARED = "prepared"  # stage with a single part, stored as succeeded; contains the encoded prompts that all parts use
+LOOK_EVERY_S = 2  # interval between checks for idle workers
+POLL_S = 0.2  # polling interval while other workers run the last parts
 
 ResultT = TypeVar("ResultT")
 
 
 class Sharing:
-    """Run the parts of one harvest under one claim of its job. Implements kgharvest.engine.parts.Share."""
+    """Runner for the parts of one harvest under one claim of its job. Implements kgharvest.engine.parts.Share."""
 
     def __init__(self, job: HarvestJob, heartbeat: ledger.Heartbeat, on_progress: OnProgress):
         self._job, self._heartbeat, self._on_progress = job, heartbeat, on_progress
@@ -58,7 +58,7 @@ class Sharing:
         shared = prepared_of(self._job)
         if shared and shared[0] == code_version():
             return read_prepared(shared[1])[0]
-        if shared:  # another version may divide the harvest into different parts
+        if shared:  # another code version may divide the harvest differently
             self._heartbeat.store(lambda: ledger.delete_parts([self._job.pk]))
             self._is_shared = False
         prepared = prepare()
@@ -66,7 +66,10 @@ class Sharing:
         return prepared
 
     def __call__(self, stage: str, parts: Sequence[Part[ResultT]], do: Do[ResultT]) -> list[ResultT]:
-        """Return the results of the parts, in order. Raises EngineError, or Cancelled if cancelled or taken over."""
+        """Return the results of the parts, in order.
+
+        Raises EngineError, or Cancelled if the harvest was canceled or taken over.
+        """
         self._stage, self._parts, self._note, self._n_done_alone = stage, parts, "", 0
         handed_out = set(self._rows(stage).values_list("position", flat=True))
         self._todo = [position for position in range(len(parts)) if position not in handed_out]
@@ -81,7 +84,7 @@ class Sharing:
         return [results[position] for position in range(len(parts))]
 
     def summary(self) -> dict[str, int]:
-        """Return the numbers of shared parts and of their workers; empty if no part was shared."""
+        """Return the number of shared parts and the number of workers. Empty if no part was shared."""
         shared = HarvestPart.objects.filter(job__parent=self._job).exclude(stage=PREPARED)
         worker_ids = list(shared.values_list("job__worker", flat=True))
         return {"n": len(worker_ids), "n_workers": len({self._job.worker_id, *worker_ids})} if worker_ids else {}
@@ -89,10 +92,10 @@ class Sharing:
     def _rows(self, stage: str) -> QuerySet:
         return HarvestPart.objects.filter(job__parent=self._job, stage=stage).order_by("pk")
 
-    # -- in this worker ------------------------------------------------------------------------------------------------
+    # Running parts in this worker
 
     def _done_alone(self, parts: Sequence[Part[ResultT]], do: Do[ResultT]) -> Iterator[tuple[int, ResultT]]:
-        """Run the parts in order until the remaining ones are handed out."""
+        """Run the parts in order until the remaining parts are handed out to other workers."""
         report = Reporter(self._watch_alone, self._stage, sum(part.size for part in parts))
         while self._todo:
             position = self._todo.pop(0)
@@ -109,10 +112,10 @@ class Sharing:
         try:
             if workers.idle_processes(shared_now()).get(self._job.queue):
                 self._hand_out()
-        except ledger.DATABASE_IS_AWAY as error:  # no worker can claim a part either
+        except ledger.DATABASE_IS_AWAY as error:  # other workers cannot claim parts either
             logger.warning("Cannot share harvest %s: %s", self._job.pk, error)
 
-    # -- in several workers --------------------------------------------------------------------------------------------
+    # Running parts in several workers
 
     def _hand_out(self) -> None:
         """Create jobs for the remaining parts."""
@@ -167,13 +170,13 @@ class Sharing:
     def _n_unfinished(self) -> int:
         """Report the progress of the stage and return the number of its unfinished parts.
 
-        Raises EngineError if a part failed in this worker, Cancelled if parts are missing because the harvest ended.
+        Raises EngineError if a part failed in this worker, or Cancelled if parts are missing because the harvest ended.
         """
         rows = list(
             self._rows(self._stage).values_list("job__status", "job__error", "job__done", "size", "job__worker")
         )
         if len(rows) < self._n_handed_out:
-            raise Cancelled(f"Harvest {self._job.pk} was cancelled or taken over.")
+            raise Cancelled(f"Harvest {self._job.pk} was canceled or taken over.")
         failed = [(error, worker) for status, error, _, _, worker in rows if status == Job.Status.FAILED]
         for error, worker in failed:
             if worker == self._job.worker_id:
@@ -195,7 +198,7 @@ class Sharing:
 
 
 def prepared_of(harvest: HarvestJob) -> tuple[str, bytes] | None:
-    """Return the kgharvest version that wrote the shared preparation, and the output of `write_prepared`."""
+    """Return the code version that wrote the shared preparation, and the output of `write_prepared`, or None."""
     rows = HarvestPart.objects.filter(job__parent=harvest, stage=PREPARED).order_by("pk")
     row = rows.values_list("job__payload", "result").first()
     return (row[0]["code_version"], row[1]) if row else None

@@ -26,7 +26,7 @@ class Command(DomainCommand):
         verify = verbs.add_parser("verify", help="recompute the hash chain and compare every audited row")
         head_help = "head recorded elsewhere, to compare; repeatable"
         verify.add_argument("--head", metavar="NUMBER:HASH", action="append", default=[], help=head_help)
-        verbs.add_parser("head", help="print number and hash of the last entry, to be recorded elsewhere")
+        verbs.add_parser("head", help="print the number and hash of the last entry, to record them elsewhere")
         export = verbs.add_parser("export", help="write all entries as JSON lines, oldest first")
         export.add_argument("--output", type=Path, metavar="F", help="file to write (default: standard output)")
 

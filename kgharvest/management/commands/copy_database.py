@@ -35,4 +35,4 @@ class Command(DomainCommand):
         tables = copy_database(source, destination, show_table)
         n_rows = sum(table.n_rows for table in tables)
         self.stdout.write(f"Copied {n_rows} rows of {len(tables)} tables; counts and checksums agree.")
-        self.stdout.write("Files are not copied. Keep packs of the data folder, or KGHARVEST_FILES.")
+        self.stdout.write("Files are not copied. Keep the folder packs of the data folder, or KGHARVEST_FILES.")

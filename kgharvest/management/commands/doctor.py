@@ -16,7 +16,7 @@ FREE_GB = 1
 
 
 class Command(DomainCommand):
-    help = "Check database, broker, workers, model folder, and disk space, and explain how to fix problems."
+    help = "Check the database, broker, workers, model folder, and disk space, and explain how to fix problems."
 
     def handle(self, **options):
         findings = [(name, check()) for name, check in CHECKS.items()]

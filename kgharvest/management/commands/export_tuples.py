@@ -11,7 +11,7 @@ class Command(DomainCommand):
         parser.add_argument("--job", required=True, help="job number or job fingerprint")
         cut_help = "export only the best tuples: top:100, share:0.5, base:10, score:-12, precision:0.8 (default: all)"
         parser.add_argument("--cut", help=cut_help)
-        format_help = "JSON lines, CSV, N-Triples or Turtle (default: jsonl)"
+        format_help = "JSON lines, CSV, N-Triples, or Turtle (default: jsonl)"
         parser.add_argument("--format", dest="file_format", choices=FILE_FORMATS, default="jsonl", help=format_help)
         parser.add_argument("--include-hidden", action="store_true", help="include hidden tuples")
         parser.add_argument("--include-sensitive", action="store_true", help="include tuples with sensitive words")

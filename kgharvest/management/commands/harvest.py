@@ -45,7 +45,7 @@ class Command(DomainCommand):
         defaults = HarvestParams()
         cells = parser.add_argument_group("relations, LMs, and settings")
         cells.add_argument("--relation", action="append", default=[], help="name or set/name; repeatable")
-        cells.add_argument("--set", dest="set_name", metavar="NAME", help="set of --relation; alone: the whole set")
+        cells.add_argument("--set", dest="set_name", metavar="NAME", help="set of --relation, or whole set to harvest")
         cells.add_argument("--model", action="append", help=f"LM: {LM_NAMES_HELP}; repeatable (default: embedded)")
         cells.add_argument("--revision", default="", help="revision of the LM")
         cells.add_argument("--setting", choices=SETTINGS, action="append", help="repeatable (default: multi)")
@@ -151,9 +151,7 @@ class Command(DomainCommand):
         run_to_the_end(job)
         job = HarvestJob.objects.with_cell().get(pk=job.pk)
         if job.status != Job.Status.SUCCEEDED:
-            raise DomainError(
-                "HarvestFailed", f"Job {job.pk}, {job}, {job.status}: {job.error or 'cancelled by a user.'}"
-            )
+            raise DomainError("HarvestFailed", f"Job {job.pk}, {job}, {job.status}: {job.error or 'ended by a user.'}")
         took_s = (job.finished_at - job.started_at).total_seconds()
         self.stdout.write(f"Job {job.pk}: {counted(job.n_tuples, 'tuple')} of {job} in {seconds(took_s)}.")
         self.show_notices(job)

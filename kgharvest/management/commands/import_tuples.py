@@ -18,7 +18,7 @@ class Command(DomainCommand):
         parser.add_argument("--relation", required=True, help="name or set/name")
         parser.add_argument("--set", dest="set_name", metavar="NAME", help="set of --relation")
         parser.add_argument("--model", required=True, help="name of the LM that produced the tuples; any name")
-        parser.add_argument("--setting", required=True, help="origin of the prompts, e.g. human, top1, multi")
+        parser.add_argument("--setting", required=True, help="origin of the prompts, for example human, top1, or multi")
         formats, format_help = ["auto", *IMPORT_FORMATS], "file format (default: auto, detected from the content)"
         parser.add_argument("--format", dest="file_format", choices=formats, default="auto", help=format_help)
         add_project_argument(parser)

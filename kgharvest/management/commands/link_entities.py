@@ -11,10 +11,10 @@ class Command(DomainCommand):
     help = "Save or remove the entity table of a relation set. It applies to tuples stored from now on."
 
     def add_arguments(self, parser):
-        file_help = "tab-separated label, aliases (a|b), id; default: keep the current names"
+        file_help = "tab-separated file with label, aliases (a|b), and id (default: keep the current names)"
         parser.add_argument("file", type=Path, nargs="?", metavar="FILE.tsv", help=file_help)
         parser.add_argument("--set", dest="set_name", required=True, metavar="NAME", help="relation set")
-        parser.add_argument("--keep-articles", action="store_true", help="do not ignore a, an, and the")
+        parser.add_argument("--keep-articles", action="store_true", help="do not ignore the articles a, an, and the")
         parser.add_argument("--singular", action="store_true", help="singularize by English rules")
         parser.add_argument("--remove", action="store_true", help="remove the entity table")
 

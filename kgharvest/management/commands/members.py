@@ -27,7 +27,7 @@ class Command(DomainCommand):
     def add_arguments(self, parser):
         parser.add_argument("project", nargs="?", metavar="PROJECT", help="slug or name (default: the only project)")
         actions = parser.add_mutually_exclusive_group()
-        actions.add_argument("--add", metavar="NAME", help="add this user, or change the user's role, with --role")
+        actions.add_argument("--add", metavar="NAME", help="add this user or change the user's role; requires --role")
         actions.add_argument("--remove", metavar="NAME", help="remove this user")
         invite_help = f"print an invitation link for a role: {', '.join(Role.values)}"
         actions.add_argument("--invite", choices=Role.values, metavar="ROLE", help=invite_help)

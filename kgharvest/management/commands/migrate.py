@@ -1,18 +1,24 @@
-"""`migrate` with a lock timeout and retries, so that migrations do not block a running site."""
+"""`migrate` with a lock timeout and retries, so that migrations do not block a running site, and a fast first run."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from time import sleep
 from typing import Any
 
+from django.apps import apps
 from django.core.management.base import CommandError
 from django.core.management.commands import migrate
-from django.db import OperationalError, connections
+from django.db import OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations import RunPython
+from django.db.migrations.executor import MigrationExecutor
 
 LOCK_TIMEOUT = "3s"
 PAUSE_S = 5
 ATTEMPTS = 24  # three minutes
+# Optional apps whose first tables are created by migrations of the core
+CREATED_BY_CORE = [f"kgharvest.contrib.{name}" for name in ("knowledge_graphs", "probing", "publishing", "recruiting")]
 LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL's code
 
 
@@ -23,9 +29,13 @@ class Command(migrate.Command):
     """
 
     def handle(self, *args: Any, **options: Any) -> None:
+        connection = connections[options["database"]]
+        applies_all = not any(options[name] for name in ("app_label", "plan", "check_unapplied", "fake", "prune"))
         for _ in range(ATTEMPTS):
             try:
-                with lock_timeout(connections[options["database"]]):
+                with lock_timeout(connection):
+                    if applies_all:
+                        self.create_tables(connection)
                     return super().handle(*args, **options)
             except OperationalError as error:
                 if getattr(error.__cause__, "sqlstate", "") != LOCK_NOT_AVAILABLE:
@@ -36,6 +46,27 @@ class Command(migrate.Command):
             f"A table was still in use after {ATTEMPTS} attempts. Wait until other processes, for example a backup, "
             "have finished, then run migrate again."
         )
+
+    def create_tables(self, connection: BaseDatabaseWrapper) -> None:
+        """Create the tables of an empty database from the models, and record all migrations as applied.
+
+        All migrations together take ten times as long; tests/kgharvest/operations/test_new_database.py compares the
+        results. Operations that are also necessary in a new database have the hint `on_new_database`.
+        """
+        self.verbosity = 0
+        with connection.constraint_checks_disabled(), transaction.atomic(using=connection.alias):
+            if connection.introspection.table_names() or not all(map(apps.is_installed, CREATED_BY_CORE)):
+                return
+            executor = MigrationExecutor(connection)
+            migrations = [migration for migration, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())]
+            self.sync_apps(connection, executor.loader.migrated_apps)
+            with connection.schema_editor() as editor:
+                for operation in chain.from_iterable(migration.operations for migration in migrations):
+                    if isinstance(operation, RunPython) and operation.hints.get("on_new_database"):
+                        operation.code(apps, editor)
+            executor.recorder.ensure_schema()
+            for migration in migrations:
+                executor.recorder.record_applied(migration.app_label, migration.name)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ class Command(DomainCommand):
     help = "Remove the second factor of a user who has lost both the authenticator app and the recovery codes."
 
     def add_arguments(self, parser):
-        parser.add_argument("name", help="user name")
+        parser.add_argument("name", help="username")
 
     def handle(self, *, name: str, **options):
         user = find_user(name)

@@ -15,7 +15,7 @@ class Command(DomainCommand):
 
     def handle(self, *, file: Path, replace: bool, **options):
         manifest = restore(file, replace)
-        self.stdout.write(f"Restored {manifest.n_rows} rows of {len(manifest.rows)} tables of {manifest.made_at}.")
+        self.stdout.write(f"Restored {manifest.n_rows} rows of {len(manifest.rows)} tables from {manifest.made_at}.")
         if apps := manifest.uninstalled_apps:
             self.stdout.write(f"The backup includes tables of apps that are not installed: {', '.join(apps)}.")
         if has_pending_migrations():

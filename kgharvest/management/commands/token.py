@@ -14,7 +14,7 @@ class Command(DomainCommand):
         parser.add_argument("--scope", choices=Scope.values, default=Scope.READ, help=scope_help)
         days_help = f"validity in days, at most {LONGEST_DAYS} (default: 90)"
         parser.add_argument("--days", type=positive, default=90, help=days_help)
-        parser.add_argument("--project", help="slug of the only accessible project (default: all of the user's)")
+        parser.add_argument("--project", help="slug of the only accessible project (default: all projects)")
         parser.add_argument("--name", default="made by command", help="purpose (default: made by command)")
 
     def handle(self, *, user, scope, days, project, name, **options):

@@ -221,7 +221,7 @@ def test_run_stops_within_budget_and_continues_with_larger_one(limit):
 
         used = usage_of(run)
         assert run.is_out_of_budget
-        assert "Continue it with a larger budget" in run.error
+        assert "Continue the run with a larger budget" in run.error
         assert used.n_tokens <= 2200  # one token costs a millionth of a unit
         # It stops before the worst case of the next question.
         assert used.n_tokens > 2200 - 52 - 10 - 50 - len(fake.prompts[0])

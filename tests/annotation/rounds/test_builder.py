@@ -248,5 +248,5 @@ def test_duplicate_cell_is_rejected():
     job = make_harvest(HUNDRED)
     again = make_harvest(HUNDRED, relation=job.relation, language_model=job.language_model)
 
-    with refused("BadRoundSpec", match=r"cells\[0\] and cells\[1\] are both"):
+    with refused("BadRoundSpec", match=r"cells\[0\] and cells\[1\] are the same cell"):
         open_round(spec(job, again))

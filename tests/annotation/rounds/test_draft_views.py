@@ -465,7 +465,7 @@ def test_draft_deletion_requires_current_number_of_judge_answers(researcher_clie
     run = make_judge_run(draft, "gpt", prompt_price=2)
     make_judge_answer(run, harvest.tuples.first().knowledge_tuple, "true", cost="0.0125")
     page = researcher_client.get(f"{PILOT}delete/").text
-    assert "1 answer of LMs that cost 0.0125" in page
+    assert "1 answer, which cost 0.0125" in page
     assert 'name="judge_answers" value="1"' in page
 
     make_judge_answer(run, harvest.tuples.last().knowledge_tuple, "true")  # added after the page was rendered

@@ -121,7 +121,7 @@ def test_plan_without_judge_run_assumes_judge_of_unknown_cost():
 
     alone, with_judge = plan_round(draft, 0.8, wish=Wish(pay_per_hour=10)).ways
 
-    assert with_judge.judge == "a judge of sensitivity 0.9 and specificity 0.8"
+    assert with_judge.judge == "a judge with sensitivity 0.9 and specificity 0.8"
     assert with_judge.n_statements < alone.n_statements
     assert (with_judge.judge_cost, with_judge.cost) == (None, None)
 

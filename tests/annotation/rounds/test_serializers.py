@@ -46,7 +46,7 @@ def test_invalid_json_file_error_names_line_and_column(tmp_path):
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ([], r"^The description is \[\]. Expected a JSON object with name, cells"),
+        ([], r"^The description is \[\]. Expected a JSON object with the keys name, cells"),
         ({"cells": [CELL]}, "^name is missing"),
         ({"name": "a b", "cells": [CELL]}, "^name is 'a b'. Expected a name of up to 100 letters"),
         ({"name": "a", "cells": []}, "at least one cell"),
@@ -59,9 +59,9 @@ def test_invalid_json_file_error_names_line_and_column(tmp_path):
         ),
         (
             {"name": "a", "cells": [CELL], "limits": 3},
-            "^limits is 3. Expected a JSON object with gold_accuracy, n_gold",
+            "^limits is 3. Expected a JSON object with the keys gold_accuracy, n_gold",
         ),
-        ({"name": "a", "cells": [CELL], "limits": {"run": 3}}, "^Unknown key limits.run. Use gold_accuracy"),
+        ({"name": "a", "cells": [CELL], "limits": {"run": 3}}, "^Unknown key limits.run. Valid keys: gold_accuracy"),
         (
             {"name": "a", "cells": [CELL], "limits": {"gold_accuracy": 70}},
             "^limits.gold_accuracy is 70. Expected a number",
@@ -75,13 +75,13 @@ def test_invalid_json_file_error_names_line_and_column(tmp_path):
         ({"name": "a", "cells": [CELL], "seed": "3"}, "^seed is '3'. Expected a whole number"),
         ({"name": "a", "cells": [CELL], "takes_guests": 1}, "^takes_guests is 1. Expected true or false"),
         ({"name": "a", "cells": [CELL], "gold_share": float("nan")}, "^gold_share is nan. Expected a number"),
-        ({"name": "a", "cells": [CELL], "consent": 5}, "^consent is 5. Expected a text"),
+        ({"name": "a", "cells": [CELL], "consent": 5}, "^consent is 5. Expected a string"),
         ({"name": "a", "cells": {"job": 1}}, "^cells is .*. Expected a list of at least one cell"),
-        ({"name": "a", "cells": [3]}, r"^cells\[0\] is 3. Expected a JSON object with job"),
+        ({"name": "a", "cells": [3]}, r"^cells\[0\] is 3. Expected a JSON object with the keys job"),
         ({"name": "a", "cells": [CELL], "source": "guessed"}, "^source is 'guessed'. Expected one of people"),
         (
             {"name": "a", "cells": [CELL], "relation_instructions": {"r": 1}},
-            "^relation_instructions.r is 1. Expected a text",
+            "^relation_instructions.r is 1. Expected a string",
         ),
         ({"name": "a", "cells": [CELL], "relation_instructions": {"r\x00": ""}}, "^relation_instructions is"),
         ({"name": "a", "cells": [CELL], "instructions": "a\x00b"}, "^instructions is .* without NUL"),

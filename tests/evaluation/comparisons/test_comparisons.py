@@ -34,7 +34,7 @@ def test_significantly_better_setting_beats_the_other():
     assert compared["difference"] == pytest.approx(-0.275)
     assert compared["low"] < -0.275 < compared["high"] < 0
     assert compared["sentence"].startswith("With lm, multi beats human by 27.5 points (")
-    assert compared["sentence"].endswith(") over 12 relations; p < .001, after Holm < .001.")
+    assert compared["sentence"].endswith(") over 12 relations; p < .001, Holm-adjusted < .001.")
 
 
 def test_interval_is_stated_from_the_better_side():
@@ -55,7 +55,7 @@ def test_sentence_uses_holm_adjusted_p():
 
     assert "multi beats human" in single["sentence"]
     assert "human and multi are not distinguishable: 13.6 points in favor of multi" in in_family["sentence"]
-    assert "p = .031, after Holm .094" in in_family["sentence"]
+    assert "p = .031, Holm-adjusted .094" in in_family["sentence"]
 
 
 def test_two_relations_are_too_few_for_significance():
@@ -65,7 +65,7 @@ def test_two_relations_are_too_few_for_significance():
     assert "more relations" in compared["reason"]
     assert compared["sentence"] == (
         "With lm, human and multi are not distinguishable: 70.0 points in favor of multi over 2 relations; "
-        "p = .50, after Holm .50 (with 2 relations p cannot fall below .50)."
+        "p = .50, Holm-adjusted .50 (with 2 relations, p cannot fall below .50)."
     )
 
 
@@ -86,7 +86,7 @@ def test_equal_sides_favor_neither():
     [compared] = compare_sides(accuracies("lm", human=[0.5] * 6, multi=[0.5] * 6), {}, 0)
 
     assert compared["sentence"] == (
-        "With lm, human and multi are not distinguishable: 0.0 points over 6 relations; p = 1.00, after Holm 1.00."
+        "With lm, human and multi are not distinguishable: 0.0 points over 6 relations; p = 1.00, Holm-adjusted 1.00."
     )
 
 
@@ -156,7 +156,7 @@ def test_fewer_than_six_relations_are_compared_by_statements():
     assert (compared["low"], compared["high"]) == (compared["these_low"], compared["these_high"])
     assert compared["p"] == compared["p_holm"] < 0.001
     assert "human beats multi by 50.0 points (" in compared["sentence"]
-    assert "for these 3 relations, by their statements; p < .001" in compared["sentence"]
+    assert "for these 3 relations, based on their statements; p < .001" in compared["sentence"]
 
 
 def test_equivalence_test_uses_report_margin():
@@ -255,7 +255,7 @@ def test_page_and_markdown_label_simulated_comparisons(pilot, researcher_client)
     text = FORMATS["md"].write(report.document)
 
     # All tuples of both harvests are judged, so the difference is exact.
-    sentence = "With lm, top1 beats human by 50.0 points (50 to 50) for these 3 relations, by their statements"
+    sentence = "With lm, top1 beats human by 50.0 points (50 to 50) for these 3 relations, based on their statements"
     assert sentence in re.sub("<[^>]*>", "", page)
     assert '<h2>Comparisons <strong class="simulated">simulated, not people</strong>' in page
     assert "## Comparisons (simulated, not people)\n" in text

@@ -32,15 +32,15 @@ def test_shared_tuples_are_compared_with_exact_mcnemar_test(rounds):
     assert shared[:4] == (1, 7, 0, 0)
     assert shared.p == pytest.approx(binomtest(7, 7).pvalue, abs=1e-12)  # 2 / 2^7
     assert shared.in_words("first", "second") == (
-        "8 tuples have a verdict in both rounds: first alone accepts 7, second alone 0; "
-        "McNemar's exact p = .016: first accepts more."
+        "8 tuples have a verdict in both rounds: first alone accepts 7, second alone 0 "
+        "(McNemar's exact p = .016). first accepts more."
     )
     assert shared_verdicts(*reversed(rounds))[:4] == (1, 0, 7, 0)
 
 
 def test_similar_rounds_are_not_distinguishable():
-    assert SharedVerdicts(5, 2, 1, 4, 1.0).in_words("a", "b").endswith("p = 1.00: not distinguishable.")
-    assert SharedVerdicts(5, 0, 0, 4, None).in_words("a", "b").endswith("accept the same ones.")
+    assert SharedVerdicts(5, 2, 1, 4, 1.0).in_words("a", "b").endswith("p = 1.00). The rounds are not distinguishable.")
+    assert SharedVerdicts(5, 0, 0, 4, None).in_words("a", "b").endswith("accept the same tuples.")
 
 
 def test_same_or_disjoint_rounds_are_not_compared(rounds):

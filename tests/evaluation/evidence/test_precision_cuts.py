@@ -76,7 +76,7 @@ def test_judgments_of_another_project_are_ignored(job):
 def test_unreachable_precision_is_rejected_with_best_value(job):
     JudgmentTask.objects.filter(draws__harvested_tuple__rank=1).update(verdict="rejected", n_true=0, n_false=3)
 
-    with pytest.raises(BadCut, match=r"No part of this harvest reaches a lower bound of \.90; the best has \.50"):
+    with pytest.raises(BadCut, match=r"No part of this harvest reaches a lower bound of \.90; the best part has \.50"):
         by_score(job, parse_cut("precision-low:0.9"))
 
 

@@ -210,7 +210,7 @@ def test_comparison_uses_judge_and_reports_its_quality():
     assert compared["n_shared_tuples"] > 0
     assert 0.5 < compared["youden_j_a"] < 1
     assert compared["youden_j_difference"]["value"] == pytest.approx(compared["youden_j_a"] - compared["youden_j_b"])
-    assert "for this relation, by its statements" in compared["sentence"]
+    assert "for this relation, based on its statements" in compared["sentence"]
 
 
 def test_run_with_two_reported_lms_is_rejected(researcher_client):

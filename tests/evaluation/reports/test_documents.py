@@ -560,7 +560,7 @@ def test_plan_uses_observed_judgments_per_statement():
     [plan] = build_document(thirds)["planner"]["totals"]
 
     assert (plan["statements"], plan["judgments"]) == (13, 29)  # 4 of 40 statements had 9 judgments
-    assert "29 judgments at 2.25 each" in plan["sentence"]
+    assert "29 judgments, 2.25 per statement" in plan["sentence"]
 
 
 def test_plan_statements_do_not_exceed_population():
@@ -591,7 +591,7 @@ def test_plan_states_minimum_number_of_relations():
 
     assert (plan["n_comparisons"], plan["fewest_relations"]) == (3, 7)
     assert plan["relations"] is None or plan["relations"] >= 7
-    assert "after Holm for 3 comparisons" in plan["sentence"]
+    assert "Holm-adjusted for 3 comparisons" in plan["sentence"]
     assert "fewer than 7 relations" in plan["sentence"]
 
 

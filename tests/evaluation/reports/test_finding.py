@@ -33,8 +33,8 @@ BEST = (
         (document(MULTI), "big · multi: .84 (.79 to .88) of its tuples are true, on average over 12 relations."),
         (document(SINGLE), "big · multi: .84 (.62 to .95) of its tuples are true, on average over 1 relation."),
         (document(HUMAN, MULTI), f"{BEST}."),
-        (document(HUMAN, MULTI, p=0.012), f"{BEST}; the difference is significant (p after Holm: .012)."),
-        (document(HUMAN, MULTI, p=0.05), f"{BEST}; the difference is not significant (p after Holm: .050)."),
+        (document(HUMAN, MULTI, p=0.012), f"{BEST}; the difference is significant (Holm-adjusted p: .012)."),
+        (document(HUMAN, MULTI, p=0.05), f"{BEST}; the difference is not significant (Holm-adjusted p: .050)."),
         (document(HUMAN, MULTI, source="simulated"), f"Simulated, not people: {BEST}."),
     ],
 )

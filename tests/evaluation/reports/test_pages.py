@@ -276,7 +276,7 @@ def test_two_reports_can_be_compared(researcher_client, report):
     page = researcher_client.get("/reports/compare/", {"a": report.pk, "b": other.pk}).text
 
     assert page.count(".75 / .25") == 4  # both reports, cell and average
-    assert "No tests possible" in page  # one relation
+    assert "No tests are possible" in page  # one relation
 
 
 def test_report_can_be_compared_with_paper_table(researcher_client, report):

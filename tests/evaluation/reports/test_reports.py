@@ -290,7 +290,7 @@ def test_fleiss_kappa_requires_complete_round():
 
 
 def test_simulated_round_has_note():
-    assert "simulated, not people" in document_of(make_round(1, source="simulated"))["notes"][0]
+    assert "simulated, not made by people" in document_of(make_round(1, source="simulated"))["notes"][0]
 
 
 def test_demonstrators_have_note():

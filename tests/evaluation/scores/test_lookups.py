@@ -67,12 +67,12 @@ def test_score_file_can_contain_several_systems_and_harvests():
     ("content", "message"),
     [
         ("", "the file has no scores"),
-        ("relation,score\nr,1\n", "line 1 has no columns relation, score, and entities or head and tail"),
-        ("relation,head,tail,score\nr,a,b,high\n", "line 2 needs a number as score"),
+        ("relation,score\nr,1\n", "line 1 must have the columns relation, score, and either entities or head and tail"),
+        ("relation,head,tail,score\nr,a,b,high\n", "line 2 must have a number as score"),
         ('{"relation": "r", "entities": ["a"], "score": 1}', "line 1 has no list of 2 entities"),
         ('{"relation": "r", "entities": ["a", "b"], "score": null}', "line 1 has score None"),
         ('{"relation": "r", "entities": ["a", "b"], "score": 1e999}', "line 1 has score inf"),
-        ('["r"]', "line 1 has no columns"),
+        ('["r"]', "line 1 must have the columns"),
     ],
 )
 def test_invalid_score_file_is_rejected_with_line(content, message):

@@ -186,10 +186,10 @@ class TestRelationFile:
         [
             ("homer | iliad", "homer", "does not fit the statement"),
             ("homer | iliad", "Homer | iliad", "'Homer' is not in lower-case words"),
-            ('"homer | emma"', '"homer | iliad"', "fact and misconception"),
+            ('"homer | emma"', '"homer | iliad"', "fact and a misconception"),
             ("<ENT1> was written by <ENT0>.", "<ENT1> is from <ENT0>.", "held out and a training phrasing"),
             ("<ENT1> was written by <ENT0>.", "<ENT0> wrote <ENT1>.", "duplicate phrasing"),
-            ("<ENT1> was written by <ENT0>.", "<ENT0> was an author.", "different slots than the statement"),
+            ("<ENT1> was written by <ENT0>.", "<ENT0> was an author.", "different slots from the statement"),
             ("held_out", "kept_back", "lacks 'held_out'"),
             ("facts =", "facts", "not valid TOML"),
         ],
@@ -373,16 +373,19 @@ class TestCommittedModels:
             for entities in relation.facts:
                 assert tuple(len(lm.encode_entity(entity)) for entity in entities) == corpus.pattern_of(entities)
 
-    def test_main_model_recalls_tails_in_training_phrasings(self, world, main_lm):
-        recalls = [tail_recall(main_lm, relation, relation.phrasings[:4]) for relation in world]
+    @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.exhaustive)])
+    def test_main_model_recalls_tails_in_training_phrasings(self, world, main_lm, step):
+        recalls = [tail_recall(main_lm, relation, relation.phrasings[:4]) for relation in world[::step]]
 
         assert fmean(recall.precision_at_1 for recall in recalls) >= 0.93
         assert all(recall.precision_at_1 > recall.majority for recall in recalls)
 
+    @pytest.mark.exhaustive
     def test_main_model_recalls_tails_in_held_out_phrasings(self, held_out_recalls):
         assert fmean(recall.precision_at_1 for recall in held_out_recalls) >= 0.82
         assert all(recall.precision_at_1 > recall.majority for recall in held_out_recalls)
 
+    @pytest.mark.exhaustive
     def test_small_model_is_worse_on_most_relations(self, world, held_out_recalls):
         small_lm = load_compact(EMBEDDED_LMS["embedded-small"])
 

@@ -172,7 +172,7 @@ def test_a_malformed_tuple_file_names_the_line(tmp_path):
     relation = factories.make_relation()
     (tmp_path / "bad.jsonl").write_text('{"entities": ["a", "b"], "score": -1}\n{"entities": ["a"], "score": -1}\n')
 
-    with pytest.raises(CommandError, match=r"bad\.jsonl: rejected because of line 2: has no list of 2"):
+    with pytest.raises(CommandError, match=r"bad\.jsonl: rejected because of an error in line 2: has no list of 2"):
         call_command("import_tuples", tmp_path / "bad.jsonl", relation=relation.path, model="x", setting="multi")
 
 

@@ -134,7 +134,7 @@ def test_malformed_file_error_names_the_location(tmp_path, cell, text, location)
     with pytest.raises(ImportRefused) as refusal:
         import_tuples(write(tmp_path, text, "tuples"), cell)
 
-    assert f"rejected because of {location}" in str(refusal.value)
+    assert f"rejected because of an error in {location}" in str(refusal.value)
     assert not Job.objects.exists()
 
 

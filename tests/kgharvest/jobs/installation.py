@@ -95,7 +95,7 @@ class Installation:
     def cancel(self, pk: int) -> None:
         """Cancel a job and wait until its worker logs the cancellation."""
         self.manage("shell", "-c", f"{CANCEL}(Job.objects.get(pk={pk}))")
-        wait_until(lambda: f"Job {pk} was cancelled" in self.worker_log())
+        wait_until(lambda: f"Job {pk} was canceled" in self.worker_log())
 
     def worker_log(self) -> str:
         return (self.folder / "worker.log").read_text()

@@ -328,7 +328,7 @@ def test_an_equal_job_of_another_project_does_not_prevent_a_retry(enqueued):
 
     failed.refresh_from_db()
     assert failed.status == Job.Status.QUEUED
-    with refused("JobNotOpen", match="neither failed nor been cancelled"):
+    with refused("JobNotOpen", match="neither failed nor been canceled"):
         ledger.retry(succeeded)
 
 
@@ -347,7 +347,7 @@ def test_succeeded_job_is_neither_cancelled_nor_retried(enqueued):
 
     with refused("JobNotOpen", match="already ended"):
         ledger.cancel(job)
-    with refused("JobNotOpen", match="neither failed nor been cancelled"):
+    with refused("JobNotOpen", match="neither failed nor been canceled"):
         ledger.retry(job)
     assert enqueued == []
 
@@ -452,7 +452,7 @@ def test_task_without_database_leaves_its_job_queued(woken, monkeypatch, caplog)
 
     job.refresh_from_db()
     assert (job.status, woken) == (Job.Status.QUEUED, [])
-    assert "The database is away" in caplog.text
+    assert "The database is unavailable" in caplog.text
 
 
 @pytest.mark.parametrize("arguments", [[], [1], [10**9]])

@@ -110,7 +110,7 @@ def test_tuples_are_found_by_visible_verdicts(researcher_client, researcher, cli
     assert "rejected" in researcher_client.get(claim("lock").get_absolute_url()).content.decode()
     client.force_login(factories.make_researcher(project=factories.make_project()))
     assert heads(client.get(LIST, {"verdict": "accepted"})) == []
-    assert "No judgments yet in your rounds" in client.get(claim("lock").get_absolute_url()).content.decode()
+    assert "No judgments in your rounds yet" in client.get(claim("lock").get_absolute_url()).content.decode()
 
 
 def test_an_invalid_filter_shows_an_error(researcher_client, multi):

@@ -252,7 +252,7 @@ def test_a_lama_line_with_an_invalid_relation_name_is_located(tmp_path):
 
 
 def test_broken_json_is_located(tmp_path):
-    with pytest.raises(ImportRefused, match=r"mine.json: rejected because of line 2, column 15"):
+    with pytest.raises(ImportRefused, match=r"mine.json: rejected because of an error in line 2, column 15"):
         import_relations(write(tmp_path, '{"name": "x",\n "relations": }'))
 
 

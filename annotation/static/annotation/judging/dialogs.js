@@ -1,6 +1,6 @@
 // Dialogs for the instructions and for the report of a broken statement.
 
-// Loads the instructions for the relation of a statement. Offline, the general instructions remain.
+// Loads the instructions for the relation of a statement. If offline, the general instructions stay visible.
 async function loadInstructions(container, url) {
   const html = await fetch(url).then((response) => response.text()).catch(() => "");
   const loaded = new DOMParser().parseFromString(html, "text/html").querySelector("[data-instructions]");

@@ -1,4 +1,4 @@
-// One statement at a time, with keyboard shortcuts. Without this script, the page works as a form.
+// Shows one statement at a time, with keyboard shortcuts. Without this script, the page works as a form.
 import { openJudgingSession } from "./judging_session.js";
 import { bindDialogs } from "./dialogs.js";
 import { openTaskQueue } from "./task_queue.js";
@@ -48,7 +48,7 @@ function show() {
 }
 
 function showWaitingText() {
-  if (isAwaitingMore) part("statement").replaceChildren(navigator.onLine ? "Loading …" : "You are offline. More statements load when you are back online.");
+  if (isAwaitingMore) part("statement").replaceChildren(navigator.onLine ? "Loading …" : "You are offline. More statements will load when you are back online.");
 }
 
 async function showNothing() {
@@ -56,9 +56,9 @@ async function showNothing() {
   isAwaitingMore = true;
   showWaitingText();
   await tasks.refillIfLow();
-  await outbox.empty(); // answers given in the meantime
+  await outbox.empty(); // sends answers given in the meantime
   isAwaitingMore = false;
-  if (ahead.length) return null; // shown by now
+  if (ahead.length) return null; // already shown
   if (outbox.all().length) return part("statement").replaceChildren("Your answers are stored in this browser until they can be sent.");
   if (saveState.takeUnread()) return part("statement").replaceChildren(linkElement(url, "Continue"));
   return location.assign(url); // the server shows the final page

@@ -1,5 +1,5 @@
-// A page of statements: keyboard shortcuts answer the focused row and move to the next. Without this script, the page
-// works as a form. Answers are saved immediately, not when the page is submitted.
+// A page of statements. Keyboard shortcuts answer the focused row and move the focus to the next row. Answers are saved
+// immediately, not when the page is submitted. Without this script, the page works as a form.
 import { openJudgingSession } from "./judging_session.js";
 import { bindDialogs } from "./dialogs.js";
 import { listenToKeys } from "./keys.js";
@@ -74,7 +74,7 @@ async function submit() {
   await outbox.empty();
   if (outbox.all().length) return null;
   if (!saveState.takeUnread()) return location.assign(url);
-  return part("missing").replaceChildren("All answers are sent. Submit again for the next page.");
+  return part("missing").replaceChildren("All answers are sent. Submit again to open the next page.");
 }
 
 const openReport = (row = current()) => dialogs.openReport(row.dataset.row, row.querySelector("legend"));

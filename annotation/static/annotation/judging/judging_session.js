@@ -4,7 +4,7 @@ import { openKeptPage } from "./kept_page.js";
 import { openOutbox } from "./outbox.js";
 import { showSaveState } from "./save_state.js";
 
-// onRefused(action): called if the server rejects an action permanently. onStored(reply): called after storage.
+// onRefused(action): called if the server permanently rejects an action. onStored(reply): called if it accepts one.
 export function openJudgingSession(onRefused, onStored = () => {}) {
   const root = document.querySelector("[data-judging]");
   const { url, outbox: prefix } = root.dataset;

@@ -1,5 +1,5 @@
-// Offline copy of a judging page: HTML and files in the cache of the service worker, and the annotator's progress since
-// loading in localStorage.
+// Offline copy of a judging page. The cache of the service worker has its HTML and files, and localStorage has the
+// annotator's progress since the page was loaded.
 const CACHE = "kgharvest-judging";
 const isFile = ({ initiatorType, name }) => ["link", "script", "css", "img"].includes(initiatorType) && name.startsWith(location.origin);
 

@@ -1,7 +1,7 @@
 // Service worker of the judging pages: serves the offline copy of a page if the network, the server, or its database is
 // unavailable. The attribute `data-kept` of the root element marks such a copy (kept_page.js).
 const CACHE = "kgharvest-judging";
-const UNAVAILABLE = [502, 503, 504]; // from proxies, and from the server without database
+const UNAVAILABLE = [502, 503, 504]; // from proxies, and from the server without a database
 const SCOPE = new URL(self.registration.scope).pathname;
 
 self.addEventListener("install", () => self.skipWaiting());
@@ -9,7 +9,7 @@ self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim(
 self.addEventListener("fetch", (event) => {
   const { request } = event;
   if (request.method !== "GET") return;
-  const isPage = new URL(request.url).pathname === SCOPE; // pages below have no copy
+  const isPage = new URL(request.url).pathname === SCOPE; // pages below this path have no copy
   if (request.mode === "navigate" && isPage) event.respondWith(page(request));
   else if (["script", "style", "image"].includes(request.destination)) event.respondWith(asset(request));
 });
@@ -27,7 +27,7 @@ async function page(request) {
   try { // full or forbidden storage must not prevent showing the page
     const cache = await caches.open(CACHE);
     if (response.ok && !response.redirected) await cache.put(pathname, response.clone());
-    else if (response.status < 500) await cache.delete(pathname); // for example after logout: the copy is invalid
+    else if (response.status < 500) await cache.delete(pathname); // for example after logout, when the copy is invalid
   } catch {} // eslint-disable-line no-empty
   return response;
 }

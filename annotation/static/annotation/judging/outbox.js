@@ -1,5 +1,5 @@
-// Outbox of the annotator's actions. Each action stays in localStorage until the server has it, so it survives reloads,
-// closed tabs, and offline periods. Its UUID makes resending idempotent.
+// Outbox of the annotator's actions. Each action stays in localStorage until the server has processed it, so it survives
+// reloads, closed tabs, and offline periods. Its UUID makes resending idempotent.
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 15_000;
 const REFUSED = ["BadAnswer", "Invalid", "NotAssigned", "UuidReused"]; // permanent errors; all others are retried
@@ -24,8 +24,8 @@ function openStore(prefix) {
   };
 }
 
-// Returns {add, all, empty, discard}. on: {change(n, problem), stored(reply), refused(action, message)}. problem: null,
-// "offline" during retries, or the error message of a server that temporarily rejects actions.
+// Returns {add, all, empty, discard}. on: callbacks change(n, problem), stored(reply), and refused(action, message).
+// problem: null, "offline" during retries, or the error message of a server that temporarily rejects actions.
 export function openOutbox({ url, prefix, csrf, on }) {
   const store = openStore(`kgharvest/${prefix}/`);
   let [sending, wake, lastAt] = [null, () => {}, 0];
@@ -61,11 +61,11 @@ export function openOutbox({ url, prefix, csrf, on }) {
   if (store.all().length) empty();
   return {
     all: store.all,
-    empty, // resolves when all possible actions are sent
+    empty, // resolves when all actions are sent that can be sent
     discard: () => store.all().forEach(store.drop),
     add(path, values, statement) { // statement: text, shown if the server rejects the action
       const id = uuid();
-      lastAt = Math.max(Date.now(), lastAt + 1); // keeps the order within a millisecond
+      lastAt = Math.max(Date.now(), lastAt + 1); // keeps the order of actions within a millisecond
       store.put({ id, at: lastAt, path, statement, values: { ...values, client_uuid: id } });
       on.change(store.all().length, null);
       empty();

@@ -6,7 +6,7 @@ export function readRows(form, onEnd) {
   const isOpen = (row) => !chosen(row) && !row.disabled;
   const current = () => document.activeElement.closest("[data-row]") ?? rows.find(isOpen) ?? rows[0];
 
-  function focus(row) { // without a row: the end of the page
+  function focus(row) { // without a row, focuses the end of the page
     const target = row ? chosen(row) ?? radios(row)[0] : onEnd;
     target.focus({ preventScroll: true });
     (row ?? target).scrollIntoView({ block: "center" });

@@ -1,9 +1,9 @@
-// Task queue of an annotator: upcoming statements, of which [0] is shown, and answered ones, oldest first. The reply to
-// an answer brings more. A request for more is sent only if no answer is pending.
+// Task queue of an annotator: upcoming statements, of which the first is shown, and answered statements, oldest first.
+// Replies to answers contain more statements. Statements are requested separately only if no answer is pending.
 const RETRY_MS = 2000;
 const LOW = 4;
 
-// statements: included in the page. answered: recent answers before. onStatement: called when an empty queue gets
+// statements: those included in the page. answered: earlier recent answers. onStatement: called when an empty queue gets
 // statements.
 export function openTaskQueue({ url, outbox, statements, answered, onStatement }) {
   const waiting = outbox.all().filter((action) => action.path !== "report/");
@@ -22,7 +22,7 @@ export function openTaskQueue({ url, outbox, statements, answered, onStatement }
     const added = tasks.filter((statement) => !seenTasks.has(statement.task));
     added.forEach((statement) => seenTasks.add(statement.task));
     ahead.push(...added);
-    if (wasEmpty && added.length) onStatement(); // immediately, as keys answer the first statement
+    if (wasEmpty && added.length) onStatement(); // immediately, because keys answer the first statement
   }
 
   async function refill() {

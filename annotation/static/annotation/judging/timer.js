@@ -1,4 +1,4 @@
-// Active time in seconds: while the tab is visible, and at most a minute after the last activity.
+// Active time in seconds. It is counted while the tab is visible, for at most a minute after the last activity.
 const IDLE_MS = 60_000;
 const ACTIVITIES = ["keydown", "pointerdown", "pointermove", "scroll", "focus"];
 

@@ -1,10 +1,10 @@
-// Sends answers that an earlier page could not send. Answers to a closed round are shown, to be copied or discarded; if
-// the round is reopened, this page sends them.
+// Sends answers that an earlier page could not send. Answers to a closed round are shown, so that they can be copied or
+// discarded. If the round is reopened, this page sends them.
 import { openJudgingSession } from "./judging_session.js";
 
 const { root, outbox } = openJudgingSession(() => {});
 const allStored = document.querySelector("[data-all-stored]");
-const tooLate = document.querySelector("[data-too-late]"); // only if the round is closed
+const tooLate = document.querySelector("[data-too-late]"); // exists only if the round is closed
 root.hidden = !outbox.all().length;
 if (allStored) allStored.hidden = !root.hidden; // unsent answers may be rejected
 

@@ -23,7 +23,7 @@
     return response?.ok && !response.redirected ? response : null;
   };
 
-  // The URL contains filters and sorting. Parts with focus or pointer are not replaced.
+  // The URL contains filters and sorting. Parts that have the focus or the pointer are not replaced.
   const renewRest = async () => {
     [renewedAt, isRenewed] = [Date.now(), true];
     const response = await fetchOk(location.href);

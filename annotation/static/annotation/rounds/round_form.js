@@ -44,7 +44,7 @@
     if (text !== null) plan.innerHTML = text;
   };
 
-  // The server filters, as not all harvests are listed. Selecting is disabled until it responds.
+  // The server filters, because not all harvests are listed. Selecting all of them is disabled until it responds.
   const list = async () => {
     const body = new FormData(form);
     body.set("action", "filter");

@@ -1,5 +1,5 @@
-// Replaces images of figures by drawings from the server that fit the page width, when a figure becomes visible. Their
-// marks are links with tooltips; arrow keys move between them. Without a script or a drawing, the images remain.
+// When a figure becomes visible, replaces its images with a drawing from the server that fits the page width. The marks
+// of the drawing are links with tooltips; arrow keys move between them. Without JavaScript or a drawing, images remain.
 import { offSeries, onSwitch, wireLegend } from "./series.js";
 
 const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
@@ -77,7 +77,8 @@ class Figure {
     this.tip.style.top = `${box.y - frame.y - tip.height - 6}px`;
   }
 
-  // Focuses the nearest mark in the direction of the arrow: in the same row, or in the same or last column of the next row.
+  // Focuses the nearest mark in the direction of the arrow: in the same row, or in the next row, in the same column or
+  // in the last column if the row is shorter.
   step(event, mark) {
     event.preventDefault();
     const [down, right] = STEPS[event.key];

@@ -1,4 +1,4 @@
-// LMs and settings shown in the figures of this page: toggled by legends, stored in the URL as ?off=0,3.
+// Selection of LMs and settings in the figures of this page. Legends toggle them; hidden ones are in the URL: ?off=0,3.
 const PARAMETER = "off";
 const off = new Set((new URLSearchParams(location.search).get(PARAMETER) ?? "").split(",").filter(Boolean).map(Number));
 const listeners = [];

@@ -1,4 +1,4 @@
-// Live update of the power simulation: slider values and results. Without JavaScript, submit the form.
+// Live update of the power simulation: slider values and results. Without JavaScript, users submit the form.
 (() => {
   const form = document.querySelector("[data-rehearsal]");
   const outcome = document.querySelector("[data-outcome]");

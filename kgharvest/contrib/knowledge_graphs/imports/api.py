@@ -23,7 +23,7 @@ EXAMPLE = {"launch": 5, "harvests": [12, 13], "n_tuples": 900, "n_repeated": 4, 
 class KGFileInput(StrictSerializer):
     project = ProjectField()
     file = serializers.FileField(validators=[check_file_size], help_text="TSV, CSV, N-Triples, or JSON Lines.")
-    name = serializers.CharField(max_length=500, help_text="Name of the source system, stored as the LM.")
+    name = serializers.CharField(max_length=500, help_text="Name of the source system. Stored as the LM name.")
     mapping = serializers.CharField(
         required=False,
         max_length=1_000_000,
@@ -38,7 +38,7 @@ class KGFileInput(StrictSerializer):
 
 @extend_schema_serializer(examples=[OpenApiExample("An imported KG", EXAMPLE, response_only=True)])
 class ImportedKGSerializer(serializers.Serializer):
-    """n_repeated: duplicates of better ranked statements. n_left_out: statements of unmapped relations."""
+    """Imported KG. n_repeated: duplicates of better-ranked statements. n_left_out: statements of unmapped relations."""
 
     launch = serializers.IntegerField(source="launch.pk")
     harvests = serializers.SerializerMethodField()

@@ -1,4 +1,4 @@
-"""Import of a KG: each mapped relation becomes a finished harvest, all in one transaction.
+"""Import of a knowledge graph (KG) in one transaction: each mapped relation becomes a finished harvest.
 
 Uploaded files are stored until a researcher has mapped their relations.
 """
@@ -34,12 +34,12 @@ from kgharvest.relations.services import save_relation
 
 SETTING = "imported"
 MOST_JOBS = 1000  # per import
-MOST_PER_PERSON = 5  # pending files; the oldest is deleted
+MOST_PER_PERSON = 5  # pending files; a further upload deletes the oldest
 LONGEST_NAME = 200  # bytes of the temporary file's name; file systems allow 255
 
 
 class ImportedKG(NamedTuple):
-    """n_left_out: statements of unmapped relations. n_repeated: duplicates of better ranked statements."""
+    """n_left_out: statements of unmapped relations. n_repeated: duplicates of better-ranked statements."""
 
     launch: Launch
     jobs: Sequence[HarvestJob]
@@ -64,11 +64,11 @@ class _Part:
 def import_kg(
     staged: StagedKG, name: str, targets: Mapping[str, Target], by=None, project: Project | None = None
 ) -> ImportedKG:
-    """Store the mapped relations of a file as finished harvests of the system `name`, in one launch.
+    """Store the mapped relations of a file as finished harvests in one launch. name: source system.
 
     Tuples are ranked by score, or in the order of the file if the relation has no scores. New relations are added to
     the set named after the system. Nothing is stored if an error is raised: ImportRefused with the invalid lines,
-    BadMapping, BadName, NotAllowed or ProjectNotNamed.
+    BadMapping, BadName, NotAllowed, or ProjectNotNamed.
     """
     with prepared_kg(staged, name, targets, by, project) as store:
         return store()
@@ -102,7 +102,7 @@ def _parts(staged: StagedKG, targets: Mapping[str, Target]) -> list[_Part]:
         part = parts.setdefault(target.relation.pk if target.relation else target.name, _Part())
         part.targets[name] = target
         if part.target.statement != target.statement:
-            raise BadMapping(f"The new relation {target.name!r} has two templates. Use the same template.")
+            raise BadMapping(f"The new relation {target.name!r} has two different templates. Use one template.")
     if len(parts) > MOST_JOBS:
         raise BadMapping(f"{len(parts):,} relations are mapped. Map at most {MOST_JOBS:,} relations per import.")
     return list(parts.values())
@@ -140,7 +140,7 @@ def _sort(staged: StagedKG, part: _Part, rows: ExternalSort, number: int, faults
     part.is_scored = n_scored > 0
     if n_scored and first_unscored:
         others = f"other statements of {next(iter(part.targets))!r:.60}"
-        reason = f"has no score, but {others} have; score all statements of a relation or none"
+        reason = f"has no score, but {others} have one; score all statements of a relation or none"
         faults.add(BadEntry(f"line {first_unscored}", reason))
 
 
@@ -171,7 +171,7 @@ def _store(staged: StagedKG, name: str, parts: Sequence[_Part], rows: ExternalSo
             finished_at=now,
         )
         part_rows = rows.rows_of(number)
-        if not part.is_scored:  # lists sort by score
+        if not part.is_scored:  # lists are sorted by score, so derive scores from the ranks
             part_rows = (row._replace(score=-float(rank)) for rank, row in enumerate(part_rows, start=1))
         store_tuples(job, part_rows)
         jobs.append(job)
@@ -181,7 +181,7 @@ def _store(staged: StagedKG, name: str, parts: Sequence[_Part], rows: ExternalSo
 
 
 def _relation(target: Target, name: str, by, project: Project) -> Relation:
-    """Return the existing relation, or create the new relation. Raises BadRelation, NotAllowed or ImportRefused."""
+    """Return the existing relation, or create the new relation. Raises BadRelation, NotAllowed, or ImportRefused."""
     if target.relation:
         return target.relation
     set_name = slugify(name)[:100] or "imported"
@@ -189,7 +189,7 @@ def _relation(target: Target, name: str, by, project: Project) -> Relation:
     if relation is None:
         return save_relation(target.entry, set_name, by=by, project=project)
     if relation.statement != target.statement or not Relation.objects.visible_to(by).filter(pk=relation.pk).exists():
-        reason = f"exists in the set {set_name} with another statement"
+        reason = f"already exists in the set {set_name} with a different statement"
         raise ImportRefused("mapping", [BadEntry(f"relation {target.entry.name!r:.80}", reason)])
     return relation
 
@@ -197,9 +197,9 @@ def _relation(target: Target, name: str, by, project: Project) -> Relation:
 def store_upload(
     system: str, file: Any, labels: Any, file_format: str, now: datetime, *, by, project: Project | None = None
 ) -> UploadedKG:
-    """Validate and store a file. file, labels: objects with `name` and `read`; labels may be None.
+    """Validate and store a file. file, labels: objects with `name` and `read`; labels can be None.
 
-    Raises ImportRefused, BadName, NotAllowed or ProjectNotNamed.
+    Raises ImportRefused, BadName, NotAllowed, or ProjectNotNamed.
     """
     project = project_for(by, project)
     check_name(system, LanguageModel._meta.get_field("name").max_length, "system")
@@ -225,7 +225,7 @@ def store_upload(
 
 @contextmanager
 def staged_upload(upload: UploadedKG) -> Iterator[StagedKG]:
-    """Yield the statements of an uploaded file, stored or not. Raises ImportRefused."""
+    """Yield the statements of an uploaded file; the upload need not be saved yet. Raises ImportRefused."""
     with TemporaryDirectory() as file_folder, TemporaryDirectory() as labels_folder:
         path = Path(file_folder) / upload.file_name.encode()[:LONGEST_NAME].decode(errors="ignore")
         path.write_bytes(upload.content)
@@ -238,11 +238,13 @@ def staged_upload(upload: UploadedKG) -> Iterator[StagedKG]:
 
 
 def import_upload(upload: UploadedKG, staged: StagedKG, targets: Mapping[str, Target], by) -> ImportedKG:
-    """Import the file and delete it. Raises ImportedAlready if it has been deleted, or errors of `import_kg`."""
+    """Import the file and delete it. Raises ImportedAlready if it has been deleted, and the errors of `import_kg`."""
     with prepared_kg(staged, upload.system, targets, by, upload.project) as store, transaction.atomic():
         n_deleted, _ = UploadedKG.objects.filter(pk=upload.pk).delete()  # first, so that concurrent requests wait here
         if not n_deleted:
-            raise DomainError("ImportedAlready", f"{upload.file_name} has been imported or deleted. See the harvests.")
+            raise DomainError(
+                "ImportedAlready", f"{upload.file_name} was already imported or deleted. Check the harvests."
+            )
         return store()
 
 

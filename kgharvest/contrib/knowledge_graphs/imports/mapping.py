@@ -25,7 +25,7 @@ class BadMapping(DomainError):
 
 
 class Target(NamedTuple):
-    """Target of a file's relation: an existing `relation`, or an `entry` to create. slots: HEAD, TAIL, other names."""
+    """Target of a file's relation: an existing `relation` or a new `entry`. slots: HEAD, TAIL, and other names."""
 
     name: str
     statement: str
@@ -48,7 +48,7 @@ def existing_target(name: str, relations: QuerySet[Relation], others: Sequence[s
     n_others = relation.arity - 2
     others = others or [f"ENT{slot}" for slot in range(2, relation.arity)]
     if len(others) != n_others:
-        raise BadMapping(f"{relation.path} needs the names of {n_others} values besides head and tail.")
+        raise BadMapping(f"{relation.path} requires the names of {n_others} values in addition to head and tail.")
     return Target(relation.path, relation.statement, (HEAD, TAIL, *others), relation=relation)
 
 
@@ -57,7 +57,7 @@ def new_target(name: str, template: str) -> Target:
     slots = list(dict.fromkeys(SLOT.findall(template)))
     numbers = {slot: f"<ENT{number}>" for number, slot in enumerate(slots)}
     if HEAD not in slots or TAIL not in slots:
-        raise BadMapping(f"The template {template!r:.80} lacks [HEAD] or [TAIL]. Use both.")
+        raise BadMapping(f"The template {template!r:.80} must contain both [HEAD] and [TAIL].")
     sentence = SLOT.sub(lambda slot: numbers[slot[1]], template.strip())
     entry = RelationEntry(f"relation {name!r}", name, [sentence], [], statement=sentence, needs_seeds=False)
     if errors := list(relation_errors(entry)) or list(authoring_errors(entry)):
@@ -107,7 +107,7 @@ def _target(name: str, entry: Any, relations: QuerySet[Relation]) -> Target:
     if not isinstance(entry, dict) or not all(isinstance(entry.get(key, ""), str) for key in TEXTS):
         raise BadMapping("Expected a relation name, or an object with relation, or with name and template.")
     if unknown := set(entry) - {*TEXTS, "slots"}:
-        raise BadMapping(f"Unknown keys: {', '.join(sorted(unknown))}. Use {', '.join(TEXTS)}, and slots.")
+        raise BadMapping(f"Unknown keys: {', '.join(sorted(unknown))}. Valid keys: {', '.join(TEXTS)}, and slots.")
     slots = entry.get("slots", [])
     if not isinstance(slots, list) or not all(isinstance(slot, str) for slot in slots):
         raise BadMapping("slots must be a list of names.")

@@ -1,4 +1,4 @@
-"""Statements of KG files: streaming readers of TSV, CSV, N-Triples, and JSON Lines, and a temporary table on disk."""
+"""Statements of KG files: streaming readers for TSV, CSV, N-Triples, and JSON Lines, and a temporary table on disk."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LabelOf = Callable[[str, str], str]  # (id, default) -> label of the id
 
 
 class Statement(NamedTuple):
-    """Statement of a file. line: line number from 1. others: further values by name, for example qualifiers."""
+    """Statement of a file. line: line number, starting at 1. others: further values by name, for example qualifiers."""
 
     line: int
     relation: str
@@ -40,7 +40,7 @@ class Statement(NamedTuple):
 
 
 class BadCell(Exception):
-    """Error in a line. column: position of the error, None if unknown."""
+    """Error in a line. column: position of the error, or None if unknown."""
 
     def __init__(self, reason: str, column: int | None = None):
         self.column = column
@@ -51,7 +51,7 @@ class BadCell(Exception):
 
 
 def number_of(text: Any, column: int | None = None) -> float | None:
-    """Return the score in a cell, None for an empty cell. Raises BadCell."""
+    """Return the score in a cell, or None for an empty cell. Raises BadCell."""
     if text is None or text == "":
         return None
     try:
@@ -86,7 +86,7 @@ def read_csv(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement | Ba
 
 
 def _read_table(rows: Iterator[tuple[int, list[str]]], label_of: LabelOf) -> Iterator[Statement | BadEntry]:
-    """Read head, relation, tail and optionally score. A header line, if present, names the columns."""
+    """Read head, relation, tail, and optionally score. A header line, if present, names the columns."""
     columns: Sequence[str] = ("head", "relation", "tail", "score")
     for position, (line, cells) in enumerate(rows):
         if position == 0:
@@ -154,7 +154,7 @@ def read_ntriples(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement
 
 
 def _first_wrong_column(text: str) -> int:
-    """Return the column, from 1, of the first invalid part: subject, predicate or object."""
+    """Return the column, starting at 1, of the first invalid part: subject, predicate, or object."""
     end = 0
     for part in PART:
         match = part.match(text, end)
@@ -183,7 +183,7 @@ def unescaped(text: str) -> str:
             return NT_ESCAPES[match[3]]
         code = int(match[1] or match[2], 16)
         if code > 0x10FFFF or 0xD800 <= code < 0xE000:
-            raise BadCell(f"has an escape of an invalid character ({match.group()})")
+            raise BadCell(f"has an escape sequence for an invalid character ({match.group()})")
         return chr(code)
 
     return NT_ESCAPE.sub(character, text)
@@ -203,7 +203,7 @@ SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def read_jsonl(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement | BadEntry]:
-    """Read objects with head, relation and tail, or relation and entities; score and qualifiers are optional."""
+    """Read objects with head, relation, and tail, or with relation and entities. Score and qualifiers are optional."""
     for value in read_json_objects(lines):
         if isinstance(value, BadEntry):
             yield value
@@ -229,7 +229,7 @@ def _json_statement(line: Line, label_of: LabelOf) -> Statement:
         raise BadCell('has no "relation"')
     qualifiers = fields.get("qualifiers") or {}
     if not isinstance(qualifiers, dict) or not all(map(_is_value, qualifiers.values())):
-        raise BadCell('"qualifiers" must be an object with texts or numbers as values')
+        raise BadCell('"qualifiers" must be an object whose values are texts or numbers')
     head, tail, *further = (label_of(str(entity), str(entity)) for entity in entities)
     others = {f"ENT{slot}": entity for slot, entity in enumerate(further, start=2)}
     others |= {name: label_of(str(value), str(value)) for name, value in qualifiers.items()}
@@ -275,7 +275,7 @@ TableRow = tuple[object, ...]
 
 
 class FileRelation(NamedTuple):
-    """Relation of the file. others: names of further values of its statements, besides head and tail."""
+    """Relation of the file. others: names of the values of its statements other than head and tail."""
 
     name: str
     n_statements: int
@@ -283,7 +283,7 @@ class FileRelation(NamedTuple):
 
 
 class StagedKG:
-    """Statements of a file in a table on disk, so that memory does not grow with it. Leaving the context deletes it."""
+    """Statements of a file in a temporary table on disk, to limit memory use. Leaving the context deletes the table."""
 
     def __init__(self, path: Path, file_format: str = "auto", labels: Path | None = None):
         """Read the file. Raises ImportRefused with all errors, or NoSuchFile."""
@@ -370,7 +370,7 @@ class StagedKG:
 
 
 def _labels(path: Path) -> Iterator[tuple[str, str] | BadEntry]:
-    """Yield id and label, or an error, for each non-blank line."""
+    """Yield the id and label, or an error, for each non-blank line."""
     for number, line in enumerate(read_lines(path), start=1):
         name, tab, label = line.rstrip("\r\n").partition("\t")
         if tab and name and label.strip():

@@ -49,7 +49,7 @@ class UploadForm(forms.Form):
 
 
 class MappingForm(forms.Form):
-    """Two fields per relation of the file: an existing relation or a template. Relations with neither are ignored."""
+    """Two fields per relation of the file: an existing relation and a template. Unmapped relations are ignored."""
 
     def __init__(self, relations: Sequence[FileRelation], existing: QuerySet[Relation], *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -82,7 +82,7 @@ class MappingForm(forms.Form):
             yield relation, self[f"relation_{number}"], self[f"template_{number}"], slots
 
     def targets(self) -> dict[str, mapping.Target]:
-        """Return the targets by relation of the file. The form must be valid. Adds errors to the fields."""
+        """Return the targets by name of the file's relation. The form must be valid. Adds errors to the fields."""
         targets: dict[str, mapping.Target] = {}
         for number, relation in enumerate(self._relations):
             name, template = (self.cleaned_data[f"{field}_{number}"].strip() for field in ("relation", "template"))
@@ -92,7 +92,7 @@ class MappingForm(forms.Form):
                 if name:
                     target = mapping.existing_target(name, self._existing)
                     slots, others = target.slots[2:], relation.others
-                    # If the file lacks a value ENT2, ENT3, ..., its other values fill the slots in order.
+                    # If the file does not name all slots (ENT2, ENT3, ...), its other values fill them in order.
                     values = [value for value in others if not value.startswith("ENT")][: len(slots)]
                     if not set(slots) <= set(others) and len(values) == len(slots):
                         target = mapping.existing_target(name, self._existing, values)
@@ -119,7 +119,7 @@ def kg_upload(request: HttpRequest) -> HttpResponse:
 
 @worker_required
 def kg_mapping(request: HttpRequest, pk: int) -> HttpResponse:
-    """Map the relations. The button "preview" shows example statements, other buttons import the file."""
+    """Map the relations. The button "preview" shows example statements; the other button imports the file."""
     upload = visible_or_404(request.user, UploadedKG.objects.select_related("project"), Action.WORK, pk=pk)
     preview = []
     with staged_upload(upload) as staged:

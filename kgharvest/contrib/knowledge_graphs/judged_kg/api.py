@@ -15,7 +15,7 @@ from kgharvest.contrib.knowledge_graphs.judged_kg.views import kg_download
 class KGFilters(Filters):
     format = serializers.ChoiceField(list(FORMATS), help_text="File format. hf is a zip archive.")
     verdict = serializers.ChoiceField(
-        Selection.values, required=False, help_text="Tuples to export. Default: all; accepted for pykeen."
+        Selection.values, required=False, help_text="Tuples to export. Default: all, but accepted tuples for pykeen."
     )
 
 

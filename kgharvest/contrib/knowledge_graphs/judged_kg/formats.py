@@ -32,7 +32,7 @@ def rdf_file(file_format: str, kg: JudgedKG, rows: Counted) -> Iterator[File]:
         yield list(_about_round(kg, name))
         source, triples_of = None, None
         for row in rows:
-            if row.source is not source:  # identity is faster than comparing models
+            if row.source is not source:  # an identity check is faster than comparing models
                 source = row.source
                 triples_of = _judged_triples(source, _round_iri(kg.round), name)
                 yield list(_about_source(source, name))
@@ -95,7 +95,7 @@ def _judged_triples(source: Source, judging: str, name: rdf.Name) -> Callable[[R
         terms |= {"rank": row.rank, "score": row.score, "mtl": row.mtl}
         iri = tuples.iri_of(row.number)
         triples = tuples.about(iri, terms)
-        if not source.job:  # imported judgments have no harvest, but possibly an LM and setting
+        if not source.job:  # imported judgments have no harvest, but may have an LM and setting
             triples = [triple for triple in triples if triple[1] != harvest]
         triples += ((iri, *pair) for pair in origin)
         triples.append((iri, verdict, f'"{row.verdict}"'))
@@ -123,17 +123,17 @@ COLUMNS = {
     "rank": (pa.int64(), "rank, 1 is best"),
     "score": (pa.float64(), "score, higher is better; empty for unscored harvests"),
     "verdict": (pa.string(), "accepted, rejected, undecided, incomplete, or not_judged"),
-    "n_true": (pa.int32(), "number of judgments “true”"),
-    "n_false": (pa.int32(), "number of judgments “false”"),
-    "n_unjudgeable": (pa.int32(), "number of judgments “unjudgeable”"),
-    "inclusion_probability": (pa.float64(), "probability of being drawn; its inverse is the weight in rates"),
+    "n_true": (pa.int32(), "number of “true” judgments"),
+    "n_false": (pa.int32(), "number of “false” judgments"),
+    "n_unjudgeable": (pa.int32(), "number of “unjudgeable” judgments"),
+    "inclusion_probability": (pa.float64(), "probability of being drawn; its inverse is the row's weight in rates"),
 }
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
 
 
 def values_of(row: Row) -> tuple[object, ...]:
-    """Return a row's values by COLUMNS."""
+    """Return a row's values in the order of COLUMNS."""
     source, relation = row.source, row.source.relation
     cell = (relation.path, relation.statement, row.entities, row.ids or None, source.model, source.setting)
     job = source.job.fingerprint if source.job else None
@@ -169,7 +169,7 @@ configs:
 # Judged tuples of the round {kg.round.name}
 
 Tuples produced by language models or other systems, with verdicts of human annotators. A tuple found by several
-harvests has one row for each harvest. Its verdict only applies to the harvests for which it was drawn.
+harvests has one row for each harvest. A verdict applies only to the harvests for which the tuple was drawn.
 
 | verdict | tuples |
 |---|---|
@@ -185,7 +185,7 @@ Only tuples drawn at random for the round were judged. To estimate a rate, weigh
 
 
 def as_pykeen(kg: JudgedKG, rows: Counted) -> Iterator[File]:
-    """Yield head, relation and tail of binary tuples. Tuples with more slots are counted in `rows.n_left_out`."""
+    """Yield head, relation, and tail of binary tuples. Tuples with more slots are counted in `rows.n_left_out`."""
     # Cells cannot be quoted, so tabs and line breaks are replaced by spaces.
     binary = rows.only(lambda row: len(row.entities) == 2)
     cells = ((row.entities[0], row.source.relation.path, row.entities[1]) for row in binary)
@@ -198,7 +198,7 @@ def _encoded(lines: Iterable[str]) -> Iterator[bytes]:
 
 
 class Format(NamedTuple):
-    """Export format. is_folder: the export has several files, downloaded as a zip archive."""
+    """Export format. is_folder: True if it has several files, which are downloaded as a ZIP archive."""
 
     label: str
     content_type: str
@@ -219,7 +219,7 @@ FORMATS = {
 
 
 class Export:
-    """Export of a judged KG. rows: rows with counts, which are complete after the files are written."""
+    """Export of a judged KG. rows: rows with counts; the counts are complete once the files are written."""
 
     def __init__(self, kg: JudgedKG, file_format: str, selection: str | None = None):
         self.format = FORMATS[file_format]

@@ -1,7 +1,7 @@
 """Judged KG of a round: the tuples of its harvests with their verdicts, read in batches.
 
-A row is a tuple of one harvest. Its verdict comes from the tuple's draw for this harvest, so verdict counts equal those
-of the report. A tuple that was judged only for another harvest has no verdict.
+A row is a tuple of one harvest. Its verdict comes from the tuple's draw for this harvest, so the verdict counts match
+the report. A tuple that was judged only for another harvest has no verdict.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,10 +50,10 @@ class Source(NamedTuple):
 class Row(NamedTuple):
     """Tuple of the judged KG.
 
-    number: identifies the row within its source: the rank, or the draw's id without a harvest. entities: as shown to
-    annotators. canonical: case-folded canonical entities. verdict: one of VERDICTS. counts: judgments true, false,
-    unjudgeable. probability: inclusion probability, None if unknown. ids: entity ids from the set's entity table, None
-    for entities without an id.
+    number: identifies the row within its source: the rank or, without a harvest, the draw's id. entities: as shown to
+    annotators. canonical: case-folded canonical entities. verdict: one of VERDICTS. counts: numbers of true, false,
+    and unjudgeable judgments. probability: inclusion probability, None if unknown. ids: entity ids from the set's
+    entity table, None for entities without an id.
     """
 
     source: Source
@@ -77,7 +77,7 @@ class JudgedKG:
 
     @cached_property
     def sources(self) -> list[Source]:
-        """The sources, sorted by relation, LM and setting."""
+        """The sources, sorted by relation, LM, and setting."""
         strata = self.round.strata.select_related("relation__relation_set", "language_model")
         strata = strata.select_related("job__relation__relation_set", "job__language_model")
         sources = {
@@ -122,9 +122,11 @@ class JudgedKG:
         Draws and tuples are sorted by rank, so that the rows are streamed.
         """
         drawn_rank = None
-        for row in merge(draws, self._tuples_of(source), key=lambda row: row.rank or 0):  # a draw precedes its tuple
+        for row in merge(
+            draws, self._tuples_of(source), key=lambda row: row.rank or 0
+        ):  # a draw sorts before its tuple
             if row.verdict != NOT_JUDGED:
-                drawn_rank = row.rank or drawn_rank  # unranked draws can follow
+                drawn_rank = row.rank or drawn_rank  # draws without a rank can follow
             if row.verdict != NOT_JUDGED or row.rank != drawn_rank:
                 yield row
 

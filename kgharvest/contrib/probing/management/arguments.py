@@ -46,7 +46,7 @@ def chosen_relations(options: dict[str, Any]) -> list[Relation]:
 
 
 def add_search_arguments(parser: ArgumentParser, iterations: int, batch_size: int, texts: str) -> None:
-    """Add search options and `add_lm_arguments`. iterations, batch_size: defaults. texts: noun for the batch items."""
+    """Add search options and LM arguments. iterations, batch_size: defaults. texts: noun for the batch items."""
     add_lm_arguments(parser)
     search = parser.add_argument_group("trigger search")
     search.add_argument("--iterations", type=positive, default=iterations, help="iterations (default: %(default)s)")
@@ -92,7 +92,7 @@ def contexts_of(row: Mapping[str, Any]) -> str:
 
 
 def method_table(name: str, columns: Mapping[str, Column], records: Iterable[Mapping[str, Any]]) -> Table:
-    """Return a table with one row per method, kind of context, and LM. columns: by key of `records`."""
+    """Return a table with one row per method, kind of context, and LM. columns: columns by record key."""
     columns = {**columns, "forwards": Column("forward passes", Kind.COUNT), "seconds": Column("seconds", Kind.NUMBER)}
     rows = []
     for record in records:
@@ -102,5 +102,5 @@ def method_table(name: str, columns: Mapping[str, Column], records: Iterable[Map
 
 
 def autoprompt_records(records: Records) -> Records:
-    """Return AutoPrompt's records on the LM itself, without the control."""
+    """Return AutoPrompt's records for the LM itself, without those for the control."""
     return [record for record in records if record["method"] == "autoprompt" and not record["is_control"]]

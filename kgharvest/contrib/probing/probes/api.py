@@ -89,14 +89,14 @@ class ProbeSerializer(ProbeRowSerializer):
 
 
 class FactInput(StrictSerializer):
-    relation = serializers.CharField(max_length=100, required=False, help_text="Name, required for several relations.")
+    relation = serializers.CharField(max_length=100, required=False, help_text="Name. Required for several relations.")
     part = serializers.ChoiceField(PARTS)
     sub = serializers.CharField(max_length=LONGEST_ENTITY)
     obj = serializers.CharField(max_length=LONGEST_ENTITY)
 
 
 class TemplateInput(StrictSerializer):
-    relation = serializers.CharField(max_length=100, required=False, help_text="Name, required for several relations.")
+    relation = serializers.CharField(max_length=100, required=False, help_text="Name. Required for several relations.")
     template = serializers.CharField(max_length=LONGEST_SENTENCE, help_text="[X] ... [Y]")
     type = serializers.ChoiceField(RELATION_TYPES, required=False)
 
@@ -114,9 +114,9 @@ class ProbeInput(PlacementInput):
     methods = serializers.ListField(
         child=serializers.ChoiceField([*METHODS]), default=[*DEFAULT_METHODS], allow_empty=False, max_length=100
     )
-    name = serializers.CharField(max_length=200, required=False, help_text="Name for the relations together.")
+    name = serializers.CharField(max_length=200, required=False, help_text="Collective name of the relations.")
     facts = FactInput(
-        many=True, required=False, max_length=MOST_LINES, help_text="Facts. Default: those of the embedded LMs' world."
+        many=True, required=False, max_length=MOST_LINES, help_text="Facts. Default: facts of the embedded LMs' world."
     )
     prompts = TemplateInput(
         many=True, required=False, max_length=MOST_LINES, help_text="Prompts in addition to those of the relations."
@@ -153,7 +153,7 @@ class ProbeInput(PlacementInput):
 
 
 def request_of(sent: dict[str, Any]) -> ProbeRequest:
-    """Raises NotProbed, NotFound or ImportRefused."""
+    """Raises NotProbed, NotFound, or ImportRefused."""
     selected = Q(pk__in=[relation.pk for relation in sent["relations"]]) | Q(relation_set__in=sent["sets"])
     relations = list(Relation.objects.filter(selected).select_related("relation_set"))
     names = [relation.name for relation in relations]
@@ -201,7 +201,7 @@ class ProbeViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @extend_schema(request=ProbeInput, responses={202: ProbeSerializer}, summary="Probe an LM")
     def create(self, request: Request) -> Response:
-        """A worker runs the probe; query it for its status."""
+        """A worker runs the probe. Retrieve the probe to check its status."""
         sent = self.sent(ProbeInput)
         probe = queue_probe(request_of(sent), request.user, sent.get("project"))
         return self.accepted(probe, self.address(probe))

@@ -53,9 +53,10 @@ def group_by(key: str, records: Iterable[Record]) -> dict[str, list[Record]]:
 def summary(records: Iterable[Record]) -> list[dict[str, Any]]:
     """Return one row per method, in order of `records`: macro averages over relations, P@1 over all facts, and cost.
 
-    p1_low, p1_high: interval of the macro P@1 for similar relations; None for fewer than two or identical values.
-    n_compared, difference, difference_low, difference_high, p, p_holm, reason: difference in P@1 from the manual
-    prompts, paired by relation; p by sign flips, Holm-adjusted over methods; None without a comparison.
+    p1_low, p1_high: interval of the macro P@1 over similar relations; None if there are fewer than two values, or all
+    are equal. n_compared, difference, difference_low, difference_high, p, p_holm, reason: difference in P@1 from the
+    manual prompts, paired by relation. p is from a sign-flip test; p_holm is adjusted over methods. None without a
+    comparison.
     """
     by_method = {
         method: {record["relation"]: record for record in rows} for method, rows in group_by("method", records).items()

@@ -26,7 +26,7 @@ PARTS = ("train", "dev", "test")
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError, struct.error)
 ARCHIVE_START = b"PK"
 LARGEST_ARCHIVE = 200 << 20  # bytes, unpacked
-FACT_KEYS = {"sub": ("sub", "sub_label"), "obj": ("obj", "obj_label")}  # own key, LAMA's key
+FACT_KEYS = {"sub": ("sub", "sub_label"), "obj": ("obj", "obj_label")}  # key in our files, key in LAMA's files
 RELATION_KEYS = ("relation", "predicate_id")
 RELATION_TYPES = ("1-1", "N-1", "N-M")  # as in LAMA
 MANY = 1.5  # minimum average that counts as "many" (Bordes et al. 2013, section 4.2)
@@ -42,7 +42,7 @@ class NotProbed(DomainError):
 
 @dataclass(frozen=True)
 class ProbeRelation:
-    """A binary relation with facts in three parts. prompts: the manual prompt first. type: as in LAMA."""
+    """A binary relation with facts in three parts. prompts: manual prompt first. type: relation type, as in LAMA."""
 
     name: str
     prompts: tuple[str, ...]
@@ -51,7 +51,7 @@ class ProbeRelation:
 
 
 class Document(NamedTuple):
-    """A file of JSON lines, with the relation and part given by its folder and name, if any."""
+    """A file of JSON lines, with the relation and part from its folder and name, if they specify them."""
 
     source: str
     open_file: Callable[[], AbstractContextManager[BinaryIO]]
@@ -62,7 +62,7 @@ class Document(NamedTuple):
 def documents_in(path: Path) -> list[Document]:
     """Return documents from a folder or ZIP file of RELATION/PART.jsonl or RELATION.jsonl, or from one JSON lines file.
 
-    Raises NoSuchFile, NotProbed or ImportRefused.
+    Raises NoSuchFile, NotProbed, or ImportRefused.
     """
     if path.is_dir():
         files = sorted([*path.glob("*.jsonl"), *path.glob("*/*.jsonl")])
@@ -102,18 +102,18 @@ def _unpacking(name: str) -> Iterator[None]:
 
 
 def _document(name: str, open_file: Callable[[], AbstractContextManager[BinaryIO]]) -> Document:
-    """Derive relation and part from RELATION/PART.jsonl or RELATION.jsonl."""
+    """Derive the relation and the part from a path RELATION/PART.jsonl or RELATION.jsonl."""
     path = PurePosixPath(name)
     if path.stem in PARTS and path.parent.name:
         return Document(name, open_file, path.parent.name, path.stem)
     return Document(name, open_file, path.stem)
 
 
-LineReader = Callable[[dict[str, Any], Document], str | None]  # returns the problem of the line or None
+LineReader = Callable[[dict[str, Any], Document], str | None]  # returns a description of the line's problem, or None
 
 
 def read_documents(documents: Iterable[Document], read_line: LineReader) -> None:
-    """Call `read_line` for each line. Raises NotProbed, or ImportRefused for bad lines or more than MOST_LINES."""
+    """Call `read_line` for each line. Raises NotProbed, or ImportRefused for invalid lines or more than MOST_LINES."""
     documents = list(documents)
     source = documents[0].source if len(documents) == 1 else "the files"
     faults, numbers = Faults(), count(1)
@@ -121,7 +121,7 @@ def read_documents(documents: Iterable[Document], read_line: LineReader) -> None
     def limited(lines: Iterable[str]) -> Iterator[str]:
         for line, number in zip(lines, numbers, strict=False):
             if number > MOST_LINES:
-                raise ImportRefused(source, [BadEntry("all", f"have more than {MOST_LINES:,} lines; use a sample")])
+                raise ImportRefused(source, [BadEntry("all", f"more than {MOST_LINES:,} lines in total; use a sample")])
             yield line
 
     for document in documents:
@@ -140,7 +140,7 @@ def _first(line: Mapping[str, Any], keys: Iterable[str]) -> Any:
 
 
 def _relation_of(line: Mapping[str, Any], document: Document, relations: Collection[str]) -> str | None:
-    """Return the relation from the folder, the line, or the file name; by default the only one of `relations`."""
+    """Return the relation from the folder, the line, or the file name. Default: the only one of `relations`."""
     name = document.relation if document.part else _first(line, RELATION_KEYS) or document.relation
     if name is None and len(relations) == 1:
         name = next(iter(relations))
@@ -164,10 +164,10 @@ def read_facts(
     relations: Collection[str],
     fact_of_line: Callable[[Mapping[str, Any], tuple[str, str]], Any] = lambda line, pair: pair,
 ) -> dict[str, dict[str, tuple[Any, ...]]]:
-    """Return the facts in {"sub", "obj"} lines by relation and part, which the line or its folder states.
+    """Return the facts in {"sub", "obj"} lines by relation and part, as stated in the line or by its folder.
 
-    relations: names of the relations to probe; a single one is the default. fact_of_line: returns a fact for a line and
-    its pair, or the problem as text. Raises ImportRefused with all bad lines.
+    relations: names of the relations to probe; a single one is the default. fact_of_line: returns the fact for a line
+    and its pair, or a description of the problem. Raises ImportRefused with all invalid lines.
     """
     facts: dict[str, dict[str, list[Any]]] = {}
 
@@ -178,7 +178,7 @@ def read_facts(
         if relation is None:
             return NO_RELATION
         if part not in PARTS:
-            return f'has no part; add "part": {", ".join(PARTS[:-1])} or {PARTS[-1]}'
+            return f'has no part; add "part": {", ".join(PARTS[:-1])}, or {PARTS[-1]}'
         if any(not isinstance(entity, str) for entity in pair):
             return 'lacks the texts "sub" and "obj"'
         if fault := entities_error(pair, 2):
@@ -195,7 +195,7 @@ def read_facts(
 
 @dataclass
 class Prompts:
-    """Content of a prompt file: texts with slots, and relation types if stated, by relation."""
+    """Content of a prompt file by relation: texts with slots and, if stated, relation types."""
 
     texts: dict[str, list[str]] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
@@ -216,7 +216,7 @@ def read_prompts(documents: Sequence[Document], relations: Collection[str]) -> P
         if fault := template_error(template):
             return fault
         if type_name is not None and type_name not in RELATION_TYPES:
-            return f"has the type {type_name!r}; use {', '.join(RELATION_TYPES)} or omit it"
+            return f"has the type {type_name!r}; use {', '.join(RELATION_TYPES)}, or omit it"
         prompts.texts.setdefault(relation, []).append(one_line(with_slots(template)))
         if type_name:
             prompts.types[relation] = type_name
@@ -237,7 +237,8 @@ def read_words(name: str, content: bytes) -> list[str]:
 def relation_type(pairs: Collection[tuple[str, str]]) -> str:
     """Return the relation type of at least one (subject, object) pair.
 
-    N-M if a subject has 1.5 objects or more on average; otherwise N-1 if an object has as many subjects; otherwise 1-1.
+    N-M if a subject has at least 1.5 objects on average; otherwise N-1 if an object has that many subjects; otherwise
+    1-1.
     """
     distinct = set(pairs)
     if len(distinct) / len({subject for subject, _ in distinct}) >= MANY:
@@ -248,7 +249,7 @@ def relation_type(pairs: Collection[tuple[str, str]]) -> str:
 def probe_relations(
     relations: Sequence[Relation], facts: Mapping[str, FactsByPart] | None = None, more: Prompts | None = None
 ) -> list[ProbeRelation]:
-    """Return the binary relations with facts in `facts` (by name), by default in the embedded LMs' world.
+    """Return the binary relations with facts in `facts` (by relation name; default: the embedded LMs' world).
 
     more: additional prompts. Raises NotProbed.
     """

@@ -9,7 +9,7 @@ from kgharvest.pages.number_format import points, points_with_interval, share_wi
 
 
 def methods(document: Document) -> list[Estimate]:
-    """Return P@1 of the methods, followed by the control's, drawn as hollow marks."""
+    """Return P@1 of the methods, then P@1 of the methods on the control, which is drawn as hollow marks."""
     estimates = []
     for is_control, rows in ((False, document["summary"]), (True, document["control"])):
         for row in rows:
@@ -45,7 +45,7 @@ PROBE_FIGURES = (
         "P@1 of each method",
         lambda document: (
             "Mean over relations, with Student's 95 % interval. Below the line: the same methods on the same LM with "
-            f"{CONTROL}. Its correct answers were learned from the facts, as this LM has no knowledge."
+            f"{CONTROL}. Its correct answers were learned from the facts, because this LM has no knowledge."
         ),
         "summary",
         methods,

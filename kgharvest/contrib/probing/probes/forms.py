@@ -59,15 +59,15 @@ class ProbeForm(RelationPickerForm, PlacementForm):
     )
     facts = forms.FileField(
         required=False,
-        help_text='ZIP file of RELATION/{train,dev,test}.jsonl with lines {"sub", "obj"} as in LAMA, or one file of '
-        'such lines with "part" and, for several relations, "relation". Default: facts of the embedded LMs’ world, '
-        "on which these LMs were trained.",
+        help_text='ZIP file of RELATION/{train,dev,test}.jsonl with lines {"sub", "obj"} as in LAMA. Alternatively, a '
+        'file of such lines with "part" and, for several relations, "relation". Default: facts of the embedded LMs’ '
+        "world, on which these LMs were trained.",
     )
     prompts = forms.FileField(
         label="Additional prompts",
         required=False,
-        help_text='Lines {"relation", "template": "[X] ... [Y]"}, for example LAMA’s relations file, whose "type" is '
-        "also used; or a ZIP file of RELATION.jsonl. Added to the prompts of the relations.",
+        help_text='JSON lines {"relation", "template": "[X] ... [Y]"}, for example LAMA’s relations file (its "type" '
+        "is also used), or a ZIP file of RELATION.jsonl. Added to the prompts of the relations.",
     )
     common_with = forms.CharField(
         label="Shared vocabulary",
@@ -120,7 +120,7 @@ class ProbeForm(RelationPickerForm, PlacementForm):
         return relation.arity == 2
 
     def clean(self) -> dict[str, Any]:
-        """Read the files; problems become errors of their fields."""
+        """Read the files. Problems are added as errors of the file fields."""
         cleaned = super().clean()
         if self.errors:
             return cleaned
@@ -137,7 +137,7 @@ class ProbeForm(RelationPickerForm, PlacementForm):
         return cleaned
 
     def _read(self, name: str, read: Callable[[str, bytes], Any]) -> Any:
-        """Return the result of `read` for an uploaded file, None without one. Bad lines become errors of the field."""
+        """Return the result of `read` for an uploaded file, or None without one. Add invalid lines as field errors."""
         upload = self.cleaned_data[name]
         if not upload:
             return None

@@ -19,7 +19,7 @@ MethodRunner = Callable[[PretrainedLM, str, Sequence[ProbeTask]], list[Learned]]
 
 
 class Cell(NamedTuple):
-    """Unit of measurement: a method on one relation, or a joint method on all. is_control: LM with random weights."""
+    """Unit of measurement: a method on one relation, or a joint method on all. is_control: random-weights LM."""
 
     method: str
     tasks: Sequence[ProbeTask]
@@ -45,7 +45,7 @@ class CostMeter:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Result of a method on one relation. test, dev: ranks of the correct objects. cost: of learning."""
+    """Result of a method on one relation. test, dev: ranks of the correct objects. cost: cost of learning."""
 
     cell: Cell
     task: ProbeTask
@@ -56,7 +56,7 @@ class Measurement:
 
     @property
     def prompt_set(self) -> PromptSet | None:
-        """The learned or weighted prompts, None for a method without prompts."""
+        """The learned or weighted prompts, or None for a method without prompts."""
         answerer = self.learned.answerer
         return answerer.prompt_set if isinstance(answerer, PromptSetAnswerer) else None
 
@@ -83,7 +83,7 @@ class Measurement:
 
 
 def probe_task(lm: PretrainedLM, relation: ProbeRelation, vocabulary: Sequence[int] | None = None) -> ProbeTask:
-    """Raises NotProbed if a part has no usable fact, BadPrompt for a prompt that the LM cannot encode."""
+    """Raises NotProbed if a part has no usable fact, or BadPrompt for a prompt that the LM cannot encode."""
     encoded = tuple(lm.encode_prompt(template) for template in parse_prompts(relation.prompts, 2))
     facts = {part: usable_facts(lm, [Fact(*pair) for pair in relation.facts[part]], vocabulary) for part in PARTS}
     for part, later in combinations(PARTS, 2):
@@ -112,7 +112,7 @@ def measure(
 ) -> list[Measurement]:
     """Measure the cell's method on each of its tasks. The total cost is divided equally among the tasks.
 
-    tick: called before each LM computation. vocabulary: tokens among which ranks are counted; None: all.
+    tick: called before each LM computation. vocabulary: tokens among which ranks are counted, or None for all.
     """
     with lm.ticking(tick):
         meter = CostMeter(lm)

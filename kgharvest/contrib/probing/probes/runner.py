@@ -74,7 +74,7 @@ def check_methods(lm: PretrainedLM, methods: Sequence[str]) -> None:
 
 
 def common_vocabulary(lm: PretrainedLM, params: ProbeParams) -> tuple[list[int] | None, str]:
-    """Return the tokens among which ranks are counted, None for all, and a description of them.
+    """Return the tokens among which ranks are counted (None for all), and a description of them.
 
     Raises NotProbed if there are none.
     """
@@ -93,7 +93,7 @@ def common_vocabulary(lm: PretrainedLM, params: ProbeParams) -> tuple[list[int] 
 
 
 def _delete_outdated(probe: Probe, revision: str, vocabulary: str) -> None:
-    """Delete records of another LM revision, code version, or vocabulary."""
+    """Delete records of a different LM revision, code version, or vocabulary."""
     current = {"revision": revision, "code_version": code_version(), "vocabulary": vocabulary}
     if any(getattr(probe, name) != value for name, value in current.items()):
         ProbeRecord.objects.filter(relation__probe=probe).delete()
@@ -110,7 +110,7 @@ def _measure_all(
 ) -> None:
     """Measure the cells without a record. Raises NotProbed if nothing can be measured.
 
-    `fault` of a relation states why the LM cannot be probed for it.
+    Sets `fault` of each relation that cannot be probed or lacks results.
     """
     lm, control = lms
     relations = {relation.name: relation for relation in probe.relations.all()}
@@ -150,7 +150,7 @@ def _measure_all(
 
 
 def _add_fault(relations: Sequence[ProbedRelation], fault: str) -> None:
-    """Append the reason for a missing record, once if method and control fail for the same reason."""
+    """Append the reason for a missing record, but only once if a method and its control fail for the same reason."""
     for relation in relations:
         if fault not in relation.fault:
             relation.fault = f"{relation.fault} {fault}".lstrip()
@@ -162,7 +162,7 @@ def _faults_text(relations: Mapping[str, ProbedRelation]) -> str:
 
 
 def _prompt_columns(lm: PretrainedLM, measurement: Measurement) -> Iterator[dict[str, Any]]:
-    """Yield the columns of a LearnedPrompt for each learned prompt, or for example rewrites."""
+    """Yield the columns of a LearnedPrompt for each learned prompt, or for examples of rewrites."""
     prompt_set = measurement.prompt_set
     if prompt_set is None:
         for before, after in measurement.learned.rewrites:

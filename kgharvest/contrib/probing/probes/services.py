@@ -42,7 +42,7 @@ class ProbeParams(LearningBudget):
 
 @dataclass(frozen=True)
 class ProbeRequest:
-    """Inputs of a probe. name: of all relations together. facts: name of the fact source."""
+    """Inputs of a probe. name: collective name of the relations. facts: name of the fact source."""
 
     language_model: LanguageModel
     relations: Sequence[ProbeRelation]
@@ -54,7 +54,7 @@ class ProbeRequest:
 
 @transaction.atomic
 def create_probe(request: ProbeRequest, by=None, project: Project | None = None) -> Probe:
-    """Create a job with frozen inputs. Raises NotProbed, EngineError, NotAllowed, ProjectNotNamed.
+    """Create a job with frozen inputs. Raises NotProbed, EngineError, NotAllowed, and ProjectNotNamed.
 
     To run it in this process, call `ledger.run_job`; for a worker, use `queue_probe`.
     """
@@ -119,7 +119,7 @@ def methods_with_prompts(probe: Probe) -> list[str]:
 
 
 def document_of(probe: Probe) -> dict[str, Any]:
-    """Return the JSON of docs/probing.md for the records so far."""
+    """Return the document described in docs/probing.md, for the records so far."""
     relations = list(probe.relations.defer("facts", "prompts"))
     return {
         "name": probe.name,
@@ -137,12 +137,12 @@ def document_of(probe: Probe) -> dict[str, Any]:
 
 
 def dtype_of(probe: Probe) -> str:
-    """Return the dtype of the LM's weights; probes of older versions do not state it."""
+    """Return the dtype of the LM's weights; probes created by older versions lack it."""
     return str(probe.payload.get("dtype", DEFAULT_DTYPE))
 
 
 def records_of(probe: Probe) -> list[dict[str, Any]]:
-    """Return records in order of methods, then relations."""
+    """Return the records, sorted by method, then by relation."""
     columns = [field.name for field in ProbeRecord._meta.concrete_fields if field.name not in ("id", "relation")]
     rows = ProbeRecord.objects.filter(relation__probe=probe).order_by("relation_id", "is_control")
     records = [{"relation": row.pop("relation__name"), **row} for row in rows.values("relation__name", *columns)]

@@ -39,7 +39,7 @@ def probe_tables(document: Document) -> list[Table]:
 
 
 def summary_table(document: Document) -> Table:
-    """One row per method, followed by the control's rows."""
+    """One row per method, followed by the rows of the control."""
     methods, control = method_table(document), control_table(document)
     rows = [
         row._replace(values=(f"{row.values[0]}, {CONTROL}", *row.values[1:]), is_summary=True) for row in control.rows
@@ -101,13 +101,13 @@ def type_table(document: Document) -> Table:
     columns = (Column("type"), Column("relations", Kind.COUNT), *(Column(method, Kind.SHARE) for method in methods))
     notes = (
         "Mean P@1 over the relations of a type. N-M: a subject has 1.5 objects or more on average; N-1: an object has "
-        "as many subjects; 1-1: all other relations. Types stated in the relations file take precedence.",
+        "that many subjects; 1-1: all other relations. Types stated in the relations file take precedence.",
     )
     return Table("types", "P@1 by relation type", columns, tuple(rows), notes)
 
 
 def relation_table(document: Document) -> Table:
-    """One row per relation; columns: methods, followed by the control's."""
+    """One row per relation. Columns: methods, followed by methods on the control."""
     methods, controls = _methods(document, "summary"), _methods(document, "control")
     rows = [
         Row((

@@ -1,4 +1,4 @@
-"""Text classification by the answers of an LM to a prompt, without fine-tuning (Shin et al. 2020, sections 2 to 4)."""
+"""Text classification by an LM's answers to a prompt, without fine-tuning (Shin et al. 2020, sections 2 to 4)."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,14 +34,14 @@ TEMPLATES = {
 }
 LABEL = "label"  # column name
 TEXTS_AT_ONCE = 4096
-MOST_FOR_LABEL_TOKENS = 10_000  # training texts to select label tokens with
+MOST_FOR_LABEL_TOKENS = 10_000  # maximum training texts used to select label tokens
 
-LabelTokens = tuple[TokenIds, ...]  # of label 0, 1, ...
+LabelTokens = tuple[TokenIds, ...]  # tokens of label 0, 1, ...
 Floats = NDArray[np.float64]
 
 
 class LabelledRow(NamedTuple):
-    """A line of a file. texts: by column."""
+    """A line of a file. texts: texts by column."""
 
     number: int
     texts: Mapping[str, str]
@@ -50,7 +50,7 @@ class LabelledRow(NamedTuple):
 
 @dataclass(frozen=True)
 class TextSets:
-    """Rows by part, and all labels, sorted. Every label occurs in train."""
+    """Rows by part, and the sorted labels. Every label occurs in train."""
 
     parts: Mapping[str, Sequence[LabelledRow]]
     labels: tuple[str, ...]
@@ -58,7 +58,7 @@ class TextSets:
 
 @dataclass(frozen=True)
 class ClassifyRequest:
-    """Inputs of a classification. label_words: by label; if empty, `k` tokens per label are selected automatically.
+    """Inputs of a classification. label_words: words by label; if empty, `k` tokens are selected for each label.
 
     Raises EngineError for parameters that do not fit the template, and NotClassified for label words that do not fit
     the labels of the texts.
@@ -103,7 +103,7 @@ def read_labelled(path: Path, columns: Sequence[str]) -> list[LabelledRow]:
 
 
 def _lines(path: Path) -> Iterator[Line | BadEntry]:
-    """Yield lines of a .tsv file or, for any other suffix, of JSON lines."""
+    """Yield lines of a .tsv file or, for any other suffix, of a JSON lines file."""
     lines = read_lines(path)
     if path.suffix.lower() != ".tsv":
         yield from read_json_objects(lines)
@@ -134,7 +134,7 @@ def _fault(line: Line, columns: Sequence[str]) -> BadEntry | None:
 
 
 def default_template(path: Path) -> str:
-    """Return the default template for the columns of a file. Raises NoSuchFile, ImportRefused or NotClassified."""
+    """Return the default template for the columns of a file. Raises NoSuchFile, ImportRefused, or NotClassified."""
     columns = next((set(line.value) for line in _lines(path) if not isinstance(line, BadEntry)), set())
     for fields, template in TEMPLATES.items():
         if columns.issuperset(fields):
@@ -147,7 +147,7 @@ def default_template(path: Path) -> str:
 
 
 def read_text_sets(files: Mapping[str, Path], columns: Sequence[str]) -> TextSets:
-    """Read train, dev and test. Raises NoSuchFile, ImportRefused or NotClassified."""
+    """Read the train, dev, and test texts. Raises NoSuchFile, ImportRefused, or NotClassified."""
     parts = {part: read_labelled(files[part], columns) for part in PARTS}
     for part, rows in parts.items():
         if not rows:
@@ -170,7 +170,7 @@ def read_text_sets(files: Mapping[str, Path], columns: Sequence[str]) -> TextSet
 
 
 class EncodedText(NamedTuple):
-    """A labeled text in tokens. parts: in the order of the template's fields."""
+    """A labeled, tokenized text. parts: tokens in the order of the template's fields."""
 
     parts: tuple[TokenIds, ...]
     label: int
@@ -180,7 +180,7 @@ class EncodedText(NamedTuple):
 class ClassScores:
     """Scores of a classifier.
 
-    correct: bool (N,). log_likelihood: mean log P(label | text), in nats, summed over the tokens of the label.
+    correct: bool (N,). log_likelihood: mean log P(label | text) in nats, where P sums over the label's tokens.
     """
 
     correct: tuple[bool, ...]
@@ -229,10 +229,10 @@ def given_label_tokens(lm: MaskedLM, words: Sequence[Sequence[str]]) -> LabelTok
     for word in [word for of_label in words for word in of_label]:
         ids = lm.encode_entity(word)
         if len(ids) > 1:
-            raise BadSeed(f"The label word {word!r} has {len(ids)} tokens in this LM. Use words of one token.")
+            raise BadSeed(f"The label word {word!r} has {len(ids)} tokens in this LM. Use single-token words.")
         if ids[0] in word_of_token:
             raise BadSeed(
-                f"The label word {word!r} has the same token as {word_of_token[ids[0]]!r}. Use each word for one label."
+                f"The label word {word!r} has the same token as {word_of_token[ids[0]]!r}. Use different words."
             )
         word_of_token[ids[0]] = word
     return tuple(tuple(lm.encode_entity(word)[0] for word in of_label) for of_label in words)
@@ -242,7 +242,7 @@ def select_label_tokens(
     lm: MaskedLM, template: TriggerTemplate, train: Sequence[EncodedText], k: int, seed: int, tick: Tick = lambda: None
 ) -> LabelTokens:
     """Return the k most indicative tokens of each label, in `template` with masks in place of triggers."""
-    if len(train) > MOST_FOR_LABEL_TOKENS:  # a sample with an equal maximum for each label
+    if len(train) > MOST_FOR_LABEL_TOKENS:  # draw a sample with the same maximum for each label
         by_label: dict[int, list[EncodedText]] = {}
         for text in train:
             by_label.setdefault(text.label, []).append(text)
@@ -281,7 +281,7 @@ def choose_label_tokens(
 ) -> tuple[TokenIds, ...]:
     """Return k tokens for each label, the most indicative first. Each token belongs to one label.
 
-    vectors: (N, d), the inputs of the LM's output projection at [P], for `labels` (N,) from 0.
+    vectors: (N, d), the inputs of the LM's output projection at [P], for `labels` (N,), numbered from 0.
     output_embeddings: (V, d), the weights of that projection. allowed: (V,).
     A logistic regression of the labels on `vectors`, applied to output embeddings (Eq. 5), gives the odds. Each token
     is assigned to the label with the largest odds that has fewer than k tokens.
@@ -329,7 +329,7 @@ def fit_logistic(vectors: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Fl
 def classification_records(
     lm: MaskedLM, control: MaskedLM | None, request: ClassifyRequest, on_progress: OnProgress = ignore
 ) -> Iterator[dict[str, Any]]:
-    """Yield one record per method: majority, manual prompt, AutoPrompt; the latter two also on the control."""
+    """Yield one record per method: majority, manual prompt, and AutoPrompt. The last two also run on the control."""
     texts = _encoded(lm, request.manual, request)
     scores_by_part = {part: majority(texts["train"].examples, texts[part].examples) for part in PARTS[1:]}
     cost = {"is_control": False, "forwards": 0, "seconds": 0.0}
@@ -351,11 +351,11 @@ def _encoded(lm: MaskedLM, template: TextTemplate, request: ClassifyRequest) -> 
     for part, texts in texts_by_part.items():
         if not texts.examples:
             reasons = ", ".join(f"{n} with {reason}" for reason, n in texts.left_out.items())
-            raise DomainError("NotClassified", f"{lm.name} can encode no {part} text ({reasons}). Add other texts.")
+            raise DomainError("NotClassified", f"{lm.name} cannot encode any {part} text ({reasons}). Add other texts.")
     encoded_labels = {text.label for text in texts_by_part["train"].examples}
     if missing := [label for label in request.texts.labels if number[label] not in encoded_labels]:
         raise DomainError(
-            "NotClassified", f"{lm.name} can encode no training text of the label {missing[0]!r}. Add other texts."
+            "NotClassified", f"{lm.name} cannot encode any training text of the label {missing[0]!r}. Add other texts."
         )
     return texts_by_part
 

@@ -32,7 +32,7 @@ FIELDS = ("context", "subject")
 
 
 class Evidence(NamedTuple):
-    """A sentence with OBJECT_MASK in place of `surface`, its text for the object."""
+    """A sentence in which OBJECT_MASK replaces `surface`, the text of the object."""
 
     sentence: str
     surface: str
@@ -53,7 +53,7 @@ class EvidencedFact(NamedTuple):
 
 
 class FactInContext(NamedTuple):
-    """A fact in the context of one sentence, with `surface` for the object.
+    """A fact in the context of one sentence, which contains the object as `surface`.
 
     answers: correct answers in this context. true_answers: correct answers of the original fact, which differ if the
     context is perturbed.
@@ -89,7 +89,7 @@ def draw_contexts(facts: Sequence[EvidencedFact], rng: Random) -> tuple[list[Fac
 
 
 def perturb(facts: Sequence[FactInContext], objects: Sequence[str], rng: Random) -> list[FactInContext]:
-    """Replace the object of each fact by a random different object, in the context and in the answer.
+    """Replace the object of each fact with a different random object, in the context and in the answer.
 
     Raises EngineError if there is no other object.
     """
@@ -108,7 +108,7 @@ def perturb(facts: Sequence[FactInContext], objects: Sequence[str], rng: Random)
 
 @dataclass(frozen=True)
 class ExtractedRelation:
-    """A relation and its facts by part. manual: the relation's first prompt, after the context."""
+    """A relation and its facts by part. manual: the context, followed by the relation's first prompt."""
 
     name: str
     manual: TextTemplate
@@ -168,7 +168,7 @@ def evidenced_fact(line: Mapping[str, Any], pair: tuple[str, str]) -> EvidencedF
 
 
 def _evidence_of(context: Any, names: Sequence[str]) -> Evidence | str:
-    """Return the context with its first match of `names` masked by OBJECT_MASK, or the problem as text."""
+    """Return the context with the first match of `names` replaced by OBJECT_MASK, or the problem as text."""
     if not isinstance(context, str):
         return 'has a "context" that is not a text'
     if OBJECT_MASK in context:
@@ -184,7 +184,7 @@ def _evidence_of(context: Any, names: Sequence[str]) -> Evidence | str:
 
 
 class EncodedContext(NamedTuple):
-    """A tokenized context. parts: by field of the template. answers, true_answers: answers of one token only."""
+    """A tokenized context. parts: tokens by field of the template. answers, true_answers: single-token answers only."""
 
     parts: tuple[TokenIds, ...]
     answers: TokenIds
@@ -214,7 +214,7 @@ def encode_contexts(
 ) -> EncodedTexts[EncodedContext]:
     """Tokenize facts, truncated to fit in `template`, with their single-token answers.
 
-    Raises BadPrompt as `check_fields`.
+    Raises BadPrompt like `check_fields`.
     """
     check_fields(template)
     texts = (
@@ -298,7 +298,7 @@ def majority_logprobs(
 def extraction_records(
     lm: MaskedLM, control: MaskedLM | None, request: ExtractRequest, on_progress: OnProgress = ignore
 ) -> Iterator[dict[str, Any]]:
-    """Yield one record per relation and method, in original and perturbed contexts, also on the control.
+    """Yield one record per relation, kind of context, and method, including methods on the control.
 
     Raises NotExtracted or EngineError; relations without usable facts are reported before any search.
     """

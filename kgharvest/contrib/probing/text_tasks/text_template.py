@@ -28,7 +28,7 @@ class TextTemplate:
 
     @classmethod
     def parse(cls, text: str) -> TextTemplate:
-        """Parse a template. Raises BadPrompt unless it has a field and exactly one [P]."""
+        """Parse a template. Raises BadPrompt unless it has at least one field and exactly one [P]."""
         fields = re.findall(r"\{(\w+)\}", text)
         if not fields:
             raise BadPrompt(

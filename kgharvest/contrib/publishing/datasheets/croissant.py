@@ -30,7 +30,7 @@ ENCODINGS = {".parquet": "application/x-parquet", ".jsonl": "application/jsonlin
 
 def croissant_file(study: Facts, files: Sequence[PackFile]) -> PackFile:
     answers = study["answers"]
-    stated: dict[str, Any] = {}  # fields from the authors only; a missing answer has no field
+    stated: dict[str, Any] = {}  # fields that only the authors fill in; unanswered fields are omitted
     if authors := study["authors"]:
         stated["creator"] = [{"@type": "sc:Person", "name": author.name} for author in authors]
         names = latex_text(" and ".join(f"{author.family}, {author.given}" for author in authors))
@@ -42,7 +42,7 @@ def croissant_file(study: Facts, files: Sequence[PackFile]) -> PackFile:
     if address := answers.get("resources_url") or answers.get("paper_url"):
         stated["url"] = address
     with_rows = [file for file in files if file.columns and PurePosixPath(file.path).suffix in ENCODINGS]
-    with_rows.sort(key=lambda file: file.path.endswith(".parquet"))  # preferred if a table is in both formats
+    with_rows.sort(key=lambda file: file.path.endswith(".parquet"))  # prefer Parquet to JSONL
     by_table = {PurePosixPath(file.path).stem: file for file in with_rows}
     described = {
         "@context": CONTEXT,

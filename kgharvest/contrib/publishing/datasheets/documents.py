@@ -1,4 +1,4 @@
-"""Documents about a study: their prose is in templates/publishing/datasheets, rendered with the facts."""
+"""Documents about a study, rendered from the facts with the templates in templates/publishing/datasheets."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ from kgharvest.tables.latex import latex_of
 TEMPLATES = Engine(
     dirs=[settings.BASE_DIR / "templates" / "publishing" / "datasheets"],
     builtins=["kgharvest.contrib.publishing.datasheets.filters"],
-    autoescape=False,  # none of the documents is HTML
+    autoescape=False,  # no document is HTML
 )
 SHA256 = re.compile(r"\b[0-9a-f]{64}\b")
 MARKDOWN = "text/markdown"
@@ -34,7 +34,7 @@ def datasheets(facts: Facts, files: Iterable[PackFile]) -> list[PackFile]:
 
 
 def card_file(facts: Facts, files: Sequence[PackFile]) -> PackFile:
-    """Return the data set card in the format of Hugging Face. files: the other files of the package."""
+    """Return the data set card in the Hugging Face format. files: the other files of the package."""
     paths = {file.path for file in files}
     configs = [table for table in TABLES if table.parquet in paths]
     title = facts["answers"].get("title") or facts["round"]
@@ -57,7 +57,7 @@ def study_of(facts: Facts) -> dict[str, Any]:
 
 
 def _blocks(name: str, study: Facts) -> Iterator[tuple[str, str]]:
-    """Yield name and text of each block of a template."""
+    """Yield the name and text of each block of a template."""
     template, context = TEMPLATES.get_template(name), Context(dict(study), autoescape=False)
     with context.bind_template(template):
         for block in template.nodelist.get_nodes_by_type(BlockNode):
@@ -92,8 +92,8 @@ def _text_documents(study: Facts) -> list[PackFile]:
         file("instructions.md", MARKDOWN, "Full instructions and consent text for annotators."),
         file("methods.tex", "application/x-tex", "Methods paragraph and appendix in LaTeX."),
         file("responsible-nlp.md", MARKDOWN, "Answers to D1 to D5 of ARR's Responsible NLP checklist."),
-        file("heds.md", MARKDOWN, "Human Evaluation Datasheet 3.0, to read."),
+        file("heds.md", MARKDOWN, "Human Evaluation Datasheet 3.0 as readable text."),
         file("CITATION.cff", "application/yaml", "Citation of the data."),
         file("LICENSE", "text/plain", "License of the data.", "LICENSE.txt"),
-        file("MISSING.md", MARKDOWN, "Questions about the study without an answer."),
+        file("MISSING.md", MARKDOWN, "Unanswered questions about the study."),
     ]

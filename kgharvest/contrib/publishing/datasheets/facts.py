@@ -1,6 +1,6 @@
-"""Facts about a study, gathered once for the documents of a package: the frozen report first, then the round.
+"""Facts about a study, gathered once for all documents of a package, from the frozen report and the round.
 
-Facts are a plain dictionary. They identify no annotator and no member of the project: people are pseudonyms, and names
+Facts are a plain dictionary. They identify no annotator and no member of the project: people have pseudonyms, and names
 and email addresses are removed from texts.
 """
 
@@ -21,9 +21,9 @@ from kgharvest.models import ProjectMember, Relation
 from kgharvest.names import short_name
 from kgharvest.pages.number_format import share_with_interval
 
-LEAST_PEOPLE = 5  # smaller groups are not counted in documents
+LEAST_PEOPLE = 5  # documents do not state the size of smaller groups
 NAME_LEFT_OUT, MAIL_LEFT_OUT = "[name omitted]", "[email address omitted]"
-SHORTEST_NAME = 3  # letters; shorter names are initials, which occur within words
+SHORTEST_NAME = 3  # letters; shorter names are not removed, because initials occur within words
 LABELS = tuple(label.label for label in Label)  # as shown on buttons
 SPDX = "https://spdx.org/licenses/"
 
@@ -34,10 +34,10 @@ Facts = Mapping[str, Any]
 def gather_facts(report: Report) -> dict[str, Any]:
     """Return the facts of a study. Raises DomainError "NoConduct" for a report without conduct.
 
-    document: of the report (docs/report-json.md), without the timeline, file names, and names of people.
-    instructions_sha256, consent_sha256: of the texts that annotators saw; in the facts, names and email addresses are
-    removed from the texts. consent: empty if the round has no consent text. guides: instructions for single relations.
-    n_sensitive: statements with a word from the list of sensitive words. answers: by the key of the question.
+    document: the report's document (docs/report-json.md) without the timeline, file names, and people's names.
+    instructions_sha256, consent_sha256: hashes of the texts that annotators saw; names and email addresses are
+    removed from these texts. consent: empty if the round has no consent text. guides: instructions for single
+    relations. n_sensitive: statements with a word from the list of sensitive words. answers: answers by question key.
     """
     if not report.document.get("conduct"):
         raise DomainError(
@@ -78,7 +78,7 @@ def with_answers(facts: Facts, licence: str, authors: Sequence[str]) -> dict[str
 def with_derived(facts: Facts) -> dict[str, Any]:
     """Return the facts with derived values that templates need. Pure.
 
-    draw: "simple", "ranks" or "judge": how statements were drawn. in_force: exclusions in force. missing: questions
+    draw: how statements were drawn ("simple", "ranks", or "judge"). in_force: exclusions in force. missing: questions
     without an answer.
     """
     document, answers = facts["document"], facts["answers"]
@@ -201,7 +201,7 @@ def scrubbed_texts(conduct: Mapping[str, Any], scrub: Scrub) -> dict[str, Any]:
 
 
 def scrubbed_report(document: Mapping[str, Any], scrub: Scrub) -> dict[str, Any]:
-    """Return the whole document of a report with scrubbed free text, except for the frozen plan."""
+    """Return the whole document of a report with scrubbed free text. The frozen plan is unchanged."""
     scrubbed = {**document, "round": scrub(document["round"]), "conduct": scrubbed_texts(document["conduct"], scrub)}
     if registered := document.get("preregistration"):
         deviations = [{key: text and scrub(text) for key, text in line.items()} for line in registered["deviations"]]
@@ -229,7 +229,7 @@ def _judges(round: Round, report: Report, scrub: Scrub) -> list[dict[str, Any]]:
 
 
 def _recruited(report: Report) -> dict[str, int]:
-    """Return numbers of annotators who judged. n_members: accounts of the project; n_guests: without an account."""
+    """Return the numbers of annotators who judged. n_members: accounts of the project; n_guests: without an account."""
     judgments = Judgment.objects.filter(annotator__round=report.round_id, judged_at__lte=report.created_at).order_by()
     judged = Annotator.objects.filter(round=report.round_id, pk__in=judgments.values("annotator"))
     members = ProjectMember.objects.filter(project=report.round.project_id).values("user")

@@ -19,7 +19,7 @@ register.filter("markdown", markdown_text)
 
 @register.filter
 def counted(n: int, nouns: str) -> str:
-    """Return a number with its noun. nouns: singular, or singular and plural with a comma between them."""
+    """Return a number with its noun. nouns: singular, or singular and plural separated by a comma."""
     return number_format.counted(n, *nouns.split(","))
 
 

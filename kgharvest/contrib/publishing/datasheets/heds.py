@@ -1,7 +1,7 @@
 """The Human Evaluation Datasheet 3.0 (Belz and Thomson 2025) of a study, and the JSON for its online form.
 
-heds_questions.json lists the 62 questions for a study of one criterion in the words of this project, with the field
-names of the form at nlp-heds.github.io.
+heds_questions.json lists the 62 questions for a study of one criterion in this project's wording, with the field names
+of the form at nlp-heds.github.io.
 """
 
 import json
@@ -22,11 +22,11 @@ CRITERION_NAME = "Truth"
 class HedsQuestion(NamedTuple):
     """A question of the datasheet.
 
-    field: its name in the form. kind: "text", "one" (one option, with a text if the option requires one) or "many" (all
-    options that apply). options: the options that answers use, by number. chosen: the options that always apply.
-    stated: option by answer of the authors, "" for any other answer; the authors' answer then replaces the recorded
-    answer. If None, the authors' answer follows the recorded text. unknown_if_imported: the records have no answer for
-    imported judgments.
+    field: name of its form field. kind: "text", "one" (one option, with a text if the option requires one), or "many"
+    (all applicable options). options: the options that answers use, by number. chosen: the options that always apply.
+    stated: options by the authors' answer, with "" for any other answer; the authors' answer then replaces the recorded
+    answer. If None, the authors' answer follows the recorded text. unknown_if_imported: True if the records have no
+    answer for imported judgments.
     """
 
     number: str
@@ -94,7 +94,7 @@ def _answer(
         is_recorded = bool(texts[number])
         stated = stated.rstrip(".").casefold() if stated.rstrip(".").casefold() in question.stated else stated
         if is_recorded and stated in question.stated:
-            stated = ""  # not at a registry, but preregistered in kgharvest
+            stated = ""  # not preregistered at a registry, but in kgharvest
     if stated and question.stated is not None:
         option = question.stated.get(stated, question.stated.get(""))
         text = "" if stated in question.stated else stated
@@ -117,7 +117,7 @@ def _labelled(question: HedsQuestion, chosen: Sequence[int]) -> dict[int, str]:
 
 
 def coverage(answers: Mapping[str, Answer]) -> dict[str, list[str]]:
-    """Return the numbers of the questions by source of their answers, and the numbers of applicable questions."""
+    """Return the numbers of the questions by source of their answers, and of all applicable questions."""
     numbers = {
         source.name.lower(): [number for number, answer in answers.items() if answer.source == source]
         for source in Source
@@ -132,7 +132,7 @@ def form_file(answers: Mapping[str, Answer]) -> PackFile:
         if answers[question.number].source != Source.MISSING:
             form |= _fields(question, answers[question.number])
     content = json.dumps(form, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
-    about = "Human Evaluation Datasheet 3.0, for the form of nlp-heds."
+    about = "Human Evaluation Datasheet 3.0, for the online form of nlp-heds."
     return PackFile("heds.json", content.encode(), "application/json", about)
 
 

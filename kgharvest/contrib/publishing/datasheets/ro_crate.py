@@ -16,7 +16,7 @@ Entity = Mapping[str, Any]
 
 
 def ro_crate_file(study: Facts, files: Sequence[PackFile]) -> PackFile:
-    """Describe `files`, all other files of the package."""
+    """Return the description of `files`, which are all other files of the package."""
     descriptor = {"@id": PATH, "@type": "CreativeWork", "about": {"@id": "./"}, "conformsTo": {"@id": SPECIFICATION}}
     stated: dict[str, Any] = {}
     if authors := study["authors"]:
@@ -114,7 +114,7 @@ def _harvests(study: Facts) -> Iterator[dict[str, Any]]:
         title = f"Harvest of {cell['relation']} from {name_of(cell['model'])} by {name_of(cell['setting'])}"
         if cell["origin"] == "imported":
             title = f"Import of a harvest of {cell['relation']}"
-        description = f"{cell['harvested']:,} tuples by {cell['n_prompts']} prompts; id in the files: {cell['job']}."
+        description = f"{cell['harvested']:,} tuples from {cell['n_prompts']} prompts; id in the files: {cell['job']}."
         act = _act(
             f"#harvest-{number}", title, description, [_lm_id(cell["model"], cell["revision"])], f"#tuples-{number}"
         )

@@ -1,4 +1,4 @@
-"""API of replication packages: request, status, cancel, download."""
+"""API of replication packages: request, status, cancel, and download."""
 
 from django.db.models import QuerySet
 from django.http import FileResponse
@@ -17,7 +17,7 @@ from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 
 
 class PaperPackSerializer(serializers.ModelSerializer):
-    """Status of a replication package. sha256, n_bytes: of the file of a finished package."""
+    """Status of a replication package. sha256, n_bytes: hash and size of a finished package's file."""
 
     is_unfinished = serializers.BooleanField()
 
@@ -37,7 +37,7 @@ class PackViewSet(PagedList, ReportPartViewSet):
 
     @extend_schema(summary="Request the replication package of a report", responses={202: PaperPackSerializer})
     def create(self, request: Request, report_id: int) -> Response:
-        """A worker creates the package. Returns the unfinished one if it was already requested."""
+        """A worker creates the package. If an unfinished package was already requested, returns that one."""
         pack = queue_pack(self.report(), request.user)
         return self.accepted(pack, self.address(pack))
 

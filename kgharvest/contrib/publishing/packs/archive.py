@@ -28,11 +28,11 @@ READABLE = 0o100644 << 16
 
 
 class BadPack(DomainError):
-    """A package that cannot be read, or whose rows do not give a report."""
+    """A package that cannot be read, or whose rows do not yield a report."""
 
 
 class PackFile(NamedTuple):
-    """A file of a package. path: relative to its root, with forward slashes. columns: of Parquet and JSONL files."""
+    """A file of a package. path: relative, with forward slashes. columns: columns of a Parquet or JSONL file."""
 
     path: str
     content: bytes
@@ -100,7 +100,7 @@ def write_pack(files: Iterable[PackFile], output: Path) -> None:
 
 
 def check_output(output: Path) -> None:
-    """Raise NotWritable, before the package is computed, if it could not be written."""
+    """Raise NotWritable if a package could not be written to `output`. Called before the package is computed."""
     if output.suffix.lower() == ".zip":
         return
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
@@ -122,7 +122,7 @@ def read_pack(path: Path) -> dict[str, bytes]:
         with zipfile.ZipFile(path) as archive:
             return dict(_read_zip(archive))
     except FileNotFoundError:
-        raise BadPack(f"{path} not found. Give the folder or ZIP file of a package.") from None
+        raise BadPack(f"{path} not found. Specify the folder or ZIP file of a package.") from None
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError, ValueError) as error:
         raise BadPack(f"Cannot read {path} as a ZIP file ({error}). Download the package again.") from error
 
@@ -168,7 +168,7 @@ def _check_limits(n_files: int, n_bytes: int) -> None:
 
 
 def checksum_differences(contents: Mapping[str, bytes]) -> Iterator[str]:
-    """Yield differences from SHA256SUMS, one sentence each: missing, additional, and altered files."""
+    """Yield one sentence for each difference from SHA256SUMS: missing, additional, and altered files."""
     if SUMS not in contents:
         yield f"{SUMS}: missing"
         return
@@ -184,4 +184,4 @@ def checksum_differences(contents: Mapping[str, bytes]) -> Iterator[str]:
         elif name not in recorded:
             yield f"{name}: not in {SUMS}"
         elif PackFile(name, contents[name], "", "").sha256 != recorded[name]:
-            yield f"{name}: altered, the checksum differs"
+            yield f"{name}: altered; the checksum differs"

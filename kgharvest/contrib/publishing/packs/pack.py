@@ -1,7 +1,7 @@
 """Replication package of a report: frozen report, rendered tables and figures, and the raw rows behind every number.
 
-Packages are reproducible byte by byte. A package is created only if it verifies: if today's rows give other numbers
-than the frozen report, creation fails.
+Packages are reproducible byte by byte. Each new package is verified: if the current rows yield other numbers than the
+frozen report, creation fails.
 """
 
 import re
@@ -46,14 +46,14 @@ REQUIREMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 def pack_files(
     report: Report, licence: str = "", authors: Sequence[str] = (), on_progress: OnProgress = ignore
 ) -> list[PackFile]:
-    """Return all files of the report's package. Raises RoundChanged, OtherTrail.
+    """Return all files of the report's package. Raises RoundChanged or OtherTrail.
 
     licence: an SPDX identifier. authors: "Family, Given" each. Both default to the paper metadata of the round.
     """
     on_progress(Progress("reading the rows", 0))
     scrub = scrubber(report.round, report)
     document, rows, facts = _scrubbed_source(report, scrub)
-    on_progress(Progress("drawing tables and figures", 0))
+    on_progress(Progress("rendering tables and figures", 0))
     files = [
         PackFile(REPORT, json_text(document).encode(), "application/json", "The frozen report."),
         *rendered_tables(document),
@@ -63,7 +63,7 @@ def pack_files(
         *row_files.preregistration_files(facts),
         *row_files.audit_files(report.round, document["audit"], scrub),
     ]
-    on_progress(Progress("computing the report again", 0))
+    on_progress(Progress("recomputing the report", 0))
     check_unchanged(report, files)
     on_progress(Progress("writing the files", 0))
     study = with_answers(gather_facts(report), licence, authors)
@@ -136,7 +136,7 @@ def requirements_file() -> PackFile:
                 versions[name] = package.version
                 pending += [line for line in package.requires or [] if "extra ==" not in line]
     lines = [
-        f"# kgharvest {code_version()}: with the source at this version, `python manage.py verify` needs these.",
+        f"# kgharvest {code_version()}: with the source at this version, `python manage.py verify` requires these.",
         *(f"{name}=={version}" for name, version in sorted(versions.items())),
     ]
     about = "Versions of the packages that created this package."

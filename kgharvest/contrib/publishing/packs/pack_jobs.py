@@ -1,6 +1,6 @@
-"""Package jobs: requested on a report's page or by the API, with result files in storage that all hosts share.
+"""Package jobs: requested on a report's page or through the API, with result files in storage that all hosts share.
 
-A report has one package: a new one replaces the last. Files are deleted with their reports.
+A report has one package: a new package replaces the previous one. Files are deleted with their reports.
 """
 
 import logging
@@ -41,7 +41,7 @@ def queue_pack(report: Report, by=None) -> PaperPack:
     """Queue a job for the report's package, or return the unfinished one. Raises NotAllowed."""
     check_may(by, Action.WORK, report.project)
     with transaction.atomic():
-        Report.objects.select_for_update(no_key=True).only("pk").get(pk=report.pk)  # two clicks create one package
+        Report.objects.select_for_update(no_key=True).only("pk").get(pk=report.pk)  # two clicks create only one package
         if under_way := PaperPack.objects.unfinished().filter(report=report).first():
             return under_way
         pack = PaperPack.objects.create(kind=PaperPack.KIND, project=report.project, report=report, created_by=by)
@@ -81,7 +81,7 @@ def record_packed(report: Report, digest: str, by) -> None:
 
 
 def name_of(pk: int, digest: str) -> str:
-    """Return the name of a package's file. Two workers that create the same package differently write two files."""
+    """Return the name of a package's file. If two workers create different files for a package, both are kept."""
     return f"{FOLDER}/{pk}-{digest}.zip"
 
 
@@ -97,7 +97,7 @@ def has_file(pack: PaperPack) -> bool:
 
 def open_file(pack: PaperPack) -> File:
     """Return the file of a finished package. Raises NotFound or FilesUnavailable."""
-    if pack.status == Job.Status.SUCCEEDED:  # a job that was cancelled late may have left a file
+    if pack.status == Job.Status.SUCCEEDED:  # a job that was canceled late may have left a file
         for name in names_of(pack):
             with suppress(FileNotFoundError):
                 return kept_files().open(name)
@@ -105,7 +105,7 @@ def open_file(pack: PaperPack) -> File:
 
 
 def sweep(now: datetime) -> None:
-    """Delete files of deleted packages once a minute per worker (stores can bill for lists). Periodic task."""
+    """Delete files of deleted packages once a minute per worker (stores can charge for listing). A periodic task."""
     global _swept_at
     if _swept_at is None or now - _swept_at >= SWEPT_EVERY:
         _swept_at = now

@@ -1,4 +1,4 @@
-"""Raw data of a package: rows as JSONL and Parquet files, facts about the round, the audit log, recomputed report.
+"""Raw data of a package: rows as JSONL and Parquet files, round facts, the audit log, and the recomputed report.
 
 Annotators appear under the round's pseudonyms. Files contain no comments, names, invites, database ids, panel ids, or
 texts of hidden tuples. docs/paper-pack.md describes each table and the excluded data.
@@ -31,11 +31,11 @@ from kgharvest.events.models import Event
 from kgharvest.statistics.arrays import LABELS, VERDICTS
 from kgharvest.tables.formats import to_json
 
-LARGEST_NUMBER = 2**63 - 1  # of a Parquet column
+LARGEST_NUMBER = 2**63 - 1  # limit of Parquet columns
 ROWS_AT_ONCE = 20_000
 SMALL = 1_000_000  # bytes that any Parquet file may decompress to
 FACTS, PREREGISTRATION = "rows/round.json", "preregistration.json"
-# Parts of the report's block `conduct` that are repeated. The rest is counted from rows.
+# Parts of the report's block `conduct` that are copied to the package. The other parts are counted from rows.
 REPEATED = ("design", "limits", "training", "exclusions", "imports", "timeline")
 REPEATED_OF = {
     "dates": ("created_at", "opened_at", "closed_at"),
@@ -44,7 +44,7 @@ REPEATED_OF = {
     "judgments": ("n_skipped", "n_reports"),
     "adjudications": ("n_superseded", "n_blind", "n_experts"),
 }
-REPEATED_PATHS = (  # of the document, including novelty, whose reference is not in the package
+REPEATED_PATHS = (  # in the document; include novelty, because the reference KG is not in the package
     "novelty",
     "preregistration.deviations",
     *(f"conduct.{name}" for name in REPEATED),
@@ -53,7 +53,7 @@ REPEATED_PATHS = (  # of the document, including novelty, whose reference is not
 
 
 def round_facts(round: Round, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return rules, dates, and log of the round, which the report repeats. document: of the frozen report."""
+    """Return the rules, dates, and log of the round, which the report repeats. document: frozen report."""
     facts = conduct_facts(round)
     conduct = {name: facts[name] for name in REPEATED}
     parts = {part: {name: facts[part][name] for name in names} for part, names in REPEATED_OF.items()}
@@ -66,7 +66,7 @@ def round_facts(round: Round, document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def preregistration_files(facts: Mapping[str, Any]) -> list[PackFile]:
-    """Return the preregistration as the file whose hash was published, if the round has one."""
+    """Return the file of the round's preregistration, whose hash was published; empty without a preregistration."""
     if not (registered := facts.get("preregistration")):
         return []
     about = "The preregistration. Its SHA-256 is the hash of this file."
@@ -77,7 +77,7 @@ def preregistration_files(facts: Mapping[str, Any]) -> list[PackFile]:
 
 
 class _Type(NamedTuple):
-    """Column type. is_valid: checks a JSON value, except for None."""
+    """Column type. is_valid: checks a JSON value that is not None."""
 
     arrow: pa.DataType
     is_valid: Callable[[Any], bool]
@@ -134,7 +134,7 @@ def _values(column: RowColumn, values: Sequence[Any], names: Mapping[Any, Any] |
 
 
 def row_files(rows: Rows) -> Iterator[PackFile]:
-    """Yield both files of each table that has rows."""
+    """Yield the JSONL and Parquet files of each table that has rows."""
     for table in TABLES:
         columns = rows[table.name]
         if n_rows(columns):
@@ -203,7 +203,7 @@ def _checked(value: Any, column: RowColumn, where: str) -> Any:
 def parquet_differences(
     table: RowTable, columns: Columns, contents: Mapping[str, bytes]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield differences of the Parquet file from the JSONL columns: location, JSONL value, Parquet value.
+    """Yield differences of the Parquet file from the JSONL columns: location, JSONL value, and Parquet value.
 
     Raises BadPack, also if the file decompresses to more than its rows can contain.
     """
@@ -240,7 +240,7 @@ LARGE = ("statements", "judgments", "draws", "harvested", "judge_answers")  # ta
 MOST_WANTED = 10_000  # maximum required judgments of a statement
 MOST_TUPLES = 100_000_000  # of a harvest
 
-# Table, column, minimum, and maximum: the number of rows of a table, or a limit above.
+# Table, column, minimum, and maximum: the number of rows of a table, or a constant above.
 RANGES = (
     ("judgments", "statement", 1, "statements"),
     ("draws", "statement", 1, "statements"),
@@ -263,7 +263,7 @@ RANGES = (
 def recompute(values: Rows, facts: Facts) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
     """Return the report's document computed from the rows, and verdicts that do not match the judgments.
 
-    facts: of `round_facts`. Verdicts: location, value in the file, value from the judgments. Raises BadPack.
+    facts: result of `round_facts`. Verdicts: location, value in the file, and value from the judgments. Raises BadPack.
     """
     try:
         rows, differences = rows_of_values(values, facts["quorum"])
@@ -276,13 +276,13 @@ def recompute(values: Rows, facts: Facts) -> tuple[dict[str, Any], list[tuple[st
         raise
     except (DomainError, ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise BadPack(f"The rows of this package do not give a report ({reason:.150}). They may be altered.") from error
+        raise BadPack(f"The rows of this package yield no report ({reason:.150}). They may be altered.") from error
 
 
 def rows_of_values(values: Rows, quorum: int) -> tuple[dict[str, Columns], list[tuple[str, str, str]]]:
     """Return the columns of evaluation.evidence.tables, and verdicts that do not match the counted judgments.
 
-    values: of `read_rows`. Verdicts: as in `recompute`. Raises BadPack.
+    values: result of `read_rows`. Verdicts: as in `recompute`. Raises BadPack.
     """
     _check_references(values)
     rows: dict[str, dict[str, Any]] = {
@@ -344,7 +344,7 @@ def _derive_from_harvested(rows: dict[str, dict[str, Any]]) -> None:
 
 
 def _check_references(rows: Rows) -> None:
-    """Raise BadPack for references to missing rows and numbers out of range."""
+    """Raise BadPack for references to missing rows, and for numbers out of range."""
     n = {name: n_rows(rows[name]) for name in ("statements", "strata", "harvests", "judge_runs")}
     n_max = {**n, "judgments": MOST_WANTED, "tuples": MOST_TUPLES}
     for table, column, least, most in RANGES:
@@ -359,14 +359,14 @@ def _check_references(rows: Rows) -> None:
 # Audit log
 
 # Hashes of the round's entries, up to the head that the report names. The hashed text is included for entries that
-# identify nobody. An entry with an actor, whose code the operators of the installation could look up, or with a name or
+# identify no one. An entry with an actor, whose code the operators of the installation could look up, or with a name or
 # email address is included as a hash only.
 AUDIT = "audit.jsonl"
 ACTIONS = ("judgments.sealed", "round.opened", "round.imported", "round.closed", "round.reopened")
 
 
 def audit_files(round: Round, head: Mapping[str, Any], scrub: Scrub) -> list[PackFile]:
-    """Return the audit file, or none for a report without an audit head. Raises OtherTrail."""
+    """Return the audit file, or an empty list for a report without an audit head. Raises OtherTrail."""
     if not head["number"]:
         return []
     last = Event.objects.filter(number=head["number"]).first()
@@ -403,7 +403,7 @@ class Chain:
                 if number is not None and line["number"] <= number:
                     yield f"{AUDIT}, entry {line['number']}: out of order after entry {number}"
                 if number is not None and line["number"] == number + 1 and line["previous_hash"] != digest:
-                    yield f"{AUDIT}, entry {line['number']}: previous hash does not match the entry before"
+                    yield f"{AUDIT}, entry {line['number']}: previous hash does not match the preceding entry"
                 number, digest, text = line["number"], line["hash"], line["hashed"]
                 self.is_head_recomputed = text is not None
                 if text is not None:

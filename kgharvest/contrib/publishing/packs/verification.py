@@ -24,7 +24,7 @@ from kgharvest.tables.formats import csv_text, markdown_of
 from kgharvest.tables.latex import latex_of
 
 REPORT = "report.json"
-STAMP = ("created_at", "code_version", "method", "audit")  # of a report; the audit log is compared separately
+STAMP = ("created_at", "code_version", "method", "audit")  # not compared; the audit log is compared separately
 SHOWN = 20
 NUMBER = re.compile(r"-?\d[\d.,e%-]*")
 # Linear algebra libraries sum in different orders on different machines.
@@ -42,7 +42,7 @@ MISSING = _Missing()
 
 
 class Difference(NamedTuple):
-    """A difference between packed and recomputed values. path: in the document, for example cells[3].accuracy."""
+    """A difference between packed and recomputed values. path: of the value, for example cells[3].accuracy."""
 
     path: str
     packed: Any
@@ -53,9 +53,9 @@ class Difference(NamedTuple):
 
 
 class DocumentComparison:
-    """Comparison of documents. n_numbers: compared and recomputed; n_repeated: numbers under `repeated` paths.
+    """Comparison of documents. n_numbers: recomputed and compared numbers; n_repeated: numbers under `repeated` paths.
 
-    same_wording: False to accept other sentences, as in documents of another version.
+    same_wording: False to accept other sentences, for documents of another version.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Verification(NamedTuple):
         if (left := len(self.problems) - SHOWN) > 0:
             yield f"and {left:,} more"
         if not self.problems:
-            yield f"Verified: {counted(self.n_numbers, 'number')} recomputed from the raw rows, all as in the report."
+            yield f"Verified: {counted(self.n_numbers, 'number')} recomputed from the raw rows; all match the report."
             yield from self.notes
 
 
@@ -133,7 +133,7 @@ def verify_pack(path: Path) -> Verification:
 
 
 def verify_contents(contents: Mapping[str, bytes]) -> Verification:
-    """Verify files by their contents, without checksums. Raises BadPack."""
+    """Verify the contents of files without their checksums. Raises BadPack."""
     try:
         return _verify(contents)
     except RecursionError:
@@ -168,11 +168,11 @@ def _verify(contents: Mapping[str, bytes]) -> Verification:
     frozen = {file.path: file.content for file in row_files.preregistration_files(facts)}
     path = row_files.PREREGISTRATION
     if contents.get(path) != frozen.get(path):
-        problems.append(f"{path}: is not the frozen document, whose hash {REPORT} names")
+        problems.append(f"{path}: is not the frozen document whose hash {REPORT} contains")
     problems += chain.problems
     notes = list(_notes(document, compared, chain))
     if not same_wording:
-        notes.append(f"Not compared: wording, as kgharvest {document['code_version']} created the package.")
+        notes.append(f"Not compared: wording, which kgharvest {document['code_version']} generated.")
     return Verification(problems, compared.n_numbers, compared.n_repeated, notes)
 
 
@@ -191,16 +191,16 @@ def _object(contents: Mapping[str, bytes], path: str) -> dict[str, Any]:
 def _notes(document: Mapping[str, Any], compared: DocumentComparison, chain: row_files.Chain) -> Iterator[str]:
     """Yield sentences about parts that were not recomputed."""
     yield (
-        f"Repeated from {row_files.FACTS}, as no row contains them: {counted(compared.n_repeated, 'number')} on the "
+        f"Copied from {row_files.FACTS}, because no row contains them: {counted(compared.n_repeated, 'number')} on the "
         "rules, dates, and log of the round."
     )
     if document.get("novelty"):
-        yield "Not recomputed: novelty, as the reference KG is not in the package."
+        yield "Not recomputed: novelty, because the reference KG is not in the package."
     if not document["audit"]["number"]:
         return
     entries = counted(chain.n_recomputed, "entry", "entries")
     of_head = "" if chain.is_head_recomputed else "; the head is included as a hash only"
-    yield f"Audit log: ends in the head that the report names; {entries} hashed again{of_head}."
+    yield f"Audit log: ends with the head that the report names; {entries} hashed again{of_head}."
 
 
 def _probabilities(rows: Rows) -> Iterator[Difference]:
@@ -224,11 +224,11 @@ def rendered_tables(document: Document) -> Iterator[PackFile]:
 
 
 def _tables(document: Mapping[str, Any], contents: Mapping[str, bytes], same_wording: bool) -> Iterator[str]:
-    """Yield differences of table files from the report's; only of numbers in CSV files for another wording."""
+    """Yield differences between table files and the report. For a different wording, compare only numbers in CSVs."""
     try:
         files = {file.path: file.content for file in rendered_tables(document)}
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        yield f"{REPORT}: gives no tables ({type(error).__name__}: {error!s:.100})"
+        yield f"{REPORT}: its tables cannot be rendered ({type(error).__name__}: {error!s:.100})"
         return
     for path, content in files.items():
         if path not in contents:

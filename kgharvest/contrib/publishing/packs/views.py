@@ -17,7 +17,7 @@ from kgharvest.pages.refusals import refusal_as_message
 
 @researcher_required
 def pack(request: HttpRequest, pk: int) -> HttpResponse:
-    """Show and request the report's newest package."""
+    """Show the report's newest package, or request a new one."""
     report = visible_or_404(request.user, Report.objects.for_list(), pk=pk)
     if request.method == "POST":
         queue_pack(report, request.user)

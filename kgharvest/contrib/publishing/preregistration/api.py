@@ -38,7 +38,7 @@ PLAN = {
 
 
 class PreregistrationEntrySerializer(serializers.ModelSerializer):
-    """A version in lists. sha256: of its JSON file."""
+    """A preregistration in lists. sha256: hash of its JSON file."""
 
     class Meta:
         model = Preregistration

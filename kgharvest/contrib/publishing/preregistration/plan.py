@@ -55,7 +55,7 @@ class HypothesisSerializer(ComparisonSerializer):
 
     def validate(self, hypothesis: dict[str, Any]) -> dict[str, Any]:
         if (hypothesis["expects"] == Expects.ALIKE) != (hypothesis["margin"] is not None):
-            reason = "Give a margin in percentage points if the sides are expected to be alike, otherwise omit it."
+            reason = "Enter a margin in percentage points if the sides are expected to be alike. Otherwise, omit it."
             raise serializers.ValidationError({"margin": [reason]})
         return hypothesis
 
@@ -73,7 +73,7 @@ class PlanSerializer(StrictSerializer):
     )  # fmt: skip
     stopping_rule = Words(
         max_length=LONGEST_TEXT, label="Stopping rule",
-        help_text="End of judging, in addition to the option that closes the round.",
+        help_text="Condition that ends judging, in addition to the option that closes the round.",
     )  # fmt: skip
     analysis = Words(
         max_length=LONGEST_TEXT, label="Analysis",
@@ -87,7 +87,7 @@ def pairs_compared(cells: Iterable[CellKey]) -> list[Pair]:
 
 
 def completed_plan(plan: Mapping[str, Any], pairs: Sequence[Pair]) -> dict[str, Any]:
-    """Return a valid plan as frozen: full LM names, worded hypotheses, and each planned comparison once.
+    """Return a valid plan in its frozen form: full LM names, worded hypotheses, and each planned comparison once.
 
     Raises BadPlan for sides that reports do not compare.
     """

@@ -41,19 +41,20 @@ NOT_COMPARED = "Not compared: too few shared relations have a verdict."
 
 # Deviations, computed from documents without a database
 
-# Hashes of texts that are also included as values: one change is one deviation.
+# Hashes of texts that are also included as values. They are skipped, so that one change is one deviation.
 HASH_OF = {"instructions.round_sha256": "options.instructions", "instructions.consent_sha256": "options.consent"}
 # Earlier wordings of the same method: a preregistration that froze one of them does not deviate.
 METHOD_PATH = "analysis.method_sha256"
 EARLIER_WORDINGS = {
     "c8460897190de13af2fd250555f7507ead324dda5b8fd274a3e98dca8dcff2e4",
     "c18fe9102c55f7412719c14add282089936141a2fa296f0156e7dbdb4bd1054f",
+    "094b78ebf0c6ed7566e414ff1e1f89a9ddf497156df1eefc9d0524acb73f1764",
 }
 LONGEST = 300  # maximum characters of a displayed value
 
 
 class Deviation(NamedTuple):
-    """path: of the value, for example options.closes_when. planned, actual: as text, None if absent."""
+    """A changed value. path: its path, for example options.closes_when. planned, actual: its text, None if absent."""
 
     path: str
     planned: str | None
@@ -61,7 +62,7 @@ class Deviation(NamedTuple):
 
 
 def deviations(planned: Mapping[str, Any], state: Mapping[str, Any], conduct: Mapping[str, Any]) -> list[Deviation]:
-    """Return all deviations. planned: frozen document. state: of the round at the report. conduct: of the report."""
+    """Return all deviations. planned: frozen document. state, conduct: state and conduct of the round in the report."""
     changed_values = [
         deviation
         for deviation in differences(planned["state"], state)
@@ -103,7 +104,7 @@ def in_words(value: Any) -> str | None:
 
 
 def _exclusions(planned: Mapping[str, Any], conduct: Mapping[str, Any]) -> Iterator[Deviation]:
-    """Yield exclusions of annotators whom no limit had paused. Readers decide if the exclusion rule covers them."""
+    """Yield exclusions of annotators not paused by a limit. Readers decide whether the exclusion rule covers them."""
     crossings = [line for line in conduct["timeline"] if line["kind"] == "limit_crossed"]
     paused = {line["annotator"]: line["at"] for line in reversed(crossings)}  # first time
     for exclusion in conduct["exclusions"]:
@@ -227,7 +228,7 @@ def _short(text: str | None) -> str | None:
 
 
 def in_a_badge(day: str, n_deviations: int | None = None) -> str:
-    """Return the text of the badge. n_deviations: None without a report."""
+    """Return the text of the badge. n_deviations: None if there is no report."""
     if n_deviations is None:
         return f"Preregistered {day}"
     return f"Preregistered {day}, {counted(n_deviations, 'deviation') if n_deviations else 'no deviations'}"
@@ -236,7 +237,7 @@ def in_a_badge(day: str, n_deviations: int | None = None) -> str:
 class PreregistrationSection(ReportSection):
     """The last preregistration of the round: deviations from it, and outcomes of its hypotheses.
 
-    Facts from the database: `document` (frozen) and `state` (of the round at the report). Facts in a package:
+    Facts from the database: `document` (frozen) and `state` (of the round when reported). Facts in a package:
     `document` and `deviations`.
     """
 

@@ -1,4 +1,4 @@
-"""Freeze preregistrations: a plan, and the state of its round as JSON, which reports compare.
+"""Freeze preregistrations: a plan, and the state of its round as JSON. Reports compare this state with the later one.
 
 A draft has the state that it would have after opening, so drafts and opened rounds can be compared.
 """
@@ -39,7 +39,7 @@ STRATUM = ("rank_from", "rank_to", "judge_label", "population", "sample_size")
 
 
 class PreregistrationTable(AuditedTable):
-    """Audited preregistrations. A missing one is valid only if its deletion with its draft was recorded."""
+    """Audited preregistrations. A preregistration may be missing only if its deletion with its draft was recorded."""
 
     def are_as_recorded(self, recorded: dict[str, str], number: int) -> dict[str, bool]:
         existing = super().are_as_recorded(recorded, number)
@@ -54,7 +54,7 @@ def freeze_preregistration(round: Round, plan: Mapping[str, Any], now: datetime,
     """Freeze the state of the round and the plan as the next version.
 
     plan: validated by PlanSerializer. Annotators cannot join or answer during the check for judgments, so every
-    judgment is made after the freeze. Raises NotAllowed, TooLate, BadPlan, and errors of freeze_round.
+    judgment is made after the freeze. Raises NotAllowed, TooLate, BadPlan, and the errors of freeze_round.
     """
     with transaction.atomic():
         round = Round.objects.select_for_update(of=("self",)).select_related("project").get(pk=round.pk)
@@ -102,7 +102,7 @@ def check_unjudged(round: Round) -> None:
     if round.status == Round.Status.CLOSED:
         raise DomainError("TooLate", f"Round {round.name} is closed. {rule}")
     if round.is_judged:
-        raise DomainError("TooLate", f"Round {round.name} has judgments. {rule} Clone it and preregister the draft.")
+        raise DomainError("TooLate", f"Round {round.name} has judgments. {rule} Clone it, then preregister the draft.")
 
 
 def note_deletion(draft: Round, by: User) -> None:
@@ -122,7 +122,7 @@ class OptionsSerializer(ModelDescription):
 class RoundParts(NamedTuple):
     """Parts of a draft or stored round. statements: texts by position, including gold.
 
-    relation_instructions: by the relation's id as text.
+    relation_instructions: instructions by the relation's id as text.
     """
 
     round: Round
@@ -139,7 +139,7 @@ class RoundParts(NamedTuple):
 
 
 def parts_of(round: Round, by: User = None) -> RoundParts:
-    """Return the parts of a round, for a draft as if it were opened. Raises errors of freeze_round."""
+    """Return the parts of a round; those of a draft as if it were opened. Raises the errors of freeze_round."""
     if round.status != Round.Status.DRAFT:
         return stored_parts(round)
     frozen = freeze_round(round, by)
@@ -172,7 +172,7 @@ def stored_parts(round: Round) -> RoundParts:
 def state_of(parts: RoundParts) -> dict[str, Any]:
     """Return options, limits, cells, statements, instructions, and analysis as plain JSON."""
     round, digest, n = parts.round, hashlib.sha256(), 0
-    # A list of statements would be long and reveal gold statements.
+    # Only a hash of the statements, because a list would be long and reveal gold statements.
     for statement in parts.statements:
         digest.update(f"{json.dumps(statement)}\n".encode())
         n += 1

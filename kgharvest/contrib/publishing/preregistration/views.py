@@ -46,7 +46,7 @@ def first_words(round: Round, limits: str) -> dict[str, str]:
     return {
         "primary_outcome": "Accuracy of each LM and setting, averaged over relations.",
         "exclusion_rules": excluded,
-        "stopping_rule": f"Judging ends {round.get_closes_when_display()}. Accuracies are not viewed before.",
+        "stopping_rule": f"Judging ends {round.get_closes_when_display()}. Accuracies are not viewed before then.",
         "analysis": "The method stated in every report. Analyses that are not planned here are exploratory.",
     }
 
@@ -181,7 +181,7 @@ def preregistration_download(frozen: Preregistration, file_format: str) -> HttpR
 
 
 def parts_in_words(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return hypotheses, comparisons, titled texts, and frozen values by path (as in deviations), as text."""
+    """Return hypotheses, comparisons, texts with titles, and frozen values by path (as in deviations), as text."""
     plan, fields = document["plan"], PlanSerializer().fields
     return {
         "hypotheses": [whole_hypothesis(entry) for entry in plan["hypotheses"]],

@@ -23,7 +23,9 @@ class QuestionSerializer(serializers.Serializer):
     group = serializers.CharField()
     label = serializers.CharField()
     help_text = serializers.CharField(allow_blank=True)
-    places = serializers.CharField(allow_blank=True, help_text="Uses of the answer: HEDS, RAI, checklist, citation.")
+    places = serializers.CharField(
+        allow_blank=True, help_text="Uses of the answer in HEDS, RAI, checklist, and citation."
+    )
     choices = serializers.ListField(child=serializers.CharField(), help_text="Valid answers; empty for any text.")
     is_optional = serializers.BooleanField(help_text="True if documents are complete without the answer.")
     answer = serializers.CharField(allow_blank=True)
@@ -56,7 +58,7 @@ class StatementsViewSet(ReportOperations):
 
     @operation("Paper metadata", "paper/statements/", method="get")
     def statements(self, request: Request, report_id: int) -> Response:
-        """Stored with the round and used by all its reports."""
+        """The answers are stored with the round and used by all its reports."""
         return self.answer(self.said(self.get_object()))
 
     @extend_schema(

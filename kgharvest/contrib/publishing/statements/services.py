@@ -28,7 +28,7 @@ LICENCES = (
 
 
 class Places(NamedTuple):
-    """Places of an answer. heds: numbers of HEDS 3.0. rai: fields of Croissant RAI 1.0. checklist: ARR's D1 to D5.
+    """Places of an answer. heds: HEDS 3.0 questions. rai: fields of Croissant RAI 1.0. checklist: ARR's D1 to D5.
 
     citation: a key of CITATION.cff.
     """
@@ -46,9 +46,9 @@ class Places(NamedTuple):
 
 
 class Question(NamedTuple):
-    """key: in API and database. n_rows: height of the form field in lines. choices: pairs of value and text.
+    """key: name in API and database. n_rows: height of the form field in lines. choices: pairs of value and text.
 
-    is_optional: documents are complete without an answer, because the records contain most of it.
+    is_optional: documents are complete without the answer, because the records contain most of its content.
     """
 
     key: str
@@ -121,8 +121,8 @@ QUESTIONS = (
     ),
     Question(
         "demographics", PEOPLE, "Demographics",
-        "Known countries, languages, ages, genders, and education of the annotators. Name no group of fewer than five "
-        "people. If you did not ask, say so.",
+        "Known countries, languages, ages, genders, and education of the annotators. Do not mention groups of fewer "
+        "than five people. If you did not ask, say so.",
         Places(("3.2.5",), ("annotatorDemographics",), ("D5",)), 3,
     ),
     Question(
@@ -132,7 +132,7 @@ QUESTIONS = (
     ),
     Question(
         "consent", ETHICS, "Consent",
-        "How annotators agreed to the use of their answers, and the information that they received. The consent text "
+        "How annotators agreed to the use of their answers, and which information they received. The consent text "
         "of the round is added.",
         Places(checklist=("D3",)),
     ),
@@ -183,7 +183,7 @@ Answers = Mapping[str, str]  # by key; unanswered questions are absent
 
 
 def missing(answers: Answers, document: Mapping[str, Any]) -> Sequence[Question]:
-    """Return the required questions without an answer. document: of a report. A preregistration counts as an answer."""
+    """Return the unanswered required questions. document: of a report. A preregistration counts as an answer."""
     recorded = {"preregistration"} if document.get("preregistration") else set()
     required = [question for question in QUESTIONS if not question.is_optional]
     return [question for question in required if not answers.get(question.key) and question.key not in recorded]
@@ -268,7 +268,7 @@ def unsaid_on(report: Report) -> list[Question]:
 def save_statements(round: Round, answers: Mapping[str, str], by=None) -> list[str]:
     """Store answers by question key; an empty answer deletes the stored answer. Return the keys that changed.
 
-    Raises NotAllowed, BadStatement; then nothing is stored.
+    Raises NotAllowed or BadStatement, in which case nothing is stored.
     """
     check_may(by, Action.WORK, round.project)
     if unknown := sorted(set(answers) - set(BY_KEY)):

@@ -56,7 +56,7 @@ def _value(name: str, query: QueryDict) -> str:
 
 
 def with_parameters(address: str, panel: Panel, values: tuple[str, str, str]) -> str:
-    """Return an entry link with these parameter values, not encoded, ready to paste at the platform."""
+    """Return an entry link with these parameter values, unencoded and ready to paste on the platform."""
     pairs = [f"{name}={value}" for name, value in zip(parameters(panel), values, strict=True) if name]
     return f"{address}?{'&'.join(pairs)}"
 

@@ -36,7 +36,7 @@ def _url(**options: str) -> models.CharField:
 
 
 class Platform(models.TextChoices):
-    """Recruiting platforms. Their operations: kgharvest.contrib.recruiting.platforms."""
+    """Recruiting platforms. kgharvest.contrib.recruiting.platforms defines their operations."""
 
     LINK = "link", "Other panel (link only)"
     CONNECT = "connect", "CloudResearch Connect"
@@ -57,9 +57,10 @@ class Platform(models.TextChoices):
 class Panel(models.Model):
     """Recruitment of participants for a round: places, statements and reward per place, and completion codes.
 
-    Money is in minor units of `currency` (cents). token: of the entry link. external_id: the platform's study id, empty
-    until the study exists. platform_options: options specific to this platform, by the field names of its form.
-    ended_reason: a sentence on why the panel is paused or stopped. reconcile_error: failure of the last reconciliation.
+    Money is in minor units of `currency` (cents). token: part of the entry link. external_id: the platform's study id,
+    empty until the study exists. platform_options: options specific to this platform, by the field names of its form.
+    ended_reason: a sentence that says why the panel is paused or stopped. reconcile_error: failure of the last
+    reconciliation.
     """
 
     class Status(models.TextChoices):
@@ -180,12 +181,12 @@ class SubmissionQuerySet(models.QuerySet):
 class Submission(models.Model):
     """Participation of one person in a panel, from the entry link to payment.
 
-    participant, session: platform ids of person and submission, encrypted; *_digest are their lookup keys. study: as in
-    the entry link. browser_digest: digest of the secret cookie of the browser that holds the place; empty for places
-    taken before that cookie existed. annotator: None until the participant joins. entered_at: time of opening the entry
-    link. completed_at: time of the last judgment, from which the code can be shown. ended_at: time of the final status.
-    platform_status, platform_status_at: newest status from the platform and its time; older states are ignored, as
-    events arrive in any order. approves_itself_at: time of the platform's automatic approval.
+    participant, session: platform ids of person and submission, encrypted; *_digest are their lookup keys. study: value
+    from the entry link. browser_digest: digest of the secret cookie of the browser that holds the place; empty for
+    places taken before that cookie existed. annotator: None until the participant joins. entered_at: time of opening
+    the entry link. completed_at: time of the last judgment, after which the code can be shown. ended_at: time of the
+    final status. platform_status, platform_status_at: newest status from the platform and its time; older states are
+    ignored, because events arrive in any order. approves_itself_at: time of the platform's automatic approval.
     """
 
     class Status(models.TextChoices):

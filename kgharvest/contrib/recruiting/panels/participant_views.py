@@ -65,7 +65,7 @@ ENDS = {
 @throttled
 @require_http_methods(["GET", "POST"])
 def panel_enter(request: HttpRequest, token: str) -> HttpResponse:
-    """The entry link: take a place and ask for consent; later visits resume as the same annotator."""
+    """Open the entry link: take a place and ask for consent. Later visits resume as the same annotator."""
     secret = request.COOKIES.get(BROWSER_COOKIE) or secrets.token_urlsafe(32)
     response = _answer(request, token, digest(secret))
     response.set_cookie(
@@ -100,9 +100,9 @@ def _answer(request: HttpRequest, token: str, browser_digest: str) -> HttpRespon
 
 
 def _is_signed(request: HttpRequest, panel: Panel, entry: Entry) -> bool:
-    """Return whether the platform signed the link. Verified once per browser, as the signature expires.
+    """Return whether the platform signed the link. The signature expires, so each browser is verified only once.
 
-    Raises BadEntryLink, PlatformUnavailable.
+    Raises BadEntryLink or PlatformUnavailable.
     """
     link_digest = digest(f"{panel.pk} {entry.participant} {entry.session}")
     if request.session.get(SENT_BY_PLATFORM) == link_digest:

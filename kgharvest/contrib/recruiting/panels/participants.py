@@ -24,8 +24,8 @@ NO_JUDGMENTS = {"n_judged": 0, "n_gold": 0, "n_gold_right": 0}
 def participant_rows(panel: Panel, submissions: Iterable[Submission] | None = None) -> list[dict[str, Any]]:
     """Return one row per submission in order of entry, with a fixed number of queries.
 
-    submissions: restricts the rows and sets their order; select their annotators. active_s: None if too little time was
-    measured. n_gold, n_gold_right: current answers. owed, paid: in minor units.
+    submissions: restricts the rows and sets their order; fetch them with their annotators. active_s: None if too little
+    time was measured. n_gold, n_gold_right: counts of current answers. owed, paid: in minor units.
     """
     counts, times, pay = judgment_counts(panel), active_times(panel), balances(panel)
     if submissions is None:
@@ -74,7 +74,7 @@ def _readable(submission: Submission, name: str) -> str:
 
 
 def places_of(panel: Panel) -> dict[str, int]:
-    """Return the number of places taken (active or done), done and free, and of participants who left."""
+    """Return the numbers of places taken (active or done), done, and free, and of participants who left."""
     by_status = Counter(dict(panel.submissions.order_by().values_list("status").annotate(n=Count("pk"))))
     taken = sum(by_status[status] for status in Submission.HOLDING)
     return {

@@ -22,8 +22,9 @@ HOURLY_RATE = 12_00  # minor units; above the minimum of the large platforms
 class Preset:
     """Link parameters of a platform.
 
-    names: for participant, study, and session; empty if not used. values: placeholders that the platform fills in; None
-    if the platform appends the parameters itself. return_address: an example, with variable parts in capitals.
+    names: parameter names for participant, study, and session; empty if not used. values: placeholders that the
+    platform fills in; None if the platform appends the parameters itself. return_address: an example, with variable
+    parts in capitals.
     """
 
     names: tuple[str, str, str]
@@ -51,12 +52,12 @@ PRESETS = {
         ("{{%PROLIFIC_PID%}}", "{{%STUDY_ID%}}", "{{%SESSION_ID%}}"),
         "https://app.prolific.com/submissions/complete?cc={code}",
     ),
-    Platform.MTURK: Preset(("workerId", "hitId", "assignmentId"), None),  # closed: for existing panels
+    Platform.MTURK: Preset(("workerId", "hitId", "assignmentId"), None),  # closed; used by existing panels only
 }
 
 
 def entry_link(panel: Panel, address: str) -> str:
-    """Return the link to paste at the platform. address: URL of the panel's entry page.
+    """Return the link to paste on the platform. address: URL of the panel's entry page.
 
     If the panel's parameter names differ from the preset, the values to fill in are in capitals.
     """
@@ -67,7 +68,7 @@ def entry_link(panel: Panel, address: str) -> str:
 
 
 def link_parameters_note(panel: Panel) -> str:
-    """Return a sentence on how the platform fills in the link parameters."""
+    """Return a sentence that says how the platform fills in the link parameters."""
     preset = PRESETS[Platform(panel.platform)]
     if panel.platform == Platform.LINK or parameters(panel) != preset.names:
         return "The platform fills in the values in capitals."
@@ -103,5 +104,5 @@ def places_for(round: Round, statements_per_place: int) -> int:
 
 
 def new_code() -> str:
-    """Return a random code of 10 letters and digits, without look-alikes."""
+    """Return a random code of 10 letters and digits, without characters that look alike."""
     return "".join(secrets.choice("ABCDEFGHJKLMNPQRSTUVWXYZ23456789") for _ in range(10))

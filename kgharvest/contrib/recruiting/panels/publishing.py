@@ -1,6 +1,6 @@
 """Panel life cycle: create, edit, publish, pause, resume, and stop, here and on the platform.
 
-The platform is called outside of transactions. If it refuses, the panel's status is reverted.
+The platform is called outside of transactions. If the platform refuses, the panel's status is reverted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ LONGEST_REASON = 500  # characters
 def create_panel(round: Round, options: Mapping[str, Any], by=None) -> Panel:
     """Create a draft. Missing options get the defaults for the round and platform.
 
-    Raises NotAllowed, BadPanel, PanelNameTaken, PlatformRefused.
+    Raises NotAllowed, BadPanel, PanelNameTaken, or PlatformRefused.
     """
     check_may(by, Action.WORK, round.project)
     if round.status == Round.Status.DRAFT or round.source != Round.Source.PEOPLE:
@@ -43,7 +43,7 @@ def create_panel(round: Round, options: Mapping[str, Any], by=None) -> Panel:
 
 
 def edit_panel(panel: Panel, options: Mapping[str, Any], by=None) -> Panel:
-    """Change options: all of a draft, EDITED_LATER after publication. Raises the same errors as create_panel."""
+    """Change options; after publication, only EDITED_LATER. Raises the same errors as create_panel."""
     check_may(by, Action.WORK, panel.project)
     with transaction.atomic():
         panel = Panel.objects.select_for_update(of=("self",)).select_related("round__project").get(pk=panel.pk)
@@ -72,7 +72,7 @@ def _save(panel: Panel, **kwargs: Any) -> None:
 
 
 def check_options(panel: Panel) -> None:
-    """Raise BadPanel for invalid options or combinations, PlatformRefused if the platform is closed."""
+    """Raise BadPanel for invalid options or combinations, and PlatformRefused if the platform is closed."""
     check_not_closed(panel)
     try:
         panel.clean_fields(exclude=["round", "created_by"])
@@ -89,16 +89,16 @@ def check_options(panel: Panel) -> None:
         problems.append("The completion code equals another code of the panel. Enter a different code.")
     if panel.hourly_floor > panel.reward * 60 / panel.estimated_minutes:
         problems.append(
-            f"The reward is {money(panel.hourly_reward, panel.currency)} per hour by the estimated minutes, below the "
-            f"minimum hourly rate of {money(panel.hourly_floor, panel.currency)}. Increase the reward or reduce the "
-            "statements and minutes."
+            f"The reward is {money(panel.hourly_reward, panel.currency)} per hour by the estimated minutes. This is "
+            f"below the minimum hourly rate of {money(panel.hourly_floor, panel.currency)}. Increase the reward, or "
+            "reduce the statements and minutes."
         )
     if problems:
         raise DomainError("BadPanel", problems[0])
 
 
 def delete_panel(panel: Panel, by=None) -> None:
-    """Delete a draft. Raises NotAllowed, WrongPanelStatus."""
+    """Delete a draft. Raises NotAllowed or WrongPanelStatus."""
     check_may(by, Action.WORK, panel.project)
     with transaction.atomic():
         if not Panel.objects.filter(pk=panel.pk, status=Status.DRAFT).delete()[0]:
@@ -108,7 +108,7 @@ def delete_panel(panel: Panel, by=None) -> None:
 
 
 def cost_in_words(panel: Panel) -> str:
-    """Return the cost of publishing in a sentence: the platform's figure if available, otherwise the rewards."""
+    """Return the cost of publishing as a sentence: the platform's figure if available, otherwise the rewards."""
     try:
         cost = platform_of(panel).cost()
     except DomainError as reason:
@@ -123,16 +123,16 @@ def cost_in_words(panel: Panel) -> str:
         return f"{n_places} without a reward. The platform states its own fees."
     screen_outs = f", plus {money(panel.screen_out_reward, panel.currency)} per screen-out"
     return (
-        f"{places} ({money(panel.hourly_reward, panel.currency)} per hour by the estimate) cost {rewards} in rewards"
-        f"{screen_outs if panel.screen_out_reward else ''}. The platform's fee comes on top."
+        f"{places} ({money(panel.hourly_reward, panel.currency)} per estimated hour) cost {rewards} in rewards"
+        f"{screen_outs if panel.screen_out_reward else ''}. The platform charges an additional fee."
     )
 
 
 def publish_panel(panel: Panel, by=None) -> None:
     """Open the panel to participants, here and on the platform.
 
-    Also retries a publication that was interrupted before the study was known. Raises NotAllowed, WrongPanelStatus,
-    BadPanel, and the platform's errors.
+    Also retries a publication that was interrupted before the study's id was stored. Raises NotAllowed,
+    WrongPanelStatus, BadPanel, and the platform's errors.
     """
     check_may(by, Action.WORK, panel.project)
     _check_ready(panel)
@@ -179,7 +179,7 @@ def stop_panel(panel: Panel, by=None) -> None:
 def _change(
     panel: Panel, before: Sequence[str], to: Status, operation: Callable[[], Any], by, reason: str = "", **facts: Any
 ) -> None:
-    """Update the status before calling the platform, so that first participants can enter; revert if it refuses."""
+    """Update the status before calling the platform, so that participants can enter; revert it if that call fails."""
     status, previous_reason = Panel.objects.values_list("status", "ended_reason").get(pk=panel.pk)
     if status not in before or not _move(panel, before, to, reason):
         raise DomainError("WrongPanelStatus", f"Panel {panel.name} is {status}. Reload its page.")

@@ -1,7 +1,7 @@
 """Places of a panel: taken at the entry link, completed with the last judgment, released when a participant leaves.
 
-`move` is the only function that changes a submission's status: one conditional UPDATE. Lock order: panel, submission,
-annotator.
+`move` is the only function that changes a submission's status, by one conditional UPDATE. Lock order: panel,
+submission, annotator.
 """
 
 from datetime import datetime, timedelta
@@ -48,8 +48,8 @@ class PlaceOfAnother(DomainError):
 class Browser(NamedTuple):
     """The browser of a participant.
 
-    digest: of the secret in its cookie. annotator_id: guest annotator of its session. is_signed: True if the platform
-    signed the entry link.
+    digest: digest of the secret in its cookie. annotator_id: guest annotator of its session. is_signed: True if the
+    platform signed the entry link.
     """
 
     digest: str
@@ -58,7 +58,7 @@ class Browser(NamedTuple):
 
     def holds(self, submission: Submission) -> bool:
         """Return whether this browser can continue the submission."""
-        # Before consent, nothing is stored. A link preview may have been the first to open a link without a session id.
+        # Before consent, there are no answers to protect. Without session ids, a link preview may have entered first.
         is_open = submission.annotator_id is None and not submission.panel.session_parameter
         is_of_guest = submission.annotator_id is not None and submission.annotator_id == self.annotator_id
         is_same = bool(submission.browser_digest) and constant_time_compare(submission.browser_digest, self.digest)
@@ -77,11 +77,11 @@ def enter(
 ) -> Submission:
     """Return the submission of the participant who opens the entry link. Idempotent.
 
-    session: empty if the platform sends none; the participant id is used instead. study: as in the link. address:
+    session: empty if the platform sends none; the participant id is used instead. study: id in the link. address:
     network of the browser, for the rate limit. browser: None if the caller vouches for the participant. If all places
     are taken and the platform does not report departures, an abandoned place is reassigned. The link is shared and
     participant ids can be guessed, so a browser that does not hold the place must present the platform's session id.
-    Raises PanelNotOpen, PlaceOfAnother, QuotaFull, TookPart, NotForPeople, RoundNotOpen, TooManyAttempts.
+    Raises PanelNotOpen, PlaceOfAnother, QuotaFull, TookPart, NotForPeople, RoundNotOpen, or TooManyAttempts.
     """
     panel = Panel.objects.select_for_update(of=("self",), no_key=True).select_related("round__project").get(pk=panel.pk)
     previous = panel.submissions.filter(participant_digest=digest(participant))
@@ -204,7 +204,7 @@ def holds_another_place(submission: Submission) -> bool:
 
 
 def finish(submission: Submission, now: datetime) -> bool:
-    """Complete a submission without statements left to judge, or release its place if nothing was judged.
+    """Complete a submission that has no statements left to judge, or release its place if nothing was judged.
 
     Skipped statements that still need judgments count as left to judge. Return whether the submission has ended,
     regardless of the platform's status.
@@ -229,7 +229,7 @@ def finish(submission: Submission, now: datetime) -> bool:
 
 @transaction.atomic
 def complete(submission: Submission, now: datetime) -> bool:
-    """Mark the place as judged and owe its reward. Idempotent; return False if it was completed before.
+    """Mark the place as judged and record its reward as owed. Idempotent; return False if it was completed before.
 
     The platform may have reported the completion earlier, so the status can already be completed or approved.
     """
@@ -248,7 +248,7 @@ def complete(submission: Submission, now: datetime) -> bool:
 
 @transaction.atomic
 def leave(submission: Submission, to: Submission.Status, now: datetime) -> bool:
-    """End an unreviewed submission (returned, timed out, screened out) and release its place immediately.
+    """End an unreviewed submission (returned, timed out, or screened out) and release its place immediately.
 
     Leased statements are released; judgments are kept. A participant who had completed before a timeout is still owed
     the reward. Return False if the submission had already ended.
@@ -273,7 +273,7 @@ def leave(submission: Submission, to: Submission.Status, now: datetime) -> bool:
 def free_place(submission: Submission, now: datetime, by=None) -> bool:
     """Release the place of a participant who left, unless the platform reports departures.
 
-    Return False if the submission has ended in the meantime. Raises NotAllowed, PlatformTells.
+    Return False if the submission has ended in the meantime. Raises NotAllowed or PlatformTells.
     """
     panel = submission.panel
     check_may(by, Action.WORK, panel.project)

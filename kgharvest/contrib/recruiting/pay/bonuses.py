@@ -48,7 +48,7 @@ def grant_bonus(submission: Submission, amount: int, reason: str, by=None, key: 
     """Record a bonus as owed and return the entry. A platform that supports bonuses is asked to pay it.
 
     amount: in minor units. key: for example bonus:floor:1; a repeated key has no effect. Default: the next free key.
-    Raises NotAllowed, BadAmount, BadReason, PlatformRefused.
+    Raises NotAllowed, BadAmount, BadReason, or PlatformRefused.
     """
     panel = submission.panel
     check_may(by, Action.WORK, panel.project)
@@ -73,7 +73,7 @@ def grant_bonus(submission: Submission, amount: int, reason: str, by=None, key: 
 
 @dataclass
 class OpenBonus:
-    """Unpaid bonuses and screen-out rewards of one participant, to be paid manually. entries: of the ledger."""
+    """Unpaid bonuses and screen-out rewards of one participant, to be paid manually. entries: ledger entries."""
 
     submission: Submission
     entries: list[PayEntry] = field(default_factory=list)
@@ -92,7 +92,7 @@ class OpenBonus:
 
 
 def open_bonuses(panel: Panel) -> list[OpenBonus]:
-    """Return amounts other than rewards to be paid manually: owed, unpaid, and without an unfinished command.
+    """Return amounts, except rewards, to pay manually: owed, unpaid, and without an unfinished command.
 
     Includes bonuses that the platform refused. Excludes uncertain bonuses, which may have been paid. On platforms
     without an API, screen-out rewards are included.
@@ -124,7 +124,7 @@ def bulk_lines(bonuses: Iterable[OpenBonus]) -> str:
             raise DomainError(
                 "NotPayable",
                 f"Submission {bonus.submission.pk} has no id that fits this format: the id was deleted or contains "
-                "characters other than letters, digits, - and _. Download the CSV and pay this submission separately.",
+                "characters other than letters, digits, -, and _. Download the CSV and pay this submission separately.",
             )
         lines.append(f"{name},{bonus.in_decimals}\n")
     return "".join(lines)
@@ -150,7 +150,7 @@ def table_lines(bonuses: Iterable[OpenBonus]) -> Iterator[str]:
 def note_paid(panel: Panel, submissions: Sequence[int], total: int, by=None) -> int:
     """Record that the open bonuses of these submissions were paid manually; return the number of participants.
 
-    total: amount paid according to the file; a mismatch means that bonuses changed since. Raises NotAllowed,
+    total: amount paid according to the file; a mismatch means that bonuses have changed since. Raises NotAllowed or
     NothingOpen.
     """
     check_may(by, Action.WORK, panel.project)
@@ -175,15 +175,15 @@ def note_paid(panel: Panel, submissions: Sequence[int], total: int, by=None) -> 
 
 
 def bonus_to_floor(earned: int, active_s: float, floor: int) -> int:
-    """Return the smallest bonus in whole minor units with which an hour pays at least `floor`.
+    """Return the smallest bonus, in whole minor units, that raises the hourly rate to at least `floor`.
 
-    Uses exact fractions, as floating point could be a cent short.
+    Uses exact fractions, because floating-point results could be a cent short.
     """
     return max(0, ceil(Fraction(active_s) * floor / 3600) - earned)
 
 
 def floor_bonuses(pay: HourlyPay, floor: int) -> list[tuple[Work, int]]:
-    """Return the smallest bonus, in minor units, that raises each place below the floor with a known rate to it."""
+    """Return the places with a known rate below the floor, each with the smallest bonus that raises it to the floor."""
     bonuses = ((work, bonus_to_floor(work.earned, work.active_s, floor)) for work in pay.works if work.active_s)
     return [(work, amount) for work, amount in bonuses if amount]
 

@@ -30,7 +30,7 @@ from kgharvest.jobs.outbox import Outbox, Outcome, Result, wait_after
 logger = logging.getLogger(__name__)
 
 SENDING_LASTS = timedelta(minutes=15)  # a payment that the platform does not show after this time was not made
-MOST_AT_ONCE = 1000  # approvals by a researcher at once, and in one request to a platform
+MOST_AT_ONCE = 1000  # maximum approvals by a researcher at once, and in one platform request
 FEWEST_AT_ONCE = 50  # minimum for a bulk request; fewer approvals are sent individually
 APPROVED_WITHIN = timedelta(minutes=15)  # time for a bulk approval to appear on the platform
 SHORTEST_REJECTION = 100  # characters; Prolific's minimum for a rejection message
@@ -77,8 +77,8 @@ def ask(
 ) -> PlatformCommand:
     """Store a command and queue the job that sends it. A repeated key returns the existing command.
 
-    amount: of a bonus, in minor units; recorded as owed. message, category: of a rejection.
-    Raises NotAllowed, NotAskable, BadRejection, BadAmount, PlatformRefused.
+    amount: bonus in minor units; it is recorded as owed. message, category: explanation and category of a rejection.
+    Raises NotAllowed, NotAskable, BadRejection, BadAmount, or PlatformRefused.
     """
     check_may(by, Action.WORK, submission.panel.project)
     submission = Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=submission.pk)
@@ -133,7 +133,7 @@ def check_rejection(message: str, category: str) -> None:
     if category.strip().lower() == "disagreement":
         reason = (
             "Disagreement is not a valid reason: other annotators' labels are not ground truth, and the round "
-            "measures disagreement. Approve the submission. For other reasons, exclude its judgments from the round."
+            "measures disagreement. Approve the submission. If there are other reasons, exclude its judgments."
         )
     elif category not in GROUNDS:
         reason = f"Invalid category {category!r:.40}. Use one of {', '.join(GROUNDS)}."
@@ -176,7 +176,7 @@ class CommandOutbox(Outbox):
         return self.claim_approvals(now) or super().claim(now)
 
     def claim_approvals(self, now: datetime) -> list[PlatformCommand]:
-        """Claim new approvals of one panel for a bulk request; empty if there are fewer than FEWEST_AT_ONCE.
+        """Claim new approvals of one panel for a bulk request, but none if there are fewer than FEWEST_AT_ONCE.
 
         An approval that the platform does not show within APPROVED_WITHIN is sent individually.
         """
@@ -197,7 +197,7 @@ class CommandOutbox(Outbox):
     def send(self, commands: Sequence[PlatformCommand]) -> None:
         """Send a command, or a bulk approval, which the platform executes in the background.
 
-        Reconciliation confirms each approval, or it is sent again individually.
+        Reconciliation confirms the approvals. Each unconfirmed approval is sent again individually.
         """
         if len(commands) == 1:
             super().send(commands)
@@ -210,7 +210,7 @@ class CommandOutbox(Outbox):
             wait = max(wait_after(1), timedelta(seconds=reason.after_s or 0))
             sent.update(n_tries=0, next_try_at=timezone.now() + wait, error=str(reason)[:500])
         except DomainError as reason:
-            logger.warning("Bulk approval of %s failed; sending them individually: %s", len(commands), reason)
+            logger.warning("Bulk approval of %s failed; approving them individually: %s", len(commands), reason)
             sent.update(next_try_at=timezone.now())
 
     def attempt(self, command: PlatformCommand) -> Outcome:
@@ -273,20 +273,20 @@ def finish(command: PlatformCommand, now: datetime) -> bool:
 
 
 def settle(command: PlatformCommand, was_done: bool, now: datetime) -> bool:
-    """Settle a command by the platform's state; return whether the command changed.
+    """Settle a command according to the platform's state; return whether the command changed.
 
     was_done: True if the platform shows the command as done, even if it is still pending here (done manually on the
     platform). now: time of the platform's state. A missing payment is retried only SENDING_LASTS after it was sent;
-    before, it may be in progress.
+    before that, it may still be in progress.
     """
     if was_done:
         return finish(command, now)
     unpaid = PlatformCommand.objects.filter(pk=command.pk, state=State.UNCERTAIN, next_try_at__lte=now)
-    return bool(unpaid.update(state=State.WAITING, next_try_at=now, error="The payment was not made and is retried."))
+    return bool(unpaid.update(state=State.WAITING, next_try_at=now, error="The payment was not made. Retrying."))
 
 
 def settle_by_hand(command: PlatformCommand, was_done: bool, by=None) -> None:
-    """Settle an uncertain payment by a researcher's check on the platform. A payment that was not made is retried.
+    """Settle an uncertain payment that a researcher has checked on the platform. A missing payment is retried.
 
     Raises NotAllowed, and NotUncertain if the outcome is already known or cannot be known yet.
     """
@@ -323,7 +323,7 @@ def resend(command: PlatformCommand, by=None) -> None:
         with transaction.atomic():
             n_updated = failed.update(state=State.WAITING, next_try_at=timezone.now())
     except IntegrityError:
-        raise NotAskable(f"Submission {submission.pk} got another decision in the meantime.") from None
+        raise NotAskable(f"Submission {submission.pk} received another decision in the meantime.") from None
     if not n_updated:
         raise NotUncertain(f"Request {command.pk} has not failed, so it cannot be retried.")
     transaction.on_commit(lambda: outbox.enqueue_if_due(timezone.now()))
@@ -346,7 +346,7 @@ def to_review(panel: Panel) -> QuerySet[Submission]:
 def decide(submission: Submission, kind: str, *, message: str = "", category: str = "", by=None) -> PlatformCommand:
     """Store a decision: approve, reject, request return, or screen out. A failed identical decision is retried.
 
-    Raises NotAllowed, NotAskable, BadRejection.
+    Raises NotAllowed, NotAskable, or BadRejection.
     """
     check_may(by, Action.WORK, submission.panel.project)
     failed = submission.commands.filter(kind=kind, state=State.FAILED)
@@ -359,9 +359,9 @@ def decide(submission: Submission, kind: str, *, message: str = "", category: st
 
 
 def approve(panel: Panel, submissions: Collection[int] | None = None, by=None) -> int:
-    """Approve places awaiting review, all or those with these ids, at most MOST_AT_ONCE; return the number approved.
+    """Approve up to MOST_AT_ONCE places awaiting review, optionally only those with these ids; return their number.
 
-    Submissions with a decision are skipped. Raises NotAllowed, PlatformRefused.
+    Submissions with a decision are skipped. Raises NotAllowed or PlatformRefused.
     """
     check_may(by, Action.WORK, panel.project)
     platforms.check_not_closed(panel)

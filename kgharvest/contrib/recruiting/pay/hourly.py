@@ -1,4 +1,4 @@
-"""Hourly pay on active time: numbers, figure, and sentences for papers.
+"""Hourly pay based on active time: numbers, figure, and sentences for papers.
 
 Active time is measured by the judging page: seconds that each statement was visible, capped per statement. Answers
 without a measurement count as the mean of the participant's other answers. Training counts from its start to its end,
@@ -25,7 +25,7 @@ from kgharvest.pages.number_format import counted
 FEWEST_PEOPLE = 5  # minimum number of measured participants for a median
 LEAST_MEASURED = 0.5  # minimum share of a participant's answers with measured time
 PAID_FOR = (Submission.Status.COMPLETED, Submission.Status.APPROVED)
-# Of the figure
+# Figure
 WIDTH, HEIGHT = 720, 96
 N_COLUMNS = 72  # dots in the same column are stacked
 MARGIN = 6  # half a dot
@@ -54,7 +54,7 @@ class Work:
 class HourlyPay:
     """Hourly pay of a panel.
 
-    median: in minor units per hour, None if undefined; `reason` says why. n: participants with measured time.
+    median: in minor units per hour, None if undefined; `reason` then says why. n: participants with measured time.
     """
 
     works: Sequence[Work]
@@ -125,7 +125,7 @@ def _training_times(panel: Panel) -> Mapping[int, float]:
 def pay_picture(panel: Panel, pay: HourlyPay) -> dict[str, Any] | None:
     """Return the dot plot of participants with measured time; None if there are none.
 
-    dots, lines: coordinates in width x height and titles. most: hourly rate at the right end, formatted. n_beyond:
+    dots, lines: titles, and coordinates within width x height. most: hourly rate at the right end, formatted. n_beyond:
     number of dots beyond the right end.
     """
     rates = sorted(
@@ -160,7 +160,7 @@ def pay_picture(panel: Panel, pay: HourlyPay) -> dict[str, Any] | None:
 
 
 def pay_in_words(round: Round) -> str:
-    """Return two sentences per panel of the round that paid participants; empty if none did."""
+    """Return two sentences for each panel of the round that paid participants, or "" if none did."""
     return " ".join(sentence for panel in round.panels.order_by("pk") for sentence in _sentences(panel))
 
 

@@ -1,8 +1,8 @@
 """Client for the parts of Prolific's API that panels need, with timeouts and safe retries.
 
-Reference: docs.prolific.com/api-reference; the fields in use are listed in api_fields.py of the tests. Prolific has no
+Reference: docs.prolific.com/api-reference; the tests list the fields in use in api_fields.py. Prolific has no
 fixed rate limit: 429 means that the workspace's wallet is busy, so requests are sequential. Retries wait as long as the
-response asks, otherwise twice as long each time.
+response requests; without such a request, the wait doubles each time.
 """
 
 import re
@@ -51,7 +51,7 @@ class Client:
         return self._ask("GET", f"/api/v1/studies/{study}/")
 
     def create_study(self, document: Document) -> Document:
-        """Create a draft. Never retried: without an answer, look the draft up by its internal name."""
+        """Create a draft. Never retried: if there is no answer, look up the draft by its internal name."""
         return self._ask("POST", "/api/v1/studies/", document, is_safe_twice=False)
 
     def update_study(self, study: str, document: Document) -> Document:
@@ -66,7 +66,7 @@ class Client:
         return round(self._ask("POST", "/api/v1/study-cost-calculator/", body)["total_cost"])
 
     def submissions(self, study: str) -> Iterator[tuple[Document, datetime]]:
-        """Yield each submission of a study with the time of its request."""
+        """Yield each submission of a study with the time at which it was requested."""
         page, n_rows = 1, ROWS_PER_PAGE
         while n_rows == ROWS_PER_PAGE:
             asked_at = datetime.now(UTC)
@@ -77,7 +77,7 @@ class Client:
             page, n_rows = page + 1, len(rows)
 
     def submission(self, submission: str) -> Document | None:
-        """Return the submission with its bonuses, None if Prolific does not have it."""
+        """Return the submission with its bonuses, or None if Prolific does not have it."""
         return self._ask("GET", f"/api/v1/submissions/{submission}/", is_missing_none=True)
 
     def move_submission(self, submission: str, action: str, **fields: Any) -> None:
@@ -97,7 +97,7 @@ class Client:
         return self._ask("POST", "/api/v1/submissions/bonus-payments/", body)
 
     def pay_bonus(self, bonus: str) -> None:
-        """Pay a prepared bonus. Never retried, as Prolific pays again on each request.
+        """Pay a prepared bonus. Never retried, because Prolific pays again on each request.
 
         Raises OutcomeUnknown if it may have been paid.
         """
@@ -122,7 +122,7 @@ class Client:
         return self._ask("GET", "/.well-known/study/jwks.json")
 
     def _ask(self, method: str, path: str, body: Document | None = None, **options: Any) -> Any:
-        """Return the JSON of the response, None if it is empty. options: of `_answer`."""
+        """Return the JSON of the response, or None if it is empty. options: those of `_answer`."""
         answer = self._answer(method, path, body, **options)
         try:
             return answer.json() if answer.content and answer.status_code != 404 else None

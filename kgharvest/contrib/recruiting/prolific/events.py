@@ -2,8 +2,8 @@
 
 X-Prolific-Request-Signature: base64 of the HMAC-SHA256 of X-Prolific-Request-Timestamp and the raw body, keyed by the
 workspace's secret. Events are delivered at least once and in any order, so their content is not used: an event only
-triggers a query of the current state of its submission or study. An event is committed before it is acknowledged, once
-per id, and handled by a job until it succeeds.
+triggers a query of the current state of its submission or study. An event is committed once
+per id, before it is acknowledged. A job then handles it, with retries until it succeeds.
 """
 
 import base64
@@ -29,7 +29,7 @@ from kgharvest.jobs.outbox import Outbox, Outcome, Result
 
 logger = logging.getLogger(__name__)
 
-OLDEST_S = 600  # maximum clock difference; older or later requests count as replays
+OLDEST_S = 600  # maximum clock difference; requests with a larger difference count as replays
 SUBMISSION_CHANGED, STUDY_CHANGED = "submission.status.change", "study.status.change"
 BODIES_LAST = timedelta(days=30)  # for handled events; ids are stored forever, so that a late copy is not a new event
 UNEXPECTED = "Unexpected error. See the worker log for details."
@@ -96,9 +96,9 @@ outbox = EventOutbox()
 
 
 def handle(event: PanelEvent) -> str:
-    """Query the event's submission or study and apply its current state; return the outcome in one or more words.
+    """Query the event's submission or study and apply its current state; return the outcome in a few words.
 
-    Raises PlatformUnavailable, PlatformRefused, after which the event is retried.
+    Raises PlatformUnavailable or PlatformRefused, after which the event is retried.
     """
     try:
         resource_id = str(json.loads(event.text)["resource_id"])

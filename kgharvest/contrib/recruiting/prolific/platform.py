@@ -1,6 +1,6 @@
 """Prolific as a recruiting platform: study, submissions, and pay of one panel.
 
-Options specific to Prolific are in `panel.platform_options`, by the names in STUDY_OPTIONS.
+Options specific to Prolific are in `panel.platform_options`, under the names in STUDY_OPTIONS.
 """
 
 import math
@@ -117,10 +117,10 @@ class Prolific(RecruitingPlatform):
     def check_entry(self, parameters: Mapping[str, str]) -> bool:
         """Return True if Prolific signed the parameters of the entry link, False if there is no signature.
 
-        The signature is a JWT by a key from /.well-known/study/jwks.json, valid for two minutes, for this host, the
-        link's parameters, and this submission (`is_external_study_url_secure` in Prolific's API documentation). Raises
-        BadEntryLink if it is invalid, or missing although the study requires one; PlatformUnavailable if Prolific's
-        keys cannot be fetched.
+        The signature is a JWT signed with a key from /.well-known/study/jwks.json. It is valid for two minutes, this
+        host, the link's parameters, and this submission (`is_external_study_url_secure` in Prolific's API
+        documentation). Raises BadEntryLink if it is invalid, or missing although the study requires one,
+        and PlatformUnavailable if Prolific's keys cannot be fetched.
         """
         token = parameters.get(PARAMETER, "")
         if not token:
@@ -151,7 +151,7 @@ class Prolific(RecruitingPlatform):
                 yield next(filter_problems(value)) if name == "filters" else f"{name} must be {description}."
 
     def cost(self) -> int:
-        """Return the cost of the places by Prolific's calculator, without paid screen-outs and bonuses."""
+        """Return the cost of the places according to Prolific's calculator, without paid screen-outs and bonuses."""
         return self.client.cost(self.panel.reward, self.panel.places)
 
     def publish(self) -> str:
@@ -198,7 +198,7 @@ class Prolific(RecruitingPlatform):
     def _transition(self, study: dict[str, Any], action: str) -> None:
         try:
             self.client.move_study(study["id"], action)
-        except PlatformRefused:  # raised also if an earlier attempt succeeded but its answer was lost
+        except PlatformRefused:  # also raised if an earlier attempt succeeded but its answer was lost
             if self.client.study(study["id"])["status"] == study["status"]:
                 raise
 
@@ -285,7 +285,7 @@ class Prolific(RecruitingPlatform):
 
 
 def _claims(token: str) -> dict:
-    """Return the claims of a token with a valid signature and validity period. Raises JoseError, ValueError."""
+    """Return the claims of a token with a valid signature and validity period. Raises JoseError or ValueError."""
     try:
         decoded = jwt.decode(token, _keys(), algorithms=["RS256"])
     except InvalidKeyIdError:  # Prolific may have new keys
@@ -353,7 +353,7 @@ def filter_problems(filters: Any) -> Iterator[str]:
 
 
 class Code(NamedTuple):
-    """Completion code. actions: Prolific's actions for it. kind, consequence: descriptions for researchers."""
+    """Completion code. actions: Prolific's actions for the code. kind, consequence: descriptions for researchers."""
 
     code: str
     code_type: str

@@ -183,8 +183,8 @@ class StudyForm(forms.Form):
         n, minutes = counted(panel.statements_per_place, "short statement"), counted(panel.estimated_minutes, "minute")
         initial = {
             "title": f"Judge {n}",
-            "description": f"<p>You read {n}, one at a time, and decide for each one if it is true. The study starts "
-            f"with instructions and takes about {minutes}.</p>",
+            "description": f"<p>You read {n}, one at a time, and decide for each one whether it is true. The study "
+            f"starts with instructions and takes about {minutes}.</p>",
             **options,
             "youngest": ranges.get("age", {}).get("lower"),
             "oldest": ranges.get("age", {}).get("upper"),

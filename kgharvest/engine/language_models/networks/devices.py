@@ -65,7 +65,7 @@ def check_installed(package: str, what: str) -> None:
 
 
 def loading_options(device: str, dtype: str) -> dict[str, Any]:
-    """Return options for `from_pretrained`. Raises EngineError for an unknown or unavailable device or dtype."""
+    """Return options for `from_pretrained`. Raises EngineError if the device or dtype is unknown or unavailable."""
     check_device(device)
     check_dtype(dtype, device)
     if dtype in QUANTIZED:
@@ -74,7 +74,7 @@ def loading_options(device: str, dtype: str) -> dict[str, Any]:
         bits: dict[str, Any] = {"load_in_8bit": True}
         if dtype == "nf4":
             bits = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": QUANTIZED_DTYPE}
-        quantization = BitsAndBytesConfig(**bits)  # type: ignore[no-untyped-call]
+        quantization = BitsAndBytesConfig(**bits)
         device_map = device if device == AUTO else {"": device}
         return {"dtype": QUANTIZED_DTYPE, "quantization_config": quantization, "device_map": device_map}
     return {"dtype": dtype_named(dtype), **({"device_map": device} if device == AUTO else {})}
@@ -83,13 +83,15 @@ def loading_options(device: str, dtype: str) -> dict[str, Any]:
 def from_pretrained(auto_class: Any, name: str, device: str, dtype: str, **which: Any) -> tuple[Any, dict[str, Any]]:
     """Return the model in `dtype` on `device`, frozen, and transformers' report on its weights.
 
-    which: revision and config. Raises EngineError for an unavailable device or dtype, BrokenModel if the model does not
-        fit, UnsupportedModel if it cannot be split or its weight format is not supported.
+    which: revision and config.
+
+    Raises EngineError if the device or dtype is unavailable, BrokenModel if the model does not fit into memory, or
+    UnsupportedModel if it cannot be split or its weight format is not supported.
     """
     options = loading_options(device, dtype)
     if device != AUTO:
         spilled = None
-    else:  # folder for weights that exceed the memory and are saved in another dtype; deleted with the model
+    else:  # folder for weights that do not fit into memory and are saved in another dtype; deleted with the model
         spilled = TemporaryDirectory(prefix="kgharvest-lm-")
         options["offload_folder"] = spilled.name
     try:
@@ -101,7 +103,7 @@ def from_pretrained(auto_class: Any, name: str, device: str, dtype: str, **which
     except ImportError as error:
         raise UnsupportedModel(
             f"Model {name!r} is saved in a quantized format that requires additional packages. Use the original "
-            "model, in int8 or nf4 if it is too large."
+            "model. If it is too large, use the dtype int8 or nf4."
         ) from error
     except IndexError as error:  # raised by transformers 5.23 for the tied biases of BERT and RoBERTa
         if device != AUTO:
@@ -112,12 +114,12 @@ def from_pretrained(auto_class: Any, name: str, device: str, dtype: str, **which
         model = move_to_device(model, device, name)
     elif is_split(model):
         join_parts(model, network_of(model))
-        network_of(model).spilled_weights = spilled  # keeps the folder as long as the network
+        network_of(model).spilled_weights = spilled  # keeps the folder as long as the network exists
     return model, report
 
 
 def move_to_device(model: Any, device: str, name: str) -> Any:
-    """Move the model. Raises BrokenModel if it does not fit."""
+    """Move the model. Raises BrokenModel if it does not fit into memory."""
     try:
         return model.to(device)
     except torch.OutOfMemoryError as error:
@@ -125,7 +127,7 @@ def move_to_device(model: Any, device: str, name: str) -> Any:
 
 
 def too_large(name: str, device: str, dtype: str = "float32") -> BrokenModel:
-    smaller = "" if dtype in QUANTIZED else "bfloat16, int8 or nf4, "
+    smaller = "" if dtype in QUANTIZED else "bfloat16, int8, or nf4, "
     return BrokenModel(
         f"Model {name!r} in {dtype} does not fit into the memory of "
         f"{'the GPUs' if device == AUTO else device}. Use a smaller model, {smaller}the device {AUTO}, or cpu."
@@ -136,10 +138,10 @@ def too_large(name: str, device: str, dtype: str = "float32") -> BrokenModel:
 
 
 def randomize_weights(model: Any, seed: int) -> None:
-    """Replace the weights of `model` by random values, as a control without knowledge.
+    """Replace the weights of `model` with random values, as a control without knowledge.
 
-    Matrices are drawn from N(0, 0.02^2), as in BERT; biases are 0, normalization weights 1. Raises EngineError if the
-    weights are read-only (quantized or on disk).
+    Matrices are drawn from N(0, 0.02^2), as in BERT. Biases are 0, and normalization weights are 1. Raises EngineError
+    if the weights are read-only (quantized or on disk).
     """
     if any(weights.is_meta or not weights.is_floating_point() for weights in model.parameters()):
         raise EngineError(

@@ -1,8 +1,8 @@
 """Networks of LMs: heads, layers evaluated at a single position, and models split over devices.
 
-Heads are a projection to the vocabulary and optional steps after it. LM types differ in the steps after the projection.
-A short text is evaluated twice, the second time with enlarged logits so that logit caps become visible. The first known
-step after the projection that reproduces the model's logits is used.
+A head is a projection to the vocabulary, optionally followed by another step, which depends on the LM type. To find
+this step, a short text is evaluated twice, the second time with enlarged logits so that logit caps become visible. The
+first known step that reproduces the model's logits is used.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,12 +18,12 @@ from kgharvest.engine.types import UnsupportedModel
 Layer = Callable[[torch.Tensor], torch.Tensor]
 
 N_TOKENS = 4  # length of the test text
-LARGE = 1000.0  # factor on normal logits
+LARGE = 1000.0  # factor that enlarges normal logits
 TOLERANCE = 0.01  # relative to the largest logit; allows for half-precision rounding
 
 
 class Head(NamedTuple):
-    """An LM head in two parts, so that it can run at one position and project averaged vectors.
+    """An LM head in two parts, so that it can be evaluated at one position and can project averaged vectors.
 
     transform: (B, d) -> (B, d'), the head without its projection.
     projection: (B, d') -> (B, V).
@@ -36,7 +36,7 @@ class Head(NamedTuple):
 
 
 class Projection(nn.Module):
-    """Output embeddings followed by the model's operations on their logits."""
+    """Output embeddings followed by the operations that the model applies to the logits."""
 
     def __init__(self, embeddings: nn.Module, after: Layer) -> None:
         super().__init__()
@@ -55,10 +55,10 @@ class Hidden(NamedTuple):
 
 @torch.inference_mode()
 def head_on_hidden(model: Any, read: Callable[[torch.Tensor], torch.Tensor], name: str) -> Head:
-    """Return the head of a model with output embeddings that project its last hidden state.
+    """Return the head of a model whose output embeddings project its last hidden state.
 
-    read: ids (B, T) -> (B, T, d), the last hidden state. Raises UnsupportedModel unless the logits are those
-        projections, possibly scaled, shifted, or capped.
+    read: ids (B, T) -> (B, T, d), the last hidden state. Raises UnsupportedModel unless the logits are the projection
+        of the last hidden state, possibly scaled, shifted, or capped.
     """
     ids = trial_ids(model)
     projection = model.get_output_embeddings()
@@ -74,7 +74,7 @@ def head_on_hidden(model: Any, read: Callable[[torch.Tensor], torch.Tensor], nam
 
 
 class Trial(NamedTuple):
-    """Projection of a text by the output embeddings, and the model's logits; both (B, T, V)."""
+    """A test text's projection by the output embeddings, and the model's logits for it. Both are (B, T, V)."""
 
     projected: torch.Tensor
     logits: torch.Tensor
@@ -132,7 +132,7 @@ class Headless(nn.Module):
 def without_projection(model: Any, name: str) -> tuple[Headless, Head]:
     """Remove the output embeddings from `model`. Return the remaining network and the head.
 
-    Raises UnsupportedModel if they are not the model's last step.
+    Raises UnsupportedModel if the output embeddings are not the model's last step.
     """
     ids = trial_ids(model)
     logits = model_logits(model, ids)
@@ -179,8 +179,8 @@ def network_of(model: Any) -> Any:
 
 
 # Architectures: heads of supported masked LMs, and evaluation of their last layer at the queried position only. In
-# small LMs, this saves half of the work. Supported for post-norm encoders; other architectures run their last layer in
-# full.
+# small LMs, this saves half of the computation. It is supported for post-norm encoders. Other architectures evaluate
+# their last layer at all positions.
 
 
 # (hidden (B, T, d), queried (B, 1, d)) -> (B, 1, d): the layer's output at `queried`, attending to `hidden`.
@@ -208,7 +208,7 @@ def albert_head(model: Any) -> Head:
 
 
 def deberta_head(model: Any) -> Head:
-    """Return the DeBERTa head. DeBERTa-v3 projects with its word embeddings, older checkpoints with other weights."""
+    """Return the DeBERTa head. DeBERTa-v3 projects with its word embeddings; older checkpoints use other weights."""
     if model.legacy:
         return bert_head(model)
     head, projection = model.lm_predictions.lm_head, nn.Linear(1, 1, device="meta")
@@ -249,8 +249,8 @@ def distilbert_layer(layer: Any) -> LastLayer:
 class Architecture(NamedTuple):
     """Access to the LM head of a transformers model and to its last layer at a single position.
 
-    stack: attribute of the network that contains the layers. `stack` and `last_layer` are None if the last layer runs
-        in full.
+    stack: attribute of the network that contains the layers. `stack` and `last_layer` are None if the last layer is
+        evaluated at all positions.
     """
 
     head: Callable[[Any], Head]
@@ -306,9 +306,9 @@ def device_of(model: Any) -> torch.device:
 
 
 def join_parts(model: Any, network: Any) -> None:
-    """Let separately called parts of a split model accept tensors from any device, with output on the input device.
+    """Make the parts of a split model accept tensors from any device and return output on the model's input device.
 
-    Within a part, accelerate moves the tensors. network: the part below the LM head.
+    The parts are called separately. Within a part, accelerate moves the tensors. network: the part below the LM head.
     """
     from accelerate.utils import send_to_device
 

@@ -1,6 +1,6 @@
 """Names of devices and dtypes for LM weights, shared by commands, queues, and the engine.
 
-This module must not import torch. kgharvest.engine.language_models.networks.devices checks availability.
+This module must not import torch. Availability is checked in kgharvest.engine.language_models.networks.devices.
 """
 
 import re
@@ -11,12 +11,12 @@ DEFAULT_DEVICE, DEFAULT_DTYPE = "cpu", "float32"
 
 AUTO = "auto"  # fills the GPUs first, then memory, then disk
 DEVICE = re.compile(rf"cpu|mps|cuda(:\d{{1,3}})?|{AUTO}")
-DEVICE_HELP = f"cpu, cuda, cuda:N, mps, or {AUTO}: all GPUs, and memory and disk for what they do not hold"
+DEVICE_HELP = f"cpu, cuda, cuda:N, mps, or {AUTO}: all GPUs, plus memory and disk for weights that do not fit"
 
 FLOATS = ("float32", "bfloat16", "float16")
 QUANTIZED = ("int8", "nf4")  # LLM.int8() (Dettmers et al. 2022) and QLoRA's 4 bits (Dettmers et al. 2023)
 DTYPES = (*FLOATS, *QUANTIZED)
-DTYPE_HELP = "number format of the LM's weights; int8 and nf4 (4 bits) on an NVIDIA GPU"
+DTYPE_HELP = "number format of the LM's weights; int8 and nf4 (4 bits) require an NVIDIA GPU"
 
 
 def device_named(name: str) -> str:
@@ -43,5 +43,5 @@ def needs_gpu(dtype: str, device: str) -> EngineError:
 
 
 def wants_gpu(device: str) -> bool:
-    """Return whether a job for `device` requires a machine with an NVIDIA GPU. MPS machines are not distinguished."""
+    """Return whether a job for `device` requires a machine with an NVIDIA GPU. False for MPS devices."""
     return device == AUTO or device.startswith("cuda")

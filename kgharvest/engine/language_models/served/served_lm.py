@@ -1,7 +1,7 @@
-"""LM behind a log-probability server: local tokenizer, remote weights.
+"""LM behind a server that returns log-probabilities. The tokenizer is local; the weights are on the server.
 
 The server returns no vectors. Tuples are scored by token log-probabilities, and the search uses the server's list of
-most likely next tokens. Tokens outside the list are at most as likely as the last token in the list.
+most likely next tokens. Tokens that are not listed are at most as likely as the last token in the list.
 """
 
 import heapq
@@ -31,11 +31,11 @@ from kgharvest.engine.scoring import entity_logprobs
 from kgharvest.engine.types import ModelNotFound, UnsupportedModel
 
 # Client for log-probabilities from completions endpoints (vLLM and compatible servers). Prompts are token ids. The
-# endpoint returns the most likely next tokens by id (`return_tokens_as_token_ids`), and the log-probability of each
-# token of a text, through `prompt_logprobs` or `echo`.
+# endpoint returns the most likely next tokens as ids (`return_tokens_as_token_ids`). With the option `prompt_logprobs`
+# or `echo`, it also returns the log-probability of each token of a text.
 
 PROMPTS_AT_ONCE = 64
-FEWER = (20, 5)  # limits to try if the server does not state one: the defaults of vLLM and OpenAI
+FEWER = (20, 5)  # limits to try if the server reports none: the defaults of vLLM and OpenAI
 LIMIT = re.compile(r"(?:allowed|maximum|most|exceed)\D{0,40}(\d+)")
 TOKEN = re.compile(r"token_id:(\d+)")
 
@@ -43,7 +43,7 @@ Ranked = dict[int, float]  # log-probability by token
 
 
 class ServerFailed(ChatFailed):
-    """An LM server that is unreachable, rejects the request, or returns no log-probabilities."""
+    """Raised if an LM server is unreachable, rejects a request, or returns no log-probabilities."""
 
 
 class CompletionsClient(ChatClient):
@@ -61,7 +61,7 @@ class CompletionsClient(ChatClient):
         return self._in_batches(prompts, self._next_tokens, tick)
 
     def token_logprobs(self, texts: Sequence[TokenIds], tick: Tick) -> list[list[float]]:
-        """Return the log-probability of each token but the first of each text, in nats. Raises ServerFailed."""
+        """Return, for each text, the log-probabilities of all tokens but the first, in nats. Raises ServerFailed."""
         return self._in_batches(texts, self._token_logprobs, tick)
 
     def _in_batches(self, prompts: Sequence[TokenIds], ask: Callable[..., list[Any]], tick: Tick) -> list[Any]:
@@ -100,7 +100,7 @@ class CompletionsClient(ChatClient):
             if reply.status == 200 and "prompt_logprobs" in reply.text:
                 return self._read(reply, texts, prompt_logprobs_in)
             if reply.status not in (200, 400, 422):
-                raise self._refusal(reply)  # not about log-probabilities, for example an invalid key
+                raise self._refusal(reply)  # another problem, for example an invalid key
             self._echoes = True
         reply = self._ask(texts, max_tokens=1, echo=True, logprobs=1)
         if reply.status == 200 and "token_logprobs" not in reply.text:
@@ -134,7 +134,7 @@ class CompletionsClient(ChatClient):
             return [read(choice, ids) for choice, ids in zip(choices, prompts, strict=True)]
         except OTHER_SHAPE:
             raise self.failure(
-                f"{self.who} at {self.host} did not return log-probabilities of completions. Check its address."
+                f"{self.who} at {self.host} did not return log-probabilities of completions. Check the address."
             ) from None
 
 
@@ -162,7 +162,7 @@ def fewer_ranked(reply: Reply, asked: int) -> int | None:
 
 
 KEPT_ANSWERS = 50_000  # lists of next tokens
-EXACT_AT_ONCE = 16  # exact queries per batch, for tokens listed for some prompts only
+EXACT_AT_ONCE = 16  # exact queries per batch, for tokens that are listed for some of the prompts only
 
 
 # LM
@@ -191,15 +191,15 @@ class ServedLM(LineByLine, TokenizedLM):
 
     def _no_distributions(self) -> UnsupportedModel:
         return UnsupportedModel(
-            f"{self.name} is behind a server that returns log-probabilities of few tokens, but this requires complete "
-            "distributions. Load the LM locally."
+            f"{self.name} is behind a server that returns log-probabilities of only a few tokens. This feature "
+            "requires complete distributions. Load the LM locally."
         )
 
     def target_logprobs(self, queries: Sequence[Query], targets: Sequence[int], tick: Tick) -> NDArray[np.float64]:
         """Return (Q,): the log-probability of each target at the position of its query. Each text is sent once."""
         texts = [(*query.ids, target) for query, target in zip(queries, targets, strict=True)]
         in_order = sorted(set(texts))
-        # The answer for a text includes those for its prefixes, so prefixes are not sent.
+        # The answer for a text includes the log-probabilities of its prefixes, so prefixes are not sent.
         longest = [ids for ids, after in zip(in_order, [*in_order[1:], ()], strict=True) if after[: len(ids)] != ids]
         answers = dict(zip(longest, self.client.token_logprobs(longest, tick), strict=True))
         longest_of: dict[TokenIds, TokenIds] = {}
@@ -224,8 +224,8 @@ class ServedLM(LineByLine, TokenizedLM):
 class ServedRanker(TokenRanker):
     """Ranks next tokens by the weighted mean of the prompts' log-probabilities, without renormalization.
 
-    With one prompt, this is the log-probability. Tokens missing from some of the prompts' lists are queried exactly.
-    UNNAMED stands for the tokens in no list, with a lower bound on their cost.
+    With one prompt, this is the log-probability. If a token is missing from some of the prompts' lists, its exact
+    log-probability is queried. UNNAMED represents all tokens that are in no list, with a lower bound on their cost.
     """
 
     lm: ServedLM
@@ -294,7 +294,7 @@ class ServedRanker(TokenRanker):
         ]
 
     def _ask(self, pairs: Sequence[tuple[TokenIds, int]], tick: Tick) -> None:
-        """Query and cache the log-probability of a token after a text, for each pair not cached yet."""
+        """For each pair of text and token that is not cached yet, query and cache the token's log-probability."""
         new = [pair for pair in dict.fromkeys(pairs) if pair not in self._exact]
         answers = self.lm.client.token_logprobs([(*ids, token) for ids, token in new], tick)
         self._exact |= {pair: logprobs[-1] for pair, logprobs in zip(new, answers, strict=True)}
@@ -308,14 +308,15 @@ class ServedRanker(TokenRanker):
 
 
 TIMEOUT_S = 120.0
-SAME_WITHIN = 0.3  # nats; rounding and summation order in bfloat16 change a logit by less than 0.1
+SAME_WITHIN = 0.3  # nats; in bfloat16, rounding and summation order change a logit by less than 0.1
 TRIAL = PromptTemplate.parse("the <ENT0> is a <ENT1>")
 
 
 def load_served(served: ServedName, name: str, revision: str | None, key_variable: str) -> ServedLM:
-    """Return the LM behind a server, ready for queries. revision: of the tokenizer; the server determines the weights.
+    """Return the LM behind a server, ready for queries.
 
-    Raises ModelNotFound for the tokenizer, UnsupportedModel, or ServerFailed.
+    revision: revision of the tokenizer. The server determines the weights. Raises ModelNotFound if the tokenizer is not
+    found, UnsupportedModel, or ServerFailed.
     """
     silence_libraries()
     check_not_hidden(served.tokenizer)
@@ -347,9 +348,9 @@ def load_served(served: ServedName, name: str, revision: str | None, key_variabl
 
 
 def check_gives_logprobs(lm: ServedLM) -> None:
-    """Check that the server returns both kinds of log-probabilities, from the same distribution. Raises ServerFailed.
+    """Check that the server returns both kinds of log-probabilities from the same distribution. Raises ServerFailed.
 
-    A truncated or sharpened distribution gives no bound on the tokens that it omits.
+    A truncated or sharpened distribution gives no bound on the log-probabilities of the tokens that it omits.
     """
     prompt = lm.encode_prompt(TRIAL)
     entity = next((int(token),) for token in lm.starts_entity.nonzero()[0])
@@ -361,6 +362,6 @@ def check_gives_logprobs(lm: ServedLM) -> None:
     if abs(logprob - as_scored) > SAME_WITHIN:
         raise ServerFailed(
             f"The server of {lm.name} returns inconsistent log-probabilities for the same token: {logprob:.2f} nats "
-            f"as next token, {as_scored:.2f} nats in a text. Configure it to return log-probabilities before sampling "
-            "(vLLM: --logprobs-mode raw_logprobs)."
+            f"as the next token, {as_scored:.2f} nats in a text. Configure it to return log-probabilities before "
+            "sampling (vLLM: --logprobs-mode raw_logprobs)."
         )

@@ -14,14 +14,14 @@ MOST_WORDS = 60  # per paraphrase; longer paraphrases lose the meaning and may e
 
 
 class ParaphraserFailed(ChatFailed):
-    """A paraphraser that is unreachable, rejects the request, exceeds its spending cap, or returns invalid text."""
+    """Raised if a paraphraser is unreachable, rejects a request, exceeds its spending cap, or returns invalid text."""
 
 
 class ChatParaphraser:
-    """Chat model as paraphraser. The key is read from KGHARVEST_PARAPHRASER_API_KEY; if unset, no key is sent.
+    """Chat model as paraphraser. The key is read from KGHARVEST_PARAPHRASER_API_KEY. If it is unset, no key is sent.
 
-    max_calls, max_tokens: spending cap: requests, and tokens of questions and answers together.
-    options: of `ChatClient`.
+    max_calls, max_tokens: spending caps on requests, and on the total number of tokens of questions and answers.
+    options: further arguments of `ChatClient`.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ def instruction(sentence: str, entities: Sequence[str]) -> str:
 
 
 def sentences_of(answer: str) -> list[str]:
-    """Return the lines of `answer` without thoughts, list marks, quotation marks, and lines over MOST_WORDS."""
+    """Return the lines of `answer` without thoughts, list markers, and quotation marks. Omits lines over MOST_WORDS."""
     lines = re.sub(r"<think>.*?</think>", "", answer, flags=re.DOTALL).splitlines()
     unmarked = (re.sub(r"^\s*(?:[-*•]|\(?\d+[.):])\s*", "", line).strip() for line in lines)
     sentences = (re.sub(r'^["“](.*)["”]$', r"\1", line).strip() for line in unmarked)

@@ -1,4 +1,4 @@
-"""Offline paraphraser: rule-based rewrites, words filled in by the LM, and frames around the clause."""
+"""Offline paraphraser: rule-based rewrites, words replaced by the LM, and frames around the clause."""
 
 import re
 from collections.abc import Sequence
@@ -56,10 +56,10 @@ class Filler(NamedTuple):
 
 
 def refill(lm: LanguageModel, prompt: PromptTemplate, entities: Sequence[str]) -> list[PromptTemplate]:
-    """Return up to MOST_VARIANTS variants of `prompt` with one blank replaced, the closest in meaning first.
+    """Return up to MOST_VARIANTS variants of `prompt` with one blank replaced. The closest in meaning comes first.
 
     Closeness is the overlap of the LM's distributions for an entity, given the other entities, before and after the
-    replacement. Returns [] for an LM behind a server, which returns no distributions.
+    replacement. Returns [] if the LM is behind a server, because servers return no distributions.
     """
     if isinstance(lm, GivesLogprobs):
         return []
@@ -81,7 +81,7 @@ def refill(lm: LanguageModel, prompt: PromptTemplate, entities: Sequence[str]) -
 
 
 def blanks(prompt: PromptTemplate) -> list[Blank]:
-    """Return the content words, alone and with each adjacent word in the same segment of text."""
+    """Return each content word alone, and together with each adjacent word in the same segment of text."""
     text = SLOT.sub(lambda slot: "<" * len(slot.group()), prompt.text)
     words = [Blank(*match.span(), (match.group(),)) for match in _WORD.finditer(text)]
     pairs = [
@@ -95,7 +95,7 @@ def blanks(prompt: PromptTemplate) -> list[Blank]:
 def is_apt(text: str, words: Sequence[str]) -> bool:
     """Return whether `text` can replace `words`.
 
-    Stop words replace stop words. Other words must be different, with equal endings. Negations are not allowed.
+    Stop words can replace only stop words. Other words must differ but have the same ending. Negations are not allowed.
     """
     fillers = text.lower().split()
     if len(fillers) != len(words):
@@ -110,7 +110,7 @@ def is_apt(text: str, words: Sequence[str]) -> bool:
 
 
 def repeats(filler: str, prompt: PromptTemplate) -> bool:
-    """Return whether `filler` contains a content word of the prompt: "the colour colour"."""
+    """Return whether `filler` contains a content word of the prompt, as in "the color color"."""
     prompt_words = {word.lower() for word in _WORD.findall(prompt.text)}
     return not (prompt_words - STOP_WORDS).isdisjoint(filler.lower().split())
 
@@ -178,10 +178,10 @@ class OfflineParaphraser:
         self._lm = lm
 
     def paraphrase(self, sentence: str, entities: Sequence[str]) -> list[str]:
-        """Return rewrites and fillings in turn, two rewrites per filling.
+        """Return rewrites and fillings in alternation, two rewrites per filling.
 
-        An entity with digits is a year or another number. If there is one, rewrites about a place are discarded, unless
-        the sentence itself is about a place.
+        An entity with digits is a year or another number. If there is such an entity, rewrites about a place are
+        discarded, unless the sentence itself is about a place.
         """
         prompt = statement_prompt(sentence, entities)
         if prompt is None:
@@ -202,7 +202,7 @@ class OfflineParaphraser:
         return [as_sentence(template, entities) for template in frames]
 
     def _best_first(self, templates: Sequence[PromptTemplate], entities: Sequence[str]) -> list[PromptTemplate]:
-        """Return the templates within the LM's context length, by decreasing likelihood of `entities` in them."""
+        """Return the templates that fit into the LM's context, by decreasing likelihood of `entities` in them."""
         encoded = tuple(self._lm.encode_entity(entity) for entity in entities)
         pattern = tuple(map(len, encoded))
         encoded_templates = [(template, self._lm.encode_prompt(template)) for template in templates]

@@ -1,7 +1,7 @@
 """Paraphrase rules: the data files in this folder and the rewording of prompts.
 
-grammar.toml contains the vocabulary of the patterns; rewrites.txt and general_rewrites.txt alternate syntax;
-synonyms.toml replaces words; lemminflect inflects them; relation_wordings.txt and fact_wordings.txt list wordings of
+grammar.toml contains the vocabulary of the patterns. rewrites.txt and general_rewrites.txt change the syntax.
+synonyms.toml replaces words, which lemminflect inflects. relation_wordings.txt and fact_wordings.txt list wordings of
 common relations. Each file explains its format at the top. Files are read at first use.
 """
 
@@ -27,8 +27,8 @@ NEVER = r"(?!)"
 def rewritten(prompt: PromptTemplate) -> list[PromptTemplate]:
     """Return up to MAX_REWRITES different wordings of `prompt`, without a frame around it.
 
-    Order: wordings of known relations, rewrites.txt, synonyms, general_rewrites.txt, synonyms in the results of the
-    first two. A clause with an emphasized part gets no further emphasis. A wording ends in a preposition only if
+    Order: wordings of known relations, rewrites.txt, synonyms, general_rewrites.txt, and synonyms in the results of the
+    first two. If a clause already has an emphasized part, no emphasis is added. A wording ends in a preposition only if
     `prompt` does.
     """
     clause = expanded(bare_clause(prompt))
@@ -68,14 +68,14 @@ def read_toml(name: str) -> dict[str, Any]:
 
 @cache
 def read_blocks(name: str) -> tuple[tuple[str, ...], ...]:
-    """Return the lines of a text file in blocks divided by blank lines, without comment lines."""
+    """Return the blocks of lines in a text file, without comment lines. Blocks are separated by blank lines."""
     lines = (FOLDER / name).read_text(encoding="utf-8").splitlines()
     text = "\n".join(line for line in lines if not line.startswith("#"))
     return tuple(tuple(block.splitlines()) for block in re.split(r"\n{2,}", text.strip("\n")))
 
 
 def words_in(name: str) -> list[str]:
-    """Return a word list of grammar.toml."""
+    """Return a word list from grammar.toml."""
     words: list[str] = read_toml("grammar.toml")[name].split()
     return words
 
@@ -92,14 +92,14 @@ def frame_patterns() -> list[re.Pattern[str]]:
 
 @cache
 def irregular_pasts() -> frozenset[str]:
-    """Return the past forms and participles of irregular verbs, except those that equal an infinitive."""
+    """Return the past forms and participles of irregular verbs, except forms that are also infinitives."""
     verbs = words_in("irregular_verbs")
     return frozenset(inflected(verb, form) for verb in verbs for form in ("past", "participle")).difference(verbs)
 
 
 @cache
 def fragments() -> dict[str, str]:
-    """Return the patterns of {:name} references."""
+    """Return the pattern that each {:name} reference stands for."""
     grammar = read_toml("grammar.toml")
     verbs = words_in("irregular_verbs")
     forms = {
@@ -117,7 +117,7 @@ def fragments() -> dict[str, str]:
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern. {name} is a part that wordings can use; {:name} is a part or fragment without a group."""
+    """Compile a pattern. {name}: a part that wordings can use. {:name}: a part or fragment without a named group."""
 
     def expand(reference: re.Match[str]) -> str:
         group = "(?:" if reference[1] else f"(?P<{reference[2]}>"
@@ -196,7 +196,7 @@ def relation_wordings(clause: str) -> Iterator[str]:
 
 
 class Synonyms(NamedTuple):
-    """The words of a group in one inflected form, the head first, and the contexts that exclude them."""
+    """The words of a synonym group in one inflected form, the head word first, and the contexts that exclude them."""
 
     words: tuple[str, ...]
     not_before: re.Pattern[str]
@@ -231,7 +231,7 @@ def synonym_pattern() -> re.Pattern[str]:
 
 
 def with_synonyms(clause: str) -> Iterator[str]:
-    """Yield `clause` with a single word replaced, for each word with synonyms in its context and for each synonym."""
+    """Yield `clause` with one word replaced by a synonym that is allowed in its context, for every possible choice."""
     for match in synonym_pattern().finditer(clause):
         for word in choices(match):
             if word != match.group():
@@ -270,7 +270,7 @@ def bare_clause(prompt: PromptTemplate) -> str:
 
 
 def clause_of(prompt: PromptTemplate) -> str:
-    """Return the text of `prompt` without its full stop, with the first word in lower case unless it is a name.
+    """Return the text of `prompt` without its full stop. The first word is in lower case unless it is a name.
 
     Names are acronyms, uncommon words ("France"), words capitalized elsewhere in the prompt, and words before another
     capitalized word ("Marie Curie").
@@ -317,7 +317,10 @@ def expanded(clause: str) -> str:
 
 
 def without_adverbial(clause: str) -> tuple[str, str]:
-    """Return an adverbial of `clause`, formatted for the start of a sentence, or "", and the rest of `clause`."""
+    """Return an adverbial of `clause`, formatted to start a sentence, and the rest of `clause`.
+
+    The adverbial is "" if there is none.
+    """
     if match := named_pattern("leading_adverbial").fullmatch(clause):
         return match["adverbial"], match["main"]
     if match := named_pattern("inner_adverb").fullmatch(clause):
@@ -328,7 +331,7 @@ def without_adverbial(clause: str) -> tuple[str, str]:
 
 
 def prompt_of(clause: str) -> PromptTemplate:
-    """Return `clause` as a prompt: capitalized, with verbs in agreement with plural slots and a full stop."""
+    """Return `clause` as a prompt: capitalized, with a full stop, and with verbs that agree with plural slots."""
 
     def agreeing(match: re.Match[str]) -> str:
         return f"{match[1]} {({'is': 'are', 'was': 'were'}).get(match[2]) or base_form(match[2])}"
@@ -368,7 +371,7 @@ def spellings(base: str, tag: str) -> tuple[str, ...]:
 
 
 def inflected(base: str, form: str) -> str:
-    """Return a form of a verb, the rest of its phrase unchanged: ("give rise to", "third") -> "gives rise to"."""
+    """Return a form of a verb. The rest of its phrase is unchanged: ("give rise to", "third") -> "gives rise to"."""
     verb, *rest = base.split(" ")
     return " ".join([verb if form == "base" else spellings(verb, VERB_TAGS[form])[0], *rest])
 

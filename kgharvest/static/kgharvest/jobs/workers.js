@@ -12,7 +12,7 @@
         else return location.reload(); // logged out
       }
     } catch {
-      // the server does not respond: show the last status until it does
+      // If the server does not respond, the page shows the last status until it does.
     }
     setTimeout(refresh, 3000);
   };

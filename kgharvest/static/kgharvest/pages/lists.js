@@ -1,6 +1,6 @@
 // Lists: live filters, sticky table headers, and URLs that store filters and expanded sections.
 (() => {
-  // -- filters: the server filters the rows; the response replaces the elements after the form
+  // Filters: the server filters the rows, and its response replaces the elements after the form.
   const urlOf = (form) => {
     const url = new URL(form.getAttribute("action") ?? "", location.href);
     url.search = "";
@@ -26,7 +26,7 @@
       request?.abort();
       request = new AbortController();
       const response = await fetch(url, { signal: request.signal }).catch(() => null);
-      if (!response?.ok) return; // aborted by the next request, incomplete date, no response: the button still works
+      if (!response?.ok) return; // aborted by the next request, incomplete date, or no response: the button still works
       const text = await response.text().catch(() => null);
       if (text === null) return; // aborted by the next request
       const page = new DOMParser().parseFromString(text, "text/html");
@@ -49,7 +49,7 @@
     });
   };
 
-  // -- table headers: sticky if the table fits its container and does not scroll horizontally
+  // Table headers: sticky if the table fits its container and does not scroll horizontally.
   const sizeObserver = new ResizeObserver((entries) => {
     for (const { target } of entries) target.classList.toggle("fits", target.scrollWidth <= target.clientWidth);
   });
@@ -57,7 +57,7 @@
     for (const container of document.querySelectorAll(".table-wrap:not(.tall)")) sizeObserver.observe(container);
   };
 
-  // -- expanded sections: stored in the URL
+  // Expanded sections: stored in the URL.
   const openParts = () => (new URLSearchParams(location.search).get("open") ?? "").split(",").filter(Boolean);
 
   const storeOpenParts = ({ target }) => {

@@ -33,7 +33,7 @@
   const slotError = () => {
     const slots = [...statement.value.matchAll(SLOT)].map((match) => Number(match[1]));
     if (!statement.value.trim()) return "Enter a statement.";
-    if (slots.length < 2) return "The statement needs at least the slots <ENT0> and <ENT1>.";
+    if (slots.length < 2) return "The statement must contain at least the slots <ENT0> and <ENT1>.";
     const duplicate = slots.find((slot, index) => slots.indexOf(slot) !== index);
     if (duplicate !== undefined) return `The slot <ENT${duplicate}> occurs twice. Use each slot once.`;
     const missing = slots.findIndex((_, index) => !slots.includes(index));

@@ -116,7 +116,7 @@ def test_conllu_multiword_tokens_and_empty_nodes_are_skipped():
     [
         (["1\tx\n"], "Line 1 is not a CoNLL-U word"),
         ([*parsed(("x", 0)), "2\ty\t_\t_\t_\t_\t0\t_\t_\t_"], "Line 3 is not a CoNLL-U word"),
-        (parsed(("x", 7)), "line 1 has 1 words, but a word depends on number 7"),
+        (parsed(("x", 7)), "line 1 has 1 words, but a word depends on word 7"),
     ],
 )
 def test_invalid_conllu_is_refused(lines, message):

@@ -13,7 +13,7 @@ class Command(DomainCommand):
         parser.add_argument("--round", required=True, metavar="NAME", help="round name or project/NAME")
         format_help = "file format; hf writes a folder"
         parser.add_argument("--format", dest="file_format", required=True, choices=list(FORMATS), help=format_help)
-        verdict_help = "tuples to export (default: all; accepted for pykeen)"
+        verdict_help = "tuples to export (default: all, but accepted for pykeen)"
         parser.add_argument("--verdict", choices=Selection.values, help=verdict_help)
         parser.add_argument("--output", required=True, type=Path, metavar="PATH", help="output file or folder")
 

@@ -17,10 +17,10 @@ class Command(DomainCommand):
 
     def add_arguments(self, parser):
         parser.add_argument("file", type=Path, metavar="FILE", help="TSV, CSV, N-Triples, or JSON Lines")
-        parser.add_argument("--name", required=True, metavar="SYSTEM", help="source system, stored as the LM")
+        parser.add_argument("--name", required=True, metavar="SYSTEM", help="source system; stored as the LM name")
         mapping_help = "JSON mapping of the file's relations (default: relations with the same name)"
         parser.add_argument("--mapping", type=Path, metavar="F", help=mapping_help)
-        parser.add_argument("--labels", type=Path, metavar="F", help="labels of ids: one id, tab, label per line")
+        parser.add_argument("--labels", type=Path, metavar="F", help="labels of ids; each line: id, tab, label")
         formats, format_help = ["auto", *FORMATS], "file format (default: auto, detected from the content)"
         parser.add_argument("--format", dest="file_format", choices=formats, default="auto", help=format_help)
         add_project_argument(parser)

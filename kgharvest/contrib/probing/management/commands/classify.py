@@ -27,7 +27,7 @@ COLUMNS = {
 
 
 class Command(DomainCommand):
-    help = "Classify texts with a masked LM and prompts, searching triggers and label tokens (AutoPrompt)."
+    help = "Classify texts with a masked LM and prompts. Searches for triggers and label tokens (AutoPrompt)."
 
     def add_arguments(self, parser):
         for part in PARTS:
@@ -36,7 +36,7 @@ class Command(DomainCommand):
             )
         parser.add_argument(
             "--template",
-            help="template with {column} for texts, [T] for triggers, and [P] for the mask (default: by the columns)",
+            help="template with {column} for texts, [T] for triggers, and [P] for the mask (default: by column names)",
         )
         parser.add_argument(
             "--manual",
@@ -49,10 +49,10 @@ class Command(DomainCommand):
             type=label_words,
             default=[],
             metavar="NAME=W1,W2",
-            help="words for a label; repeatable (default: search the tokens)",
+            help="words for a label; repeatable (default: search for tokens)",
         )
         parser.add_argument(
-            "--label-tokens", type=positive, default=3, metavar="K", help="tokens to search per label (default: 3)"
+            "--label-tokens", type=positive, default=3, metavar="K", help="tokens to select per label (default: 3)"
         )
         add_search_arguments(parser, iterations=180, batch_size=24, texts="texts")
 

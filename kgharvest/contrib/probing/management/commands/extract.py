@@ -39,7 +39,7 @@ class Command(DomainCommand):
             type=Path,
             required=True,
             metavar="PATH",
-            help="FOLDER/RELATION/{train,dev,test}.jsonl with a context or evidences, a ZIP of it, or one file",
+            help="FOLDER/RELATION/{train,dev,test}.jsonl with a context or evidences, a ZIP of FOLDER, or one file",
         )
         parser.add_argument("--template", default=TEMPLATE, help=f"AutoPrompt template (default: {TEMPLATE!r})")
         parser.add_argument("--perturbed", action="store_true", help="also use contexts with replaced objects")

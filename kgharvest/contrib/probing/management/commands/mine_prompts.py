@@ -18,7 +18,7 @@ CONLLU = ".conllu"
 
 
 class Command(DomainCommand):
-    help = "Mine prompts from sentences that contain both entities of known facts, as LPAQA does; for import_prompts."
+    help = "Mine prompts for import_prompts from sentences that contain both entities of known facts, as LPAQA does."
 
     def add_arguments(self, parser):
         parser.add_argument(
@@ -30,13 +30,13 @@ class Command(DomainCommand):
             "--facts",
             type=Path,
             metavar="PATH",
-            help="facts as for the command probe, of which the training facts are used (default: seed tuples)",
+            help="facts in the format of the command probe; only training facts are used (default: seed tuples)",
         )
         parser.add_argument(
             "--how",
             choices=["middle", "dependency"],
             default="middle",
-            help="words between the entities (default), or the dependency path between them (CoNLL-U only)",
+            help="source: words between the entities (default), or the dependency path between them (CoNLL-U only)",
         )
         parser.add_argument(
             "--most", type=positive, default=40, metavar="N", help="maximum prompts per relation (default: 40)"
@@ -56,7 +56,7 @@ class Command(DomainCommand):
             ) from None
         if facts is None:
             pairs = {relation.name: [tuple(seed) for seed in relation.seed_tuples] for relation in relations}
-        else:  # never the dev and test facts
+        else:  # dev and test facts are not used
             names = [relation.name for relation in relations]
             by_part = read_facts(documents_in(facts), names)
             pairs = {name: list(by_part[name]["train"]) for name in names if name in by_part}
@@ -74,7 +74,7 @@ def sentences_in(path: Path) -> Iterator[Sentence]:
 
 
 def prompt_lines(prompts: Sequence[MinedPrompt]) -> Iterator[str]:
-    """Yield lines in LPAQA's format. weight: share of the prompt's occurrences among these prompts."""
+    """Yield lines in LPAQA's format. weight: the prompt's share of the occurrences of all these prompts."""
     total = sum(prompt.n for prompt in prompts)
     for prompt in prompts:
         line = {"template": prompt.template, "weight": round(prompt.n / total, 6), "n": prompt.n}

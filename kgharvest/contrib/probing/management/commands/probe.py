@@ -44,7 +44,7 @@ from kgharvest.tables.formats import terminal_text
 
 
 def number_from(field: Field) -> Callable[[str], float]:
-    """Return a parser for an option of the learning budget, with its bounds."""
+    """Return a parser for an option of the learning budget. It checks the bounds of the option."""
     least, most = field.metadata["min"], field.metadata["max"]
     kind, noun = (float, "number") if isinstance(least, float) else (int, "whole number")
 
@@ -61,7 +61,7 @@ def number_from(field: Field) -> Callable[[str], float]:
 
 
 class Command(DomainCommand):
-    help = "Probe an LM for known facts with several prompt systems, as in LAMA: P@1, P@10, MRR. Stores the result."
+    help = "Probe an LM for known facts with several prompt systems, as in LAMA (P@1, P@10, MRR). Stores the result."
 
     def add_arguments(self, parser):
         add_relation_arguments(parser)
@@ -80,7 +80,7 @@ class Command(DomainCommand):
             "--facts",
             type=Path,
             metavar="PATH",
-            help="FOLDER/RELATION/{train,dev,test}.jsonl, a ZIP of it, or one file (default: built-in facts)",
+            help="FOLDER/RELATION/{train,dev,test}.jsonl, a ZIP file of FOLDER, or one file (default: built-in facts)",
         )
         parser.add_argument(
             "--prompts",
@@ -101,7 +101,7 @@ class Command(DomainCommand):
             "--preset",
             choices=PRESETS,
             default=ProbeParams.preset,
-            help="defaults of the following options (default: %(default)s)",
+            help="preset for the following options (default: %(default)s)",
         )
         for name, field in BUDGET_FIELDS.items():
             budget.add_argument(
@@ -129,7 +129,7 @@ class Command(DomainCommand):
 
 
 def request_of(options: dict[str, Any]) -> ProbeRequest:
-    """Raises NotFound, NotProbed or ImportRefused."""
+    """Raises NotFound, NotProbed, or ImportRefused."""
     facts, prompts, earlier = options["facts"], options["prompts"], options["prompts_of"]
     relations = chosen_relations(options)
     names = [relation.name for relation in relations]

@@ -138,7 +138,7 @@ def test_repeated_import_reuses_new_relations(tmp_path):
 
     assert Relation.objects.count() == 1
     assert len(set(HarvestJob.objects.values_list("fingerprint", flat=True))) == 1
-    with pytest.raises(ImportRefused, match="with another statement"):
+    with pytest.raises(ImportRefused, match="with a different statement"):
         import_file(path, r="[HEAD] owns [TAIL].")
 
 
@@ -159,7 +159,7 @@ def test_repeated_import_reuses_new_relations(tmp_path):
             "<urn:a> <urn:r> <urn:b> .\n<urn:a> r <urn:b> .\n",
             "line 2, column 9: is not a valid N-Triples statement",
         ),
-        ("kg.nt", '<urn:a> <urn:r> "b\\uD800" .\n', "line 1: has an escape of an invalid character"),
+        ("kg.nt", '<urn:a> <urn:r> "b\\uD800" .\n', "line 1: has an escape sequence for an invalid character"),
         ("kg.jsonl", '{"head": "a", "relation": "r"}\n', 'line 1: has neither "head"'),
         ("kg.jsonl", '{"head": "a" "b"}\n', "line 1, column 14: is not JSON"),
         ("kg.tsv", "head\trelation\ttail\nA\tr\t\n", "line 2, column 3: has no tail"),
@@ -169,7 +169,7 @@ def test_errors_are_located_and_nothing_is_stored(tmp_path, name, text, location
     with pytest.raises(ImportRefused) as refusal:
         import_file(write(tmp_path, text, name), r="[HEAD] has [TAIL].")
 
-    assert f"{name}: rejected because of {location}" in str(refusal.value)
+    assert f"{name}: rejected because of an error in {location}" in str(refusal.value)
     for model in (Job, KnowledgeTuple, Relation, LanguageModel, Launch):
         assert not model.objects.exists()
 
@@ -196,7 +196,7 @@ def test_mapping_file_maps_relations_to_targets(tmp_path):
         ("[]", "is missing or empty"),
         ('{"relations": {"r": 5}}', "Expected a relation name"),
         ('{"relations": {"r": "made/up"}}', "There is no relation"),
-        ('{"relations": {"r": {"template": "[HEAD] sees."}}}', "lacks [HEAD] or [TAIL]"),
+        ('{"relations": {"r": {"template": "[HEAD] sees."}}}', "must contain both [HEAD] and [TAIL]"),
         ('{"relations": {"r": {"template": "[HEAD] [TAIL]"}}}', "contains only slots"),
         ('{"relations": {"r": {"relation": "x", "template": "[HEAD] is [TAIL]"}}}', "Use either relation"),
         ('{"relations": {"r": {"relation": "x", "sltos": []}}}', "Unknown keys: sltos"),

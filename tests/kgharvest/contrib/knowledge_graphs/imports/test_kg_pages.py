@@ -67,7 +67,7 @@ def test_mapping_errors_are_shown_at_the_field_without_import(client, researcher
     page = client.post(mapping, {"relation_0": "made_up", "template_1": "[HEAD] knows."}).content.decode()
 
     assert "There is no relation" in page
-    assert "lacks [HEAD] or [TAIL]" in page
+    assert "must contain both [HEAD] and [TAIL]" in page
     assert "is mapped" in client.post(mapping, {"import": "1"}).content.decode()
     assert not HarvestJob.objects.exists()
 

@@ -21,6 +21,7 @@ from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer, uniform
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadSeed, EngineError
 from tests.kgharvest.contrib.probing.text_tasks.reading_models import VERDICTS, review
+from tests.sampling import only
 
 pytestmark = pytest.mark.slow  # trains an LM
 
@@ -46,7 +47,7 @@ def texts(reading_lm):
     return [encode_texts(reading_lm, TEMPLATE, reviews(60, seed), EncodedText).examples for seed in range(3)]
 
 
-@pytest.mark.parametrize("k", [1, 3, 5])
+@pytest.mark.parametrize("k", only([3], [1, 3, 5]))
 def test_learned_prompt_beats_the_majority_on_unseen_texts(reading_lm, encoded, texts, k):
     train, dev, test = texts
     label_tokens = select_label_tokens(reading_lm, encoded, train, k, seed=0)

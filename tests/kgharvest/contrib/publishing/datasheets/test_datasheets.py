@@ -320,7 +320,7 @@ def test_gold_and_consent_are_described_if_the_round_has_them(facts):
     with_consent = {**facts, "consent": "I agree that my answers are published.", "consent_sha256": "0" * 64}
 
     assert "2 true (seed tuples), 1 false" in sentence_of(with_gold, "gold")
-    assert sentence_of(facts, "gold") == "No statements with known answers were mixed in."
+    assert sentence_of(facts, "gold") == "No statements with known answers were included."
     assert 2 in heds_answers(with_gold)["3.3.3.1"].options
     for path in ("responsible-nlp.md", "instructions.md"):
         assert "> I agree that my answers are published." in text_of(with_consent, path)

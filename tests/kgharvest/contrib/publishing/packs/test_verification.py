@@ -140,7 +140,7 @@ def exhaustive_case(*values):
     [
         ("judgments", "label", "unjudgeable", "agreement"),
         exhaustive_case("judgments", "status", "late", "n_judgments"),
-        exhaustive_case("judgments", "annotator", "nobody", "rows of this package do not give a report"),
+        exhaustive_case("judgments", "annotator", "nobody", "rows of this package yield no report"),
         exhaustive_case("judgments", "statement", 99_999, "is out of range"),
         exhaustive_case("judgments", "judged_at", "2001-02-03T04:05:06+00:00", "conduct.dates.first_judgment_at"),
         exhaustive_case("statements", "n_wanted", 5, "verdict"),
@@ -206,7 +206,7 @@ def test_checksums_name_missing_extra_and_altered_files(of_samples):
 
     assert sorted(checksum_differences(contents)) == [
         "more.txt: not in SHA256SUMS",
-        "report.json: altered, the checksum differs",
+        "report.json: altered; the checksum differs",
         "tables/cells.csv: missing",
     ]
     assert list(checksum_differences(of_samples)) == []
@@ -355,7 +355,7 @@ def test_altered_preregistration_is_detected(of_samples, pack_of):
     altered_one = {**contents, "preregistration.json": contents["preregistration.json"].replace(b"Nobody", b"Anybody")}
 
     for pack in (altered_one, {**of_samples, "preregistration.json": b"{}"}):
-        assert problems_of(pack) == ["preregistration.json: is not the frozen document, whose hash report.json names"]
+        assert problems_of(pack) == ["preregistration.json: is not the frozen document whose hash report.json contains"]
 
 
 # Commands
@@ -381,7 +381,7 @@ def test_verify_command_needs_no_database_or_data(pack_of, tmp_path):
 
     process = verify(tmp_path / "pack.zip")
     assert (process.returncode, process.stderr) == (0, "")
-    assert "numbers recomputed from the raw rows, all as in the report." in process.stdout
+    assert "numbers recomputed from the raw rows; all match the report." in process.stdout
     assert not (tmp_path / "empty" / "kgharvest.sqlite3").exists()
 
     process = verify(tmp_path / "forged")

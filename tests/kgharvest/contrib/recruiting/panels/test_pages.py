@@ -51,7 +51,7 @@ def test_panel_is_created_and_published_in_four_clicks(client, round):
     panel = round.panels.get()
     assert (panel.status, panel.places, panel.statements_per_place) == ("published", 2, 6)
     assert "admits participants after the panel is published" in draft
-    assert "2 places at USD 0.60 (USD 12.00 per hour by the estimate) cost USD 1.20 in rewards" in cost
+    assert "2 places at USD 0.60 (USD 12.00 per estimated hour) cost USD 1.20 in rewards" in cost
     assert f"/enter/{panel.token}/?participant=PARTICIPANT&amp;study=STUDY&amp;session=SESSION" in published
     assert f'href="{PANELS}"' in client.get("/projects/default/rounds/pilot/").text
 

@@ -271,7 +271,7 @@ def test_cost_is_shown_before_publishing(platform, monkeypatch):
     monkeypatch.setattr(platform, "is_away", True)
     assert "does not answer" in cost_in_words(panel)
     monkeypatch.undo()
-    rewards = "12 places at USD 2.00 (USD 12.00 per hour by the estimate) cost USD 24.00 in rewards"
-    assert cost_in_words(panel) == f"{rewards}. The platform's fee comes on top."
+    rewards = "12 places at USD 2.00 (USD 12.00 per estimated hour) cost USD 24.00 in rewards"
+    assert cost_in_words(panel) == f"{rewards}. The platform charges an additional fee."
     panel.screen_out_reward = 50
     assert f"{rewards}, plus USD 0.50 per screen-out. The" in cost_in_words(panel)

@@ -76,7 +76,7 @@ def test_manual_approval_says_that_the_platform_is_not_notified(make_panel, rese
 
     assert "Approve and pay them on the platform" in review_page
     assert "Auto-approval" not in review_page
-    assert "1 submission approved. Repeat it on the platform" in text_of(page)
+    assert "1 submission approved. Repeat the decision on the platform" in text_of(page)
 
 
 def test_floor_button_pays_bonuses_and_resumes_the_panel(make_panel, researcher_client):
