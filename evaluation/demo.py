@@ -7,17 +7,24 @@ from typing import NamedTuple
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
+from django.utils import timezone
 from django.utils.crypto import get_random_string
 
 from annotation.invites.services import join_round
 from annotation.judges.models import JudgeRun
 from annotation.models import Round
+from evaluation.demo_results import store_saved_harvests, store_saved_judge_run
 from evaluation.models import Report, Study
 from evaluation.studies import steps
 from evaluation.studies.files import read_study, study_path
 from evaluation.studies.services import jobs_of, store_study
 from kgharvest.accounts.projects import create_project, set_role
-from kgharvest.models import HarvestJob, Project, Role
+from kgharvest.engine.types import HarvestParams
+from kgharvest.harvests.language_models import get_language_model
+from kgharvest.harvests.launches import plan_launch, start_launch
+from kgharvest.harvests.runner import requests_for
+from kgharvest.models import HarvestJob, Launch, Project, Role
+from kgharvest.relations.names import resolve_relation
 
 RESEARCHER = "researcher"
 ANNOTATORS = ("annotator-1", "annotator-2", "annotator-3")
@@ -26,6 +33,9 @@ LEGIBLE = "abcdefghijkmnpqrstuvwxyz23456789"  # without l, o, 0, and 1
 
 PROJECT = "Demo"
 PEOPLE, SIMULATED = "demo", "demo-simulated"  # built-in studies, which share their harvests
+# Harvested by the worker while the pages are open
+MORE_RELATIONS = ("currency_of", "eats", "language_of", "made_of", "part_of", "used_for")
+MORE_PARAMS = HarvestParams(candidates=300, max_tuples=150)
 
 
 class Login(NamedTuple):
@@ -73,6 +83,20 @@ def queue_missing_harvests() -> list[HarvestJob]:
     return jobs_of(people)
 
 
+def finished_or_queued_harvests() -> list[HarvestJob]:
+    """Return the jobs of `queue_missing_harvests`, finished if their results are saved."""
+    store_saved_harvests(queue_missing_harvests())
+    return jobs_of(study(PEOPLE))
+
+
+def launch_more_harvests() -> Launch | None:
+    """Launch the missing harvests of MORE_RELATIONS. Return the launch, or None if no harvest is missing."""
+    relations = [resolve_relation(f"demo/{name}") for name in MORE_RELATIONS]
+    requests = requests_for(relations, [get_language_model("embedded")], ("human", "multi"), params=MORE_PARAMS)
+    plan = plan_launch(requests, timezone.now(), by=researcher(), project=project())
+    return start_launch(plan, researcher())[0] if plan.requests else None
+
+
 def open_people_round() -> Round:
     """Return the round for people, joined by the demo's annotators."""
     people = study(PEOPLE)
@@ -96,6 +120,14 @@ def queue_missing_judge_run() -> JudgeRun:
     simulated = study(SIMULATED)
     steps.queue_judges(simulated, researcher())
     return simulated.round.judge_runs.get(name=simulated.document["judges"][0]["name"])
+
+
+def finished_or_queued_judge_run() -> JudgeRun:
+    """Return the run of `queue_missing_judge_run`, finished if its answers are saved."""
+    run = queue_missing_judge_run()
+    store_saved_judge_run(run)
+    run.refresh_from_db()
+    return run
 
 
 def simulated_report() -> Report:
