@@ -14,17 +14,19 @@ from django.contrib.auth import get_user_model
 
 from annotation.models import JudgeRun, Judgment, Round
 from evaluation import demo
+from evaluation.demo_results import record_of_harvest, saved_results, store_saved_harvests, store_saved_judge_run
 from evaluation.models import Report, Study
 from kgharvest.access import Action, may_anywhere
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests.language_models import get_language_model
-from kgharvest.harvests.runner import HarvestRequest, queue_harvest
+from kgharvest.harvests.runner import HarvestRequest, fingerprint, queue_harvest
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job
 from kgharvest.relations.names import resolve_relation
 from kgharvest.relations.services import load_shipped_sets
 from tests.factories import make_harvest
+from tests.sampling import only
 
 ROOT = Path(__file__).parents[2]
 RELATIONS = ("capital_of", "a_do_b_at", "need_a_to_do_b", "help", "place_for", "prevent")
@@ -100,6 +102,62 @@ def test_demo_ignores_other_harvests_of_the_same_cell(shipped, logins, enqueued)
     other = queue_harvest(request)
 
     assert demo.queue_missing_harvests()[0] != other
+
+
+def test_all_results_of_the_demo_are_saved(shipped, logins, enqueued):
+    """If this fails after a change of the engine or of the demo, save the results again (docs/development.md)."""
+    harvests = demo.finished_or_queued_harvests()
+    demo.open_simulated_round()
+    run = demo.finished_or_queued_judge_run()
+
+    assert {(job.status, job.n_tuples, job.tuples.count()) for job in harvests} == {("succeeded", 150, 150)}
+    assert all(job.fingerprint == fingerprint(job, job.summary["revision"]) for job in harvests)
+    assert (run.status, run.done, run.answers.count()) == ("succeeded", run.total, run.total)
+    assert set(run.answers.values_list("label", flat=True)) == {"true", "false"}
+
+
+@pytest.mark.parametrize(
+    "number", only([0], range(12))
+)
+def test_saved_result_equals_that_of_a_worker(shipped, logins, enqueued, number):
+    job = demo.queue_missing_harvests()[number]
+    ledger.run_job(job.pk)
+    job.refresh_from_db()
+    computed = record_of_harvest(job)
+
+    (saved,) = (record for record in saved_results() if record.get("fingerprint") == job.fingerprint)
+
+    for name in ("prompts", "tuples"):
+        *words, first, second = zip(*saved[name], strict=True)
+        *computed_words, computed_first, computed_second = zip(*computed[name], strict=True)
+        assert [list(map(str, column)) for column in words] == [list(map(str, column)) for column in computed_words]
+        assert first == pytest.approx(computed_first, abs=1e-4)
+        assert second == pytest.approx(computed_second, abs=1e-4)
+    assert saved["rejected"] == computed["rejected"]
+
+
+def test_saved_results_are_not_used_for_other_parameters(shipped, logins, enqueued):
+    request = HarvestRequest(
+        resolve_relation(f"demo/{RELATIONS[0]}"), get_language_model("embedded"), "human", HarvestParams(candidates=299)
+    )
+    job = queue_harvest(request, project=demo.project())
+
+    store_saved_harvests([job])
+
+    job.refresh_from_db()
+    assert job.status == Job.Status.QUEUED
+
+
+def test_judge_run_with_another_threshold_is_not_finished(harvests, monkeypatch):
+    demo.open_simulated_round()
+    run = demo.queue_missing_judge_run()
+    JudgeRun.objects.filter(pk=run.pk).update(threshold=-6.5)
+    run.refresh_from_db()
+
+    store_saved_judge_run(run)
+
+    run.refresh_from_db()
+    assert run.status == Job.Status.QUEUED
 
 
 def test_printed_passwords_log_in_new_users(logins):
