@@ -3,34 +3,28 @@
 Each step creates only missing objects, so the demo can be repeated.
 """
 
-from collections.abc import Sequence
-from random import Random
 from typing import NamedTuple
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
+from django.utils import timezone
 from django.utils.crypto import get_random_string
 
 from annotation.invites.services import join_round
 from annotation.judges.models import JudgeRun
-from annotation.judges.runs import queue_run
-from annotation.judging.simulation import Truth, fill_with_simulated_judgments
 from annotation.models import Round
-from annotation.rounds.services import open_round
-from evaluation.models import Report
-from evaluation.reports.services import create_report
+from evaluation.demo_results import store_saved_harvests, store_saved_judge_run
+from evaluation.models import Report, Study
+from evaluation.studies import steps
+from evaluation.studies.files import read_study, study_path
+from evaluation.studies.services import jobs_of, store_study
 from kgharvest.accounts.projects import create_project, set_role
-from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests.language_models import get_language_model
-from kgharvest.harvests.runner import HarvestRequest, queue_harvest, unique_key_of
-from kgharvest.models import HarvestJob, Job, KnowledgeTuple, Project, Role
+from kgharvest.harvests.launches import plan_launch, start_launch
+from kgharvest.harvests.runner import requests_for
+from kgharvest.models import HarvestJob, Launch, Project, Role
 from kgharvest.relations.names import resolve_relation
-
-MODEL = "embedded"
-RELATIONS = ("capital_of", "a_do_b_at", "need_a_to_do_b", "help", "place_for", "prevent")  # two of them are ternary
-SETTINGS = ("human", "multi")
-PARAMS = HarvestParams(candidates=300, max_tuples=150)
 
 RESEARCHER = "researcher"
 ANNOTATORS = ("annotator-1", "annotator-2", "annotator-3")
@@ -38,17 +32,10 @@ PASSWORD_LENGTH = 12
 LEGIBLE = "abcdefghijkmnpqrstuvwxyz23456789"  # without l, o, 0, and 1
 
 PROJECT = "Demo"
-PEOPLE_ROUND = "demo"
-PEOPLE_N = 3  # statements per cell; three people need 15 minutes
-SIMULATED_ROUND = "demo-simulated"
-SIMULATED_N = 25
-SIMULATION_SEED = 2023
-CHANCE_OF_TRUE = {True: 0.9, False: 0.15}  # probability of the label True for facts and for other tuples
-
-
-# The smaller embedded LM, trained on the same world, judges the tuples of the larger one. Both are demonstrators. The
-# threshold gives a sensitivity of .88 and a specificity of .65 on the demo's tuples: a moderately useful judge.
-JUDGE = {"name": "small-sibling", "kind": "score", "model": "embedded-small", "threshold": -7.0}
+PEOPLE, SIMULATED = "demo", "demo-simulated"  # built-in studies, which share their harvests
+# Harvested by the worker while the pages are open
+MORE_RELATIONS = ("currency_of", "eats", "language_of", "made_of", "part_of", "used_for")
+MORE_PARAMS = HarvestParams(candidates=300, max_tuples=150)
 
 
 class Login(NamedTuple):
@@ -80,58 +67,71 @@ def researcher() -> AbstractBaseUser:
     return get_user_model().objects.get(username=RESEARCHER)
 
 
+def study(name: str) -> Study:
+    """Return the built-in study, created if it is missing. A demo of an older version has its round already."""
+    stored = store_study(read_study(study_path(name)), researcher())
+    if stored.round is None and (existing := stored.project.rounds.filter(name=name).first()):
+        stored.round, stored.report = existing, existing.reports.first()
+        stored.save()
+    return stored
+
+
 def queue_missing_harvests() -> list[HarvestJob]:
     """Return one job per cell of the demo: the newest finished or running one, otherwise a new queued job."""
-    language_model = get_language_model(MODEL)
-    useful = [Job.Status.QUEUED, Job.Status.RUNNING, Job.Status.SUCCEEDED]
-    of_demo = HarvestJob.objects.filter(project=project(), status__in=useful).order_by("-pk")
-    jobs = []
-    for relation in [resolve_relation(f"demo/{name}") for name in RELATIONS]:
-        for setting in SETTINGS:
-            request = HarvestRequest(relation, language_model, setting, PARAMS)
-            existing = of_demo.filter(unique_key=unique_key_of(request)).first()  # the cell can have other harvests
-            jobs.append(existing or queue_harvest(request, researcher(), project=project()))
-    return jobs
+    people = study(PEOPLE)
+    steps.queue_harvests(people, researcher())
+    return jobs_of(people)
 
 
-def open_people_round(jobs: Sequence[HarvestJob]) -> Round:
-    """Return the round for people, after adding the demo's annotators to it."""
-    round = _find_or_open(PEOPLE_ROUND, jobs, PEOPLE_N, source=Round.Source.PEOPLE)
-    if round.is_open:
+def finished_or_queued_harvests() -> list[HarvestJob]:
+    """Return the jobs of `queue_missing_harvests`, finished if their results are saved."""
+    store_saved_harvests(queue_missing_harvests())
+    return jobs_of(study(PEOPLE))
+
+
+def launch_more_harvests() -> Launch | None:
+    """Launch the missing harvests of MORE_RELATIONS. Return the launch, or None if no harvest is missing."""
+    relations = [resolve_relation(f"demo/{name}") for name in MORE_RELATIONS]
+    requests = requests_for(relations, [get_language_model("embedded")], ("human", "multi"), params=MORE_PARAMS)
+    plan = plan_launch(requests, timezone.now(), by=researcher(), project=project())
+    return start_launch(plan, researcher())[0] if plan.requests else None
+
+
+def open_people_round() -> Round:
+    """Return the round for people, joined by the demo's annotators."""
+    people = study(PEOPLE)
+    steps.open_study_round(people, researcher())
+    if people.round.is_open:
         for annotator in get_user_model().objects.filter(username__in=ANNOTATORS):
-            join_round(round, annotator)
-    return round
+            join_round(people.round, annotator)
+    return people.round
 
 
-def open_simulated_round(jobs: Sequence[HarvestJob]) -> Round:
+def open_simulated_round() -> Round:
     """Return the round judged by simulated annotators, who know most facts of the embedded LM's world."""
-    round = _find_or_open(SIMULATED_ROUND, jobs, SIMULATED_N, source=Round.Source.SIMULATED)
-    if not round.annotators.exists():
-        fill_with_simulated_judgments(round, truth_of_the_world(), Random(SIMULATION_SEED))
-    return round
+    simulated = study(SIMULATED)
+    steps.open_study_round(simulated, researcher())
+    steps.simulate(simulated, researcher())
+    return simulated.round
 
 
-def _find_or_open(name: str, jobs: Sequence[HarvestJob], n: int, source: str) -> Round:
-    if existing := project().rounds.filter(name=name).first():
-        return existing
-    cells = [{"job": job.pk, "n": min(n, job.n_tuples)} for job in jobs]
-    return open_round({"name": name, "source": source, "cells": cells}, researcher(), project())
+def queue_missing_judge_run() -> JudgeRun:
+    """Return the run of the demo's judge in the simulated round; queue a new one if there is none."""
+    simulated = study(SIMULATED)
+    steps.queue_judges(simulated, researcher())
+    return simulated.round.judge_runs.get(name=simulated.document["judges"][0]["name"])
 
 
-def truth_of_the_world() -> Truth:
-    facts = {(relation.name, entities) for relation in load_world() for entities in relation.facts}
-
-    def chance_of_true(claim: KnowledgeTuple) -> float:
-        return CHANCE_OF_TRUE[(claim.relation.name, tuple(claim.entities)) in facts]
-
-    return chance_of_true
-
-
-def queue_missing_judge_run(round: Round) -> JudgeRun:
-    """Return the run of the demo's judge in the round; queue a new one if there is none."""
-    return round.judge_runs.filter(name=JUDGE["name"]).first() or queue_run(round, JUDGE, researcher())
+def finished_or_queued_judge_run() -> JudgeRun:
+    """Return the run of `queue_missing_judge_run`, finished if its answers are saved."""
+    run = queue_missing_judge_run()
+    store_saved_judge_run(run)
+    run.refresh_from_db()
+    return run
 
 
-def report_on(round: Round, judge: JudgeRun) -> Report:
-    """Return the newest report on the round, or create one. judge: a successful run."""
-    return round.reports.first() or create_report(round, by=researcher(), judge=judge)
+def simulated_report() -> Report:
+    """Return the report on the simulated round, or create it. Its judge run must have succeeded."""
+    simulated = study(SIMULATED)
+    steps.make_report(simulated, researcher())
+    return simulated.report

@@ -93,6 +93,40 @@ class Report(models.Model):
         return reverse("evaluation:tuples", args=[self.pk])
 
 
+class StudyQuerySet(models.QuerySet):
+    visible_to = visible
+
+
+class Study(models.Model):
+    """A study made from a study file (evaluation.studies). Its harvests are found by their parameters.
+
+    document: the valid file, with the relations of relation files. round: None until its draft is created. report: the
+    first report on the complete round.
+    """
+
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="studies")
+    name = models.SlugField(max_length=100)
+    document = models.JSONField()
+    round = models.OneToOneField(Round, on_delete=models.SET_NULL, null=True, blank=True, related_name="study")
+    report = models.ForeignKey(Report, on_delete=models.SET_NULL, null=True, blank=True, related_name="studies")
+    created_by = person_or_null()
+    created_at = models.DateTimeField(auto_now_add=True)
+    changed_at = models.DateTimeField(auto_now=True)
+
+    objects = StudyQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-pk"]
+        verbose_name_plural = "studies"
+        constraints = [models.UniqueConstraint(fields=["project", "name"], name="study_project_name_unique")]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("evaluation:study", args=[self.pk])
+
+
 class ScoresOfRelation(models.Model):
     """The part of a report's document for figures of one relation's scores. relation: name in the document."""
 

@@ -23,6 +23,7 @@ from evaluation.reports.services import one_moment
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, Project, Relation
 from kgharvest.pages.home import home_step, next_step, project_step
+from kgharvest.pages.number_format import counted
 from kgharvest.pages.panels import Panel, button
 
 N_NEWEST = 5  # number of reports on the page of a round
@@ -40,6 +41,21 @@ def home_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
 def project_contents(request: HttpRequest, project: Project) -> Iterator[Panel]:
     n_reports = Report.objects.filter(round__project=project).count()
     yield project_step("Reports", reverse("evaluation:report_list"), project, n_reports, "report")
+    if n_studies := project.studies.count():
+        url = f"{reverse('evaluation:study_list')}?project={project.slug}"
+        yield home_step("Studies", url, f"{counted(n_studies, 'study', 'studies')} in this project.")
+
+
+def studies(request: HttpRequest, subject: None) -> Iterator[Panel]:
+    yield button("Studies", reverse("evaluation:study_list"))
+
+
+def study_of_round(request: HttpRequest, round: Round) -> Iterator[Panel]:
+    """Yield links to the round's study and to a file that reproduces the round."""
+    if study := getattr(round, "study", None):
+        yield button("Study", study.get_absolute_url())
+    if round.spec:
+        yield button("Download as study file", reverse("evaluation:round_study_file", args=[round.path]))
 
 
 def compare_relation(request: HttpRequest, relation: Relation) -> Iterator[Panel]:

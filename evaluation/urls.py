@@ -13,6 +13,7 @@ from evaluation.scores import api as scores_api
 from evaluation.scores import views as scores_views
 from evaluation.sharing import api as sharing_api
 from evaluation.sharing import views as sharing_views
+from evaluation.studies import views as studies_views
 from kgharvest.api.views import routes
 
 app_name = "evaluation"
@@ -29,6 +30,11 @@ urlpatterns = [
     path("reports/<int:pk>/figures/<slug:name>.<slug:file_format>", reports_views.figure_file, name="figure"),
     path("reports/<int:pk>/comparisons/<int:number>/", reports_views.comparison, name="comparison"),
     path("reports/<int:pk>/tuples/", reports_views.tuples, name="tuples"),
+    # studies
+    path("studies/", studies_views.StudyList.as_view(), name="study_list"),
+    path("studies/<int:pk>/", studies_views.study_detail, name="study"),
+    path("studies/<int:pk>/study.toml", studies_views.study_file, name="study_file"),
+    path("projects/<round:path>/study.toml", studies_views.round_study_file, name="round_study_file"),
     # links to frozen reports
     path("reports/<int:pk>/shares/", sharing_views.shares, name="shares"),
     path("reports/<int:pk>/shares/<int:share>/revoke/", sharing_views.share_revoke, name="share_revoke"),

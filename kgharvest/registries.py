@@ -50,14 +50,14 @@ PANELS = {
     "draft_actions": ["evaluation.panels.rehearse_draft"],
     "draft": [],  # subject: a draft
     # subject: a round; for its managers
-    "round_actions": ["evaluation.panels.make_report"],
+    "round_actions": ["evaluation.panels.make_report", "evaluation.panels.study_of_round"],
     "round_badges": [],  # subject: a round or draft; next to its status
     "round": [  # subject: a round
         "evaluation.panels.round_reports",
         "annotation.panels.who_took_part",
     ],
     "judge_run": ["evaluation.panels.judge_card"],  # subject: a judge run; below its labels
-    "report_list_actions": [],
+    "report_list_actions": ["evaluation.panels.studies"],
     "report_actions": [],  # subject: a report
 }
 
@@ -84,6 +84,9 @@ DRAFT_DELETED: list[str] = []
 
 # Report sections of optional apps: instances of evaluation.reports.report_sections.ReportSection
 REPORT_SECTIONS: list[str] = []
+
+# Files that studies write in addition to the formats of reports, by file name: functions of (report, path)
+REPORT_OUTPUTS: dict[str, str] = {}
 
 # Outboxes (kgharvest.jobs.outbox.Outbox) by job kind
 OUTBOXES = {

@@ -39,8 +39,11 @@ from annotation.rounds.services import (
     reopen_round,
     save_instructions,
 )
+from evaluation.models import Study
 from evaluation.reports.services import create_report, prepare_report, store_report
 from evaluation.sharing.services import revoke_share, share_report
+from evaluation.studies import steps
+from evaluation.studies.services import store_study
 from kgharvest.accounts.projects import (
     create_invite,
     create_project,
@@ -182,6 +185,12 @@ CALLS: dict[Callable, Callable] = {
     create_report: lambda it, by: create_report(it.round, by),
     prepare_report: lambda it, by: prepare_report(it.round, by),
     store_report: lambda it, by: store_report(it.report, by),
+    store_study: lambda it, by: store_study(it.study.document | {"project": it.project.slug}, by),
+    steps.queue_harvests: lambda it, by: steps.queue_harvests(it.study, by),
+    steps.open_study_round: lambda it, by: steps.open_study_round(it.study, by),
+    steps.queue_judges: lambda it, by: steps.queue_judges(it.study, by),
+    steps.simulate: lambda it, by: steps.simulate(it.study, by),
+    steps.report_now: lambda it, by: steps.report_now(it.study, by),
     queue_pack: lambda it, by: queue_pack(it.report, by),
     freeze_preregistration: lambda it, by: freeze_preregistration(it.draft, planned(), NOW, by),
     share_report: lambda it, by: share_report(it.report, "Reviewers", 1, NOW, by=by),
@@ -193,14 +202,17 @@ CALLS: dict[Callable, Callable] = {
 CALL_PROJECT_FOR = {
     "plan_launch", "create_harvest_job", "queue_harvest", "prepared_import", "import_relation_file",
     "import_kg", "prepared_kg", "store_upload", "save_relation", "queue_score_job", "create_probe", "queue_probe",
+    "project_of", "import_study_relations", "plan_of",
 }  # fmt: skip
 CALL_SERVICES_WITH_A_ROW = {
     "import_upload", "start_launch", "import_prompts", "create_run", "queue_run", "import_file", "import_answers",
+    "advance", "make_report", "planned_study", "study_plan_lines",
 }  # fmt: skip
 WRITE_NOTHING = {
     "may_decide", "may_withdraw", "check_may_withdraw", "check_may_erase", "check_can_edit",
     "freeze_round", "plan_round", "estimated_usage", "populations", "default_instructions", "compute_report",
     "facts_of_content", "parts_of", "check_harvest", "check_endpoint", "score_request",
+    "find_study", "locked",
 }  # fmt: skip
 ALLOWED_FOR_ALL = {"remove"}  # the user's own second factor
 CALLED_BY_SERVICES = {  # audit log, deletion of drafts, erasure and withdrawal
@@ -233,6 +245,7 @@ def it(tmp_path) -> SimpleNamespace:
         command=submission.commands.create(kind="bonus", key="bonus:1", amount=10),
         report=report,
         share=share_report(report, "Reviewers", 1, NOW),
+        study=Study.objects.create(project=project, name="study", document={"name": "study"}, round=round),
         relation=relation,
         launch=launch,
         worker=factories.make_worker(timezone.now()),

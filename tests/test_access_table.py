@@ -21,7 +21,7 @@ from django.utils import timezone
 from annotation.gold.candidates import decide_on_gold, gold_candidates
 from annotation.invites.services import join_round
 from annotation.rounds.services import create_draft
-from evaluation.models import ScoreEvaluation
+from evaluation.models import ScoreEvaluation, Study
 from evaluation.reports.services import create_report
 from evaluation.sharing.services import share_report
 from kgharvest.accounts.projects import create_invite
@@ -166,6 +166,11 @@ GET    /projects/default/rounds/pilot/invites/                          302 403 
 POST   /projects/default/rounds/pilot/invites/revoke/                   302 403 403 403 302 302 302 404
 GET    /projects/default/rounds/pilot/invites.csv                       302 403 403 403 200 200 200 404
 POST   /projects/default/rounds/pilot/report/                           302 403 403 403 302 302 302 404
+GET    /projects/default/rounds/pilot/study.toml                        302 403 200 200 200 200 200 404
+# studies
+GET    /studies/                                                        302 403 200 200 200 200 200 200
+GET    /studies/{study}/                                                302 403 200 200 200 200 200 404
+GET    /studies/{study}/study.toml                                      302 403 200 200 200 200 200 404
 # LM judges
 GET    /projects/default/rounds/pilot/judges/                           302 403 200 200 200 200 200 404
 GET    /projects/default/rounds/pilot/judges/new/                       302 403 403 403 200 200 200 404
@@ -356,10 +361,13 @@ def places(db) -> dict[str, object]:
     submission = enter(make_panel(round, name="paying"), "person", "", timezone.now())
     share = share_report(report, "Reviewers", 1, timezone.now(), password="correct horse")
     make_panel(round, "draft", name="study", platform="prolific")
+    sections = {"relations": [{"set": "own"}], "harvests": [{"models": ["lm"], "settings": ["human"]}], "round": {}}
+    study = Study.objects.create(project=project, name="study", document={"name": "study", **sections}, round=round)
     return {
         "pack": pack.pk,
         "upload": make_uploaded_kg("a\tr\tb\n").pk,
         "share": share.pk,
+        "study": study.pk,
         "shared": share.secret,
         "webhook": webhook.pk,
         "delivery": send_test(webhook).pk,

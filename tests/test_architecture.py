@@ -33,7 +33,7 @@ SUBPACKAGES = {
     "kgharvest/harvests": "parts",
     "kgharvest/engine": "language_models prompt_learning prompts",
     "annotation": "exchange gold invites judges judging monitoring quality questionnaire rounds training",
-    "evaluation": "comparisons evidence rehearsals rendering reports scores sharing",
+    "evaluation": "comparisons evidence rehearsals rendering reports scores sharing studies",
     "kgharvest/contrib": " ".join(CONTRIB),
     "kgharvest/contrib/knowledge_graphs": "imports judged_kg",
     "kgharvest/contrib/probing": "probes text_tasks",

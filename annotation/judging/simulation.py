@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from random import Random
-from uuid import UUID
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 from django.db import transaction
 from django.utils import timezone
@@ -33,11 +33,13 @@ def fill_with_simulated_judgments(round: Round, truth: Truth, rng: Random, n_ann
             code = f"simulated-{number}"
             start = start_position(round.seed, code, round.n_tasks)
             annotators.append(round.annotators.create(code=code, next_position=start, trained_at=timezone.now()))
-        while sum(_judge_batch(annotator, chances, rng) for annotator in annotators):
+        # UUIDs are unique in the installation; rounds can be simulated with the same seed.
+        salt = uuid5(NAMESPACE_OID, f"simulation of round {round.pk}").int
+        while sum(_judge_batch(annotator, chances, rng, salt) for annotator in annotators):
             pass
 
 
-def _judge_batch(annotator: Annotator, chances: dict[int, float], rng: Random) -> int:
+def _judge_batch(annotator: Annotator, chances: dict[int, float], rng: Random, salt: int) -> int:
     now = timezone.now()
     batch = next_batch(annotator, now)
     for task in batch:
@@ -45,5 +47,5 @@ def _judge_batch(annotator: Annotator, chances: dict[int, float], rng: Random) -
             label = Label.UNJUDGEABLE
         else:
             label = Label.TRUE if rng.random() < chances[task.pk] else Label.FALSE
-        submit_judgment(annotator, Answer(task.pk, label, UUID(int=rng.getrandbits(128), version=4)), now)
+        submit_judgment(annotator, Answer(task.pk, label, UUID(int=rng.getrandbits(128) ^ salt, version=4)), now)
     return len(batch)

@@ -308,8 +308,25 @@ def _names_field(help_text: str) -> serializers.Field:
     return serializers.ListField(child=name, default=list, max_length=100, help_text=help_text)
 
 
+class HarvestInput(PlacementInput):
+    """Combinations of LMs and settings, with shared parameters of the harvests."""
+
+    models = _names_field(f"LM names: a built-in LM, {LM_NAMES_HELP}.")
+    chat_models = _names_field("Model ids accepted by the endpoint. Used by settings with a chat model, such as llm.")
+    chat = ChatInput(required=False)
+    settings = serializers.ListField(child=serializers.ChoiceField([*SETTINGS]), allow_empty=False, max_length=100)
+    max_tuples = CountField(required=False, help_text="Maximum number of tuples after re-scoring. Default: all.")
+    candidates = CountField(required=False, help_text="Number of tuples proposed for re-scoring.")
+    max_entity_tokens = CountField(max_value=6, default=HarvestParams.max_entity_tokens)
+
+    def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
+        if not sent["models"] and any(setting in PROMPT_SETTINGS for setting in sent["settings"]):
+            raise serializers.ValidationError({"models": ["Select at least one LM."]})
+        return super().validate(sent)
+
+
 @extend_schema_serializer(examples=[OpenApiExample("Two harvests", LAUNCH_REQUEST, request_only=True)])
-class LaunchInput(PlacementInput):
+class LaunchInput(HarvestInput):
     """Combinations of relations (or whole sets), LMs, and settings, with shared parameters."""
 
     project = ProjectField()
@@ -322,13 +339,6 @@ class LaunchInput(PlacementInput):
         max_length=MAX_CELLS,
         help_text="Relation sets. Includes their relations with at least two seed tuples.",
     )
-    models = _names_field(f"LM names: a built-in LM, {LM_NAMES_HELP}.")
-    chat_models = _names_field("Model ids accepted by the endpoint. Used by settings with a chat model, such as llm.")
-    chat = ChatInput(required=False)
-    settings = serializers.ListField(child=serializers.ChoiceField([*SETTINGS]), allow_empty=False, max_length=100)
-    max_tuples = CountField(required=False, help_text="Maximum number of tuples after re-scoring. Default: all.")
-    candidates = CountField(required=False, help_text="Number of tuples proposed for re-scoring.")
-    max_entity_tokens = CountField(max_value=6, default=HarvestParams.max_entity_tokens)
     again = serializers.BooleanField(
         default=False, help_text="Repeat finished harvests with the same parameters instead of skipping them."
     )
@@ -336,8 +346,6 @@ class LaunchInput(PlacementInput):
     def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
         if not sent["relations"] and not sent["sets"]:
             raise serializers.ValidationError({"relations": ["Select at least one relation or relation set."]})
-        if not sent["models"] and any(setting in PROMPT_SETTINGS for setting in sent["settings"]):
-            raise serializers.ValidationError({"models": ["Select at least one LM."]})
         return super().validate(sent)
 
 

@@ -231,11 +231,12 @@ class Heartbeat:
 Runner = Callable[[Job, Heartbeat], Store]
 
 
-def run_job(job_id: int, watcher: OnProgress = ignore, under: UUID | None = None) -> bool:
+def run_job(job_id: int, watcher: OnProgress = ignore, under: UUID | None = None, runner: Runner | None = None) -> bool:
     """Claim and run the job. Return whether it could be claimed. The outcome is stored in the job's row.
 
     Unexpected errors are recorded and raised. If the database is unavailable, the job counts as lost, and a worker
     retries it. under: claim of the parent job, if the process of the parent job also runs this part.
+    runner: replaces the registered runner of the job's kind.
     """
     token = claim(job_id, shared_now(), under)
     if token is None:
@@ -246,8 +247,9 @@ def run_job(job_id: int, watcher: OnProgress = ignore, under: UUID | None = None
         if job is None:
             raise Cancelled(f"Job {job_id} was canceled before it started.")
         heartbeat = Heartbeat(job_id, token, watcher)
-        with heartbeat.kept_alive():  # the first job of a kind imports torch, which can take longer than the lease
-            runner: Runner = import_string(settings.JOB_RUNNERS[job.kind])
+        if runner is None:
+            with heartbeat.kept_alive():  # the first job of a kind imports torch, which can take longer than the lease
+                runner = import_string(settings.JOB_RUNNERS[job.kind])
         store = runner(job, heartbeat)
         _finish(job_id, token, store)
     except Cancelled as reason:

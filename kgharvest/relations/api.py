@@ -213,16 +213,10 @@ def sentences_field(help_text: str) -> serializers.ListField:
     return serializers.ListField(child=child, max_length=MOST_SENTENCES, required=False, help_text=help_text)
 
 
-@extend_schema_serializer(examples=[OpenApiExample("A relation to write", RELATION_INPUT, request_only=True)])
-class RelationInput(StrictSerializer):
-    """Relation to create or change. Slots in the statement and the prompts are written <ENT0>, <ENT1>, ...
+class RelationTextInput(StrictSerializer):
+    """A relation without its set. Slots in statement and prompts are written <ENT0>, <ENT1>, ..."""
 
-    project: project of a new set. It is ignored for an existing set.
-    """
-
-    project = ProjectField()
     name = serializers.CharField(max_length=100, help_text="Short name without spaces.")
-    set = serializers.CharField(max_length=100, help_text="Name of one of your sets or of a new set.")
     statement = serializers.CharField(max_length=LONGEST_SENTENCE, help_text="Sentence that annotators judge.")
     explanation = serializers.CharField(
         max_length=LONGEST_EXPLANATION,
@@ -237,6 +231,17 @@ class RelationInput(StrictSerializer):
     )
     initial_prompts = sentences_field("Prompts to start from. Default: the statement.")
     prompts = sentences_field("Predefined prompts. Default: paraphrases of the initial prompts.")
+
+
+@extend_schema_serializer(examples=[OpenApiExample("A relation to write", RELATION_INPUT, request_only=True)])
+class RelationInput(RelationTextInput):
+    """Relation to create or change. Slots in the statement and the prompts are written <ENT0>, <ENT1>, ...
+
+    project: project of a new set. It is ignored for an existing set.
+    """
+
+    project = ProjectField()
+    set = serializers.CharField(max_length=100, help_text="Name of one of your sets or of a new set.")
 
 
 def save(sent: dict[str, Any], relation: Relation | None, by) -> Relation:

@@ -14,19 +14,22 @@ from django.contrib.auth import get_user_model
 
 from annotation.models import JudgeRun, Judgment, Round
 from evaluation import demo
-from evaluation.models import Report
+from evaluation.demo_results import record_of_harvest, saved_results, store_saved_harvests, store_saved_judge_run
+from evaluation.models import Report, Study
 from kgharvest.access import Action, may_anywhere
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests.language_models import get_language_model
-from kgharvest.harvests.runner import HarvestRequest, queue_harvest
+from kgharvest.harvests.runner import HarvestRequest, fingerprint, queue_harvest
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job
 from kgharvest.relations.names import resolve_relation
 from kgharvest.relations.services import load_shipped_sets
 from tests.factories import make_harvest
+from tests.sampling import only
 
 ROOT = Path(__file__).parents[2]
+RELATIONS = ("capital_of", "a_do_b_at", "need_a_to_do_b", "help", "place_for", "prevent")
 WORLD = {relation.name: relation for relation in load_world()}
 
 
@@ -52,22 +55,22 @@ def finish(job: HarvestJob, n_facts: int, n_others: int) -> HarvestJob:
 
 
 @pytest.fixture
-def harvests(shipped, logins, enqueued, monkeypatch) -> list[HarvestJob]:
-    monkeypatch.setattr(demo, "SIMULATED_N", 10)
+def harvests(shipped, logins, enqueued) -> list[HarvestJob]:
     return [finish(job, n_facts=20, n_others=10) for job in demo.queue_missing_harvests()]
 
 
-def run_judge(round: Round) -> JudgeRun:
+def run_judge() -> JudgeRun:
     """Execute the demo's judge run as a worker does."""
-    run = demo.queue_missing_judge_run(round)
+    run = demo.queue_missing_judge_run()
     ledger.run_job(run.pk)
     run.refresh_from_db()
     return run
 
 
-def report_on(jobs) -> Report:
-    round = demo.open_simulated_round(jobs)
-    return demo.report_on(round, run_judge(round))
+def simulated_report() -> Report:
+    demo.open_simulated_round()
+    run_judge()
+    return demo.simulated_report()
 
 
 def test_demo_queues_all_relations_in_two_settings(shipped, logins, enqueued):
@@ -76,7 +79,7 @@ def test_demo_queues_all_relations_in_two_settings(shipped, logins, enqueued):
     assert sorted({job.relation.arity for job in jobs}) == [2, 3]
     assert len({job.relation for job in jobs if job.relation.arity == 3}) == 2
     assert {(job.relation.name, job.setting) for job in jobs} == {
-        (relation, setting) for relation in demo.RELATIONS for setting in ("human", "multi")
+        (relation, setting) for relation in RELATIONS for setting in ("human", "multi")
     }
     assert enqueued == [job.pk for job in jobs]
 
@@ -94,11 +97,67 @@ def test_only_failed_harvests_are_queued_again(shipped, logins, enqueued):
 
 
 def test_demo_ignores_other_harvests_of_the_same_cell(shipped, logins, enqueued):
-    relation, lm = resolve_relation(f"demo/{demo.RELATIONS[0]}"), get_language_model(demo.MODEL)
-    request = HarvestRequest(relation, lm, demo.SETTINGS[0], HarvestParams(candidates=1200))
+    relation, lm = resolve_relation(f"demo/{RELATIONS[0]}"), get_language_model("embedded")
+    request = HarvestRequest(relation, lm, "human", HarvestParams(candidates=1200))
     other = queue_harvest(request)
 
     assert demo.queue_missing_harvests()[0] != other
+
+
+def test_all_results_of_the_demo_are_saved(shipped, logins, enqueued):
+    """If this fails after a change of the engine or of the demo, save the results again (docs/development.md)."""
+    harvests = demo.finished_or_queued_harvests()
+    demo.open_simulated_round()
+    run = demo.finished_or_queued_judge_run()
+
+    assert {(job.status, job.n_tuples, job.tuples.count()) for job in harvests} == {("succeeded", 150, 150)}
+    assert all(job.fingerprint == fingerprint(job, job.summary["revision"]) for job in harvests)
+    assert (run.status, run.done, run.answers.count()) == ("succeeded", run.total, run.total)
+    assert set(run.answers.values_list("label", flat=True)) == {"true", "false"}
+
+
+@pytest.mark.parametrize(
+    "number", only([0], range(12))
+)
+def test_saved_result_equals_that_of_a_worker(shipped, logins, enqueued, number):
+    job = demo.queue_missing_harvests()[number]
+    ledger.run_job(job.pk)
+    job.refresh_from_db()
+    computed = record_of_harvest(job)
+
+    (saved,) = (record for record in saved_results() if record.get("fingerprint") == job.fingerprint)
+
+    for name in ("prompts", "tuples"):
+        *words, first, second = zip(*saved[name], strict=True)
+        *computed_words, computed_first, computed_second = zip(*computed[name], strict=True)
+        assert [list(map(str, column)) for column in words] == [list(map(str, column)) for column in computed_words]
+        assert first == pytest.approx(computed_first, abs=1e-4)
+        assert second == pytest.approx(computed_second, abs=1e-4)
+    assert saved["rejected"] == computed["rejected"]
+
+
+def test_saved_results_are_not_used_for_other_parameters(shipped, logins, enqueued):
+    request = HarvestRequest(
+        resolve_relation(f"demo/{RELATIONS[0]}"), get_language_model("embedded"), "human", HarvestParams(candidates=299)
+    )
+    job = queue_harvest(request, project=demo.project())
+
+    store_saved_harvests([job])
+
+    job.refresh_from_db()
+    assert job.status == Job.Status.QUEUED
+
+
+def test_judge_run_with_another_threshold_is_not_finished(harvests, monkeypatch):
+    demo.open_simulated_round()
+    run = demo.queue_missing_judge_run()
+    JudgeRun.objects.filter(pk=run.pk).update(threshold=-6.5)
+    run.refresh_from_db()
+
+    store_saved_judge_run(run)
+
+    run.refresh_from_db()
+    assert run.status == Job.Status.QUEUED
 
 
 def test_printed_passwords_log_in_new_users(logins):
@@ -117,7 +176,7 @@ def test_second_demo_keeps_passwords(logins):
 
 
 def test_people_round_has_annotators_and_no_judgments(harvests):
-    round = demo.open_people_round(harvests)
+    round = demo.open_people_round()
 
     assert round.source == Round.Source.PEOPLE
     assert [annotator.user.username for annotator in round.annotators.order_by("user__username")] == list(
@@ -127,7 +186,7 @@ def test_people_round_has_annotators_and_no_judgments(harvests):
 
 
 def test_simulated_round_is_complete_and_report_labels_it_simulated(harvests):
-    report = report_on(harvests)
+    report = simulated_report()
 
     assert report.document["source"] == "simulated"
     assert report.document["n_complete"] == report.document["n_tasks"] > 0
@@ -136,9 +195,9 @@ def test_simulated_round_is_complete_and_report_labels_it_simulated(harvests):
 
 
 def test_small_embedded_lm_judges_whole_harvests_as_demonstrator(harvests, client):
-    round = demo.open_simulated_round(harvests)
+    demo.open_simulated_round()
 
-    run = run_judge(round)
+    run = run_judge()
 
     assert run.status == Job.Status.SUCCEEDED, run.error
     tuples = {found for job in harvests for found in job.tuples.values_list("knowledge_tuple", flat=True)}
@@ -149,7 +208,7 @@ def test_small_embedded_lm_judges_whole_harvests_as_demonstrator(harvests, clien
 
 
 def test_simulated_verdicts_mostly_match_facts(harvests):
-    round = demo.open_simulated_round(harvests)
+    round = demo.open_simulated_round()
 
     n_correct = 0
     for task in round.tasks.select_related("knowledge_tuple__relation"):
@@ -161,18 +220,28 @@ def test_simulated_verdicts_mostly_match_facts(harvests):
 
 def test_repeated_steps_create_no_new_objects(harvests):
     def run_steps() -> tuple[int, int, int, int]:
-        jobs = demo.queue_missing_harvests()
-        demo.open_people_round(jobs)
-        report_on(jobs)
+        demo.queue_missing_harvests()
+        demo.open_people_round()
+        simulated_report()
         return tuple(model.objects.count() for model in (HarvestJob, Round, Judgment, Report))
 
     assert run_steps() == run_steps()
 
 
-def test_short_harvest_is_sampled_completely(shipped, logins, enqueued):
-    jobs = [finish(job, n_facts=2, n_others=0) for job in demo.queue_missing_harvests()]
+def test_demo_of_an_older_version_keeps_its_rounds(harvests):
+    rounds = demo.open_people_round(), demo.open_simulated_round()
+    report = simulated_report()
+    Study.objects.all().delete()
 
-    round = demo.open_people_round(jobs)
+    assert (demo.open_people_round(), demo.open_simulated_round()) == rounds
+    assert demo.simulated_report() == report
+
+
+def test_short_harvest_is_sampled_completely(shipped, logins, enqueued):
+    for job in demo.queue_missing_harvests():
+        finish(job, n_facts=2, n_others=0)
+
+    round = demo.open_people_round()
 
     assert {stratum.sample_size for stratum in round.strata.all()} == {2}
 

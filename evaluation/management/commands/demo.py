@@ -10,13 +10,17 @@ from contextlib import suppress
 from django.conf import settings
 from django.core.management import call_command
 from django.urls import reverse
+from django.utils import timezone
+from tqdm import tqdm
 
-from annotation.models import JudgeRun, Round
+from annotation.models import Round
 from evaluation import demo
 from evaluation.demo import Login
+from evaluation.demo_results import write_results
 from evaluation.models import Report
 from evaluation.reports.document import tables_to_read
 from kgharvest.errors import DomainError
+from kgharvest.harvests.launches import progress_of
 from kgharvest.jobs.queues import URGENT
 from kgharvest.management.command import DomainCommand
 from kgharvest.models import HarvestJob, Job
@@ -38,8 +42,16 @@ class Command(DomainCommand):
         parser.add_argument(
             "--once", action="store_true", help="print the report as a table and exit, without a web server"
         )
+        parser.add_argument(
+            "--save-results",
+            action="store_true",
+            help="for releases: write the finished harvests and LM judgments of this demo to the package, and exit",
+        )
 
-    def handle(self, *, once, **options):
+    def handle(self, *, once, save_results, **options):
+        if save_results:
+            write_results(demo.queue_missing_harvests(), demo.queue_missing_judge_run())
+            return
         self.started = time.monotonic()
         # Handle these signals like Ctrl-C, which the shell may ignore for background processes.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -47,7 +59,6 @@ class Command(DomainCommand):
         self.say(f"Preparing the database in {settings.DATA_DIR}")
         call_command("migrate", interactive=False, verbosity=0)
         with Supervisor(settings.DATA_DIR / "logs") as programs:
-            programs.start("worker", worker_command(), OMP_NUM_THREADS="1")
             if not once:
                 address = f"{HOST}:{settings.PORT}"
                 programs.start("web", [sys.executable, "-m", "gunicorn", "--bind", address, "kgharvest.wsgi"])
@@ -56,10 +67,11 @@ class Command(DomainCommand):
     def show(self, programs: Supervisor, once: bool) -> None:
         load_shipped_sets()
         logins = demo.create_logins()
-        jobs = self.harvest(programs)
-        round = demo.open_people_round(jobs)
-        simulated = demo.open_simulated_round(jobs)
-        report = demo.report_on(simulated, self.judge(programs, simulated))
+        self.harvest(programs)
+        round = demo.open_people_round()
+        demo.open_simulated_round()
+        self.judge(programs)
+        report = demo.simulated_report()
         self.say(f"Ready: round {round} for people, and round {report.round} with simulated judgments")
         self.print_logins(logins)
         if once:
@@ -67,24 +79,31 @@ class Command(DomainCommand):
             self.stdout.write("\n" + markdown_of(report.document["round"], tables))
         else:
             self.print_addresses(round, report)
+            self.start_worker(programs)
             self.serve(programs)
 
-    def harvest(self, programs: Supervisor) -> list[HarvestJob]:
-        """Wait for all harvests of the demo, then return their jobs in order."""
-        jobs = demo.queue_missing_harvests()
+    def start_worker(self, programs: Supervisor) -> None:
+        """Start the worker if it is not running. It is only needed for jobs without saved results."""
+        if not any(program.name == "worker" for program in programs.programs):
+            programs.start("worker", worker_command(), OMP_NUM_THREADS="1")
+
+    def harvest(self, programs: Supervisor) -> None:
+        """Wait for all harvests of the demo."""
+        jobs = demo.finished_or_queued_harvests()
         waiting = {job.pk for job in jobs if job.is_unfinished}
         rest = "; running the others with the embedded LM" if waiting else ""
         self.say(f"{len(jobs) - len(waiting)} of {len(jobs)} harvests finished{rest}")
         while waiting:
+            self.start_worker(programs)
             programs.check()
             waiting -= {job.pk for job in self.newly_done(waiting)}
             time.sleep(LOOK_EVERY_S)
-        return list(HarvestJob.objects.filter(pk__in=[job.pk for job in jobs]).order_by("pk"))
 
-    def judge(self, programs: Supervisor, round: Round) -> JudgeRun:
-        """Wait for the run of the demo's judge, then return it."""
-        run = demo.queue_missing_judge_run(round)
+    def judge(self, programs: Supervisor) -> None:
+        """Wait for the run of the demo's judge."""
+        run = demo.finished_or_queued_judge_run()
         while run.is_unfinished:
+            self.start_worker(programs)
             programs.check()
             time.sleep(LOOK_EVERY_S)
             run.refresh_from_db()
@@ -93,7 +112,6 @@ class Command(DomainCommand):
                 "HarvestFailed", f"The judge run {run} (job {run.pk}) {run.status}: {run.error or 'Start it again.'}"
             )
         self.say(f"  {run.model}, also a demonstrator, has labeled {run.done} tuples as an LM judge")
-        return run
 
     def newly_done(self, waiting: set[int]) -> list[HarvestJob]:
         finished = list(HarvestJob.objects.with_cell().filter(pk__in=waiting).exclude(pk__in=Job.objects.unfinished()))
@@ -109,8 +127,13 @@ class Command(DomainCommand):
         # This worker never loads an LM, so urgent jobs do not wait for harvests.
         urgent_worker = worker_command("--queues", URGENT, "--pool", "solo", "--hostname", "urgent@%h")
         programs.start("urgent-worker", urgent_worker, OMP_NUM_THREADS="1")
-        with suppress(KeyboardInterrupt):
+        launch = demo.launch_more_harvests()
+        n_harvests = launch.jobs.count() if launch else 0
+        bar = tqdm(desc="Harvesting more relations", total=n_harvests, unit="harvest", disable=None if launch else True)
+        with suppress(KeyboardInterrupt), bar:
             while True:
+                if launch:
+                    bar.update(progress_of(launch, timezone.now()).n_over - bar.n)
                 for program in programs.restart_ended():
                     self.say(f"The {program.name} stopped and was restarted; no data is lost")
                 time.sleep(LOOK_EVERY_S)

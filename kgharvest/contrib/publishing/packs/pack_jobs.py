@@ -71,6 +71,11 @@ def pack_now(report: Report, output: Path, files: Sequence[PackFile]) -> None:
         record_packed(report, file_digest(file, "sha256").hexdigest(), None)
 
 
+def write_pack_of(report: Report, output: Path) -> None:
+    """Create the package of the report and write it. Raises RoundChanged, NotWritable."""
+    pack_now(report, output, pack_files(report))
+
+
 def record_packed(report: Report, digest: str, by) -> None:
     record("report.packed", report, by, round=report.round, report=report.pk, sha256=digest)
 

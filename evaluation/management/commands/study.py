@@ -1,0 +1,231 @@
+"""`study init|check|plan|run|status|report|schema STUDY`: a study from one file (docs/studies.md)."""
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
+from django.urls import reverse
+from django.utils import timezone
+
+from annotation.models import Round
+from evaluation.models import Report, Study
+from evaluation.studies.files import BUILT_IN, built_in_studies, read_study, study_path
+from evaluation.studies.outputs import published_table, write_outputs
+from evaluation.studies.plan import planned_study, study_plan_lines
+from evaluation.studies.schema import json_schema
+from evaluation.studies.services import changes, find_study, store_study
+from evaluation.studies.steps import advance, is_judged, report_now, stages
+from kgharvest.bulk.file_writing import write_atomically
+from kgharvest.errors import DomainError, NotFound
+from kgharvest.jobs import ledger
+from kgharvest.management.command import DomainCommand, run_to_the_end
+from kgharvest.models import Job
+from kgharvest.pages.number_format import counted
+from kgharvest.tables.formats import terminal_text
+
+LOOK_EVERY_S = 0.3
+TEMPLATE = BUILT_IN.parent / "template.toml"
+SCHEMA_FILE = "kgharvest-study.schema.json"
+
+
+class Command(DomainCommand):
+    help = "Run a study that is described in one file: harvests, round, LM judges, and report."
+
+    def add_arguments(self, parser):
+        verbs = parser.add_subparsers(dest="verb", required=True, help="action")
+        init = verbs.add_parser("init", help="write a commented study file and its JSON Schema for editors")
+        init.add_argument("file", type=Path, metavar="NAME.toml", help="new file; an existing file is not replaced")
+        verbs.add_parser("schema", help="print the JSON Schema of study files")
+        verbs.add_parser("list", help="list the built-in studies")
+        check = verbs.add_parser("check", help="check the file without loading an LM; nothing is stored")
+        plan = verbs.add_parser("plan", help="print work, duration, hours, margins of error, and cost")
+        run = verbs.add_parser("run", help="do everything that remains; running it again continues")
+        status = verbs.add_parser("status", help="print the stages of the study")
+        report = verbs.add_parser("report", help="create a report now, even if judgments are missing, and write it")
+        for verb in (check, plan, run, status, report):
+            study_help = "study file (.toml or .json), or name of a built-in study"
+            verb.add_argument("study", metavar="STUDY", help=study_help)
+            verb.add_argument("--small", action="store_true", help="small version, with the sections below [small]")
+        run.add_argument("--yes", action="store_true", help="apply the changes of a changed file")
+        run.add_argument("--queue", action="store_true", help="leave harvests and judge runs to the workers")
+        run.add_argument("--wait", action="store_true", help="wait for workers and for the judgments of people")
+        for verb in (run, report):
+            output_help = "folder of the report (default: NAME-results in the folder of the file)"
+            verb.add_argument("--output", type=Path, metavar="DIR", help=output_help)
+
+    def handle(self, *, verb, **options):
+        getattr(self, f"do_{verb}")(**options)
+
+    def do_init(self, file, **options):
+        if file.suffix != ".toml":
+            raise DomainError("BadStudyFile", f"{file} is not a study file. Its name must end in .toml.")
+        if file.exists():
+            raise DomainError("FileExists", f"{file} already exists. Choose another name, or delete it first.")
+        text = TEMPLATE.read_text(encoding="utf-8").replace('name = "my-study"', f"name = {json.dumps(file.stem)}")
+        write_atomically(file, [f"#:schema ./{SCHEMA_FILE}\n", text])
+        write_atomically(file.with_name(SCHEMA_FILE), [schema_text()])
+        self.stdout.write(f"{file} is ready to edit. Then: study check {file}")
+
+    def do_schema(self, **options):
+        self.stdout.write(schema_text(), ending="")
+
+    def do_list(self, **options):
+        for name, path in built_in_studies().items():
+            self.stdout.write(f"{name:<24} {read_study(path).get('description', '')}")
+
+    def do_check(self, study, small, **options):
+        path = study_path(study)
+        document = read_study(path, small)
+        prepare_database()
+        with planned_study(document) as (_, plan):
+            n_relations = len({request.relation.pk for request in requests_of_plan(plan)})
+        cells = counted(plan.n_cells, "harvest")
+        self.stdout.write(f"{path.name}: no errors. {counted(n_relations, 'relation')}, {cells}.")
+
+    def do_plan(self, study, small, **options):
+        document = read_study(study_path(study), small)
+        prepare_database()
+        for line in study_plan_lines(document):
+            self.stdout.write(line)
+
+    def do_run(self, study, small, yes, queue, wait, output, **options):
+        path = study_path(study)
+        document = read_study(path, small)
+        prepare_database()
+        self.confirm_changes(document, path, yes)
+        stored = store_study(document)
+        self.say(f"Study {stored.name} in project {stored.project}")
+        shown: set[str] = set()
+        while jobs := advance(stored):
+            self.finish(jobs, is_here=not queue, wait=wait)
+            self.show_stages(stored, shown)
+        self.show_stages(stored, shown)
+        self.judge(stored, wait)
+        if stored.report:
+            self.write(stored, stored.report, output or results_folder(path, stored))
+
+    def confirm_changes(self, document: dict[str, Any], path: Path, yes: bool) -> None:
+        existing = find_study(document)
+        if existing is None or existing.document == document:
+            return
+        changed = list(changes(existing.document, document))
+        for change in changed:
+            self.say(f"changed since the last run: {change}")
+        if not yes:
+            raise DomainError(
+                "StudyChanged",
+                f"{path.name} has {counted(len(changed), 'change')}. Apply with --yes: missing harvests are added, and "
+                "existing ones are kept.",
+            )
+
+    def finish(self, jobs: Sequence[Job], is_here: bool, wait: bool) -> None:
+        """Run the jobs in this process, or wait for the workers that run them. Raises JobFailed."""
+        if not is_here and not wait:
+            raise DomainError(
+                "StudyWaits",
+                f"{counted(len(jobs), 'job')} queued for workers. Run the study again when they have ended.",
+            )
+        for job in jobs:
+            self.finish_one(job, is_here)
+
+    def finish_one(self, job: Job, is_here: bool) -> None:
+        is_announced = False
+        while job.is_unfinished:
+            ledger.recover(timezone.now())  # workers do this, but there may be none
+            if is_here and Job.objects.claimable(timezone.now()).filter(pk=job.pk).exists():
+                run_to_the_end(job)
+            else:
+                if not is_announced and is_here:
+                    self.say(f"{job} is running in another process, or was interrupted and continues within "
+                             f"{settings.JOB_LEASE_S} s")  # fmt: skip
+                is_announced = True
+                time.sleep(LOOK_EVERY_S)
+            job.refresh_from_db()
+        if job.status != Job.Status.SUCCEEDED:
+            raise DomainError("JobFailed", f"Job {job.pk}, {job}, {job.status}: {job.error or 'cancelled by a user.'}")
+
+    def show_stages(self, study: Study, shown: set[str]) -> None:
+        """Print the stages that are done and were not printed before."""
+        for stage in stages(study):
+            line = f"{stage.name}: {stage.text}"
+            if stage.state == "done" and line not in shown:
+                shown.add(line)
+                self.say(line)
+
+    def judge(self, study: Study, wait: bool) -> None:
+        """Print what the study waits for, and wait for it if asked to."""
+        round = study.round
+        if is_judged(round):
+            return
+        stage = next(stage for stage in stages(study) if stage.name == "Judgments")
+        self.say(f"Judgments: {stage.text}")
+        if round.status == Round.Status.OPEN:
+            self.say(f"Join link: {settings.ORIGIN}{reverse('annotation:join', args=[round.join_token])}")
+        self.say(f"Round: {settings.ORIGIN}{round.get_absolute_url()}")
+        if not wait:
+            self.say("Run the study again when people have judged, or add --wait.")
+            return
+        while not is_judged(round):
+            time.sleep(LOOK_EVERY_S)
+            round.refresh_from_db(fields=["status"])
+        advance(study)
+
+    def do_status(self, study, small, **options):
+        stored = stored_study(read_study(study_path(study), small))
+        for stage in stages(stored):
+            self.stdout.write(f"{stage.name:<10} {stage.state:<12} {stage.text}")
+
+    def do_report(self, study, small, output, **options):
+        path = study_path(study)
+        stored = stored_study(read_study(path, small))
+        report = report_now(stored)
+        if not is_judged(stored.round):
+            document = report.document
+            n_complete, n_tasks = document["n_complete"], document["n_tasks"]
+            self.say(f"The report is incomplete: {n_complete} of {counted(n_tasks, 'statement')} complete.")
+        self.write(stored, report, output or results_folder(path, stored))
+
+    def write(self, study: Study, report: Report, folder: Path) -> None:
+        if "published" in study.document:
+            table = published_table(study, report)
+            self.stdout.write(f"\n{table.caption}\n\n{terminal_text(table)}")
+            self.stdout.write("".join(f"{note}\n" for note in table.notes))
+        written = list(write_outputs(study, report, folder))
+        self.say(f"Report {report.pk}: {settings.ORIGIN}{report.get_absolute_url()}")
+        self.say(f"{folder}: {', '.join(path.name for path in written) or 'up to date'}")
+
+    def say(self, text: str) -> None:
+        self.stdout.write(text)
+        self.stdout.flush()
+
+
+def prepare_database() -> None:
+    """Migrate a new database. Pending migrations of an existing one are the operator's decision."""
+    if not MigrationRecorder(connection).applied_migrations():
+        call_command("migrate", interactive=False, verbosity=0)
+
+
+def stored_study(document: dict[str, Any]) -> Study:
+    study = find_study(document)
+    if study is None:
+        raise NotFound(f"Study {document['name']} has not been started. Start it with study run.")
+    return study
+
+
+def results_folder(path: Path, study: Study) -> Path:
+    parent = Path() if path.parent == BUILT_IN else path.parent
+    return parent / f"{study.name}-results"
+
+
+def requests_of_plan(plan) -> list[Any]:
+    return [*plan.requests, *(request for request, _ in plan.skipped)]
+
+
+def schema_text() -> str:
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"

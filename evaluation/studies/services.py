@@ -1,0 +1,268 @@
+"""Store studies, and find the relations, harvests, and cells that their documents describe."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from django.db import transaction
+from django.utils import timezone
+
+from annotation.rounds.builder import population_of
+from annotation.rounds.serializers import Cell, round_from_spec
+from evaluation.models import Study
+from evaluation.studies.schema import SAMPLE, HarvestSection, entry_of, key_of, validated
+from kgharvest.access import Action, check_may
+from kgharvest.accounts.projects import create_project, project_for
+from kgharvest.chat_models.options import options_from
+from kgharvest.embedded_lm.world import load_world
+from kgharvest.engine.types import ParaphraserSettings
+from kgharvest.errors import DomainError
+from kgharvest.harvests.language_models import get_language_model, name_language_model
+from kgharvest.harvests.launches import Plan, plan_launch
+from kgharvest.harvests.runner import HarvestRequest, requests_for, unique_key_of
+from kgharvest.models import HarvestJob, Project, Relation, RelationSet
+from kgharvest.relations.files import RelationFile
+from kgharvest.relations.names import relations_of_set, resolve_relation
+from kgharvest.relations.services import import_relation_file, load_shipped_sets
+
+OF_ROUND = ("round", "simulation")  # sections that are frozen with the sample, besides relations and harvests
+FROZEN = ("relations", "harvests", *OF_ROUND)
+
+
+class Change(NamedTuple):
+    """A difference between the stored study and its file. old, new: None if missing."""
+
+    path: tuple[str | int, ...]
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        return f"{key_of(self.path)}: {_shown(self.old)} -> {_shown(self.new)}"
+
+
+def _shown(value: Any) -> str:
+    text = "nothing" if value is None else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def project_of(document: Mapping[str, Any], by=None) -> Project:
+    """Return the project of a study, and create a named project that is missing. Raises as `project_for`."""
+    name = document.get("project")
+    if not name:
+        return project_for(by)
+    visible = Project.objects.visible_to(by)
+    project = visible.filter(slug=name).first() or visible.filter(name=name).first() or create_project(name, by)
+    check_may(by, Action.WORK, project)
+    return project
+
+
+def find_study(document: Mapping[str, Any], by=None) -> Study | None:
+    """Return the stored study of the document, or None."""
+    name = document.get("project")
+    studies = Study.objects.visible_to(by).filter(name=document["name"]).select_related("project", "round", "report")
+    if name:
+        return studies.filter(project__slug=name).first() or studies.filter(project__name=name).first()
+    return studies.first()
+
+
+@transaction.atomic
+def store_study(document: dict[str, Any], by=None) -> Study:
+    """Create the study, or replace its document. Raises NotAllowed, ProjectNotNamed, StudyFrozen."""
+    project = project_of(document, by)
+    study, is_new = Study.objects.get_or_create(
+        project=project, name=document["name"], defaults={"document": document, "created_by": by}
+    )
+    if not is_new and study.document != document:
+        study = locked(study, by)
+        check_changes(study, changes(study.document, document))
+        study.document = document
+        study.save(update_fields=["document", "changed_at"])
+    return study
+
+
+def locked(study: Study, by=None) -> Study:
+    """Return the study, reloaded and locked until the end of the transaction. Raises NotAllowed."""
+    check_may(by, Action.WORK, study.project)
+    of_study = Study.objects.select_for_update(of=("self",)).select_related("project", "round__project", "report")
+    return of_study.get(pk=study.pk)
+
+
+def changes(old: Any, new: Any, path: tuple[str | int, ...] = ()) -> Iterator[Change]:
+    """Yield the differences between two documents. Lists of different lengths are one difference."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in dict.fromkeys([*old, *new]):
+            yield from changes(old.get(key), new.get(key), (*path, key))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for position, pair in enumerate(zip(old, new, strict=True)):
+            yield from changes(*pair, (*path, position))
+    elif old != new:
+        yield Change(path, old, new)
+
+
+def check_changes(study: Study, changed: Iterator[Change]) -> None:
+    """Raise StudyFrozen if a change concerns the drawn sample or an existing judge run."""
+    if study.round is None:
+        return
+    judges = [judge["name"] for judge in study.document.get("judges", [])]
+    existing = set(study.round.judge_runs.values_list("name", flat=True))
+    for change in changed:
+        section, *rest = change.path
+        if section in FROZEN:
+            reason = f"round {study.round.name} exists, and its harvests, sample, and options are frozen"
+        elif section == "judges" and rest and judges[int(rest[0])] in existing:
+            reason = f"judge run {judges[int(rest[0])]} exists. Add a judge with another name instead"
+        else:
+            continue
+        raise DomainError(
+            "StudyFrozen", f"Cannot change {change}: {reason}. Undo the change, or give the file another study name."
+        )
+
+
+# Relations
+
+
+def own_set_name(study: Study) -> str:
+    """Return the name of the set of the relations that are written in the study file."""
+    relation_set = RelationSet.objects.filter(name=study.name).first()
+    is_free = relation_set is None or relation_set.project_id == study.project_id
+    return study.name if is_free else f"{study.project.slug}-{study.name}"
+
+
+def import_study_relations(study: Study, by=None) -> None:
+    """Import the relations written in the file, and load built-in sets that are missing. Raises ImportRefused, ..."""
+    sections = study.document["relations"]
+    names = {section["set"] for section in sections if "set" in section}
+    if names - set(RelationSet.objects.filter(name__in=names).values_list("name", flat=True)):
+        load_shipped_sets()
+    written = [section for section in sections if "name" in section]
+    entries = [entry_of(relation, f"relation {relation['name']!r}") for relation in written]
+    if entries and any(_is_changed(study, entry) for entry in entries):
+        file = RelationFile(f"study {study.name}", study.name, study.document.get("description", ""), entries)
+        import_relation_file(file, own_set_name(study), by=by, project=study.project)
+
+
+def _is_changed(study: Study, entry: Any) -> bool:
+    relation = Relation.objects.filter(relation_set__name=own_set_name(study), name=entry.name).first()
+    return relation is None or any(getattr(relation, name) != value for name, value in entry.columns().items())
+
+
+def relations_of(study: Study) -> list[Relation]:
+    """Return the relations in the order of the file. Raises NotFound, or BadStudy for a name that occurs twice."""
+    relations: list[Relation] = []
+    for section in study.document["relations"]:
+        if "name" in section:
+            relations.append(resolve_relation(f"{own_set_name(study)}/{section['name']}"))
+        elif names := section.get("names"):
+            relations += [resolve_relation(name, section["set"]) for name in names]
+        else:
+            relations += relations_of_set(section["set"])
+    names = [relation.name for relation in relations]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise DomainError("BadStudy", f"The study has two relations {repeated}. Remove one of them, or rename it.")
+    return relations
+
+
+# Harvests
+
+
+def requests_of(study: Study) -> list[HarvestRequest]:
+    """Return the harvests of the study in the order of the file. Raises NotFound, BadStudy, NoChatModel, ..."""
+    relations = {relation.name: relation for relation in relations_of(study)}
+    requests: dict[str, HarvestRequest] = {}
+    for position, section in enumerate(validated(study.document)["harvests"]):
+        if unknown := [name for name in section["relations"] if name not in relations]:
+            raise DomainError(
+                "BadStudy",
+                f"harvests[{position}].relations: the study has no relation {unknown[0]!r}. Add it to relations.",
+            )
+        chat = options_from(section.get("chat", {}))
+        for request in requests_for(
+            [relations[name] for name in section["relations"] or relations],
+            [get_language_model(name) for name in dict.fromkeys(section["models"])],
+            list(dict.fromkeys(section["settings"])),
+            [name_language_model(name) for name in dict.fromkeys(section["chat_models"])],
+            params=HarvestSection().params(section),
+            prompts=tuple(section["prompts"]),
+            paraphraser=ParaphraserSettings(**section.get("paraphraser", {})),
+            device=section["device"],
+            dtype=section["dtype"],
+            chat=chat,
+        ):
+            requests.setdefault(unique_key_of(request), request)
+    return list(requests.values())
+
+
+def plan_of(study: Study, by=None) -> Plan:
+    """Return the plan of the missing harvests. Its skipped cells are finished or under way. Raises as requests_of."""
+    return plan_launch(requests_of(study), timezone.now(), by=by, project=study.project)
+
+
+def jobs_of(study: Study) -> list[HarvestJob]:
+    """Return the existing harvests of the study in the order of the file, finished or under way."""
+    if study.round and (jobs := _sampled_jobs(study)):
+        return jobs
+    requests = requests_of(study)
+    job_of = {unique_key_of(request): job for request, job in plan_of(study).skipped}
+    return [job_of[key] for request in requests if (key := unique_key_of(request)) in job_of]
+
+
+def _sampled_jobs(study: Study) -> list[HarvestJob]:
+    ids = list(dict.fromkeys(study.round.strata.order_by("pk").values_list("job", flat=True)))
+    jobs = HarvestJob.objects.with_cell().in_bulk(ids)
+    return [jobs[pk] for pk in ids]
+
+
+# The round
+
+
+def round_spec(study: Study, jobs: Sequence[HarvestJob]) -> dict[str, Any]:
+    """Return the description of the study's round for open_round. jobs: its finished harvests.
+
+    Raises BadStudy for a cell without exactly one harvest.
+    """
+    section = dict(study.document["round"])
+    cells = section.pop("cells", None)
+    sample = {name: section.pop(name) for name in SAMPLE if name in section}
+    source = {"source": "simulated"} if "simulation" in study.document else {}
+    spec = {"name": study.name, **section, **source}
+    if cells is None:
+        sampled = [(job, sample) for job in jobs]
+    else:
+        sampled = [(_job_of_cell(cell, f"round.cells[{n}]", jobs), sample | cell) for n, cell in enumerate(cells)]
+    spec["cells"] = [
+        {"job": job.pk, "n": None} | {name: cell[name] for name in SAMPLE if name in cell} for job, cell in sampled
+    ]
+    if "relation_instructions" in spec:
+        paths = {relation.name: relation.path for relation in relations_of(study)}
+        texts = spec["relation_instructions"].items()
+        spec["relation_instructions"] = {paths.get(name, name): text for name, text in texts}
+    draft = round_from_spec(spec)
+    for cell, (job, _) in zip(spec["cells"], sampled, strict=True):
+        if cell["n"] is not None:
+            n_tuples = population_of(draft, Cell(cut=cell.get("cut", "")), job).count()
+            cell["n"] = min(cell["n"], n_tuples) or cell["n"]
+    return spec
+
+
+def _job_of_cell(cell: Mapping[str, Any], path: str, jobs: Sequence[HarvestJob]) -> HarvestJob:
+    fitting = [
+        job
+        for job in jobs
+        if (job.relation.name, job.setting) == (cell["relation"], cell["setting"])
+        and cell["model"] in (job.language_model.name, str(job.language_model), job.language_model.short_name)
+    ]
+    if len(fitting) != 1:
+        name = " × ".join((cell["relation"], cell["model"], cell["setting"]))
+        raise DomainError("BadStudy", f"{path}: the study has {len(fitting)} harvests of {name}. Name one of them.")
+    return fitting[0]
+
+
+def check_simulation(study: Study) -> None:
+    """Raise BadStudy if simulated annotators know no facts of a relation."""
+    if "simulation" in study.document:
+        known = {relation.name for relation in load_world()}
+        if unknown := [relation.name for relation in relations_of(study) if relation.name not in known]:
+            raise DomainError(
+                "BadStudy",
+                f"simulation: simulated annotators know no facts of {unknown[0]}. Use relations of the set demo, or "
+                "remove the table simulation, so that people judge.",
+            )

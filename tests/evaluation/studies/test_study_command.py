@@ -1,0 +1,315 @@
+"""The command `study`: stages, continuing, changed files, and files of the report."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from annotation.models import Annotator, Draw, JudgmentTask, Round
+from evaluation.models import Report, Study
+from evaluation.studies.files import read_study
+from evaluation.studies.services import changes, store_study
+from evaluation.studies.steps import advance, queue_harvests, stages
+from kgharvest.errors import DomainError
+from kgharvest.jobs import ledger
+from kgharvest.models import HarvestJob, Job, Project, Relation
+from kgharvest.pages.number_format import share
+from tests.factories import join_round, judge, judge_all, make_project, make_user, next_batch
+
+pytestmark = pytest.mark.usefixtures("fake_harvests")
+
+
+def counts() -> dict[str, int]:
+    models = (Study, Relation, HarvestJob, Round, JudgmentTask, Draw, Annotator, Report)
+    return {model.__name__: model.objects.count() for model in models}
+
+
+def refusal(call, *arguments) -> str:
+    """Return the code of the error."""
+    with pytest.raises((DomainError, CommandError)) as refused:
+        call(*arguments)
+    return getattr(refused.value.__cause__ or refused.value, "code", "")
+
+
+def states(study: Study) -> dict[str, str]:
+    study.refresh_from_db()
+    return {stage.name: stage.state for stage in stages(study)}
+
+
+def test_one_command_leads_to_the_join_link(run):
+    out = run()
+
+    round = Round.objects.get()
+    assert f"/join/{round.join_token}/" in out
+    assert (round.name, round.status, round.source) == ("capitals", "open", "people")
+    assert [stratum.sample_size for stratum in round.strata.all()] == [4, 4, 4]
+    assert round.takes_guests
+    assert Relation.objects.get(name="currency_of").path == "capitals/currency_of"
+
+
+def test_second_run_changes_nothing(run):
+    run()
+    before = counts()
+
+    run()
+
+    assert counts() == before
+
+
+def test_complete_round_gets_report_and_files(run, study):
+    run()
+    judge_all(Round.objects.get(), ["true"] * 9 + ["false"] * 3)
+
+    out = run()
+
+    report, folder = Report.objects.get(), study.parent / "capitals-results"
+    assert Study.objects.get().report == report
+    assert f"/reports/{report.pk}/" in out
+    assert sorted(path.name for path in folder.iterdir()) == ["report.html", "report.json"]
+    assert json.loads((folder / "report.json").read_text())["n_complete"] == 12
+    written = (folder / "report.html").stat().st_mtime_ns
+    assert "up to date" in run()
+    assert (folder / "report.html").stat().st_mtime_ns == written
+    assert Report.objects.count() == 1
+
+
+def test_missing_file_is_written_again(run, study):
+    run()
+    judge_all(Round.objects.get(), ["true"] * 12)
+    run()
+    path = study.parent / "capitals-results" / "report.json"
+    path.unlink()
+
+    run()
+
+    assert path.exists()
+
+
+def test_report_of_an_incomplete_round_says_so_and_is_not_final(run):
+    run()
+    annotator = join_round(Round.objects.get(), make_user())
+    for task in next_batch(annotator, timezone.now())[:5]:
+        judge(annotator, task)
+
+    out = run("report")
+
+    assert "5 of 12" in out
+    assert Study.objects.get().report is None
+
+
+def test_status_lists_the_stages(run, study):
+    assert refusal(run, "status") == "NotFound"
+    stored = store_study(read_study(study))
+    assert set(states(stored).values()) == {"not started", "done"}
+    advance(stored)
+    assert states(stored)["Harvests"] == "under way"
+
+    run()
+
+    assert states(stored) == {
+        "Relations": "done",
+        "Harvests": "done",
+        "Round": "done",
+        "LM judges": "done",
+        "Judgments": "waiting",
+        "Report": "not started",
+    }
+    assert re.findall(r"^(\w+)", run("status"), re.MULTILINE)[0] == "Relations"
+
+
+def test_check_and_plan_store_nothing(run):
+    before = counts() | {"Project": Project.objects.count()}
+
+    checked, planned = run("check"), run("plan")
+
+    assert "3 relations, 3 harvests" in checked
+    assert "statements: at most 12 (3 cells)" in planned
+    assert "judgments: at most 12" in planned
+    assert counts() | {"Project": Project.objects.count()} == before
+
+
+def test_plan_after_the_harvests_gives_margins_of_each_cell(run, study):
+    stored = store_study(read_study(study))
+    for job in queue_harvests(stored):
+        ledger.run_job(job.pk)
+
+    out = run("plan")
+
+    assert "statements: 12 (12 drawn, 0 of them shared between cells)" in out
+    assert "4 of 8, +- " in out
+    assert not Round.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ('"prevent"', '"prevents"', "UnresolvedName"),
+        ('models = ["embedded"]', 'models = ["./nothing"]', "NotFound"),
+        ('settings = ["human"]', 'settings = ["human"]\nrelations = ["eats"]', "BadStudy"),
+        ("n = 4", 'n = 4\ncells = [{ relation = "eats", model = "embedded", setting = "human" }]', "BadStudy"),
+        ("[round]", "[simulation]\n[round]", ""),
+    ],
+)
+def test_check_finds_errors_that_need_the_database(run, study, old, new, code):
+    study.write_text(study.read_text().replace(old, new))
+
+    if "cells" in new:
+        assert refusal(run) == code
+    elif not code:
+        assert "no errors" in run("check")  # currency_of is in the embedded LM's world
+    else:
+        assert refusal(run, "check") == code
+
+
+def test_changed_file_is_shown_and_applied_with_yes(run, study, capsys):
+    stored = store_study(read_study(study))
+    advance(stored)
+    study.write_text(study.read_text().replace("max_tuples = 8", "max_tuples = 9"))
+    capsys.readouterr()
+
+    assert refusal(run) == "StudyChanged"
+    assert "harvests[0].max_tuples: 8 -> 9" in capsys.readouterr().out
+    assert Study.objects.get().document["harvests"][0]["max_tuples"] == 8
+
+    run("run", "--yes")
+
+    assert sorted({stratum.population for stratum in Round.objects.get().strata.all()}) == [9]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_frozen"),
+    [
+        ("n = 4", "n = 5", True),
+        ("max_tuples = 8", "max_tuples = 9", True),
+        ('"prevent"', '"eats"', True),
+        ("[round]", "[simulation]\n[round]", True),
+        ("[round]", 'description = "x"\n[round]', False),
+        ("takes_guests = true", 'takes_guests = true\n[report]\noutputs = ["report.md"]', False),
+    ],
+)
+def test_frozen_parts_of_a_study_cannot_change(run, study, old, new, is_frozen):
+    run()
+    text = study.read_text().replace(old, new)
+    if "description" in new:
+        text = 'description = "x"\n' + study.read_text()
+    study.write_text(text)
+
+    if is_frozen:
+        assert refusal(run, "run", "--yes") == "StudyFrozen"
+    else:
+        run("run", "--yes")
+        assert Study.objects.get().document == tomllib.loads(text)
+
+
+def test_changes_name_paths_and_values():
+    old = {"a": [{"b": 1}, {"b": 2}], "c": "x"}
+    new = {"a": [{"b": 1}, {"b": 3}], "d": [1]}
+
+    assert list(map(str, changes(old, new))) == ["a[1].b: 2 -> 3", "c: x -> nothing", "d: nothing -> [1]"]
+
+
+def test_failed_harvest_stops_the_run_and_runs_again(run, settings):
+    runners = settings.JOB_RUNNERS
+    settings.JOB_RUNNERS = runners | {"harvest": "tests.evaluation.studies.test_study_command.fail"}
+    assert refusal(run) == "JobFailed"
+
+    settings.JOB_RUNNERS = runners
+    run()
+
+    assert Round.objects.get().status == "open"
+    assert HarvestJob.objects.filter(status=Job.Status.FAILED).count() == 1
+
+
+def fail(job, heartbeat):
+    raise DomainError("Broken", "The LM is broken.")
+
+
+def test_queue_leaves_the_harvests_to_workers(run, enqueued):
+    assert refusal(run, "run", "--queue") == "StudyWaits"
+
+    jobs = HarvestJob.objects.all()
+    assert [job.status for job in jobs] == ["queued"] * 3
+    assert sorted(enqueued) == sorted(job.pk for job in jobs)
+
+
+def test_study_uses_finished_harvests_of_its_project(run, study):
+    run()
+    study.write_text(study.read_text().replace('"capitals"', '"capitals-2"').replace("n = 4", "n = 2"))
+
+    run()
+
+    # The relation that is written in the file belongs to another set, so it is harvested again.
+    assert HarvestJob.objects.count() == 4
+
+
+def test_relations_of_another_project_are_not_overwritten(run, study):
+    run()
+    study.write_text('project = "Other"\n' + study.read_text().replace("the currency", "a currency"))
+
+    run()
+
+    statements = {relation.path: relation.statement for relation in Relation.objects.filter(name="currency_of")}
+    assert statements["capitals/currency_of"] == "<ENT0> is the currency of <ENT1>."
+    assert statements["other-capitals/currency_of"] == "<ENT0> is a currency of <ENT1>."
+
+
+def test_simulated_study_ends_without_people(run, study):
+    text = study.read_text().replace("judgments_per_task = 1", "judgments_per_task = 3")
+    study.write_text(f"{text}[simulation]\nseed = 5\n")
+
+    run()
+
+    report = Report.objects.get()
+    assert report.document["source"] == "simulated"
+    assert report.document["n_judgments"] == 36
+
+
+def test_studies_with_the_same_simulation_seed_can_share_an_installation(run, study):
+    study.write_text(study.read_text() + "[simulation]\nseed = 5\n")
+    run()
+    study.write_text(study.read_text().replace('"capitals"', '"capitals-2"'))
+
+    run()
+
+    assert Report.objects.count() == 2
+
+
+def test_published_numbers_are_printed_beside_those_of_the_study(run, study):
+    human, multi = (f'{{ setting = "{name}", accepted = 0.6, rejected = 0.27 }}' for name in ("human", "multi"))
+    study.write_text(f'{study.read_text()}[published]\nsource = "Table 3"\nrows = [{human}, {multi}]\n')
+    run()
+    judge_all(Round.objects.get(), (["true"] * 3 + ["false"]) * 3)
+
+    out = run()
+
+    human, multi = (line.split() for line in out.splitlines() if line.startswith(("human", "multi")))
+    total = Report.objects.get().document["totals"][0]
+    ours = f"{share(total['macro_accuracy'])} / {share(total['macro_rejection'])}"
+    assert human[human.index("embedded*") + 1 :][:6] == f".60 / .27 {ours}".split()
+    assert multi[-1] == "–"  # not harvested
+    assert ".60 / .27" in (study.parent / "capitals-results" / "published.md").read_text()
+
+
+def test_init_writes_a_study_that_runs(tmp_path, capsys):
+    path = tmp_path / "first.toml"
+    call_command("study", "init", str(path))
+
+    document = read_study(path)
+
+    assert document["name"] == "first"
+    schema = json.loads((tmp_path / re.match(r"#:schema \./(.*)", path.read_text())[1]).read_text())
+    assert schema["properties"]["round"]["properties"]["n"]["minimum"] == 1
+    assert refusal(call_command, "study", "init", str(path)) == "FileExists"
+    call_command("study", "check", str(path))
+
+
+def test_viewer_cannot_start_a_study(study):
+    assert refusal(store_study, read_study(study) | {"project": make_project().slug}, make_user()) in (
+        "NotAllowed",
+        "NameTaken",
+    )

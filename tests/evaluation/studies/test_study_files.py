@@ -1,0 +1,229 @@
+"""Study files: errors with line and key, JSON Schema, built-in studies, and TOML."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from annotation.rounds.models import OPTIONS
+from evaluation.studies.files import built_in_studies, lines_of_keys, read_study, study_path, toml_of
+from evaluation.studies.plan import planned_study
+from evaluation.studies.schema import RoundSection, StudySections, faults_of, json_schema
+from kgharvest.errors import DomainError, ImportRefused
+
+STUDY = """\
+name = "capitals"
+[[relations]]
+set = "demo"
+names = ["capital_of"]
+
+[[relations]]
+name = "currency_of"
+statement = "<ENT0> is the currency of <ENT1>."
+seed_tuples = [["yen", "japan"], ["peso", "mexico"]]
+
+[[harvests]]
+models = ["embedded"]
+settings = ["human"]
+max_tuples = 10
+
+[round]
+n = 5
+"""
+
+
+def written(tmp_path: Path, text: str, name: str = "study.toml") -> Path:
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def errors(path: Path, small: bool = False) -> list[tuple[str, str]]:
+    """Return (line, key) of each error. The key is the first word of the reason."""
+    with pytest.raises(ImportRefused) as refusal:
+        read_study(path, small)
+    return [(entry.where, entry.reason.split()[0].rstrip(":")) for entry in refusal.value.entries]
+
+
+def test_valid_file_is_read_as_written(tmp_path):
+    assert read_study(written(tmp_path, STUDY)) == tomllib.loads(STUDY)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "key"),
+    [
+        ('settings = ["human"]', 'settings = ["humane"]', 13, "harvests[0].settings[0]"),
+        ("max_tuples = 10", "max_tuple = 10", 14, "harvests[0].max_tuple"),
+        ("max_tuples = 10", "max_tuples = 0", 14, "harvests[0].max_tuples"),
+        ('models = ["embedded"]', "", 11, "harvests[0].models"),
+        ("n = 5", "n = 5.5", 17, "round.n"),
+        ("n = 5", "n = true", 17, "round.n"),
+        ("n = 5", "[round.limits]\nseconds = 1", 18, "round.limits.seconds"),
+        ("n = 5", 'closes_when = "date"', 16, "round.closes_at"),
+        ('set = "demo"', 'set = "demo"\nfile = "x.json"', 2, "relations[0]"),
+        ('set = "demo"', 'set = "demo"\nstatement = "<ENT0> is <ENT1>."', 4, "relations[0].statement"),
+        ("<ENT0> is the currency", "It is the currency", 8, "relations[1].statement"),
+        ('["yen", "japan"]', '["yen"]', 9, "relations[1].seed_tuples"),
+        ('name = "capitals"', 'name = "the capitals"', 1, "name"),
+        ('name = "capitals"', "", 1, "name"),
+        ("n = 5", "n = 5\n[report]\noutputs = ['report.doc']", 19, "report.outputs[0]"),
+        ("n = 5", "n = 5\n[report]\njudge = 'nobody'", 19, "report.judge"),
+        ("n = 5", "n = 5\n[[judges]]\nname = 'j'\nkind = 'score'\nmodel = 'embedded'", 18, "judges[0]"),
+    ],
+)
+def test_error_names_line_and_key(tmp_path, old, new, line, key):
+    path = written(tmp_path, STUDY.replace(old, new, 1))
+
+    [(where, named)] = errors(path)
+
+    assert (where, named) == (f"line {line}", key)
+
+
+def test_all_errors_are_reported_by_line(tmp_path):
+    text = STUDY.replace("n = 5", "n = 0").replace("max_tuples = 10", "max_tuples = 0")
+
+    assert errors(written(tmp_path, text)) == [("line 14", "harvests[0].max_tuples"), ("line 17", "round.n")]
+
+
+def test_syntax_error_names_line_and_column(tmp_path):
+    [(where, _)] = errors(written(tmp_path, STUDY.replace("max_tuples = 10", "max_tuples 10")))
+
+    assert where == "line 14, column 12"
+
+
+def test_json_file_names_line_and_key(tmp_path):
+    text = json.dumps(tomllib.loads(STUDY), indent=1)
+    line = 1 + text[: text.index('"max_tuples"')].count("\n")
+    path = written(tmp_path, text, "study.json")
+    assert read_study(path) == tomllib.loads(STUDY)
+
+    path.write_text(text.replace('"max_tuples": 10', '"max_tuples": 0'))
+
+    assert errors(path) == [(f"line {line}", "harvests[0].max_tuples")]
+
+
+def test_small_sections_replace_those_of_the_study(tmp_path):
+    path = written(tmp_path, STUDY + "[small]\nround = { n = 2 }\n")
+
+    small = read_study(path, small=True)
+
+    assert small == tomllib.loads(STUDY) | {"name": "capitals-small", "round": {"n": 2}}
+    path.write_text(STUDY + "[small]\nround = { n = 0 }\n")
+    assert "small" not in read_study(path)
+    assert errors(path, small=True) == [("line 19", "round.n")]
+
+
+def test_relation_file_is_read_into_the_study(tmp_path):
+    relation = {"name": "eats", "statement": "<ENT0> eats <ENT1>.", "seed_tuples": [["cat", "mouse"], ["cow", "grass"]]}
+    (tmp_path / "food.json").write_text(json.dumps({"name": "food", "relations": [relation]}))
+    path = written(tmp_path, STUDY.replace('set = "demo"\nnames = ["capital_of"]', 'file = "food.json"'))
+
+    first = read_study(path)["relations"][0]
+
+    assert first == relation | {"initial_prompts": [relation["statement"]]}
+
+
+@pytest.mark.parametrize("study", ["nothing", "demo.toml", "./demo"])
+def test_name_without_suffix_and_separator_is_a_built_in_study(study):
+    if study == "nothing":
+        with pytest.raises(DomainError) as refusal:
+            study_path(study)
+        assert refusal.value.code == "NoSuchStudy"
+    else:
+        assert study_path(study) == Path(study)
+    assert study_path("demo") == built_in_studies()["demo"]
+
+
+@pytest.mark.parametrize("name", built_in_studies())
+def test_built_in_studies_are_valid_and_match_the_schema(name):
+    path = built_in_studies()[name]
+    document = tomllib.loads(path.read_text())
+
+    assert read_study(path)["name"] == name
+    assert list(Draft202012Validator(json_schema()).iter_errors(document)) == []
+    if "small" in document:
+        assert read_study(path, small=True)["name"] == f"{name}-small"
+
+
+@pytest.mark.django_db
+def test_built_in_studies_can_be_planned():
+    """Relations, settings, and LM names exist."""
+    for path in built_in_studies().values():
+        for small in (False, True) if "[small]" in path.read_text() else (False,):
+            with planned_study(read_study(path, small)) as (_, plan):
+                assert plan.n_cells > 0
+
+
+def test_json_schema_and_serializers_reject_the_same_errors():
+    validator = Draft202012Validator(json_schema())
+    for path, value in [
+        (("harvests", 0, "settings"), []),
+        (("harvests", 0, "settings"), "human"),
+        (("harvests", 0, "unknown"), 1),
+        (("round", "n"), 0),
+        (("round", "judgments_per_task"), 100),
+        (("round", "allocation"), "any"),
+        (("round", "strata"), "two"),
+        (("relations",), []),
+        (("name",), 1),
+    ]:
+        document = tomllib.loads(STUDY)
+        assert faults_of(document) == [] == list(validator.iter_errors(document))
+        inner = document
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] = value
+
+        assert [bool(faults_of(document)), validator.is_valid(document)] == [True, False], path
+
+
+def test_every_option_of_a_round_is_an_option_of_study_files():
+    assert set(OPTIONS) - {"source"} <= RoundSection().fields.keys()
+
+
+# TOML
+
+keys = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5)
+scalars = (
+    st.text(max_size=8)
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+)
+values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3))
+
+
+@given(st.dictionaries(keys, values, max_size=4))
+def test_written_toml_is_read_back(document):
+    assert tomllib.loads(toml_of(document)) == document
+
+
+@given(st.dictionaries(keys, values, min_size=1, max_size=4))
+def test_lines_of_keys_are_the_first_lines_that_contain_them(document):
+    text = toml_of(document)
+    lines, rows = lines_of_keys(text), text.split("\n")
+
+    for key in document:
+        before, until = ("\n".join(rows[:n]) for n in (lines[key,] - 1, len(rows)))
+        assert key not in tomllib.loads(before)
+        assert key in tomllib.loads(until)
+
+
+def test_reference_lists_every_key():
+    """docs/studies.md has a row for each key of each section."""
+    page = (Path(__file__).parents[3] / "docs" / "studies.md").read_text()
+    rows = {line.split("|")[1].strip().strip("`") for line in page.splitlines() if line.startswith("| `")}
+    sections = StudySections().fields
+    expected = {"name", "small", *sections}
+    for name, section in sections.items():
+        inner = getattr(section, "child", section)
+        if name not in ("round", "judges"):
+            expected |= {f"{name}.{key}" for key in getattr(inner, "fields", {})}
+
+    assert expected - rows == set()
