@@ -116,9 +116,7 @@ def test_all_results_of_the_demo_are_saved(shipped, logins, enqueued):
     assert set(run.answers.values_list("label", flat=True)) == {"true", "false"}
 
 
-@pytest.mark.parametrize(
-    "number", only([0], range(12))
-)
+@pytest.mark.parametrize("number", only([0], range(12)))
 def test_saved_result_equals_that_of_a_worker(shipped, logins, enqueued, number):
     job = demo.queue_missing_harvests()[number]
     ledger.run_job(job.pk)
