@@ -37,7 +37,7 @@ TASK_COLUMNS = [
     for name in ("is_gold", "n_wanted", "n_leased", "n_judgments", "n_true", "n_false", "n_unjudgeable", "verdict")
 ]
 WRITTEN = [name.removeprefix("task__") for name in TASK_COLUMNS if name != "task__is_gold"]
-LONGEST_TIME_S = 600.0  # active time per statement; longer times are truncated, as they probably include absence
+LONGEST_TIME_S = 600.0  # active time per statement; longer times are truncated because they probably include absence
 
 NOT_ASSIGNED = "This statement is not assigned to you. Reload the page to get your current statements."
 
@@ -138,12 +138,12 @@ def _submit(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
 
 
 def _store(judgment: Judgment, assignment: Assignment) -> None:
-    """Store the judgment of a locked assignment. Set whether it counts, and update its task's counters and verdict.
+    """Store the judgment of a locked assignment, decide whether it counts, and update the task's counters and verdict.
 
     Gold has no slots and never counts, but runs the same SQL queries, so that response times do not reveal it.
     """
     task, annotator, was_leased = judgment.task, judgment.annotator, assignment.status == Assignment.Status.LEASED
-    round, changes = annotator.round, {}  # changes: of the task's counters
+    round, changes = annotator.round, {}  # changes to the task's counters, by counter
     if assignment.status == Assignment.Status.DONE:  # supersede the last judgment, and inherit whether it counts
         last = Judgment.objects.current().get(task=task, annotator=annotator)
         judgment.is_counted, judgment.is_late = last.is_counted, last.is_late
@@ -216,7 +216,7 @@ def reassign_skipped(annotator: Annotator) -> int:
 
 
 def n_skipped(annotator: Annotator) -> int:
-    """Return the number of skipped tasks that need judgments, treating gold like ordinary tasks."""
+    """Return the number of skipped tasks that need judgments. Gold is treated like ordinary tasks."""
     skipped = annotator.assignments.skipped()
     n_open = annotator.round.tasks.with_open_slot().filter(assignments__in=skipped).count()
     return n_open + wanted_gold(annotator, skipped).count()

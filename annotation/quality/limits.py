@@ -45,7 +45,7 @@ def enforce_limits(annotator: Annotator) -> None:
 
 
 def set_limits(round: Round, by=None, **values: Any) -> Limits:
-    """Set the limits of a round; None removes one. They apply from each annotator's next check. Raises NotAllowed."""
+    """Set the limits of a round; None is no limit. They apply from each annotator's next check. Raises NotAllowed."""
     check_may(by, Action.WORK, round.project)
     with transaction.atomic():
         limits, _ = Limits.objects.update_or_create(round=round, defaults=values)
@@ -70,7 +70,7 @@ def pause_annotator(annotator: Annotator, by=None) -> None:
 
 
 def resume_annotator(annotator: Annotator, by=None) -> None:
-    """Resume a paused annotator, regardless of the cause. Raises NotAllowed, or DomainError CannotPause."""
+    """Resume a paused annotator, regardless of why they were paused. Raises NotAllowed, or DomainError CannotPause."""
     _change_status(annotator, Annotator.Status.PAUSED, Annotator.Status.ACTIVE, "annotator.resumed", by)
 
 

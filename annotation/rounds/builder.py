@@ -23,7 +23,7 @@ from kgharvest.models import HarvestedTuple, HarvestJob, Job, LanguageModel, Rel
 from kgharvest.names import UnresolvedName, resolve_name
 from kgharvest.relations.names import resolve_relation
 
-ROWS_AT_ONCE = 500  # ranks per query, each of which is a query parameter
+ROWS_AT_ONCE = 500  # maximum ranks per query, because each rank is a query parameter
 
 
 class Sample(NamedTuple):
@@ -87,7 +87,7 @@ class FrozenRound(NamedTuple):
 
 
 def freeze_round(round: Round, by: User = None) -> FrozenRound:
-    """Return the content that the draft would have if opened.
+    """Return the content that the round would have if the draft were opened.
 
     Deterministic for the same description, harvests, and gold. by: user whose visible harvests are sampled; None for
     all. Raises BadRoundSpec, BadCut, NotFound, NothingToSample, NotEnoughGold, JudgeNotReady, or SeveralJudges.
@@ -150,14 +150,17 @@ def _cells_with_jobs(round: Round, by: User) -> list[tuple[Cell, HarvestJob, str
 
 
 def _newest_harvest(cell: Cell, jobs: QuerySet[HarvestJob], round: Round, by: User, path: str) -> HarvestJob | None:
-    """Return the newest harvest of a cell given by names. Prefer harvests with tuples, then the round's project."""
+    """Return the newest harvest of a cell that the description gives by names.
+
+    Harvests with tuples are preferred and, among these, harvests of the round's project.
+    """
     finished = jobs.succeeded()
     visible = Relation.objects.visible_to(by).values("pk")
     candidates = Relation.objects.filter(Q(pk__in=visible) | Q(pk__in=finished.order_by().values("relation")))
     relation = find_relation(cell.relation, f"{path}.relation", candidates)
     jobs = finished.filter(relation=relation, setting=cell.setting)
     model = cell.model
-    if not LanguageModel.objects.filter(name=model).exists():  # not a full name
+    if not LanguageModel.objects.filter(name=model).exists():  # may be an abbreviated name
         try:
             model = resolve_name(model, jobs.values_list("language_model__name", flat=True), "LM")
         except UnresolvedName as refusal:
@@ -187,7 +190,7 @@ def instructions_by_relation(round: Round) -> dict[int, str]:
 
 
 def populations(round: Round, by: User = None) -> list[tuple[HarvestJob, QuerySet[HarvestedTuple]]]:
-    """Return (harvest, population of the sample) for each cell of a draft. Raises the errors of freeze_round."""
+    """Return (harvest, tuples from which a sample is drawn) per cell of a draft. Raises the errors of freeze_round."""
     return [(job, population_of(round, cell, job)) for cell, job, _ in _cells_with_jobs(round, by)]
 
 

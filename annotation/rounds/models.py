@@ -68,9 +68,9 @@ class Round(models.Model):
     (annotation.judging.models).
 
     spec: JSON description of the round with its cells, but without default values (annotation.rounds.serializers).
-    relation_instructions: Markdown by relation id, frozen when the round opens.
-    n_tasks: number of statements, including gold. source: origin of the judgments; pages and reports mark simulated
-    ones. completed_at: time at which all statements were found to be complete; None until then.
+    relation_instructions: Markdown by relation id, frozen when the round opens. n_tasks: number of statements,
+    including gold. source: origin of the judgments; pages and reports mark simulated judgments. completed_at: time at
+    which all statements were found to be complete; None until then.
     """
 
     class Status(models.TextChoices):
@@ -301,7 +301,8 @@ class Round(models.Model):
     def quota(self) -> int | None:
         """Maximum number of statements per annotator, including gold; None for no limit.
 
-        The maximum share is computed from the guaranteed judgments, so it holds even without optional third judgments.
+        The maximum share is a share of the guaranteed judgments, so it holds even if no adaptive third judgment is
+        needed.
         """
         n_guaranteed = 2 if self.third_only_if_split else self.judgments_per_task
         limits = [] if self.max_per_annotator is None else [self.max_per_annotator]
@@ -356,7 +357,7 @@ class Round(models.Model):
 
     @property
     def least_k(self) -> int:
-        """Lower bound of n_wanted in estimates, including third judgments; 0 for imported rounds, whose tasks vary."""
+        """Minimum n_wanted in estimates, with third judgments; 0 for imported rounds, in which n_wanted varies."""
         return 0 if self.source == self.Source.IMPORTED else self.judgments_per_task
 
 
@@ -399,7 +400,7 @@ def side_key(model: int | None, setting: str) -> str:
 
 class StratumQuerySet(models.QuerySet):
     def sampled(self):
-        """Return strata that contain tuples or statements, including non-empty strata from which nothing was drawn."""
+        """Return strata with tuples, even if none was drawn, and strata with imported statements."""
         has_draws = models.Exists(Draw.objects.filter(stratum=models.OuterRef("pk")))
         return self.filter(Q(job__isnull=False, population__gt=0) | has_draws)
 

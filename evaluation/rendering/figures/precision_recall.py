@@ -11,7 +11,7 @@ MOST_POINTS = 60  # maximum number of marks of a curve on a page
 
 
 def names_of(scores: Mapping[str, Any]) -> list[str]:
-    """Return scorers with average precision to three digits, because good scorers differ only in the third digit."""
+    """Return names with average precisions to three digits, because good scorers differ only in the third digit."""
     return [f"{scorer['scorer']} ({share(scorer['average_precision'], 3)})" for scorer in scores["scorers"]]
 
 

@@ -71,7 +71,7 @@ KEYS = ("accuracy", "accuracy_low", "accuracy_high")
 def with_assisted_rates(
     entries: Sequence[dict[str, Any]], evidence: Evidence, judged: JudgedStrata
 ) -> list[dict[str, Any]]:
-    """Return the entries of the cells, in their order, with the key `judge`."""
+    """Return the entries of the cells in the same order, each with the additional key `judge`."""
     with_judge = []
     for entry, strata in zip(entries, evidence.strata_of_cells, strict=True):
         last = judged.ranked.last[strata]
@@ -115,7 +115,10 @@ def _judge_alone(strata: Codes, judged: JudgedStrata) -> float | None:
 def _prediction_powered(
     strata: Codes, population: Codes, evidence: Evidence, judged: JudgedStrata
 ) -> dict[str, float | None] | None:
-    """Return PPI++ of a simple sample; None for several strata, without verdicts, or with missing labels."""
+    """Return the PPI++ estimate of a simple random sample.
+
+    None if there are several strata, no verdicts, or tuples without a label of the judge.
+    """
     drawn = np.flatnonzero(np.isin(evidence.draws.stratum, strata) & evidence.is_complete[evidence.draws.task])
     if len(strata) > 1 or not len(drawn) or not population.any() or not judged.is_labelled(strata):
         return None
@@ -150,7 +153,7 @@ def with_assisted_averages(
 
 
 def macro_weights(cells: Sequence[Codes], evidence: Evidence) -> Floats:
-    """Return the weights of the strata of the cells if all cells have equal weight."""
+    """Return the weight of each stratum of the cells. The weights of every cell have the same sum."""
     sizes = [evidence.population_of_stratum[strata] for strata in cells]
     return np.concatenate([*(size / size.sum() / len(cells) for size in sizes), np.zeros(0)])
 
@@ -228,8 +231,8 @@ def _notes(document: Document) -> list[str]:
     n_judged = sum(total["n"] for total in document["totals"])
     if n_equivalent > n_judged:
         notes.append(
-            f"For the averages, {n_judged:,} statements are equivalent to {n_equivalent:,} statements judged by people "
-            "alone."
+            f"For the averages, {n_judged:,} statements with the judge are equivalent to {n_equivalent:,} statements "
+            "judged by people alone."
         )
     return notes
 

@@ -317,7 +317,7 @@ N_SIZES, N_SIZES_OF_SIDES = 20, 10  # points per curve; points of sides cover al
 def curve_entries(
     evidence: Evidence, ranked: RankedStrata, accepted: VerdictSample, judged: JudgedStrata | None = None
 ) -> list[dict[str, Any]]:
-    """Return a curve per cell of known population, then one per LM and setting. With a judge, points have `judge`."""
+    """Return a curve per cell of known population and per LM and setting. With a judge, points have the key `judge`."""
     known_strata = np.flatnonzero((ranked.population > 0) & (ranked.last > 0))
     entries = []
     for number, key in enumerate(evidence.cells):
@@ -348,7 +348,10 @@ def curve_entries(
 def _sizes(
     evidence: Evidence, ranked: RankedStrata, strata: Codes, judged: JudgedStrata | None, n_sizes: int = N_SIZES
 ) -> Iterator[dict[str, Any]]:
-    """Yield the accuracies of top-ranked parts of each harvest, up to the whole, if every stratum has a verdict."""
+    """Yield the accuracies of larger and larger top-ranked parts of the harvests, up to the whole.
+
+    Parts in which a stratum has no verdict are omitted.
+    """
     cell = evidence.cell_of_stratum[strata]
     deepest = np.zeros(len(evidence.cells), dtype=np.int64)
     np.maximum.at(deepest, cell, ranked.last[strata])
@@ -372,7 +375,8 @@ def _by_score(
 ) -> dict[str, Any]:
     """Return the accuracy in bins of scores, and the largest top-ranked part with precision TARGET, or None.
 
-    accepted: weight of each draw (D,). With a judge, the judge-assisted part is included.
+    accepted: evidence for the verdict ACCEPTED, by draw (D,). With a judge, the result also has the judge-assisted
+    part.
     """
     draws = evidence.draws
     chosen = (accepted.n > 0) & np.isin(draws.stratum, strata) & (draws.rank > 0) & np.isfinite(draws.score)
@@ -394,7 +398,7 @@ def _by_score(
 
 
 def sizes_of_cuts(harvests: Sequence[SampledHarvest]) -> dict[str, dict[int, int]]:
-    """Return the number of tuples in each cut by job, without jobs whose cut exceeds the population."""
+    """Return {cut: {job: number of tuples}}. Jobs whose cut exceeds the population are missing."""
     by_base = {
         f"base:{base}": {
             harvest.job: harvest.kept_by_base[base] for harvest in harvests if base in harvest.kept_by_base
@@ -408,7 +412,10 @@ def sizes_of_cuts(harvests: Sequence[SampledHarvest]) -> dict[str, dict[int, int
 
 
 def cut_entries(evidence: Evidence, ranked: RankedStrata, judged: JudgedStrata | None = None) -> list[dict[str, Any]]:
-    """Return `cuts` of docs/report-json.md: an entry per LM, setting, and cut within the population."""
+    """Return `cuts` of docs/report-json.md: an entry per LM, setting, and cut.
+
+    Harvests whose cut exceeds the population are omitted.
+    """
     job_of_stratum = np.array([stratum.job or 0 for stratum in evidence.strata], dtype=np.int64)
     jobs_of_side: dict[Side, list[int]] = {}
     for harvest in evidence.harvests:
@@ -457,7 +464,7 @@ def scored_relations(document: Document) -> list[str]:
 
 
 def calibration_curves(document: Document) -> list[Mapping[str, Any]]:
-    """Return the cells with scores that a figure shows: all cells of a single relation, or the first few cells."""
+    """Return the cells that a figure of scores shows: all cells if they have one relation, otherwise the first few."""
     cells = scored_cells(document)
     return cells if len({cell["relation"] for cell in cells}) == 1 else cells[:MOST_PANELS]
 
@@ -597,7 +604,7 @@ def plan_entry(
 
 
 def _plan_total(total: Mapping[str, Any], cells: Sequence[Cell], judgments_each: float) -> dict[str, Any]:
-    """Return the sample size that halves the interval for these relations (quartering the variance of each stratum)."""
+    """Return the sample size that halves the interval for these relations, by quartering the variance per stratum."""
     side = {"model": total["model"], "setting": total["setting"]}
     low, high = total["macro_accuracy_these_low"], total["macro_accuracy_these_high"]
     if low is None or low == high:
