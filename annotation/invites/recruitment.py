@@ -22,7 +22,7 @@ class Recruitment:
         """End the active places of an annotator who failed the comprehension check."""
 
     def forget(self, annotator: Annotator) -> list[str]:
-        """Erase the annotator's platform ids. Returns a sentence with the reason for each id that is retained."""
+        """Erase the annotator's platform ids. Returns one sentence per retained id, with the reason."""
         return []
 
     def end_page(self, annotator: Annotator) -> str | None:

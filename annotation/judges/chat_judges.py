@@ -99,7 +99,7 @@ class ChatJudge:
         return len(requests) <= self._run.n_parallel and self._spending.has_room(requests)
 
     def _ask(self, attempt: Attempt) -> Answered | Attempt:
-        """Return the answer to a question, or the attempt with one more reply that is not a completion.
+        """Return the answer to a question or, if the reply is not a completion, the attempt with this reply added.
 
         After TRIES_FOR_A_COMPLETION such replies, the last one is returned as an answer. Raises ChatFailed.
         """

@@ -56,7 +56,7 @@ class AnnotatorNotActive(RoundNotOpen):
 
 
 def next_batch(annotator: Annotator, now: datetime, few: int | None = None) -> list[JudgmentTask]:
-    """Return the annotator's leased tasks, oldest first, filled up to the batch size of the round.
+    """Return the annotator's leased tasks, oldest first, after leasing more tasks up to the batch size of the round.
 
     All leases are extended to LEASE from now. The list is empty if no task is left for the annotator. few: the batch is
     filled up only if it has fewer tasks than this. Raises RoundNotOpen, AnnotatorNotActive, QuestionsFirst, or
@@ -134,8 +134,8 @@ def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
 def _mix_in_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[JudgmentTask]:
     """Replace tasks with gold at the annotator's gold positions, unless the annotator has received all gold.
 
-    Gold needs no lock because it has no slots. It is queried even if no position is due, so that response times do not
-    reveal gold.
+    Gold needs no lock because it has no slots. Gold is queried even if no gold position is due, so that response times
+    do not reveal it.
     """
     round = annotator.round
     positions = gold_positions(round.seed, annotator.code, round.gold_rate, annotator.n_handed_out, len(tasks))

@@ -2,8 +2,8 @@
 
 Judgments are sealed in batches, so that storing an answer need not wait for the lock on the chain.
 
-A batch adds one entry per round. Sealing holds the lock on the head of the chain and processes judgments without an
-entry in any order. Rows that a concurrent answer has locked are sealed in a later batch.
+A batch adds one entry per round. Sealing holds the lock on the head of the chain. It processes judgments that have no
+entry yet, in any order. Rows that a concurrent answer has locked are sealed in a later batch.
 """
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ EXCLUDING_TAKES_S = 600  # maximum time from the decision until all judgments ar
 
 
 class Marks(NamedTuple):
-    """Counting state of a judgment. It changes if the annotator is excluded or reinstated."""
+    """Counting state of a judgment. The state changes if the annotator is excluded or reinstated."""
 
     annotator: int
     sealed_in: int | None
@@ -56,7 +56,7 @@ class Exclusions(NamedTuple):
 
 
 class JudgmentTable(AuditedTable):
-    """Judgments with their statement, their superseded judgment, and a flag for counted judgments.
+    """Judgments, each with its statement, the judgment that it supersedes, and a flag that is set if it counts.
 
     The flag is also set for judgments that counted before an exclusion, so an exclusion does not change hashes.
     Judgments that a reinstatement does not restore, or whose comments a withdrawal erases, are sealed again. The

@@ -138,7 +138,7 @@ COLUMNS = ("relation", "model", "setting", "accuracy", "drawn", *OUTCOMES)  # co
 
 
 def cell_tables(cells: Sequence[Cell], address: QueryDict) -> dict[str, Any]:
-    """Return the tables for the parameters `cells` ("list" or "pivot"), `q` (words of names), and `sort` (a column).
+    """Return the table for the URL parameters `cells` ("list" or "pivot"), `q` (words of names), and `sort` (a column).
 
     Without `cells`, a round with a single LM and setting is shown as a list, other rounds as a pivot table. sides:
     columns of the pivot table. rows: rows of the pivot table or the list. n_shown: number of rows that match `q`.

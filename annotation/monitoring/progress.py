@@ -317,8 +317,8 @@ FORMATS = {"hour": "%Y-%m-%d %H:%M", "day": "%Y-%m-%d", "week": "%Y-%m-%d"}
 def history_picture(round: Round, now: datetime) -> dict[str, Any]:
     """Return the history chart and the rows of its table, which are empty without judgments.
 
-    bars, points, marks: coordinates in WIDTH x HEIGHT and texts. line: SVG points. counted_at: time of a cached count.
-    is_counting: True during the first count in the background.
+    bars, points, marks: texts, and coordinates within WIDTH x HEIGHT. line: SVG points. counted_at: time of a cached
+    count. is_counting: True during the first count in the background.
     """
     count = cached_count(round, "history", count_history, now, most=LIVE_HISTORY, first=lambda _: [])
     if not count.content or not count.content["periods"]:
@@ -450,7 +450,7 @@ def holders(round: Round) -> list[dict[str, Any]]:
 
 @transaction.atomic
 def release_assigned(round: Round, codes: Collection[str] | None = None, by=None) -> int:
-    """Release the statements assigned to the annotators with these codes, or to all, and return their number.
+    """Release the statements assigned to the annotators with these codes, or to all annotators. Return how many.
 
     The statements can be reassigned immediately. A later answer is treated like an answer with an expired lease
     (submit_judgment): it counts if the statement needs another judgment. Raises NotAllowed or NotFound.

@@ -1,8 +1,8 @@
 """Exclusion and reinstatement of an annotator's judgments, and the effect of an exclusion.
 
-An annotator can have 100,000 judgments, so they are updated in chunks, each in a short transaction. The first
-transaction stores the decision and stops the annotator from judging. After an interruption, the same call resumes the
-update. Lock order: round, annotator, assignments, tasks.
+An annotator can have 100,000 judgments, so the judgments are updated in chunks, each in a short transaction. The first
+transaction stores the decision and stops the annotator from judging. If the update is interrupted, the same call
+resumes it. Lock order: round, annotator, assignments, tasks.
 """
 
 from collections import Counter, defaultdict

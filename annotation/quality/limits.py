@@ -21,8 +21,9 @@ def enforce_limits(annotator: Annotator) -> None:
     """Pause the annotator if their last judgments, or all their gold answers, exceed a limit of the round.
 
     Called after every CHECK_LIMITS_EVERY judgments, in the caller's transaction, which holds the annotator's lock.
-    Ignores judgments from before the annotator was last resumed. Costs one query if the round has no limits.
-    Gold accuracy uses all answers, because repeated tests on a moving window would exceed the stated false-alarm rate.
+    Judgments from before the annotator was last resumed are ignored. If the round has no limits, the check costs one
+    query. Gold accuracy uses all answers, because repeated tests on a moving window would exceed the stated false-alarm
+    rate.
     """
     if annotator.status != Annotator.Status.ACTIVE:
         return

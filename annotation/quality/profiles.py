@@ -244,8 +244,9 @@ def chance_of_longest_run(labels: Sequence[str]) -> float:
 class Agreement(NamedTuple):
     """Permutation test of an annotator's agreement with others.
 
-    observed: sum over tasks of the share of the other labels that equal the annotator's. expected: its mean over all
-    permutations of the annotator's labels. chance: one-sided p-value for low agreement; None if the variance is zero.
+    observed: the share of other annotators' labels that equal the annotator's label, summed over tasks. expected: mean
+    of this sum over all permutations of the annotator's labels. chance: one-sided p-value for low agreement; None if
+    the variance is zero.
     """
 
     observed: float
@@ -254,7 +255,7 @@ class Agreement(NamedTuple):
 
 
 def agreement_against_chance(judgments: Iterable[JudgmentSigns]) -> Agreement:
-    """Test an annotator's agreement with others by permuting the annotator's labels over their tasks.
+    """Test an annotator's agreement with others by permuting the annotator's labels over the tasks.
 
     The mean and variance of the sum over all permutations are from Hoeffding (1951), A combinatorial central limit
     theorem, theorem 2. The p-value uses the normal approximation.
@@ -292,7 +293,7 @@ def _below_chance(judgments: Sequence[JudgmentSigns], level: float) -> str:
 
 
 def pasted_texts(texts: Iterable[tuple[int, str]]) -> dict[int, int]:
-    """Return the number of texts per annotator that another annotator also wrote. texts: (annotator, text) pairs.
+    """Return, per annotator, the number of texts that another annotator also wrote. texts: (annotator, text) pairs.
 
     Ignores spaces, punctuation, and case. Texts shorter than SHORTEST_PASTED do not count.
     """

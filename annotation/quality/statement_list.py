@@ -1,6 +1,6 @@
 """Statement lists of a round: disagreements, all, gold, reported, commented on, or adjudicated.
 
-A page costs about the same in a round of 1,000,000 statements as in a round of 100.
+Loading a page takes about as long in a round of 1,000,000 statements as in a round of 100.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ def questionnaire_groups(round: Round, until: datetime | None = None) -> list[Gr
     """Return the groups of each question of the round; [] while too few people have answered.
 
     until: time of the last answer to include; None for no limit. People are added in batches of LEAST_PEOPLE, in the
-    order in which they answered. Otherwise, comparing the groups before and after one person answered would reveal
-    that person's answers.
+    order in which they answered. Without batches, comparing the groups before and after one person answered would
+    reveal that person's answers.
     """
     questions = who_questions(round)
     if not questions:

@@ -197,7 +197,7 @@ def populations(round: Round, by: User = None) -> list[tuple[HarvestJob, QuerySe
 def population_of(round: Round, cell: Cell, job: HarvestJob) -> QuerySet[HarvestedTuple]:
     """Return the tuples in the cell's cut, ordered by rank.
 
-    Hidden tuples are excluded, and so are sensitive ones unless the round includes them.
+    Hidden tuples are excluded. Sensitive tuples are excluded unless the round includes them.
     """
     tuples = job.tuples.presentable(include_sensitive=round.include_sensitive)
     if cell.cut:
@@ -279,7 +279,7 @@ def _tuples_of(job: HarvestJob, ranks: Sequence[int]) -> list[DrawnTuple]:
 
 
 def draw_ranks(ranks: Sequence[int], sample_size: int, rng: np.random.Generator) -> list[int]:
-    """Return a simple random sample of `ranks` without replacement, ascending."""
+    """Return a simple random sample of `ranks` without replacement, in ascending order."""
     return sorted(rng.choice(ranks, size=sample_size, replace=False).tolist())
 
 

@@ -279,14 +279,14 @@ class Round(models.Model):
         return f"{self.project.slug}/{self.name}"
 
     def clean(self) -> None:
-        """Raise ValidationError, by option, for options that contradict each other."""
+        """Raise ValidationError for the first option that contradicts another option or has invalid questions."""
         if self.third_only_if_split and self.judgments_per_task not in (3, None):  # None: empty form field, default 3
             reason = (
                 f"An adaptive third judgment requires 3 judgments per statement, not {self.judgments_per_task}. Set 3."
             )
             raise ValidationError({"third_only_if_split": reason})
         if (self.closes_when == self.ClosesWhen.DATE) != (self.closes_at is not None):
-            reason = "A date and time is required if the round closes on a date, and invalid otherwise."
+            reason = "A date and time is required if the round closes on a date. Otherwise, it must be empty."
             raise ValidationError({"closes_at": reason})
         if (self.closes_when == self.ClosesWhen.NARROW) != (self.closes_at_half_width is not None):
             reason = "A half-width is required if the round closes at a target interval width, and invalid otherwise."
@@ -319,8 +319,8 @@ class Round(models.Model):
     def gold_rate(self) -> float:
         """Share of gold among the statements assigned to an annotator, constant throughout the round.
 
-        Lower than `gold_share` if there is too little gold. If gold ran out early, annotators could infer which
-        statements are not gold.
+        If there is too little gold, the share is lower than `gold_share`. Otherwise, gold would run out early, and
+        annotators could infer which statements are not gold.
         """
         return min(self.gold_share, self.n_gold / self.most_by_one) if self.n_gold else 0.0
 
@@ -479,7 +479,7 @@ class JudgmentTaskQuerySet(models.QuerySet):
     DISAGREEMENT = Q(n_judgments__gt=F("n_true")) & Q(n_judgments__gt=F("n_false"))
 
     def with_open_slot(self):
-        """Return tasks that need more judgments than they have stored or leased."""
+        """Return tasks that need more judgments than are stored or leased."""
         return self.filter(self.OPEN)
 
     def with_disagreement(self):

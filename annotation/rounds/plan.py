@@ -122,8 +122,8 @@ class MacroPlan(NamedTuple):
 class PlannedComparison(NamedTuple):
     """Comparison of two sides in a planned round. unit: unit of the test, as in reports.
 
-    difference: smallest difference detected with 80 % power, or None. For a test over relations, it is a lower bound
-    that assumes the same difference in all relations.
+    difference: smallest difference detected with 80 % power, or None. For a test over relations, the difference is a
+    lower bound, because it is assumed to be the same in all relations.
     """
 
     name: str

@@ -34,7 +34,7 @@ class PartSizes(NamedTuple):
 
 
 class HarvestOverlap(NamedTuple):
-    """Two harvests with the ranks of their best tuples by knowledge tuple id."""
+    """Two harvests. ranks_a, ranks_b: ranks of the best tuples by knowledge tuple id."""
 
     a: HarvestJob
     b: HarvestJob

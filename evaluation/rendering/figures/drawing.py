@@ -1,8 +1,8 @@
 """Figures as lists of shapes: scales, axes, and writers for pages, SVG files, and PDF files.
 
 A figure is one function `(document, width, off)` that returns sheets of shapes. Shapes name their colors as site.css
-does, such as "ink" or "series-3". Lengths are CSS pixels on pages, with text of 13 px; files for papers are scaled to
-text of 9 points. matplotlib is loaded when the first PDF is written, and only writes paths and text.
+does, such as "ink" or "series-3". On pages, lengths are CSS pixels, and text has 13 px. Files for papers are scaled so
+that text has 9 points. matplotlib is loaded when the first PDF is written, and only writes paths and text.
 """
 
 from __future__ import annotations

@@ -314,7 +314,7 @@ def _differences(
     cells: tuple[Sequence[Codes], Sequence[Codes]],
     tasks: SharedTasks,
 ) -> tuple[StatementDifference | None, StatementDifference | None]:
-    """Return the differences with the judge and by people alone."""
+    """Return the differences between sides, with the judge and by people alone."""
     group, accepted = judged.tuples.group_of_draw, drawn.accepted
     in_groups = tasks._replace(
         stratum_a=tasks.stratum_a * N_GROUPS + group[tasks.draw_a],

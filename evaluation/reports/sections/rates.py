@@ -145,7 +145,7 @@ def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, A
 
 
 def macro_of_these(cells: Sequence[Cell]) -> Rate:
-    """Return the mean accuracy of these cells with equal weights, without cells of unknown accuracy."""
+    """Return the mean accuracy of these cells with equal weights. Cells of unknown accuracy are omitted."""
     rated_cells = [cell for cell in cells if cell.rate_of(ACCEPTED).value is not None]
     if not rated_cells:
         return Rate(reason=NOTHING_COUNTED)
@@ -176,7 +176,7 @@ def interval_of_average(total: Mapping[str, Any]) -> tuple[float | None, float |
 
 
 def cells_by_relation(document: Document) -> list[tuple[str, list[Mapping[str, Any] | None]]]:
-    """Return each relation with its cells in the order of the totals, None for cells that were not sampled."""
+    """Return each relation with its cells in the order of the totals. A cell that was not sampled is None."""
     sides = _sides(document)
     cells = {(cell["relation"], cell["model"], cell["setting"]): cell for cell in document["cells"]}
     relations = sorted({cell["relation"] for cell in document["cells"]})
@@ -458,7 +458,7 @@ def scored_cells(document: Document) -> list[Mapping[str, Any]]:
 
 
 def scored_relations(document: Document) -> list[str]:
-    """Return the relations of all cells with scores, sorted. An abridged document stores them next to its curves."""
+    """Return the relations of all cells with scores, sorted. An abridged document has a separate key for them."""
     names = document.get("scored_relations")
     return sorted({curve["relation"] for curve in scored_cells(document)}) if names is None else names
 

@@ -44,7 +44,7 @@ class WithoutAnnotator(NamedTuple):
 
 
 def without_each_annotator(evidence: Evidence) -> Iterator[WithoutAnnotator]:
-    """Yield the round without each annotator in turn, if there are several.
+    """Yield the round without each annotator in turn. Yield nothing if there is only one annotator.
 
     Statements are counted once by pattern, verdict, and stratum. Omitting an annotator changes few of these counts, so
     updating them for each of hundreds of annotators takes little more time than counting once.
@@ -119,7 +119,7 @@ NO_ANNOTATOR_OMITTED = {
 
 
 def without_one(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an entry's results without each annotator; empty for old documents, which list them as rules."""
+    """Return an entry's results without each annotator; empty for old documents, which list annotators as rules."""
     without: Mapping[str, Any] = entry.get("left_out", NO_ANNOTATOR_OMITTED)
     return without
 
@@ -285,7 +285,11 @@ def _numbers_of(counts: Codes) -> dict[str, int]:
 
 
 def _cell_entries(evidence: Evidence, table: Floats, n_rules: int) -> Iterator[dict[str, Any]]:
-    """Yield an entry per cell. table (R + A, C): rules, then omitted annotators, whose results are only summarized."""
+    """Yield an entry per cell.
+
+    table (R + A, C): accuracies under each rule, then without each annotator. The entry contains all accuracies under
+    rules, but only a summary of the accuracies without an annotator.
+    """
     relations = np.array([cell.relation for cell in evidence.cells], dtype=object)
     ranks = np.full(table.shape, np.nan)
     for relation in dict.fromkeys(relations.tolist()):
