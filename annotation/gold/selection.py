@@ -67,7 +67,8 @@ def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[Dra
     rng = Random(round.seed)
     true, false = (_by_turns([answers[side][1:] for answers in gold.values()], drawn_keys, rng) for side in (0, 1))
     n_pairs = min(len(true), len(false))
-    n_mixed_in = ceil(n_tasks * round.gold_share / (1 - round.gold_share) - ROUNDING)  # a share of 0.1 for 9 tasks: 1
+    # The share refers to all statements: with a share of 0.1, one gold statement is added to 9 tasks.
+    n_mixed_in = ceil(n_tasks * round.gold_share / (1 - round.gold_share) - ROUNDING)
     needed = ceil((round.training_size + (2 if round.gold_share else 0)) / 2)
     if n_pairs < needed:
         raise DomainError(

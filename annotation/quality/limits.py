@@ -13,8 +13,8 @@ from kgharvest.access import Action, check_may
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
 
-LAST_JUDGMENTS = 500  # number of an annotator's last judgments that are checked for time and runs; bounds the cost
-CHECK_LIMITS_EVERY = 10  # judgments of an annotator
+LAST_JUDGMENTS = 500  # number of last judgments checked for time and runs, which limits the cost of a check
+CHECK_LIMITS_EVERY = 10  # number of judgments of an annotator between two checks
 
 
 def enforce_limits(annotator: Annotator) -> None:

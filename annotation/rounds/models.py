@@ -289,7 +289,9 @@ class Round(models.Model):
             reason = "A date and time is required if the round closes on a date. Otherwise, it must be empty."
             raise ValidationError({"closes_at": reason})
         if (self.closes_when == self.ClosesWhen.NARROW) != (self.closes_at_half_width is not None):
-            reason = "A half-width is required if the round closes at a target interval width, and invalid otherwise."
+            reason = (
+                "A half-width is required if the round closes at a target interval width. Otherwise, it must be empty."
+            )
             raise ValidationError({"closes_at_half_width": reason})
         for option, is_check in (("own_questions", False), ("check_questions", True)):
             try:

@@ -46,7 +46,7 @@ class RehearsalForm(forms.Form):
         "Standard deviation across relations (points)",
         round(100 * DEFAULTS.spread),
         40,
-        "Standard deviation of accuracy. All LMs and settings share half of the variance.",
+        "Standard deviation of accuracy. Half of the variance is common to all LMs and settings.",
     )
     true_called_false = percent_field("True called False, %", round(100 * DEFAULTS.true_called_false), 50)
     false_called_true = percent_field("False called True, %", round(100 * DEFAULTS.false_called_true), 50)

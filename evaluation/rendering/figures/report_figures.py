@@ -165,7 +165,8 @@ FIGURES = (
         "Accuracy by score",
         lambda document: (
             "Accuracy in bins with equal numbers of judged tuples, with 95 % intervals. Scores of different relations "
-            "or LMs are not comparable. The dashed line is the cut precision:0.8. Above it, .8 of the tuples are true."
+            "or LMs are not comparable. The dashed line marks the cut precision:0.8: .8 of the tuples with higher "
+            "scores are true."
         ),
         "calibration",
         calibration_curves,

@@ -167,10 +167,10 @@ AVERAGE = "average"
 PEOPLE, WITH_JUDGE, PPI = "people alone", "with the judge", "PPI++"
 INTERVAL = ("Acc", "low", "high")
 NOTE = (
-    "With the judge: human verdicts, weighted by the number of harvested tuples in each label group of the LM. An LM "
-    "without knowledge does not change the estimate. Equivalent sample size: number of statements that people alone "
-    "would need to judge for an interval of this width. Judge alone: the share that the LM labels True, which may be "
-    "biased."
+    "With the judge: human verdicts, weighted by the number of harvested tuples in each label group of the LM. "
+    "Labels without information do not change the estimate. Equivalent sample size: number of statements that people "
+    "alone would need to judge for an interval of this width. Judge alone: the share that the LM labels True, which "
+    "may be biased."
 )
 NOTE_ON_ALONE = (
     "People alone: used if fewer than three draws are expected in a label group, if the judge did not label every "

@@ -411,11 +411,11 @@ def _leave_one_out_notes(document: Document) -> Iterable[str]:
     if n := len(sensitivity_part(document, "left_out")):
         yield (
             f"Without one annotator: each of the {n:,} annotators is omitted in turn. Lowest and highest accuracy, and "
-            "the number of annotators who change the rank."
+            "the number of annotators whose omission changes the rank."
         )
         yield (
             "Statements that the omitted annotator judged contribute the probability of each verdict given their other "
-            "labels, as for an excluded annotator."
+            "labels, as they would if the annotator were excluded."
         )
     elif len(document["annotators"]) == 1:
         yield "A single annotator cannot be omitted: no judgments would remain."
@@ -456,7 +456,7 @@ def sensitive_comparison_table(document: Document) -> Table:
     notes = [f"Difference in percentage points, first minus second. {CLAIMS}"]
     if sensitivity_part(document, "left_out"):
         notes.append(
-            "Without one annotator: lowest and highest difference, and the number of annotators who change the sign or "
-            "the significance."
+            "Without one annotator: lowest and highest difference, and the number of annotators whose omission "
+            "changes the sign or the significance."
         )
     return Table("sensitivity-comparisons", "Comparisons under other rules", columns, tuple(rows), tuple(notes))
