@@ -30,7 +30,7 @@ class Recruitment:
         return None
 
     def pay_in_words(self, round: Round) -> str:
-        """Return sentences about the pay of a round's annotators, for papers; "" if no one was paid."""
+        """Return sentences for papers about the pay of a round's annotators, or "" if no one was paid."""
         return ""
 
 

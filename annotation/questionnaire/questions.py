@@ -77,7 +77,7 @@ def check_questions(round) -> list[Question]:
 def parse_questions(text: str, prefix: str, *, is_check: bool = False) -> list[Question]:
     """Parse questions from text. Raises BadQuestions.
 
-    The key of a question is `prefix` followed by a number, such as own-1.
+    The key of a question is `prefix` followed by a hyphen and a number, such as own-1.
     """
     questions: list[Question] = []
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1)]

@@ -110,8 +110,8 @@ def _expected_accuracies(evidence: Evidence, assumed: Assumptions, rng: np.rando
 def judged(evidence: Evidence, is_true: Flags, assumed: Assumptions, rng: np.random.Generator) -> Evidence:
     """Return the evidence with simulated judgments.
 
-    Each statement has k judgments by different people. With adaptive third judgments, it has two, and a third if these
-    two differ.
+    Each statement has k judgments by different people. With adaptive third judgments, it has two judgments, and a third
+    if these differ.
     """
     k, n_tasks = evidence.judgments_per_task, evidence.n_tasks
     people = _people(n_tasks, k, max(assumed.n_people, k), rng)  # (T, k)

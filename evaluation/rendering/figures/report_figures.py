@@ -77,7 +77,7 @@ def averages_in_words(document: Document) -> str:
 
 
 def averages_caption(document: Document) -> str:
-    """Return the caption. It says what the intervals hold for, which differs for a single relation."""
+    """Return the caption. It says whether intervals are for similar relations or one relation."""
     has_interval = {
         total["n_relations"] > 1
         for total, estimate in zip(_totals(document), forest.averages(document), strict=True)

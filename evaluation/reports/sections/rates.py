@@ -251,7 +251,7 @@ NO_INTERVAL_NOTE = "No interval for similar relations: it requires two relations
 
 
 def setting_table(document: Document) -> Table:
-    """Settings of each LM that has several settings. If there is no such LM, settings of every LM."""
+    """Settings of each LM that has several settings. If no LM has several settings, all LMs are shown."""
     totals = _with_peers(document["totals"], "model") or document["totals"]
     return _macro_table("settings", "Settings, on average over relations", document, totals, ("LM", "setting"))
 

@@ -119,7 +119,10 @@ NO_ANNOTATOR_OMITTED = {
 
 
 def without_one(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an entry's results without each annotator; empty for old documents, which list annotators as rules."""
+    """Return an entry's results without each annotator.
+
+    The result is empty for old documents, which list omitted annotators among the rules.
+    """
     without: Mapping[str, Any] = entry.get("left_out", NO_ANNOTATOR_OMITTED)
     return without
 
