@@ -41,7 +41,7 @@ class StatementGroup(NamedTuple):
         return sum(map(bool, self.counts)) > 1
 
 
-# LM (id) and setting; None and empty if the imported judgments do not contain them
+# LM id and setting; None and "" if the imported judgments lack them
 Side = tuple[int | None, str]
 
 

@@ -38,7 +38,7 @@ from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import FORMATS, NDJSON, json_text, to_json
 
-# List columns extracted from payloads and documents, which are too large to load.
+# Columns of the list, extracted by the database, because payloads and documents are too large to load.
 LISTED = {
     "facts": "payload__facts",
     "scorers": "payload__scorers",
