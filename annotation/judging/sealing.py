@@ -46,8 +46,8 @@ class Marks(NamedTuple):
 class Exclusions(NamedTuple):
     """Sets of annotator ids.
 
-    ever: excluded at least once. in_force: excluded now, and long enough ago that all their judgments are excluded.
-    reinstated: reinstated at least once.
+    ever: excluded at least once. in_force: excluded now, for so long that all judgments of these annotators are
+    excluded. reinstated: reinstated at least once.
     """
 
     ever: set[int]
@@ -56,7 +56,7 @@ class Exclusions(NamedTuple):
 
 
 class JudgmentTable(AuditedTable):
-    """Judgments, each with its statement, the judgment that it supersedes, and a flag that is set if it counts.
+    """Judgments, each with its statement, the judgment that it supersedes, and a flag for whether the judgment counts.
 
     The flag is also set for judgments that counted before an exclusion, so an exclusion does not change hashes.
     Judgments that a reinstatement does not restore, or whose comments a withdrawal erases, are sealed again. The

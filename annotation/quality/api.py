@@ -141,7 +141,7 @@ class AnnotatorFilters(Filters):
 
 
 class ExclusionSerializer(serializers.ModelSerializer):
-    """Decision to exclude an annotator's judgments, with their reinstatement, if any."""
+    """Decision to exclude an annotator's judgments, with the reinstatement, if any."""
 
     excluded_by = serializers.CharField(source="excluded_by.username", allow_null=True)
     reinstated_by = serializers.CharField(source="reinstated_by.username", allow_null=True)

@@ -145,7 +145,7 @@ def _count_again(exclusion: Exclusion, ids: Sequence[UUID]) -> None:
     free_tasks = _tasks_with_free_slot(annotator.round, [task for task, _ in rows])
     restored = [row for row in rows if row[0] in free_tasks]
     excluded.filter(task__in=free_tasks).update(is_counted=True, is_excluded=False)
-    excluded.update(is_excluded=False, sealed_in=None)  # the others never count; the audit log seals them again
+    excluded.update(is_excluded=False, sealed_in=None)  # the other judgments never count and are sealed again
     _change_counts(annotator.round, restored, 1)
     n_restored = len(restored)
     Exclusion.objects.filter(pk=exclusion.pk).update(

@@ -303,8 +303,7 @@ class Round(models.Model):
     def quota(self) -> int | None:
         """Maximum number of statements per annotator, including gold; None for no limit.
 
-        The maximum share is a share of the guaranteed judgments, so it holds even if no adaptive third judgment is
-        needed.
+        The maximum share refers to the guaranteed judgments, so it holds even if no adaptive third judgment is needed.
         """
         n_guaranteed = 2 if self.third_only_if_split else self.judgments_per_task
         limits = [] if self.max_per_annotator is None else [self.max_per_annotator]
