@@ -13,7 +13,7 @@ from kgharvest.tables.table import Column, Kind, Row, Table
 ROWS_AT_ONCE = 5000
 FILE_FORMATS = ("csv", "jsonl", "parquet", *added_formats())
 
-# Lookup and kind by column name.
+# Query lookup and kind of value for each column.
 FIELDS = {
     "relation": ("task__knowledge_tuple__relation__name", Kind.TEXT),
     "entities": ("task__entities", Kind.LIST),

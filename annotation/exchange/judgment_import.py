@@ -39,7 +39,7 @@ DUPLICATES = ("error", "first", "last")
 
 
 class ImportSummary(NamedTuple):
-    """n_duplicates: number of rows that were skipped or replaced an earlier row, depending on the policy."""
+    """n_duplicates: number of duplicate rows. By the policy, each was skipped, or it replaced an earlier row."""
 
     round: Round
     n_judgments: int
@@ -62,11 +62,12 @@ def import_judgments(
 ) -> ImportSummary:
     """Add the judgments of a CSV file (see judgment_files) to a round of imported judgments.
 
-    create: True to create missing rounds, relations, tuples, and tasks; otherwise, they are faults. project: project of
-    new objects, required if `by` works in several projects; round_name may also be project/name. set_name: relation
-    set, if several contain a relation. duplicates: policy for repeated judgments of one annotator on one tuple:
-    "error", or keep the "first" or "last". The same label for another cell is not a duplicate; the judgment counts for
-    both cells. The k of each task is set to its number of judgments. Raises ImportRefused with all faults, NotFound,
+    create: True to create missing rounds, relations, tuples, and tasks. If it is False, a missing round raises
+    NotFound, and each row that needs another missing object is a fault. project: project of new objects; required if
+    `by` works in several projects, unless round_name is project/name. set_name: relation set to use if several sets
+    contain a relation. duplicates: policy for repeated judgments of one annotator on one tuple: "error", or keep the
+    "first" or "last". A row that repeats the label for another cell is not a duplicate; the judgment counts for both
+    cells. The k of each task is set to its number of judgments. Raises ImportRefused with all faults, NotFound,
     NotForImports, NotAllowed, or ProjectNotNamed. If an error is raised, nothing is stored.
     """
     rows = read_rows(path)
@@ -116,7 +117,7 @@ class _Import:
         round_relations = set(round.strata.values_list("relation", flat=True))
         visible = Relation.objects.visible_to(by).values("pk")
         self._relations = Relation.objects.filter(Q(pk__in=visible) | Q(pk__in=round_relations))
-        # If several sets contain a relation, prefer the set of --set, then the relations of the round.
+        # If several sets contain a relation, prefer the set named by --set, then the relations that the round has.
         self._scopes: tuple[Scope, ...] = (
             lambda relation: relation.relation_set.name == set_name,
             lambda relation: relation.pk in round_relations,
@@ -224,8 +225,8 @@ class _Import:
     def _without_duplicates(
         self, rows: Sequence[ImportedRow], tasks: Sequence[int], stored: Container[JudgmentKey]
     ) -> dict[JudgmentKey, ImportedRow]:
-        """Return the row of each judgment to store, applying the policy for duplicates."""
-        codes = {}  # pseudonyms that are the same in every import
+        """Return the row to store for each judgment, after applying the policy for duplicates."""
+        codes = {}  # pseudonyms by name; the same in every import into the round
         for name in {row.annotator for row in rows}:
             codes[name] = f"i-{hmac.new(self.round.join_token.encode(), name.encode(), 'sha256').hexdigest()[:12]}"
         accepted: dict[JudgmentKey, ImportedRow] = {}
@@ -268,13 +269,13 @@ class _Import:
         )
 
     def _record_cells(self, rows: Sequence[ImportedRow], tasks: Sequence[int], relations: dict[str, Relation]) -> None:
-        """Store draws of the tasks for the cells that the rows name, or for an unnamed cell."""
+        """Store a draw of each task for every cell that its rows name. A task without any draw gets an unnamed cell."""
         drawn = defaultdict(set)
         for task, stratum in Draw.objects.filter(stratum__round=self.round).values_list("task", "stratum").iterator():
             drawn[task].add(stratum)
         strata: dict[tuple[int, str, str], list[Stratum]] = {}
         draws = []
-        # Rows with a cell come first, so their tuples need no unnamed cell.
+        # Rows that name a cell come first, so that their tasks do not get an unnamed cell.
         for row, task in sorted(zip(rows, tasks, strict=True), key=lambda pair: not (pair[0].model or pair[0].setting)):
             if not (row.model or row.setting or not drawn[task]):
                 continue

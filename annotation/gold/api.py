@@ -19,7 +19,7 @@ MOST_DECISIONS = 400  # per request; also the maximum number of candidates
 
 
 class CandidateSerializer(serializers.Serializer):
-    """A seed tuple with one entity replaced by another entity of its slot, to be confirmed as false."""
+    """A candidate for a false statement: a seed tuple with one entity replaced by another entity of the same slot."""
 
     code = serializers.CharField()
     statement = serializers.CharField()

@@ -43,7 +43,7 @@ class GoldCandidate(NamedTuple):
 def gold_candidates(relation: Relation) -> list[GoldCandidate]:
     """Return at most CANDIDATES_AT_ONCE corrupted seeds without a decision, in a random order fixed per relation.
 
-    Seed tuples are excluded, and so are harvested tuples, because they may be true.
+    Corrupted seeds that equal a seed tuple or a harvested tuple are excluded, because they may be true.
     """
     best = HarvestedTuple.objects.presentable().filter(job__relation=relation, rank__lte=HARVESTED_AT_ONCE)
     harvested = best.order_by("rank", "pk").values_list("surface", flat=True)[:HARVESTED_AT_ONCE]
@@ -108,7 +108,7 @@ def decide_on_gold(relation: Relation, decisions: Mapping[str, bool], by=None) -
 
 
 def confirmed_counts(relations: Iterable[Relation]) -> dict[int, int]:
-    """Return the number of confirmed false statements by relation id, without zeros."""
+    """Return the number of confirmed false statements by relation id. Relations without any are missing."""
     confirmed = GoldDecision.objects.in_force().filter(relation__in=relations, is_confirmed=True).order_by()
     return dict(confirmed.values_list("relation").annotate(n=Count("pk")))
 
@@ -116,7 +116,7 @@ def confirmed_counts(relations: Iterable[Relation]) -> dict[int, int]:
 def may_withdraw(decision: GoldDecision, by) -> bool:
     """Return whether `by` may withdraw the decision.
 
-    All projects use gold of built-in relations, so only superusers and the user who decided may withdraw it.
+    Decisions on built-in relations affect all projects, so only superusers and the user who decided may withdraw them.
     """
     is_own = by is not None and decision.decided_by_id == by.pk and may_decide(decision.relation, by)
     return is_own or may(by, Action.WORK, decision.relation.project)

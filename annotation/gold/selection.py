@@ -28,7 +28,7 @@ class DrawnTuple(NamedTuple):
 
 
 class GoldStatement(NamedTuple):
-    """A gold statement. reason: explanation of the label, shown in training. canonical: entities of the tuple."""
+    """A gold statement. reason: explanation of the label, shown in training. canonical: entities in canonical form."""
 
     relation: Relation
     entities: Sequence[str]
@@ -42,7 +42,7 @@ class GoldStatement(NamedTuple):
 
 
 class Gold(NamedTuple):
-    """examples: entities of a true and a false statement by relation id, each None if missing."""
+    """examples: by relation id, the entities of a true and of a false statement. A missing statement is None."""
 
     mixed_in: list[GoldStatement]
     training: list[GoldStatement]
@@ -50,9 +50,9 @@ class Gold(NamedTuple):
 
 
 def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[DrawnTuple], n_tasks: int) -> Gold:
-    """Choose examples, training, and gold, which do not overlap, for a round with `n_tasks` other statements.
+    """Choose examples, training, and gold, without overlap, for a round with `n_tasks` other statements.
 
-    True and false statements are balanced, so always answering True does not pay off. Gold is written in the casing of
+    True and false statements are balanced, so always answering True does not pay off. The casing of gold is adapted to
     the drawn tuples. Raises NotEnoughGold.
     """
     relations, drawn = list(relations), list(drawn)
@@ -67,7 +67,8 @@ def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[Dra
     rng = Random(round.seed)
     true, false = (_by_turns([answers[side][1:] for answers in gold.values()], drawn_keys, rng) for side in (0, 1))
     n_pairs = min(len(true), len(false))
-    n_mixed_in = ceil(n_tasks * round.gold_share / (1 - round.gold_share) - ROUNDING)  # a share of 0.1 for 9 tasks: 1
+    # The share refers to all statements: with a share of 0.1, one gold statement is added to 9 tasks.
+    n_mixed_in = ceil(n_tasks * round.gold_share / (1 - round.gold_share) - ROUNDING)
     needed = ceil((round.training_size + (2 if round.gold_share else 0)) / 2)
     if n_pairs < needed:
         raise DomainError(
@@ -130,7 +131,7 @@ def known_answers(relations: Sequence[Relation]) -> dict[int, tuple[list[GoldSta
 def _by_turns(
     by_relation: Iterable[Sequence[GoldStatement]], excluded_keys: Collection[tuple[int, str]], rng: Random
 ) -> list[GoldStatement]:
-    """Return the statements that are not excluded, alternating between relations, in random order within each."""
+    """Return the statements that are not excluded. Relations alternate; the order within a relation is random."""
     free = [[statement for statement in statements if statement.key not in excluded_keys] for statements in by_relation]
     for statements in free:
         rng.shuffle(statements)
@@ -168,8 +169,9 @@ class Casing:
     def write(self, entity: str) -> str:
         """Return `entity` as written in the sample.
 
-        An entity that is not in the sample is written in lower case or with initial capitals if nearly all entities of
-        the sample are. Otherwise, it is unchanged.
+        An entity that is not in the sample follows the majority: it is written in lower case if nearly all entities of
+        the sample are in lower case, and with initial capitals if nearly all contain capitals. Otherwise, it is
+        unchanged.
         """
         if entity.casefold() in self._written:
             return self._written[entity.casefold()]

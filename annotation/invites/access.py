@@ -12,7 +12,7 @@ from annotation.models import Annotator
 from kgharvest.accounts.throttle import count_wrong_link
 from kgharvest.bulk.prepared import Parameter, PreparedSelect
 
-GUESTS = "guests"  # session key of {round id: annotator id}
+GUESTS = "guests"  # session key; the value is {round id: annotator id}
 
 
 def session_annotators(request: HttpRequest) -> QuerySet[Annotator]:
@@ -24,7 +24,10 @@ def session_annotators(request: HttpRequest) -> QuerySet[Annotator]:
 
 
 class SessionAnnotator:
-    """Lookup of a session's annotator in one round, with prepared queries. annotators: returns the base queryset."""
+    """Lookup of a session's annotator in one round, with prepared queries.
+
+    annotators: function that returns the base queryset.
+    """
 
     def __init__(self, annotators: Callable[[], QuerySet[Annotator]]):
         of_round = lambda: annotators().filter(round=Parameter(Annotator, "round"))  # noqa: E731
@@ -60,7 +63,7 @@ def forget_guest(request: HttpRequest, annotator: Annotator) -> None:
 def throttled(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """Replace 404 responses with 429 for IP addresses with too many recent 404s.
 
-    Valid links and codes still work: they cannot be guessed, and several people can share an IP address.
+    Valid links and codes still work, because they cannot be guessed and because several people can share an IP address.
     """
 
     @wraps(view)

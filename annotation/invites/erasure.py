@@ -36,9 +36,9 @@ def erase_annotator(annotator: Annotator, by=None) -> list[str]:
     """Delete the account link, name, invite, and questionnaire of an annotator, who then cannot return. Idempotent.
 
     The annotator's code, judgments, comments, consent, and events under that code stay. Leased statements are released.
-    The account itself stays (erase_account deletes it). If its user joins again, they become a new annotator. For each
-    platform id that is retained for now, returns a sentence with the reason. Erasure cannot be undone, so it requires
-    the permission to manage the project. Raises NotAllowed.
+    The account itself stays (erase_account deletes it). If the user of the account joins again, a new annotator is
+    created. Returns one sentence per platform id that is retained for now, with the reason. Erasure cannot be undone,
+    so it requires the permission to manage the project. Raises NotAllowed.
     """
     check_may(by, Action.MANAGE, annotator.round.project)
     recruitment().lock(annotator)
@@ -48,7 +48,7 @@ def erase_annotator(annotator: Annotator, by=None) -> list[str]:
 
 
 def forget(annotator: Annotator, by) -> bool:
-    """Erase a locked annotator like erase_annotator, but not their panel places. Returns False if already erased."""
+    """Same as erase_annotator for a locked annotator, but without the panel places. Returns False if already erased."""
     if not Annotator.objects.filter(pk=annotator.pk, erased_at=None).update(
         user=None, name="", erased_at=timezone.now()
     ):
@@ -66,7 +66,7 @@ def forget(annotator: Annotator, by) -> bool:
 @uninstalled_rows_kept()
 @transaction.atomic
 def erase_account(user, by=None) -> int:
-    """Delete an account and all data that identifies it; return the number of rounds in which it judged.
+    """Delete an account and all data that identifies its user. Return the number of rounds in which the user judged.
 
     Judgments and decisions stay. Raises AppNotInstalled, DomainError NotYoursToErase, or DomainError SoleOwner if the
     account is the only owner of a project.

@@ -22,7 +22,7 @@ class Recruitment:
         """End the active places of an annotator who failed the comprehension check."""
 
     def forget(self, annotator: Annotator) -> list[str]:
-        """Erase the annotator's platform ids. Returns a sentence with the reason for each id that is retained."""
+        """Erase the annotator's platform ids. Returns one sentence per retained id, with the reason."""
         return []
 
     def end_page(self, annotator: Annotator) -> str | None:
@@ -30,7 +30,7 @@ class Recruitment:
         return None
 
     def pay_in_words(self, round: Round) -> str:
-        """Return sentences about the pay of a round's annotators, for papers; "" if no one was paid."""
+        """Return sentences for papers about the pay of a round's annotators, or "" if no one was paid."""
         return ""
 
 

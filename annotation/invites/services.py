@@ -44,12 +44,12 @@ def join_round(
     address: str | None = None,
     place_size: int | None = None,
 ) -> Annotator:
-    """Create and return the annotator of a person in a round, or return the annotator of an account that has joined.
+    """Create the annotator of a person who joins a round. If the account has already joined, return its annotator.
 
     user: None for a guest, who needs an `invite`, a `place_size`, or a unique `name`. agrees: True if the person agrees
     to the round's consent. place_size: number of statements to judge, for panel participants. address: network of a
-    guest with a name; the number of these guests per network is limited. Raises RoundNotOpen for a closed round,
-    InviteNotUsable, TooManyAttempts, or DomainError NotForPeople, NoGuests, NameMissing, BadName, NameTaken, or
+    guest who joins with a name; the number of such guests per network is limited. Raises RoundNotOpen for a closed
+    round, InviteNotUsable, TooManyAttempts, or DomainError NotForPeople, NoGuests, NameMissing, BadName, NameTaken, or
     ConsentMissing.
     """
     existing = Annotator.objects.filter(round=round, user=user).first() if user else None
@@ -78,9 +78,9 @@ def join_round(
 
 
 def find_by_link(link: str) -> tuple[Round, Invite | None] | None:
-    """Return the round of a link or token, with the invite if it is an invite link, or None if the link is invalid.
+    """Return the round of a link or token and its invite (None for a join link), or None if the link is invalid.
 
-    Join links are for many people, invites for one. Draft rounds have neither.
+    A join link is for many people; an invite is for one person. Links to draft rounds are invalid.
     """
     token = link.rstrip("/").rpartition("/")[2]
     rounds = Round.objects.exclude(status=Round.Status.DRAFT)
@@ -100,7 +100,7 @@ def check_can_join(round: Round) -> None:
 def _create_annotator(round: Round, user, name: str, invite: Invite | None, place_size: int | None = None) -> Annotator:
     try:
         with transaction.atomic():
-            # The lock waits for a concurrent closing of the round, after which joining is refused.
+            # If the round is being closed concurrently, this lock waits until it is closed; joining is then refused.
             check_can_join(Round.objects.select_for_update(of=("self",), no_key=True).get(pk=round.pk))
             code = f"a-{secrets.token_hex(4)}"
             annotator = Annotator.objects.create(

@@ -160,7 +160,10 @@ def device(request: HttpRequest, round_id: int) -> HttpResponse:
 @throttled
 @sensitive_variables("code")
 def return_by_code(request: HttpRequest, code: str = "") -> HttpResponse:
-    """Let a guest continue with a return code. The link asks for confirmation, so that a GET changes nothing."""
+    """Let a guest continue with a return code.
+
+    A return link shows a confirmation page first, so that a GET changes nothing.
+    """
     form = ReturnForm(request.POST if request.method == "POST" else None, initial={"code": code})
     code = form.cleaned_data["code"] if form.is_valid() else code
     page = "annotation/invites/return_by_code.html"

@@ -1,8 +1,9 @@
 """Sample allocation across strata, including strata defined by the labels of an LM judge.
 
-Tuples that a judge labels true are mostly alike, and so are tuples that it labels false, so a few statements describe
-each of these strata well. A mixed stratum needs more statements. The stratum of a tuple depends only on the judge, so
-each stratum has a simple random sample with known inclusion probabilities, even if the judge is poor.
+Most tuples that a good judge labels true are true, and most that it labels false are false, so a few statements per
+label suffice to estimate the accuracy. A stratum of true and false tuples needs more statements. The stratum of a tuple
+depends only on the label of the judge, so each stratum has a simple random sample with known inclusion probabilities,
+even if the judge is poor.
 """
 
 from collections import Counter
@@ -21,12 +22,12 @@ from kgharvest.models import Job
 
 OTHER = "other"  # unjudgeable, unparsable, or not answered
 JUDGE_STRATA = (Label.TRUE.value, Label.FALSE.value, OTHER)
-ASSUMED_ACCURACY = {Label.TRUE.value: 0.9, Label.FALSE.value: 0.3, OTHER: 0.5}  # used if no such tuple was judged
-LEAST_PER_STRATUM = 5  # statements per label, if available; fewer statements do not reveal the judge's errors
+ASSUMED_ACCURACY = {Label.TRUE.value: 0.9, Label.FALSE.value: 0.3, OTHER: 0.5}  # used for labels without judged tuples
+LEAST_PER_STRATUM = 5  # minimum statements per label, if available; fewer could miss the judge's errors
 
 
 class JudgeStrata(NamedTuple):
-    """A judge's label per knowledge tuple id, and the estimated accuracy in [0, 1] of each of JUDGE_STRATA."""
+    """labels: the judge's label by knowledge tuple id. accuracy: estimated accuracy by stratum, in [0, 1]."""
 
     labels: Mapping[int, str]
     accuracy: Mapping[str, float]
@@ -63,8 +64,8 @@ def judge_strata(round: Round) -> JudgeStrata | None:
 def accuracy_by_label(run: JudgeRun) -> dict[str, float]:
     """Return the accuracy of each of JUDGE_STRATA in earlier rounds of the project that the same judge labeled.
 
-    Simulated rounds are ignored. One accepted and one rejected statement are added, so that no estimate is 0 or 1.
-    Strata without any statement get ASSUMED_ACCURACY.
+    Simulated rounds are ignored. One accepted and one rejected statement are added to each stratum, so that no estimate
+    is 0 or 1. Strata without any statement get ASSUMED_ACCURACY.
     """
     same = {"prompt_sha256": run.prompt_sha256, "model": run.model, "revision": run.revision, "dtype": run.dtype}
     runs = JudgeRun.objects.filter(**same, judge_kind=run.judge_kind, threshold=run.threshold)
@@ -88,18 +89,18 @@ def accuracy_by_label(run: JudgeRun) -> dict[str, float]:
 def allocate(
     n: int, sizes: Sequence[int], allocation: str, spreads: Sequence[float] | None = None, least: int = 1
 ) -> list[int]:
-    """Return the sample size of each stratum. Each is between 1 and the size of the stratum, and their sum is `n`.
+    """Return the sample size of each stratum: at least 1, at most the size of the stratum, and `n` in total.
 
     `n` must lie between the number of strata and the sum of `sizes`. allocation: "equal", or "proportional" to the
     sizes. If a stratum is too small for its share, the surplus is allocated to the other strata in the same way.
-    "optimal" minimizes the variance of the population rate, given the standard deviations `spreads` (Neyman 1934), in
-    whole numbers within the bounds (Wright 2012, "The equivalence of Neyman optimum allocation for sampling and equal
-    proportions for apportioning the U.S. House of Representatives", American Statistician 66). least: minimum sample
-    size of each stratum (smaller strata are sampled completely), if `n` suffices.
+    "optimal" finds the whole numbers within these limits that minimize the variance of the population rate, given the
+    standard deviations `spreads` (Neyman 1934; Wright 2012, "The equivalence of Neyman optimum allocation for sampling
+    and equal proportions for apportioning the U.S. House of Representatives", American Statistician 66). least: minimum
+    sample size of each stratum (smaller strata are sampled completely); ignored if `n` is too small for it.
     """
     if allocation == "optimal":
         weights = [size * spread for size, spread in zip(sizes, spreads or [1.0] * len(sizes), strict=True)]
-        # One more statement reduces the variance by weight^2 / (share (share + 1)).
+        # With `share` statements in a stratum, one more reduces the variance by weight^2 / (share (share + 1)).
         return _one_by_one(n, sizes, weights, lambda share: sqrt(share * (share + 1)), least)
     weights = [1 if allocation == "equal" else size for size in sizes]
     return _one_by_one(n, sizes, weights, lambda share: 2 * share + 1, least)  # Webster's method

@@ -52,7 +52,7 @@ class UsageSerializer(serializers.Serializer):
 
 
 class LabelCountsSerializer(serializers.Serializer):
-    """Numbers of tuples by label. `none`: tuples whose answers tie or cannot be parsed."""
+    """Numbers of tuples by label. `none`: tuples without a label, because their answers tie or cannot be parsed."""
 
     true = serializers.IntegerField()
     false = serializers.IntegerField()
@@ -64,7 +64,7 @@ class LabelCountsSerializer(serializers.Serializer):
 
 
 class JudgeRunEntrySerializer(serializers.ModelSerializer):
-    """A run of an LM judge over the tuples of a round. `name` is unique in the round; `id` is the id of its job."""
+    """A run of an LM judge over the tuples of a round. `name` is unique in the round; `id` is also the job id."""
 
     round = serializers.IntegerField(source="round_id")
     project = serializers.CharField(source="project.slug")

@@ -13,7 +13,7 @@ from kgharvest.chat_models.spending import BudgetSpent, Pace, Reserved, Spending
 from kgharvest.engine.chat_completions import ChatFailed, Completion, Filtered, NoCompletion
 
 TRIES_FOR_A_COMPLETION = 3  # maximum requests per question if no reply is a completion
-POLL_S = 0.5  # seconds until the cancellation of a run is noticed
+POLL_S = 0.5  # maximum seconds until the cancellation of a run is noticed
 
 
 class Attempt(NamedTuple):
@@ -40,13 +40,13 @@ class ChatJudge:
         self._client = endpoint_of(run).client(run.model, run.timeout_s, advice, pace)
 
     def answers(self, questions: Sequence[Question], tick: Callable[[], None]) -> Iterator[list[Answered]]:
-        """Yield answers as they arrive. The caller stores them before the generator continues.
+        """Yield answers as they arrive. The caller must store them before it requests the next ones.
 
-        tick: called regularly; may raise an error to stop the work. Raises ChatFailed, or BudgetSpent before the budget
-        is exceeded.
+        tick: called regularly; may raise an error to stop the work. Raises ChatFailed, or BudgetSpent if the next
+        answer might exceed the budget.
 
-        Before either error is raised, pending requests complete, and their answers are yielded. The usage of replies
-        that were not completions is also yielded, but their questions stay open.
+        Before it raises one of these errors, the generator waits for pending requests and yields their answers. It also
+        yields the usage of replies that were not completions, although the questions of these replies stay open.
         """
         waiting = [Attempt(question) for question in reversed(questions)]
         in_flight: dict[Future[Attempt | Answered], tuple[Attempt, Reserved]] = {}
@@ -91,12 +91,15 @@ class ChatJudge:
         return reserved(self._run, self._prompt(attempt.question), self._run.max_completion_tokens)
 
     def _has_room(self, in_flight: Collection[tuple[Attempt, Reserved]], attempt: Attempt) -> bool:
-        """Return whether a request slot is free and the budget covers the maximum usage of all pending requests."""
+        """Return whether a request slot is free and the budget suffices.
+
+        The budget must cover the maximum usage of this attempt and of all pending requests.
+        """
         requests = [*(request for _, request in in_flight), self._reserved(attempt)]
         return len(requests) <= self._run.n_parallel and self._spending.has_room(requests)
 
     def _ask(self, attempt: Attempt) -> Answered | Attempt:
-        """Return the answer to a question, or the attempt with one more reply that is not a completion.
+        """Return the answer to a question or, if the reply is not a completion, the attempt with this reply added.
 
         After TRIES_FOR_A_COMPLETION such replies, the last one is returned as an answer. Raises ChatFailed.
         """
@@ -112,7 +115,8 @@ class ChatJudge:
         model = f"{completion.model} {completion.fingerprint}".strip()
         tokens = tokens_of(prompt, completion)
         answered = Answered(attempt.question, completion.text, model, *tokens, completion.seconds)
-        if not is_completion:  # not text of the LM: "false" in its JSON is not a label, nor its length a token count
+        # The LM did not write such a reply: "false" in it is not a label, and its length is not a token count.
+        if not is_completion:
             most = self._run.max_completion_tokens
             answered = answered._replace(label=UNPARSABLE, n_completion_tokens=min(answered.n_completion_tokens, most))
         self._spending.count(answered.n_prompt_tokens, answered.n_completion_tokens)

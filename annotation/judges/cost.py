@@ -81,7 +81,7 @@ def assumed_strata(population: int, accuracy: float) -> list[StratumPlan]:
 
 
 def statements_for(strata: Sequence[StratumPlan], half_width: Callable[[float, float], float], wanted: float) -> int:
-    """Return the minimum number of statements for a half-width of at most `wanted`, or all statements.
+    """Return the minimum number of statements for a half-width of at most `wanted` (at most the population).
 
     half_width: maps (variance, accuracy) to the expected half-width of the interval.
     """

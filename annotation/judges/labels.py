@@ -18,7 +18,7 @@ ANSWER_LINE = re.compile(r"^\W*(?:(?:final\s+)?(?:answer|label|verdict|judg(?:e)
 
 
 class SeveralJudges(DomainError):
-    """A run with answers from different prompts or LMs; estimates must not treat it as one judge."""
+    """Raised if answers of a run came from different prompts or LMs: estimates must not treat the run as one judge."""
 
 
 def label_of(raw: str) -> str:
@@ -51,7 +51,8 @@ def most_frequent(votes: Mapping[str, int]) -> str:
 def judge_labels(run: JudgeRun) -> dict[int, str]:
     """Return the majority label across repeats by tuple id.
 
-    The label is UNPARSABLE for a tie or if no repeat can be parsed. Tuples without an answer are missing.
+    The label is UNPARSABLE for a tie or if no repeat can be parsed. The result does not contain tuples without an
+    answer.
     """
     if run.repeats == 1:  # avoid counting votes, which takes a gigabyte for a million tuples
         return dict(run.answers.order_by().values_list("knowledge_tuple", "label").iterator())

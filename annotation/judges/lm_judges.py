@@ -1,4 +1,4 @@
-"""Local LM judges: a causal LM judges by its most likely answer, any LM by its own score.
+"""Local LM judges: a causal LM can judge by its most likely answer, and any LM by the score that it gives a tuple.
 
 This module imports torch, so only workers and commands that run a judge import it.
 """

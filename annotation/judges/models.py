@@ -40,13 +40,14 @@ class JudgeRunQuerySet(JobQuerySet):
 
 
 class JudgeRun(Job):
-    """A run of an LM judge over the tuples of a round, by a worker or the command. Its prompt and LM never change.
+    """A run of an LM judge over the tuples of a round. Its prompt and LM never change.
 
-    OPTIONS: fields that researchers choose, in the JSON spec and the form. prompt_sha256: see
-    annotation.judges.runs.prompt_sha256. relation_texts: prompt texts by relation id, frozen when the run is created:
-    {"instructions", "examples", ...}, or {"prompts", "seed_tuples"} for a score judge. payload: "is_trusted" is True if
-    any URL may be called with the installation's key; "unanswered" has the numbers of prompt and completion tokens of
-    replies that were not answers. panel: runs of a round with the same panel judge together.
+    A worker or the command `judge_tuples` executes the run. OPTIONS: fields that researchers choose, in the JSON spec
+    and the form. prompt_sha256: see annotation.judges.runs.prompt_sha256. relation_texts: prompt texts by relation id,
+    frozen when the run is created: {"instructions", "examples", ...}, or {"prompts", "seed_tuples"} for a score judge.
+    payload: "is_trusted" is True if any URL may be called with the installation's key; "unanswered" has the numbers of
+    prompt and completion tokens of replies that were not answers. panel: name of a panel of judges; the runs of a round
+    with the same name form the panel.
     """
 
     KIND = "judge"

@@ -57,7 +57,7 @@ def relation_texts(
     n_examples: int,
     example_order: int = 0,
 ) -> dict[str, dict[str, str]]:
-    """Return the placeholder texts by relation id, to be frozen with a run.
+    """Return the texts for the placeholders of a prompt, by relation id. A new run stores them and never changes them.
 
     judged: (relation id, key) of the tuples to judge; they are excluded from the examples and the default instructions.
     example_order: see JudgeRun. Raises TooFewExamples.

@@ -61,9 +61,9 @@ class Question(NamedTuple):
 class Answered(NamedTuple):
     """An answer of a judge; see JudgeAnswer.
 
-    label: None to parse it from `raw`. prompt_sha256: prompt hash of an imported answer; empty for the run's prompt.
-    is_answer: False if the run stopped after a reply that was not a completion. This reply is charged, but the question
-    stays open.
+    label: None to parse it from `raw`. prompt_sha256: prompt hash of an imported answer; empty if the run's own prompt
+    was used. is_answer: False if the run stopped after a reply that was not a completion. This reply is charged, but
+    the question stays open.
     """
 
     question: Question
@@ -79,10 +79,11 @@ class Answered(NamedTuple):
 
 
 def tuples_to_judge(run: JudgeRun) -> list[JudgedTuple]:
-    """Return the tuples of the run: the round's statements, then the populations they were drawn from, best first.
+    """Return the tuples of the run: the round's statements, then the populations of its samples, best tuple first.
 
-    For a draft, these are the populations that opening it would sample. Each tuple appears once, worded as its
-    statement or as in the first harvest. Gold is excluded. Raises NothingToJudge, or the same errors as freeze_round.
+    For a draft, these are the populations that opening it would sample. Each tuple appears once: in the wording of its
+    statement or, without a statement, of the first harvest that contains it. Gold is excluded. Raises NothingToJudge,
+    or the same errors as freeze_round.
     """
     tuples: dict[int, JudgedTuple] = {}
     for judged in _tuples_to_judge(run):
@@ -107,7 +108,7 @@ def _tuples_to_judge(run: JudgeRun) -> Iterator[JudgedTuple]:
 
 
 def _populations(run: JudgeRun) -> Iterator[tuple[Relation, QuerySet[HarvestedTuple]]]:
-    """Yield the populations of the round's samples, best tuple first."""
+    """Yield (relation, population) for each sample of the round, best tuple first."""
     round = run.round
     if round.status == Round.Status.DRAFT:
         yield from ((job.relation, population) for job, population in populations(round, run.created_by))
@@ -183,7 +184,7 @@ def prepare_run(run: JudgeRun, round: Round, by) -> None:
 
 
 def prompt_sha256(run: JudgeRun) -> str:
-    """Return the SHA-256 of the prompt, or for a score judge without a prompt, of its relations' prompts as JSON."""
+    """Return the SHA-256 of the prompt. For a score judge without a prompt, hash the relations' prompts as JSON."""
     if run.judge_kind == JudgeKind.SCORE and not run.prompt:
         prompts = {relation_id: texts["prompts"] for relation_id, texts in run.relation_texts.items()}
         return sha256_of(json.dumps(prompts, sort_keys=True, ensure_ascii=False))
@@ -239,7 +240,7 @@ def continue_run(run: JudgeRun, limits: Mapping[str, Any], by=None) -> JudgeRun:
 
 
 def delete_runs(round: Round, n_answers: int, by=None) -> None:
-    """Delete the round's runs, within the caller's transaction, if they have at most `n_answers` answers.
+    """Delete all runs of the round in the caller's transaction if they have at most `n_answers` answers in total.
 
     Answers cost money and cannot be recovered. Raises AnswersWouldBeLost.
     """
@@ -327,7 +328,7 @@ def usage_of(run: JudgeRun) -> Usage:
 
 
 def estimated_usage(round: Round, document: Mapping[str, Any], by=None) -> Usage:
-    """Return the expected usage of a spec with one-word answers. Raises the same errors as create_run.
+    """Return the expected usage of a spec if all answers are one word. Raises the same errors as create_run.
 
     Tokens are estimated from the lengths of a sample of prompts. Local LMs use no tokens.
     """

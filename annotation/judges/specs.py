@@ -53,7 +53,7 @@ def read_judge_spec(path: Path) -> Any:
 
 
 def run_from_spec(document: Any) -> tuple[JudgeRun, str]:
-    """Return an unsaved run without a round, and the path in the spec. An empty prompt becomes the default prompt.
+    """Return an unsaved run without a round, and the `path` of the spec. An empty prompt becomes the default prompt.
 
     Raises BadPromptTemplate, or BadJudgeSpec with the first invalid key and its valid values.
     """

@@ -64,7 +64,7 @@ class JudgeForm(forms.ModelForm):
         self.fields["prompt"].widget.attrs["placeholder"] = DEFAULT_PROMPT
 
     def _post_clean(self) -> None:
-        """Skip model validation: validation of the spec has better messages."""
+        """Skip model validation, because validation of the spec returns better messages."""
 
     def clean_answers(self):
         file = self.cleaned_data["answers"]

@@ -1,9 +1,10 @@
 """Assignment: lease tasks to annotators, and release expired leases.
 
-Each annotator traverses the random order of the round as a cycle from an individual start position; `next_position` is
-their progress. In the first lap, all tasks ahead are new to the annotator, so finding the next tasks reads only a few
-index entries, regardless of the size of the round. Gold has separate positions, but is leased, expires, and is leased
-again like other tasks, with the same number of SQL statements.
+The tasks of a round have a random order. Each annotator goes through it in a cycle that begins at an individual start
+position; `next_position` stores the annotator's progress. In the first lap, all tasks ahead are new to the annotator,
+so finding the next tasks reads only a few index entries, regardless of the size of the round. Gold has separate
+positions, but leases on gold are created, expire, and are renewed like leases on other tasks, with the same number of
+SQL statements.
 
 Lock order: annotator, assignments, tasks. Tasks and other annotators' leases are locked with SKIP LOCKED, so batches
 never wait for each other.
@@ -55,10 +56,11 @@ class AnnotatorNotActive(RoundNotOpen):
 
 
 def next_batch(annotator: Annotator, now: datetime, few: int | None = None) -> list[JudgmentTask]:
-    """Return the annotator's leased tasks, oldest first, filled up to the batch size of the round.
+    """Return the annotator's leased tasks, oldest first, after leasing more tasks up to the batch size of the round.
 
-    All leases are extended to LEASE from now. The list is empty if no task is left for the annotator. few: fill up only
-    if there are fewer tasks than this. Raises RoundNotOpen, AnnotatorNotActive, QuestionsFirst, or TrainingFirst.
+    All leases are extended to LEASE from now. The list is empty if no task is left for the annotator. few: the batch is
+    filled up only if it has fewer tasks than this. Raises RoundNotOpen, AnnotatorNotActive, QuestionsFirst, or
+    TrainingFirst.
     """
     with transaction.atomic():
         return fill_batch(Annotator.objects.lock(annotator.pk), now, few)
@@ -132,8 +134,8 @@ def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
 def _mix_in_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[JudgmentTask]:
     """Replace tasks with gold at the annotator's gold positions, unless the annotator has received all gold.
 
-    Gold needs no lock because it has no slots. It is queried even if no position is due, so that response times do not
-    reveal gold.
+    Gold needs no lock because it has no slots. Gold is queried even if no gold position is due, so that response times
+    do not reveal it.
     """
     round = annotator.round
     positions = gold_positions(round.seed, annotator.code, round.gold_rate, annotator.n_handed_out, len(tasks))
@@ -145,10 +147,10 @@ def _mix_in_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[Judgme
 
 
 def wanted_gold(annotator: Annotator, assignments: AssignmentQuerySet) -> JudgmentTaskQuerySet:
-    """Return the gold among these assignments that would still need judgments if it were an ordinary task.
+    """Return the gold tasks among these assignments that would still need judgments if they were ordinary tasks.
 
-    Skipped and expired gold is assigned again only while it has fewer than k judgments and the round has open tasks.
-    Otherwise, annotators could recognize gold because it is always assigned again.
+    Skipped and expired gold is assigned again only while it has fewer than k judgments and the round has open tasks. If
+    gold were always assigned again, annotators could recognize it.
     """
     round = annotator.round
     k = 2 if round.third_only_if_split else round.judgments_per_task
@@ -265,7 +267,7 @@ def _expire(leases: Sequence[Assignment]) -> None:
 def free_slots(task_ids: Sequence[int]) -> None:
     """Release the judgment slots leased on these tasks. task_ids: one id per lease. Gold has no slots.
 
-    With adaptive third judgments, a task whose first two labels agree then no longer needs a third.
+    With adaptive third judgments, a task whose first two labels agree then no longer needs a third judgment.
     """
     by_n_leases = defaultdict(list)
     for task_id, n in Counter(task_ids).items():

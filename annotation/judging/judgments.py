@@ -37,7 +37,7 @@ TASK_COLUMNS = [
     for name in ("is_gold", "n_wanted", "n_leased", "n_judgments", "n_true", "n_false", "n_unjudgeable", "verdict")
 ]
 WRITTEN = [name.removeprefix("task__") for name in TASK_COLUMNS if name != "task__is_gold"]
-LONGEST_TIME_S = 600.0  # active time per statement; longer times are truncated, as they probably include absence
+LONGEST_TIME_S = 600.0  # active time per statement; longer times are truncated because they probably include absence
 
 NOT_ASSIGNED = "This statement is not assigned to you. Reload the page to get your current statements."
 
@@ -59,9 +59,9 @@ class Answer:
 def submit_judgment(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
     """Store an answer and return its judgment. Idempotent for the same client_uuid.
 
-    A second answer to a task supersedes the first. An answer with an expired lease counts if the task still needs it
-    and the annotator's quota is not exhausted by judgments and leases; otherwise, it is stored but does not count.
-    Raises BadAnswer, NotAssigned, UuidReused, or RoundNotOpen.
+    A second answer to a task supersedes the first. An answer whose lease has expired counts if the task still needs a
+    judgment and if the annotator's judgments and leases are below the quota. Otherwise, it is stored but does not
+    count. Raises BadAnswer, NotAssigned, UuidReused, or RoundNotOpen.
     """
     return submit_and_fill_batch(annotator, answer, now, fills=False)[0]
 
@@ -138,12 +138,13 @@ def _submit(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
 
 
 def _store(judgment: Judgment, assignment: Assignment) -> None:
-    """Store the judgment of a locked assignment. Set whether it counts, and update its task's counters and verdict.
+    """Store the judgment of a locked assignment, decide whether it counts, and update the task's counters and verdict.
 
-    Gold has no slots and never counts, but runs the same SQL queries, so that response times do not reveal it.
+    Answers to gold fill no slot and never count. They run the same SQL queries as other answers, so that response times
+    do not reveal gold.
     """
     task, annotator, was_leased = judgment.task, judgment.annotator, assignment.status == Assignment.Status.LEASED
-    round, changes = annotator.round, {}  # changes: of the task's counters
+    round, changes = annotator.round, {}  # changes to the task's counters, by counter
     if assignment.status == Assignment.Status.DONE:  # supersede the last judgment, and inherit whether it counts
         last = Judgment.objects.current().get(task=task, annotator=annotator)
         judgment.is_counted, judgment.is_late = last.is_counted, last.is_late
@@ -198,7 +199,7 @@ _insert_judgment = PreparedInsert(Judgment)
 
 
 def skip_task(annotator: Annotator, task_id: int) -> None:
-    """Release the lease on a task and keep any answer. Idempotent. Raises NotAssigned or RoundNotOpen."""
+    """Release the lease on a task. A stored answer is kept. Idempotent. Raises NotAssigned or RoundNotOpen."""
     with transaction.atomic():
         Annotator.objects.lock(annotator.pk).round.check_open()
         _check_assigned(annotator, task_id)
@@ -216,7 +217,7 @@ def reassign_skipped(annotator: Annotator) -> int:
 
 
 def n_skipped(annotator: Annotator) -> int:
-    """Return the number of skipped tasks that need judgments, treating gold like ordinary tasks."""
+    """Return the number of skipped tasks that need judgments. Gold is treated like ordinary tasks."""
     skipped = annotator.assignments.skipped()
     n_open = annotator.round.tasks.with_open_slot().filter(assignments__in=skipped).count()
     return n_open + wanted_gold(annotator, skipped).count()

@@ -1,7 +1,9 @@
-"""Judgments in the audit log. They are sealed in batches, so that answers need not wait for the lock on the chain.
+"""Judgments in the audit log.
 
-A batch adds one entry per round. Sealing holds the lock on the head of the chain and processes judgments without an
-entry in any order. Rows locked by an answer are sealed by a later batch.
+Judgments are sealed in batches, so that storing an answer need not wait for the lock on the chain.
+
+A batch adds one entry per round. Sealing holds the lock on the head of the chain. It processes judgments that have no
+entry yet, in any order. Rows that a concurrent answer has locked are sealed in a later batch.
 """
 
 from collections import defaultdict
@@ -23,12 +25,12 @@ from kgharvest.events.models import Event
 SEALED = "judgments.sealed"
 JUDGMENTS_AT_ONCE = 1000
 SEAL_EVERY_S = 60
-BATCHES_AT_ONCE = 10  # per run of the periodic task, which delays other tasks of the worker
+BATCHES_AT_ONCE = 10  # maximum per run of the periodic task, because a run delays other tasks of the worker
 EXCLUDING_TAKES_S = 600  # maximum time from the decision until all judgments are excluded
 
 
 class Marks(NamedTuple):
-    """Counting state of a judgment. It changes if the annotator is excluded or reinstated."""
+    """Counting state of a judgment. The state changes if the annotator is excluded or reinstated."""
 
     annotator: int
     sealed_in: int | None
@@ -42,9 +44,10 @@ class Marks(NamedTuple):
 
 
 class Exclusions(NamedTuple):
-    """Annotator ids. ever: excluded at least once. in_force: excluded now, with all their judgments.
+    """Sets of annotator ids.
 
-    reinstated: reinstated at least once.
+    ever: excluded at least once. in_force: excluded now, for so long that all judgments of these annotators are
+    excluded. reinstated: reinstated at least once.
     """
 
     ever: set[int]
@@ -53,11 +56,11 @@ class Exclusions(NamedTuple):
 
 
 class JudgmentTable(AuditedTable):
-    """Judgments with their statement, their superseded judgment, and a flag for counted judgments.
+    """Judgments, each with its statement, the judgment that it supersedes, and a flag for whether the judgment counts.
 
     The flag is also set for judgments that counted before an exclusion, so an exclusion does not change hashes.
-    Judgments that a reinstatement does not restore, or whose comments a withdrawal erases, are sealed again. Earlier
-    entries can then no longer be compared with them.
+    Judgments that a reinstatement does not restore, or whose comments a withdrawal erases, are sealed again. The
+    entries that sealed them earlier can then no longer be compared with them.
     """
 
     is_sealed_later = True
@@ -91,7 +94,7 @@ class JudgmentTable(AuditedTable):
         return are_as_recorded
 
     def n_sealed(self, number: int) -> int:
-        """Return the number of judgments sealed in an entry up to `number`, or in a missing entry."""
+        """Return the number of judgments sealed in an entry up to `number`, or in a later entry that is missing."""
         has_entry = Exists(Event.objects.filter(number=OuterRef("sealed_in")))
         return Judgment.objects.filter(Q(sealed_in__lte=number) | Q(sealed_in__gt=number) & ~has_entry).count()
 
@@ -126,7 +129,7 @@ def _exclusions() -> Exclusions:
 
 
 def seal_due_judgments(now: datetime) -> None:
-    """Seal new judgments once a minute, or earlier for a full batch. Periodic task of every worker."""
+    """Seal new judgments once a minute, or earlier if they fill a batch. Periodic task of every worker."""
     unsealed = Judgment.objects.unsealed()
     if not unsealed.exists():
         return

@@ -27,9 +27,10 @@ class ThirdJudgment(NamedTuple):
 
 
 def third_annotators(round: Round, tasks: QuerySet[JudgmentTask] | None = None) -> dict[int, int]:
-    """Return the annotator id of the counted third judgment by task id.
+    """Return {task id: annotator id} with the annotator of the counted third judgment of each task.
 
-    A changed answer keeps the time of the first answer. tasks: defaults to all tasks of the round.
+    Judgments are ordered by the time of the first answer, even if the annotator changed the answer later. tasks:
+    defaults to all tasks of the round.
     """
     if not round.third_only_if_split:
         return {}
@@ -45,7 +46,7 @@ def third_annotators(round: Round, tasks: QuerySet[JudgmentTask] | None = None) 
 
 
 def first_two_counts(round: Round, tasks: QuerySet[JudgmentTask]) -> Counter[LabelCounts]:
-    """Return the number of tasks by their label counts without third judgments."""
+    """Return the number of tasks by label counts. The label counts exclude third judgments."""
     rows = tasks.order_by().values_list("n_true", "n_false", "n_unjudgeable").annotate(n=Count("pk"))
     patterns = Counter({tuple(counts): n for *counts, n in rows})
     for _, third in third_judgments(round, tasks):

@@ -16,13 +16,13 @@ def add_counts(tasks: QuerySet, round: Round, label: str, sign: int) -> None:
 
 
 def update_verdicts(tasks: QuerySet, round: Round) -> None:
-    """Set the verdicts and, with adaptive third judgments, n_wanted of `tasks` from their counters in one UPDATE."""
+    """Derive the verdicts and, with adaptive third judgments, n_wanted of `tasks` from their counters in one UPDATE."""
     n_wanted = WANTED_IF_SPLIT if round.third_only_if_split else F("n_wanted")
     tasks.without_gold().update(n_wanted=n_wanted, verdict=verdict_sql(n_wanted, round.quorum))
 
 
 def count_draws(round: Round) -> None:
-    """Set the sample sizes of strata of imported statements."""
+    """Set the sample size of each stratum of imported statements to its number of draws."""
     for stratum in round.strata.filter(job=None).annotate(n_draws=Count("draws")):
         Stratum.objects.filter(pk=stratum.pk).update(sample_size=stratum.n_draws)
 
@@ -30,8 +30,9 @@ def count_draws(round: Round) -> None:
 def recount(round: Round) -> None:
     """Set all counters and verdicts of an imported round from its judgments.
 
-    k of a task is the number of its judgments, including those of excluded annotators, which then count as missing. New
-    judgments of excluded annotators count after reinstatement, like earlier ones.
+    k of a task is set to the number of its judgments, including judgments of excluded annotators. These judgments do
+    not count and are treated as missing. If an annotator is reinstated, judgments that were imported during the
+    exclusion count like earlier ones.
     """
     excluded = round.annotators.filter(status=Annotator.Status.EXCLUDED)
     Judgment.objects.counted().filter(annotator__in=excluded).update(is_counted=False, is_excluded=True)

@@ -44,10 +44,10 @@ from kgharvest.errors import DomainError
 
 LARGEST_PAGE = 100  # statements; equals the maximum of batch_size
 N_RECENT = 5
-FEW_AHEAD = 4  # statements; if fewer are left, the one-at-a-time page loads more, like its script
+FEW_AHEAD = 4  # statements; if fewer are left, the one-at-a-time page loads more, as its script does
 PAGES = {Layout.ONE: "annotation/judging/judge.html", Layout.PAGE: "annotation/judging/judge_page.html"}
 ROW_FIELDS = ("task", "label", "client_uuid", "seconds", "comment")
-NOTHING_TO_JUDGE = (RoundNotOpen, ComesFirst)  # errors after which no statements can be shown, either
+NOTHING_TO_JUDGE = (RoundNotOpen, ComesFirst)  # after these errors, the page cannot show statements
 
 annotator_with_round = SessionAnnotator(
     lambda: Annotator.objects.select_related("round").defer("round__spec", "round__consent")
@@ -124,7 +124,7 @@ def show_statements(
     drafts: Drafts | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    """Show the assigned tasks in the annotator's layout. revisited: judgment to change, shown first and alone."""
+    """Show the assigned tasks in the annotator's layout. revisited: judgment to change; it is shown first."""
     layout = annotator.layout or annotator.round.layout
     tasks = next_batch(annotator, timezone.now(), few=FEW_AHEAD if layout == Layout.ONE else None)
     is_empty = not tasks and not revisited

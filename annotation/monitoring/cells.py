@@ -27,7 +27,7 @@ MOST_AT_A_LOOK = 200  # strata; if there are more, intervals are computed in the
 LATER = "Accuracies are being computed. Reload the page in a moment."
 
 CellNames = tuple[str, str, str]  # names of relation, LM, and setting
-DecisiveLabels = tuple[int, int, int, int]  # n_true, n_false, n_unjudgeable, number of judgments for a decision
+DecisiveLabels = tuple[int, int, int, int]  # n_true, n_false, n_unjudgeable, number of judgments required
 
 
 # Numbers of drawn statements by stratum id, and then by label counts or by outcome (one of OUTCOMES)
@@ -36,14 +36,14 @@ OutcomesByStratum = defaultdict[int, Counter[str]]
 
 
 def round_cells(round: Round, now: datetime) -> CachedCount:
-    """Return the result of count_cells, possibly cached. With many strata, it is computed in the background."""
+    """Return the result of count_cells, possibly cached. For many strata, accuracies are computed in the background."""
     if round.strata.count() <= MOST_AT_A_LOOK:
         return cached_count(round, "cells", count_cells, now)
     return cached_count(round, "cells", count_cells, now, most=0, first=partial(count_cells, has_accuracy=False))
 
 
 def count_cells(round: Round, *, job: HarvestJob | None = None, has_accuracy: bool = True) -> list[dict[str, Any]]:
-    """Return one dict per cell, or per cell of harvest `job`: names and ids, sampling, outcomes, and accuracy.
+    """Return one dict per cell of the round or of harvest `job`: names and ids, sampling, outcomes, and accuracy.
 
     accuracy, low, high: accuracy and 95 % interval as in reports, or None with a `reason`.
     """
@@ -70,7 +70,7 @@ def count_cells(round: Round, *, job: HarvestJob | None = None, has_accuracy: bo
 
 
 def harvest_cells(job: HarvestJob, rounds: Iterable[Round], now: datetime) -> Iterator[tuple[Round, dict[str, Any]]]:
-    """Yield (round, cell) for each cell of the harvest in `rounds`, as count_cells returns it."""
+    """Yield (round, cell) for each cell of the harvest in `rounds`. Cells are dicts as returned by count_cells."""
     for round in rounds:
         for cell in cached_count(round, f"harvest {job.pk}", partial(count_cells, job=job), now).content:
             yield round, cell
@@ -83,7 +83,10 @@ def cell_rates(
     *,
     has_interval: bool = True,
 ) -> list[Rate]:
-    """Return the accuracy of each cell as in reports. cells: strata by cell. has_interval: False is much faster."""
+    """Return the accuracy of each cell as in reports.
+
+    cells: strata by cell. has_interval: False omits the intervals, which is much faster.
+    """
     n_by_labels = [+labels[stratum.pk] for strata in cells for stratum in strata]
     rows = sorted({row for n_tasks in n_by_labels for row in n_tasks})
     patterns = np.array(rows, dtype=np.int64).reshape(-1, 4)
@@ -104,7 +107,7 @@ def cell_rates(
 
 
 def strata_by_cell(round: Round, job: HarvestJob | None = None) -> list[tuple[CellNames, list[Stratum]]]:
-    """Return the names (relation, LM, setting) and strata of the cells, or of the cells of `job`, sorted by name."""
+    """Return (names, strata) of each cell, sorted by names (relation, LM, setting). job: only cells of this harvest."""
     cells: defaultdict[CellId, list[Stratum]] = defaultdict(list)
     strata = round.strata.sampled().filter(**({"job": job} if job else {})).order_by("pk")
     for stratum in strata.select_related("relation__relation_set", "language_model"):
@@ -114,7 +117,7 @@ def strata_by_cell(round: Round, job: HarvestJob | None = None) -> list[tuple[Ce
 
 
 def stratum_counts(round: Round, job: HarvestJob | None = None) -> tuple[LabelsByStratum, OutcomesByStratum]:
-    """Return the numbers of drawn statements by stratum id, for all strata or those of harvest `job`."""
+    """Count the drawn statements of each stratum, by labels and by outcome. job: only strata of this harvest."""
     n_by_labels: LabelsByStratum = defaultdict(Counter)
     n_by_outcome: OutcomesByStratum = defaultdict(Counter)
     columns = [f"task__{name}" for name in ("n_true", "n_false", "n_unjudgeable", "n_wanted", "verdict")]
@@ -135,11 +138,11 @@ COLUMNS = ("relation", "model", "setting", "accuracy", "drawn", *OUTCOMES)  # co
 
 
 def cell_tables(cells: Sequence[Cell], address: QueryDict) -> dict[str, Any]:
-    """Return the tables for the parameters `cells` ("list" or "pivot"), `q` (words of names), and `sort` (a column).
+    """Return the table for the URL parameters `cells` ("list" or "pivot"), `q` (words of names), and `sort` (a column).
 
-    Without `cells`, a round with a single LM and setting is shown as a list. sides: columns of the pivot table. rows:
-    rows of the pivot table or the list. n_shown: number of rows that match `q`. notice: reason for missing accuracies,
-    otherwise empty.
+    Without `cells`, a round with a single LM and setting is shown as a list, other rounds as a pivot table. sides:
+    columns of the pivot table. rows: rows of the pivot table or the list. n_shown: number of rows that match `q`.
+    notice: reason for missing accuracies, otherwise empty.
     """
     sides = sorted({(cell["model"], cell["setting"]) for cell in cells})
     view = address.get("cells", "")
@@ -190,9 +193,10 @@ def _pivot_rows(cells: Sequence[Cell], sides: Sequence[tuple[str, str]], harvest
 
 
 def shown(cell: Cell, harvests_url: str = "") -> dict[str, Any]:
-    """Return a cell with the texts for its list row or pivot entry. URLs of statements are relative to the round page.
+    """Return the cell with texts for its row in the list or its entry in the pivot table.
 
-    harvests_url: URL of the list of harvests, to avoid resolving it for each of thousands of cells.
+    URLs of statements are relative to the round page. harvests_url: URL of the list of harvests; pass it to avoid
+    resolving it for each of thousands of cells.
     """
     harvests_url = harvests_url or reverse("kgharvest:harvest_list")
     limits = interval(cell["low"], cell["high"])

@@ -80,9 +80,9 @@ def capacity_warning(round: Round, n_left: int) -> str | None:
 def count_progress(round: Round) -> dict[str, Any]:
     """Count tasks and judgments. The number of queries is independent of the round's size.
 
-    patterns: rows of n_true, n_false, n_unjudgeable, and number of tasks. first_two: the same without third judgments,
-    for agreement.
-    judgments_per_hour: over the last hour, or since opening if that is shorter; None without judgments.
+    patterns: rows of n_true, n_false, n_unjudgeable, and number of tasks. first_two: the same rows without third
+    judgments, for agreement. judgments_per_hour: rate over the last hour or, if the round opened less than an hour ago,
+    since then; None without judgments.
     """
     patterns: Counter[tuple[int, int, int]] = Counter()
     totals = Counter(dict.fromkeys((*OUTCOMES, "n_tasks", "open", "n_judgments", "n_wanted", "n_leased"), 0))
@@ -131,7 +131,7 @@ HALF_WIDTH = "half_width"  # snapshot subject
 
 
 def look_at_half_width(round: Round, now: datetime) -> float | None:
-    """Return the largest half-width of the anytime-valid intervals of the round's LMs and settings.
+    """Return the largest half-width among the anytime-valid intervals, one for each LM and setting of the round.
 
     Recomputed at most once a minute. None while one of these intervals is undefined.
     """
@@ -152,7 +152,7 @@ def last_look(round: Round) -> Snapshot | None:
 LIVE_JUDGMENTS = 30_000  # rounds up to this size are counted on every request
 LIVE_HISTORY = 5_000  # the history and the annotators are counted on every request up to this size
 ROWS_AT_ONCE = 10_000
-STALE_AFTER = 20  # cached counts expire after this multiple of the counting time
+STALE_AFTER = 20  # cached counts expire after this multiple of the time that counting took
 ABANDONED_AFTER = timedelta(minutes=5)  # a count that takes longer is considered aborted
 
 CountRound = Callable[[Round], Any]
@@ -175,7 +175,7 @@ def cached_count(
     most: int | None = None,
     first: CountRound | None = None,
 ) -> CachedCount:
-    """Return the result of `count` for the round: live for at most `most` judgments, otherwise cached.
+    """Return the result of `count`: computed now if the round needs at most `most` judgments, otherwise cached.
 
     most: defaults to LIVE_JUDGMENTS. first: quick replacement for a slow `count` on the first request; `count` then
     runs in the background.
@@ -201,7 +201,7 @@ def delete_snapshots(round: Round) -> None:
 
 def _count_aside(last: Snapshot, count: CountRound) -> None:
     try:
-        Snapshot.objects.filter(pk=last.pk).update(**_count(last.round, count))  # if not invalidated
+        Snapshot.objects.filter(pk=last.pk).update(**_count(last.round, count))  # no effect on a deleted snapshot
     finally:
         connection.close()
 
@@ -221,9 +221,10 @@ def _count(round: Round, count: CountRound) -> dict[str, Any]:
 
 
 class Unit(NamedTuple):
-    """Time unit for histories of up to `longest`. step: less than half a unit, even when daylight saving time changes.
+    """Time unit of histories that span at most `longest`.
 
-    begin_of: returns the start of the period that contains a time, in the installation's time zone.
+    step: less than half a unit, even when daylight saving time changes. begin_of: returns the start of the period that
+    contains a time, in the installation's time zone.
     """
 
     name: str
@@ -316,8 +317,8 @@ FORMATS = {"hour": "%Y-%m-%d %H:%M", "day": "%Y-%m-%d", "week": "%Y-%m-%d"}
 def history_picture(round: Round, now: datetime) -> dict[str, Any]:
     """Return the history chart and the rows of its table, which are empty without judgments.
 
-    bars, points, marks: coordinates in WIDTH x HEIGHT and texts. line: SVG points. counted_at: time of a cached count.
-    is_counting: True during the first count in the background.
+    bars, points, marks: texts, and coordinates within WIDTH x HEIGHT. line: SVG points. counted_at: time of a cached
+    count. is_counting: True during the first count in the background.
     """
     count = cached_count(round, "history", count_history, now, most=LIVE_HISTORY, first=lambda _: [])
     if not count.content or not count.content["periods"]:
@@ -400,7 +401,7 @@ def count_strips(round: Round) -> list[dict[str, Any]]:
     judgments = Judgment.objects.current().filter(annotator__round=round).order_by("annotator")
     columns = judgments.values_list("annotator", "label", "seconds", "task__gold_label").iterator(ROWS_AT_ONCE)
     counts: dict[int, tuple[int, list[bool], float | None]] = {}
-    for pk, rows in groupby(columns, key=itemgetter(0)):  # one annotator at a time, as there may be millions of rows
+    for pk, rows in groupby(columns, key=itemgetter(0)):  # one by one, because there may be millions of rows
         answers = list(rows)
         seconds = [seconds for _, _, seconds, _ in answers if seconds is not None]
         is_right = [label == gold_label for _, label, _, gold_label in answers if gold_label]
@@ -449,7 +450,7 @@ def holders(round: Round) -> list[dict[str, Any]]:
 
 @transaction.atomic
 def release_assigned(round: Round, codes: Collection[str] | None = None, by=None) -> int:
-    """Release the statements assigned to the annotators with these codes, or to all, and return their number.
+    """Release the statements assigned to the annotators with these codes, or to all annotators. Return how many.
 
     The statements can be reassigned immediately. A later answer is treated like an answer with an expired lease
     (submit_judgment): it counts if the statement needs another judgment. Raises NotAllowed or NotFound.
@@ -463,7 +464,7 @@ def release_assigned(round: Round, codes: Collection[str] | None = None, by=None
     leased = Assignment.objects.filter(annotator=OuterRef("pk"), status=Assignment.Status.LEASED)
     locked = annotators.filter(Exists(leased)).order_by("pk").select_for_update(no_key=True)
     n_of = {annotator: release_leases(Assignment.objects.filter(annotator=annotator)) for annotator in locked}
-    # Annotators without released statements answered while this call waited for locks.
+    # Annotators with no released statement answered their statements while this call waited for locks.
     released = {annotator: n for annotator, n in n_of.items() if n}
     for annotator, n in released.items():
         record("annotator.released", annotator, by, round=round, annotator=annotator, n=n)

@@ -33,7 +33,7 @@ def adjudication_queue(round: Round, queue: str) -> QuerySet[JudgmentTask]:
 def adjudicate(
     task: JudgmentTask, label: str, client_uuid: UUID, *, by, comment: str = "", is_blind: bool = True
 ) -> Adjudication:
-    """Store an expert's label for a task. It supersedes the task's earlier adjudications by any expert.
+    """Store an expert's label for a task. It supersedes all earlier adjudications of the task, by any expert.
 
     A repeated `client_uuid` changes nothing. The task's counters and majority verdict stay unchanged.
     Raises NotAllowed, or DomainError UuidReused if the UUID belongs to another task.

@@ -35,9 +35,10 @@ ROWS_AT_ONCE = 5000
 
 
 def annotator_statistics(round: Round, now: datetime) -> CachedCount:
-    """Return one dict per annotator of a round, sorted by code. For large rounds, only the status is always current.
+    """Return one dict per annotator of a round, sorted by code.
 
-    For a large round, the first request and the first after an exclusion return no rows, as counting takes a minute.
+    Counting takes about a minute in a large round, so the statistics are cached; only the status is always current. The
+    first request, and the first request after an exclusion, return no rows.
     """
     snapshot = cached_count(round, "annotators", count_annotators, now, first=lambda _: [])
     if snapshot.counted_at is None:
@@ -67,7 +68,7 @@ def count_annotators(round: Round) -> list[dict[str, Any]]:
 
 
 def statistics_of(annotator: Annotator, now: datetime) -> dict[str, Any]:
-    """Return the current statistics of one annotator. Runs are tested with the label shares of the whole round."""
+    """Return the current statistics of one annotator. The test of runs uses the label shares of the round."""
     judgments = Judgment.objects.current().filter(annotator=annotator).order_by("judged_at")
     tasks = JudgmentTask.objects.filter(pk__in=Subquery(judgments.order_by().values("task")))
     thirds = dict(third_judgments(annotator.round, tasks))
@@ -126,7 +127,7 @@ def _statistics(
 
 
 class Attention:
-    """Inattention flags that require data beyond a profile. judgments: sorted by annotator and time."""
+    """Inattention flags that require more data than a profile. judgments: sorted by annotator and time."""
 
     COLUMNS = (
         "annotator", "task", "is_counted", "task__is_gold", "task__n_true", "task__n_false", "task__n_unjudgeable",

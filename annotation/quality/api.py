@@ -117,7 +117,7 @@ class AnnotatorSerializer(serializers.Serializer):
     n_gold_right = serializers.IntegerField()
     gold = GoldAccuracySerializer()
     agreement = serializers.FloatField(
-        allow_null=True, help_text="Share of pairs with other annotators' judgments in which both labels are equal."
+        allow_null=True, help_text="Share of equal labels among all pairs with other annotators' judgments."
     )
     n_pairs = serializers.IntegerField()
     median_seconds = serializers.FloatField(allow_null=True)
@@ -141,7 +141,7 @@ class AnnotatorFilters(Filters):
 
 
 class ExclusionSerializer(serializers.ModelSerializer):
-    """Decision to exclude an annotator's judgments, with their reinstatement, if any."""
+    """Decision to exclude an annotator's judgments, with the reinstatement, if any."""
 
     excluded_by = serializers.CharField(source="excluded_by.username", allow_null=True)
     reinstated_by = serializers.CharField(source="reinstated_by.username", allow_null=True)
@@ -299,7 +299,7 @@ class RoundQualityViewSet(RoundOperations):
     @extend_schema(summary="Set the limits of a round", request=LimitsSerializer)
     @limits.mapping.put
     def set_limits(self, request: Request, round_id: int) -> Response:
-        """Omitted limits are reset to their defaults. The limits apply from each annotator's next judgment."""
+        """Omitted limits are reset to their defaults. The limits apply from the next check of each annotator."""
         round = self.round()
         return self.answer(set_limits(round, by=request.user, **self.sent(LimitsSerializer)))
 

@@ -1,8 +1,8 @@
 """Exclusion and reinstatement of an annotator's judgments, and the effect of an exclusion.
 
-An annotator can have 100,000 judgments, so they are updated in chunks, each in a short transaction. The first
-transaction stores the decision and stops the annotator from judging. After an interruption, the same call resumes the
-update. Lock order: round, annotator, assignments, tasks.
+An annotator can have 100,000 judgments, so the judgments are updated in chunks, each in a short transaction. The first
+transaction stores the decision and stops the annotator from judging. If the update is interrupted, the same call
+resumes it. Lock order: round, annotator, assignments, tasks.
 """
 
 from collections import Counter, defaultdict
@@ -39,7 +39,7 @@ class BeingReinstated(DomainError):
 
 
 def exclude_annotator(annotator: Annotator, reason: str, by=None, effect: dict | None = None) -> Exclusion:
-    """Exclude all judgments of the annotator, so that their tasks need replacements. Release the annotator's leases.
+    """Exclude all judgments of the annotator, so that the tasks need new judgments. Release the annotator's leases.
 
     effect: result of `exclusion_effect` shown to the user, stored with the decision. Calling this function again
     resumes an interrupted exclusion. Raises NotAllowed, BeingReinstated, or DomainError NoReason.
@@ -56,8 +56,8 @@ def exclude_annotator(annotator: Annotator, reason: str, by=None, effect: dict |
 def reinstate_annotator(annotator: Annotator, by=None) -> Exclusion:
     """Count an excluded annotator's judgments again if their slots are still free, then reactivate the annotator.
 
-    If another annotator has filled or leased a slot, the judgment stays stored but is not counted, so that each task
-    has exactly k counted judgments. Raises NotAllowed, or DomainError NotExcluded.
+    If another annotator has filled or leased the slot of a judgment, the judgment stays stored but is not counted, so
+    that no task has more than k counted judgments. Raises NotAllowed, or DomainError NotExcluded.
     """
     check_may(by, Action.WORK, annotator.round.project)
     exclusion = _store_reinstatement(annotator, by)
@@ -79,7 +79,7 @@ def _store_exclusion(annotator: Annotator, reason: str, by, effect: dict) -> Exc
     set_status(annotator, Annotator.Status.EXCLUDED)
     release_leases(Assignment.objects.filter(annotator=annotator))
     n_judgments = Judgment.objects.counted().filter(annotator=annotator).count()
-    Round.objects.filter(pk=annotator.round_id).update(completed_at=None)  # their statements need judgments again
+    Round.objects.filter(pk=annotator.round_id).update(completed_at=None)  # the judged statements need judgments again
     decision = {"excluded_by": by, "excluded_at": timezone.now(), "effect": effect, "n_judgments": n_judgments}
     exclusion = Exclusion.objects.create(annotator=annotator, reason=reason, **decision)
     texts, round = {"reason": reason}, annotator.round
@@ -121,7 +121,7 @@ def _lock(annotator: Annotator) -> Annotator:
 
 
 def _chunks(judgments) -> Iterator[Sequence[UUID]]:
-    """Return chunks of ids. All ids are fetched at once, as the annotator cannot add judgments in the meantime."""
+    """Return chunks of ids. All are fetched at once, because the annotator cannot add judgments in the meantime."""
     ids = list(judgments.order_by("task").values_list("pk", flat=True))
     return (ids[start : start + JUDGMENTS_AT_ONCE] for start in range(0, len(ids), JUDGMENTS_AT_ONCE))
 
@@ -145,7 +145,7 @@ def _count_again(exclusion: Exclusion, ids: Sequence[UUID]) -> None:
     free_tasks = _tasks_with_free_slot(annotator.round, [task for task, _ in rows])
     restored = [row for row in rows if row[0] in free_tasks]
     excluded.filter(task__in=free_tasks).update(is_counted=True, is_excluded=False)
-    excluded.update(is_excluded=False, sealed_in=None)  # these will never count; the audit log seals them again
+    excluded.update(is_excluded=False, sealed_in=None)  # the other judgments never count and are sealed again
     _change_counts(annotator.round, restored, 1)
     n_restored = len(restored)
     Exclusion.objects.filter(pk=exclusion.pk).update(
@@ -154,7 +154,7 @@ def _count_again(exclusion: Exclusion, ids: Sequence[UUID]) -> None:
 
 
 def _tasks_with_free_slot(round: Round, ids: Sequence[int]) -> set[int]:
-    """Lock the tasks and return those with a free slot, including the slot of an adaptive third judgment.
+    """Lock the tasks and return those with a free slot. An unused slot for an adaptive third judgment is free.
 
     Imported rounds have no slots, so every judgment counts.
     """
@@ -211,8 +211,8 @@ class _JudgedTask(NamedTuple):
 def exclusion_effect(annotator: Annotator) -> dict[str, Any]:
     """Return the effect of excluding the annotator now, as JSON.
 
-    n_judgments: number of judgments to exclude. changes: numbers of tasks by outcome before and after the exclusion.
-    cells, agreement: values before and after the exclusion.
+    n_judgments: number of judgments to exclude. changes: numbers of tasks whose outcome changes, by outcome before and
+    after the exclusion. cells, agreement: values before and after the exclusion.
     """
     counted = Judgment.objects.counted().filter(annotator=annotator).order_by()
     rows = counted.values_list("label", *TASK_COLUMNS).annotate(n=Count("pk"))
@@ -247,7 +247,7 @@ def _agreement(annotator: Annotator, n_by_task: Mapping[_JudgedTask, int]) -> di
 
 
 def _cells(annotator: Annotator) -> list[dict[str, Any]]:
-    """Return each cell's numbers of complete and incomplete statements and its accuracy, before and after.
+    """Return the complete and incomplete statements and the accuracy of each cell, before and after the exclusion.
 
     accuracy: as in reports; None if undefined, for example if a stratum has no verdict. `reason` explains why.
     """

@@ -13,16 +13,17 @@ from kgharvest.access import Action, check_may
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
 
-LAST_JUDGMENTS = 500  # number of an annotator's last judgments that are checked for time and runs; bounds the cost
-CHECK_LIMITS_EVERY = 10  # judgments of an annotator
+LAST_JUDGMENTS = 500  # number of last judgments checked for time and runs, which limits the cost of a check
+CHECK_LIMITS_EVERY = 10  # number of judgments of an annotator between two checks
 
 
 def enforce_limits(annotator: Annotator) -> None:
     """Pause the annotator if their last judgments, or all their gold answers, exceed a limit of the round.
 
     Called after every CHECK_LIMITS_EVERY judgments, in the caller's transaction, which holds the annotator's lock.
-    Ignores judgments from before the annotator was last resumed. Costs one query if the round has no limits.
-    Gold accuracy uses all answers, because repeated tests on a moving window would exceed the stated false-alarm rate.
+    Judgments from before the annotator was last resumed are ignored. If the round has no limits, the check costs one
+    query. Gold accuracy uses all answers, because repeated tests on a moving window would exceed the stated false-alarm
+    rate.
     """
     if annotator.status != Annotator.Status.ACTIVE:
         return
@@ -45,7 +46,7 @@ def enforce_limits(annotator: Annotator) -> None:
 
 
 def set_limits(round: Round, by=None, **values: Any) -> Limits:
-    """Set the limits of a round; None removes one. They apply from each annotator's next check. Raises NotAllowed."""
+    """Set the limits of a round; None is no limit. They apply from each annotator's next check. Raises NotAllowed."""
     check_may(by, Action.WORK, round.project)
     with transaction.atomic():
         limits, _ = Limits.objects.update_or_create(round=round, defaults=values)
@@ -70,7 +71,7 @@ def pause_annotator(annotator: Annotator, by=None) -> None:
 
 
 def resume_annotator(annotator: Annotator, by=None) -> None:
-    """Resume a paused annotator, regardless of the cause. Raises NotAllowed, or DomainError CannotPause."""
+    """Resume a paused annotator, regardless of why they were paused. Raises NotAllowed, or DomainError CannotPause."""
     _change_status(annotator, Annotator.Status.PAUSED, Annotator.Status.ACTIVE, "annotator.resumed", by)
 
 

@@ -75,11 +75,11 @@ class Limits(models.Model):
 
 
 class Exclusion(models.Model):
-    """Decision to exclude an annotator's judgments, with their reinstatement, if any.
+    """Decision to exclude an annotator's judgments, with the reinstatement, if any.
 
     effect: result of `exclusion_effect` shown before the decision. n_judgments: number of excluded judgments.
-    n_counted_again: number of reinstated judgments that count again. n_left_out: number of those that do not, because
-    another annotator filled their slot.
+    n_counted_again: number of reinstated judgments that count again. n_left_out: number of reinstated judgments that do
+    not count, because another annotator filled the slot.
     """
 
     annotator = models.ForeignKey(Annotator, on_delete=models.CASCADE, related_name="exclusions")

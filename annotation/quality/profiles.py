@@ -1,8 +1,8 @@
 """Annotator profiles (speed, labels, runs, gold accuracy, agreement) and signs of inattention. No database access.
 
-Most signs are statistical tests. The probability that a test flags any honest annotator of a round is at most
-FALSE_ALARMS (Bonferroni). Two rules are not tests: a reading speed above FASTEST_READING, and a long text identical
-to another annotator's. A flag changes nothing; researchers decide.
+Most signs are statistical tests. For each test, the probability of flagging at least one honest annotator in a round is
+at most FALSE_ALARMS (Bonferroni). Two rules are not tests: a reading speed above FASTEST_READING, and a long text
+identical to another annotator's. A flag changes nothing; researchers decide.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ LABELS = ("true", "false", "unjudgeable")
 TOO_FAST_S = 1.0  # too short to read any statement
 MIN_JUDGMENTS = 20  # required before the median time and runs are evaluated
 UNLIKELY = 0.001  # significance level for runs, per annotator
-FLAGGED_GOLD_ACCURACY, FLAGGED_N_GOLD = 0.7, 10  # flagging defaults if a round sets no limit
-FALSE_ALARMS = 0.05  # per rule, over all checks of one annotator's gold or over all annotators of a round
+FLAGGED_GOLD_ACCURACY, FLAGGED_N_GOLD = 0.7, 10  # defaults for flags if a round sets no limit
+# Maximum probability of a false alarm: over all checks of one annotator's gold, or over all annotators of a round.
+FALSE_ALARMS = 0.05
 
 
 class JudgmentRow(NamedTuple):
@@ -95,7 +96,8 @@ def exceeded_limits(profile: Profile, limits: Limits) -> list[str]:
 def flags_of(profile: Profile, limits: Limits, label_shares: Mapping[str, float]) -> list[str]:
     """Return the reasons to review an annotator: exceeded limits, or exceeded defaults if the round sets no limit.
 
-    The default for runs is a length with a probability below UNLIKELY, given the `label_shares` of the whole round.
+    By default, a run is flagged if the probability of a run of its length is below UNLIKELY, given the `label_shares`
+    of the whole round.
     """
     phrases = exceeded_limits(profile, limits)
     if limits.gold_accuracy is None:
@@ -126,9 +128,9 @@ def is_below(limit: float, n_right: int, n: int) -> bool:
     """Return True if `n_right` of `n` answers show an accuracy below `limit`. Valid for repeated checks.
 
     The probability that an annotator at or above the limit is ever reported is at most FALSE_ALARMS. The evidence is
-    the likelihood ratio against the limit, averaged uniformly over all accuracies below it. It is a supermartingale
-    that reaches 1 / FALSE_ALARMS with at most this probability (Ville 1939; Robbins 1970). Its integral is the sum
-    over j > n_right of C(n + 1, j) / C(n, n_right) / (n + 1) * odds(limit) ** (j - n_right - 1).
+    the likelihood ratio against the limit, averaged uniformly over all accuracies below it. It is a supermartingale, so
+    the probability that it ever reaches 1 / FALSE_ALARMS is at most FALSE_ALARMS (Ville 1939; Robbins 1970). The
+    average is the sum over j > n_right of C(n + 1, j) / C(n, n_right) / (n + 1) * odds(limit) ** (j - n_right - 1).
     """
     if limit in (0, 1):
         return n_right < n * limit
@@ -149,7 +151,7 @@ def chance_of_run(length: int, n: int, shares: Mapping[str, float]) -> float:
     """Return the approximate probability that `n` independent labels contain a run of at least `length` (>= 1).
 
     Poisson approximation for the number of positions at which such a run of any label begins (Arratia, Goldstein, and
-    Gordon 1990, example 3). A run begins at the first position or after another label. The result is a few percent
+    Gordon 1990, example 3). A run begins at the first position or after a different label. The result is a few percent
     too low for n < 100.
     """
     if length > n:
@@ -175,7 +177,7 @@ def expected_longest_run(n: int, shares: Mapping[str, float]) -> float:
 
 # Signs of inattention
 
-# Adults silently read 175 to 300 words of six characters per minute (Brysbaert 2019). The limit is twice 300 words.
+# Adults silently read 175 to 300 words of six characters per minute (Brysbaert 2019). The limit is 600 words.
 FASTEST_READING = 60.0  # characters per second
 SHORTEST_PASTED = 30  # letters and digits; shorter texts can be equal by chance
 
@@ -228,11 +230,11 @@ def reading_speed(judgments: Iterable[JudgmentSigns]) -> float | None:
 
 
 def chance_of_longest_run(labels: Sequence[str]) -> float:
-    """Return an upper bound for the probability that a random order of `labels` has a run as long as the longest.
+    """Return an upper bound on the probability that a random order of `labels` has as long a run as the given order.
 
     Statements are shown in random order, so all orders of honest labels are equally likely. A run of a label with m of
-    n judgments begins at the first position or after another label: at n - m + 1 positions, each with probability
-    m / n * (m - 1) / (n - 1) * ... (`length` factors). The sum over all labels is the bound (Bonferroni).
+    n judgments begins at the first position or after a different label, that is, at n - m + 1 positions, each with
+    probability m / n * (m - 1) / (n - 1) * ... (`length` factors). The sum over all labels is the bound (Bonferroni).
     """
     length, n = longest_run(labels), len(labels)
     counts = [m for m in Counter(labels).values() if m >= length]
@@ -242,8 +244,9 @@ def chance_of_longest_run(labels: Sequence[str]) -> float:
 class Agreement(NamedTuple):
     """Permutation test of an annotator's agreement with others.
 
-    observed: sum over tasks of the share of the other labels that equal the annotator's. expected: its mean over all
-    permutations of the annotator's labels. chance: one-sided p-value for low agreement; None if the variance is zero.
+    observed: the share of other annotators' labels that equal the annotator's label, summed over tasks. expected: mean
+    of this sum over all permutations of the annotator's labels. chance: one-sided p-value for low agreement; None if
+    the variance is zero.
     """
 
     observed: float
@@ -252,7 +255,7 @@ class Agreement(NamedTuple):
 
 
 def agreement_against_chance(judgments: Iterable[JudgmentSigns]) -> Agreement:
-    """Test an annotator's agreement with others by permuting the annotator's labels over their tasks.
+    """Test an annotator's agreement with others by permuting the annotator's labels over the tasks.
 
     The mean and variance of the sum over all permutations are from Hoeffding (1951), A combinatorial central limit
     theorem, theorem 2. The p-value uses the normal approximation.
@@ -290,7 +293,7 @@ def _below_chance(judgments: Sequence[JudgmentSigns], level: float) -> str:
 
 
 def pasted_texts(texts: Iterable[tuple[int, str]]) -> dict[int, int]:
-    """Return the number of texts per annotator that another annotator also wrote. texts: (annotator, text) pairs.
+    """Return, per annotator, the number of texts that another annotator also wrote. texts: (annotator, text) pairs.
 
     Ignores spaces, punctuation, and case. Texts shorter than SHORTEST_PASTED do not count.
     """

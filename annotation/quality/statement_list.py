@@ -1,6 +1,6 @@
 """Statement lists of a round: disagreements, all, gold, reported, commented on, or adjudicated.
 
-A page costs about the same in a round of 1,000,000 statements as in a round of 100.
+Loading a page takes about as long in a round of 1,000,000 statements as in a round of 100.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class StatementGroup(NamedTuple):
         return sum(map(bool, self.counts)) > 1
 
 
-# LM (id) and setting; None and empty if the imported judgments do not contain them
+# LM id and setting; None and "" if the imported judgments lack them
 Side = tuple[int | None, str]
 
 
@@ -110,7 +110,7 @@ def statement_groups(round: Round, side: Side | None = None) -> tuple[list[State
 
 
 def disagreement_patterns(groups: Sequence[StatementGroup]) -> list[str]:
-    """Return the distinct label counts with disagreement, for example 2-1-0: True, False, Unjudgeable."""
+    """Return the label counts with disagreement. For example, 2-1-0 means 2 True, 1 False, and 0 Unjudgeable."""
     patterns = sorted({group.counts for group in groups if group.has_disagreement})
     return ["-".join(map(str, counts)) for counts in patterns]
 
@@ -128,7 +128,7 @@ def disagreement_page(
 
 
 class _TasksByDisagreement:
-    """List of tasks for a Paginator. It locates a page by the number of tasks per label counts, without sorting."""
+    """List of tasks for a Paginator. A page is found from the number of tasks per label counts, without sorting."""
 
     def __init__(self, tasks: QuerySet[JudgmentTask], n_by_counts: Mapping[Counts, int]):
         self.tasks = tasks.order_by("position")
@@ -165,7 +165,7 @@ MARKS: dict[str, Callable[[Round], QuerySet]] = {
 def statement_page(
     round: Round, filters: StatementFilters, shown: str, groups: Sequence[StatementGroup], address: QueryDict
 ) -> tuple[KeysetPage, int | None]:
-    """Return a page of a statement list, and the length of the list, or None if it was not counted.
+    """Return a page of a statement list, and the length of the list (None if it was not counted).
 
     shown: "all", "gold", or a key of MARKS.
     """

@@ -108,7 +108,7 @@ def annotator_change(
     annotator = managed_annotator(request, path, code, action)
     with refusal_as_message(request):
         outcome = change(annotator, by=request.user)
-        for reason in outcome if isinstance(outcome, list) else ():  # from erase_annotator: why data is retained
+        for reason in outcome if isinstance(outcome, list) else ():  # reasons why data is retained
             messages.warning(request, reason)
         if isinstance(outcome, Exclusion):
             outcome.refresh_from_db()

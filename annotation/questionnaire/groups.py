@@ -25,13 +25,13 @@ class Groups(NamedTuple):
 
 
 def groups_of(answers: Iterable[str], *, all_answered: bool = False) -> list[tuple[str, int]]:
-    """Return answers of at least LEAST_PEOPLE people with their counts, and all other answers combined as REST.
+    """Return each answer of at least LEAST_PEOPLE people with its count, and all other answers combined as REST.
 
     answers: one per person, "" for no answer. all_answered: True if the answer was required. Ignores case and spacing.
     Returns [] for fewer than LEAST_PEOPLE people. So that no small group can be derived from the total, the smallest
-    groups are moved to REST until REST has LEAST_PEOPLE people or is empty. Groups of equal size are moved together.
-    If everyone answered and there are small groups, at least one larger group is moved, too. Otherwise, two small
-    groups with a total of eight people would reveal that each has four.
+    groups are moved to REST until REST has LEAST_PEOPLE people or is empty. Groups of equal size are moved together. If
+    the answer was required and there are small groups, at least one larger group is moved, too: a REST of two small
+    groups with eight people in total would reveal that each group has four.
     """
     counts: Counter[str] = Counter()
     wording: dict[str, str] = {}
@@ -59,8 +59,8 @@ def questionnaire_groups(round: Round, until: datetime | None = None) -> list[Gr
     """Return the groups of each question of the round; [] while too few people have answered.
 
     until: time of the last answer to include; None for no limit. People are added in batches of LEAST_PEOPLE, in the
-    order in which they answered. Otherwise, comparing the groups before and after one person answered would reveal
-    that person's answers.
+    order in which they answered. Without batches, comparing the groups before and after one person answered would
+    reveal that person's answers.
     """
     questions = who_questions(round)
     if not questions:

@@ -11,7 +11,7 @@ MOST_TRIES = 2  # minimum that Prolific requires before a comprehension check ca
 
 
 class WhoAnswers(models.Model):
-    """Questionnaire answers of one annotator. They leave the database only in groups of at least five people.
+    """Questionnaire answers of one annotator. Answers leave the database only in groups of at least five people.
 
     answers: by question key; without the questions that the annotator preferred not to answer.
     """

@@ -75,7 +75,10 @@ def check_questions(round) -> list[Question]:
 
 
 def parse_questions(text: str, prefix: str, *, is_check: bool = False) -> list[Question]:
-    """Parse questions from text. Their keys consist of `prefix` and a number, such as own-1. Raises BadQuestions."""
+    """Parse questions from text. Raises BadQuestions.
+
+    The key of a question is `prefix` followed by a hyphen and a number, such as own-1.
+    """
     questions: list[Question] = []
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1)]
     for has_text, block in groupby(lines, key=lambda numbered_line: bool(numbered_line[1])):

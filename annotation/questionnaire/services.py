@@ -1,6 +1,7 @@
 """Questionnaire and comprehension check. Annotators complete them after joining a round and before the training.
 
-Judging reads only `Annotator.has_questions_left`. Lock order: place, annotator.
+To check whether all questions are answered, judging reads only `Annotator.has_questions_left`. Lock order: place,
+annotator.
 """
 
 from collections.abc import Mapping, Sequence

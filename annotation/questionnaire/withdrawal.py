@@ -27,8 +27,8 @@ INTERRUPTED_AFTER = timedelta(minutes=10)
 def withdraw_annotator(annotator: Annotator, by=None) -> list[str]:
     """Withdraw an annotator according to the round's option `on_withdrawal`. Idempotent.
 
-    Releases the annotator's place in a panel and erases the account link, name, invite, and questionnaire. For each
-    platform id that remains stored for now, returns a sentence with the reason. by: None for the annotator. Raises
+    Releases the annotator's place in a panel and erases the account link, name, invite, and questionnaire. Returns one
+    sentence per platform id that remains stored for now, with the reason. by: None for the annotator. Raises
     NotAllowed.
     """
     check_may(by, Action.WORK, annotator.round.project)

@@ -23,7 +23,7 @@ from kgharvest.models import HarvestedTuple, HarvestJob, Job, LanguageModel, Rel
 from kgharvest.names import UnresolvedName, resolve_name
 from kgharvest.relations.names import resolve_relation
 
-ROWS_AT_ONCE = 500  # ranks per query, each of which is a query parameter
+ROWS_AT_ONCE = 500  # maximum ranks per query, because each rank is a query parameter
 
 
 class Sample(NamedTuple):
@@ -87,7 +87,7 @@ class FrozenRound(NamedTuple):
 
 
 def freeze_round(round: Round, by: User = None) -> FrozenRound:
-    """Return the content that the draft would have if opened.
+    """Return the content that the round would have if the draft were opened.
 
     Deterministic for the same description, harvests, and gold. by: user whose visible harvests are sampled; None for
     all. Raises BadRoundSpec, BadCut, NotFound, NothingToSample, NotEnoughGold, JudgeNotReady, or SeveralJudges.
@@ -150,14 +150,17 @@ def _cells_with_jobs(round: Round, by: User) -> list[tuple[Cell, HarvestJob, str
 
 
 def _newest_harvest(cell: Cell, jobs: QuerySet[HarvestJob], round: Round, by: User, path: str) -> HarvestJob | None:
-    """Return the newest harvest of a cell given by names. Prefer harvests with tuples, then the round's project."""
+    """Return the newest harvest of a cell for which the description names the relation, LM, and setting.
+
+    Harvests with tuples are preferred and, among these, harvests of the round's project.
+    """
     finished = jobs.succeeded()
     visible = Relation.objects.visible_to(by).values("pk")
     candidates = Relation.objects.filter(Q(pk__in=visible) | Q(pk__in=finished.order_by().values("relation")))
     relation = find_relation(cell.relation, f"{path}.relation", candidates)
     jobs = finished.filter(relation=relation, setting=cell.setting)
     model = cell.model
-    if not LanguageModel.objects.filter(name=model).exists():  # not a full name
+    if not LanguageModel.objects.filter(name=model).exists():  # may be an abbreviated name
         try:
             model = resolve_name(model, jobs.values_list("language_model__name", flat=True), "LM")
         except UnresolvedName as refusal:
@@ -187,14 +190,14 @@ def instructions_by_relation(round: Round) -> dict[int, str]:
 
 
 def populations(round: Round, by: User = None) -> list[tuple[HarvestJob, QuerySet[HarvestedTuple]]]:
-    """Return (harvest, population of the sample) for each cell of a draft. Raises the errors of freeze_round."""
+    """Return (harvest, tuples from which a sample is drawn) per cell of a draft. Raises the errors of freeze_round."""
     return [(job, population_of(round, cell, job)) for cell, job, _ in _cells_with_jobs(round, by)]
 
 
 def population_of(round: Round, cell: Cell, job: HarvestJob) -> QuerySet[HarvestedTuple]:
     """Return the tuples in the cell's cut, ordered by rank.
 
-    Hidden tuples are excluded, and so are sensitive ones unless the round includes them.
+    Hidden tuples are excluded. Sensitive tuples are excluded unless the round includes them.
     """
     tuples = job.tuples.presentable(include_sensitive=round.include_sensitive)
     if cell.cut:
@@ -276,7 +279,7 @@ def _tuples_of(job: HarvestJob, ranks: Sequence[int]) -> list[DrawnTuple]:
 
 
 def draw_ranks(ranks: Sequence[int], sample_size: int, rng: np.random.Generator) -> list[int]:
-    """Return a simple random sample of `ranks` without replacement, ascending."""
+    """Return a simple random sample of `ranks` without replacement, in ascending order."""
     return sorted(rng.choice(ranks, size=sample_size, replace=False).tolist())
 
 

@@ -145,7 +145,7 @@ def plan_context(form: RoundForm, user, draft: Round | None) -> dict[str, Any]:
         return {"no_plan": f"Complete these fields to see the plan: {missing}."}
     try:
         planned = round_from_spec(form.document())
-        planned.pk = draft and draft.pk  # for its judge runs
+        planned.pk = draft and draft.pk  # to find its judge runs
         return {"plan": plan_round(planned, form.accuracy(), by=user, wish=form.wish())}
     except DomainError as refusal:
         return {"no_plan": str(refusal)}

@@ -1,4 +1,4 @@
-"""Round forms: harvests with common sampling options, or the entire description as JSON."""
+"""Round forms: one for harvests with common sampling options, and one for the entire description as JSON."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -47,7 +47,7 @@ def option_field(option: models.Field, **kwargs: Any) -> forms.Field | None:
 
 
 class RoundForm(forms.ModelForm):
-    """A round on several harvests with common options. GROUPS: collapsed fields. PLAN: fields used only by the plan."""
+    """Form for rounds on harvests with common options. GROUPS: collapsed fields. PLAN: fields used only by the plan."""
 
     GROUPS = (
         ("Sample", ("cut", "strata", "allocation", *Round.OPTIONS["Sample"])),
@@ -155,7 +155,7 @@ class RoundForm(forms.ModelForm):
         return (ranks[0] if len(ranks) == 1 else ranks) if ranks else None
 
     def clean(self) -> None:
-        """Skip the uniqueness check of ModelForm: services raise NameTaken."""
+        """Skip the uniqueness check of ModelForm, because the services raise NameTaken."""
 
     def document(self) -> dict[str, Any]:
         """Return the description for `create_draft`. The form must be valid."""
@@ -213,7 +213,10 @@ def form_values(draft: Round) -> dict[str, Any] | None:
 
 
 def job_choices(filters: Mapping[str, str], chosen: set[str], user) -> tuple[list[HarvestJob], int]:
-    """Return the jobs to list, selected ones first, and the total number. Other jobs must be the newest of a cell."""
+    """Return the jobs to list, with selected jobs first, and the number of all matching jobs.
+
+    A job that is not selected matches only if it is the newest job of its cell.
+    """
     jobs = RoundForm.base_fields["jobs"].queryset.visible_to(user)
     by_age = jobs.order_by("pk").values_list("relation", "language_model", "setting", "pk")
     newest = {row[:3]: row[3] for row in by_age}

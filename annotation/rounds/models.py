@@ -68,9 +68,9 @@ class Round(models.Model):
     (annotation.judging.models).
 
     spec: JSON description of the round with its cells, but without default values (annotation.rounds.serializers).
-    relation_instructions: Markdown by relation id, frozen when the round opens.
-    n_tasks: number of statements, including gold. source: origin of the judgments; pages and reports mark simulated
-    ones. completed_at: time at which all statements were found to be complete; None until then.
+    relation_instructions: Markdown by relation id, frozen when the round opens. n_tasks: number of statements,
+    including gold. source: origin of the judgments; pages and reports mark simulated judgments. completed_at: time at
+    which all statements were found to be complete; None until then.
     """
 
     class Status(models.TextChoices):
@@ -279,17 +279,19 @@ class Round(models.Model):
         return f"{self.project.slug}/{self.name}"
 
     def clean(self) -> None:
-        """Raise ValidationError, by option, for options that contradict each other."""
+        """Raise ValidationError for the first option that contradicts another option or has invalid questions."""
         if self.third_only_if_split and self.judgments_per_task not in (3, None):  # None: empty form field, default 3
             reason = (
                 f"An adaptive third judgment requires 3 judgments per statement, not {self.judgments_per_task}. Set 3."
             )
             raise ValidationError({"third_only_if_split": reason})
         if (self.closes_when == self.ClosesWhen.DATE) != (self.closes_at is not None):
-            reason = "A date and time is required if the round closes on a date, and invalid otherwise."
+            reason = "A date and time is required if the round closes on a date. Otherwise, it must be empty."
             raise ValidationError({"closes_at": reason})
         if (self.closes_when == self.ClosesWhen.NARROW) != (self.closes_at_half_width is not None):
-            reason = "A half-width is required if the round closes at a target interval width, and invalid otherwise."
+            reason = (
+                "A half-width is required if the round closes at a target interval width. Otherwise, it must be empty."
+            )
             raise ValidationError({"closes_at_half_width": reason})
         for option, is_check in (("own_questions", False), ("check_questions", True)):
             try:
@@ -301,7 +303,7 @@ class Round(models.Model):
     def quota(self) -> int | None:
         """Maximum number of statements per annotator, including gold; None for no limit.
 
-        The maximum share is computed from the guaranteed judgments, so it holds even without optional third judgments.
+        The maximum share refers to the guaranteed judgments, so it holds even if no adaptive third judgment is needed.
         """
         n_guaranteed = 2 if self.third_only_if_split else self.judgments_per_task
         limits = [] if self.max_per_annotator is None else [self.max_per_annotator]
@@ -318,8 +320,8 @@ class Round(models.Model):
     def gold_rate(self) -> float:
         """Share of gold among the statements assigned to an annotator, constant throughout the round.
 
-        Lower than `gold_share` if there is too little gold. If gold ran out early, annotators could infer which
-        statements are not gold.
+        If there is too little gold, the share is lower than `gold_share`. Otherwise, gold would run out early, and
+        annotators could infer which statements are not gold.
         """
         return min(self.gold_share, self.n_gold / self.most_by_one) if self.n_gold else 0.0
 
@@ -356,7 +358,7 @@ class Round(models.Model):
 
     @property
     def least_k(self) -> int:
-        """Lower bound of n_wanted in estimates, including third judgments; 0 for imported rounds, whose tasks vary."""
+        """Minimum n_wanted in estimates, with third judgments; 0 for imported rounds, in which n_wanted varies."""
         return 0 if self.source == self.Source.IMPORTED else self.judgments_per_task
 
 
@@ -399,7 +401,7 @@ def side_key(model: int | None, setting: str) -> str:
 
 class StratumQuerySet(models.QuerySet):
     def sampled(self):
-        """Return strata that contain tuples or statements, including non-empty strata from which nothing was drawn."""
+        """Return strata with tuples, even if none was drawn, and strata with imported statements."""
         has_draws = models.Exists(Draw.objects.filter(stratum=models.OuterRef("pk")))
         return self.filter(Q(job__isnull=False, population__gt=0) | has_draws)
 
@@ -478,7 +480,7 @@ class JudgmentTaskQuerySet(models.QuerySet):
     DISAGREEMENT = Q(n_judgments__gt=F("n_true")) & Q(n_judgments__gt=F("n_false"))
 
     def with_open_slot(self):
-        """Return tasks that need more judgments than they have stored or leased."""
+        """Return tasks that need more judgments than are stored or leased."""
         return self.filter(self.OPEN)
 
     def with_disagreement(self):

@@ -34,14 +34,14 @@ from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, wilson_interval_of_sh
 
 ASSUMED_SECONDS = 6.0  # per judgment, used if no time has been measured
 ASSUMED_ACCURACY = 0.5  # gives the widest intervals
-PACE_ANNOTATORS = 20  # most recent annotators used to measure the time per judgment
+PACE_ANNOTATORS = 20  # number of recent annotators used to measure the time per judgment
 PACE_JUDGMENTS = 5000
 SHOWN_CELLS = 20
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Work of the annotators. n_judgments_least is lower than n_judgments if third judgments are adaptive.
+    """Work of the annotators. n_judgments_least: n_judgments without adaptive third judgments.
 
     n_gold_shown: total number of gold statements shown, summed over annotators.
     """
@@ -85,7 +85,7 @@ def half_width(n: float, accuracy: float = ASSUMED_ACCURACY) -> float:
 
 
 def half_width_of(variance: float, accuracy: float) -> float:
-    """Return the half-width for the sample size that would have this variance in an infinite population."""
+    """Return the half-width for a simple random sample with this variance, drawn from an infinite population."""
     return half_width(accuracy * (1 - accuracy) / variance if variance > 0 else inf, accuracy)
 
 
@@ -122,8 +122,8 @@ class MacroPlan(NamedTuple):
 class PlannedComparison(NamedTuple):
     """Comparison of two sides in a planned round. unit: unit of the test, as in reports.
 
-    difference: smallest difference detected with 80 % power, or None. For a test over relations, it is a lower bound
-    that assumes the same difference in all relations.
+    difference: smallest difference detected with 80 % power, or None. For a test over relations, the difference is a
+    lower bound, because it is assumed to be the same in all relations.
     """
 
     name: str
@@ -133,7 +133,10 @@ class PlannedComparison(NamedTuple):
 
 
 class PlannedComparisons(NamedTuple):
-    """level: Holm's threshold for the smallest p. fewest_relations: minimum number with which a test can reach it."""
+    """level: Holm's threshold for the smallest p.
+
+    fewest_relations: minimum number of relations with which a test over relations can reach this threshold.
+    """
 
     comparisons: list[PlannedComparison]
     level: float | None
@@ -186,7 +189,10 @@ def plan_round(
     by=None,
     wish: Wish = Wish(),  # noqa: B008 - immutable
 ) -> Plan:
-    """Return the plan of the draft. Pass `frozen` to avoid calling freeze_round again. Raises its errors."""
+    """Return the plan of the draft. Raises the same errors as freeze_round.
+
+    frozen: result of freeze_round, if it was already called.
+    """
     frozen = frozen or freeze_round(round, by)
     cells: dict[int, list[Sample]] = defaultdict(list)
     for sample in frozen.samples:
@@ -241,7 +247,7 @@ def plan_round(
 def _ways(
     round: Round, cells: Sequence[Sequence[StratumPlan]], is_judged: bool, wish: Wish, pace: float | None
 ) -> list[Way]:
-    """Return the work without a judge and with the judge of the round, or else with an assumed judge.
+    """Return the work without a judge, and with the judge of the round or, if it has none, an assumed judge.
 
     Statements that cells share count once per cell.
     """

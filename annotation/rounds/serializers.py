@@ -113,7 +113,7 @@ def default_of(field: serializers.Field) -> Any:
 
 
 def first_fault(field: serializers.Field, document: Any, errors: Any, path: str) -> str:
-    """Return a sentence that describes the first error of a field and names its path, such as cells[0].n."""
+    """Return a sentence with the first error of a field and the path of the field, such as cells[0].n."""
     if isinstance(errors, Mapping):
         key, inner = next(iter(errors.items()))
         is_object = isinstance(field, serializers.Serializer) and isinstance(document, Mapping)

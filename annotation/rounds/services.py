@@ -51,7 +51,7 @@ def open_round(document: dict[str, Any], by=None, project: Project | None = None
     """Create a round from `document` (docs/rounds.md), draw its samples, freeze its statements, and open it.
 
     Deterministic for the same document, harvests, and gold. A tuple drawn for several cells becomes one task with
-    several draws. project: defaults to the project in the document, or without one to the only project of `by`.
+    several draws. project: defaults to the project in the document or, if it names none, to the only project of `by`.
     by: None for the operator. Raises BadRoundSpec, BadCut, NotFound, NameTaken, NotAllowed, ProjectNotNamed,
     NothingToSample, or NotEnoughGold. If an error is raised, nothing is stored.
     """

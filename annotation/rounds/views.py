@@ -185,7 +185,7 @@ JUDGING = re.compile(r"(judge|training|device)/")
 
 
 def old_address(request: HttpRequest, name: str, rest: str = "") -> HttpResponse:
-    """Redirect an old URL to the round with that name that the visitor can see or has joined as an annotator.
+    """Redirect an old URL without a project to the round of this name that the visitor can see or has joined.
 
     POST requests keep their body (307), so a page that was open during the upgrade can still send its answers.
     """

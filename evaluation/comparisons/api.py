@@ -94,7 +94,7 @@ class RateSerializer(serializers.Serializer):
 
 
 class PartSerializer(serializers.Serializer):
-    """name: tuples found by `a` alone, by both, or by `b` alone. n_judged: number of judged statements."""
+    """Tuples found by `a` alone, by both, or by `b` alone, as `name` says. n_judged: number of judged statements."""
 
     name = serializers.ChoiceField(harvest_overlap.PARTS)
     n = serializers.IntegerField()
@@ -194,7 +194,7 @@ class SetComparison(HarvestComparisonView):
 
     @extend_schema(summary="Compare two cells over a set", parameters=[HarvestPair])
     def get(self, request: Request) -> Response:
-        """Compares the cells (LM and setting) of two harvests on all relations of their set harvested in both cells."""
+        """Compares the cells (LM and setting) of two harvests on all relations of their set that both cells contain."""
         a, b = self.pair()
         if a.relation.relation_set_id != b.relation.relation_set_id:
             raise exceptions.NotFound("The harvests have different relation sets. Choose harvests of one set.")

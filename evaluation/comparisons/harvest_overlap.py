@@ -34,7 +34,7 @@ class PartSizes(NamedTuple):
 
 
 class HarvestOverlap(NamedTuple):
-    """Two harvests with the ranks of their best tuples by knowledge tuple id."""
+    """Two harvests. ranks_a, ranks_b: ranks of the best tuples by knowledge tuple id."""
 
     a: HarvestJob
     b: HarvestJob
@@ -91,8 +91,8 @@ def overlaps_of(pairs: Sequence[tuple[HarvestJob, HarvestJob]]) -> list[HarvestO
 def accuracy_of_parts(overlap: HarvestOverlap, user) -> dict[str, PartAccuracy]:
     """Return the accuracy of each part, estimated as for cells in reports, from rounds visible to `user`.
 
-    The accuracy of tuples found only by A is estimated from the sample that the newest judged round drew for A, and
-    likewise for B. For shared tuples, the sample with more judged statements is used.
+    The accuracy of tuples found only by A is estimated from the sample that the newest judged round drew from A, and
+    likewise for B. For shared tuples, the sample in which more of them were judged is used.
     """
     rounds = Round.objects.visible_to(user)
     judged_a, judged_b = judged_harvest(overlap.a, rounds), judged_harvest(overlap.b, rounds)
@@ -115,7 +115,7 @@ def _accuracy(part: Set[int], sides: Iterable[tuple[JudgedHarvest | None, Mappin
 
 
 def pairs_of_set(a: HarvestJob, b: HarvestJob, user) -> list[tuple[HarvestJob, HarvestJob]]:
-    """Return pairs of the newest harvests of the cells of `a` and `b`, one for each relation with tuples in both cells.
+    """For each relation with tuples in the cells of both `a` and `b`, return the newest harvest of each cell.
 
     user: the harvests must be visible to this user. If None, all harvests are used.
     """
@@ -132,7 +132,7 @@ def _newest_by_relation(job: HarvestJob, user) -> dict[int, HarvestJob]:
 
 
 class SetTotals(NamedTuple):
-    """Totals over the relations of a set. pooled: sizes over all tuples, so longer harvests have more weight.
+    """Totals over the relations of a set. pooled: sums of part sizes, so longer harvests have more weight.
 
     The means give each relation the same weight. The means of the correlations cover the n_correlated relations with a
     defined correlation. A mean over no relations is None.

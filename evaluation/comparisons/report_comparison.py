@@ -30,7 +30,7 @@ FEWEST_RELATIONS = 2
 
 @dataclass(frozen=True)
 class ReportSide:
-    """One of the two reports. cells: by side, then by the plain name of the relation, in report order.
+    """One of the two reports. cells: {side: {plain name of the relation: cell}}, in the order of the report.
 
     origin: source of the judgments if they were not made by people, otherwise empty. demonstrators: built-in LMs.
     """
@@ -168,7 +168,8 @@ def _sample(cells: Sequence[Mapping[str, Any]]) -> SideSample | None:
     """Return the strata of a report's cells with equal weight per cell, or None if the report has no counts.
 
     Populations are treated as infinite: rounds may have different annotators, so verdicts vary even if all tuples are
-    judged. The two reports are treated as independent. McNemar's test is used for tuples judged in both rounds.
+    judged. The two reports are treated as independent. For tuples judged in both rounds, there is a separate McNemar
+    test.
     """
     if not all(cell.get("strata") for cell in cells):
         return None

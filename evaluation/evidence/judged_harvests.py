@@ -35,8 +35,8 @@ from kgharvest.statistics.rates import (
 class JudgedHarvest:
     """A harvest as sampled by one round. Array shapes use the letters of evaluation.evidence.evidence.
 
-    ranked: the strata. stratum, rank, score, knowledge_tuple, has_verdict (D,): values of the draws. accepted: weight
-    of each draw for acceptance.
+    ranked: the strata. stratum, rank, score, knowledge_tuple, has_verdict (D,): values of the draws. accepted: evidence
+    for the verdict ACCEPTED, by draw.
     """
 
     round: Round
@@ -77,7 +77,7 @@ class JudgedHarvest:
 
 
 def judged_harvest(job: HarvestJob, rounds: QuerySet[Round]) -> JudgedHarvest | None:
-    """Return the harvest as sampled by the newest of `rounds` that has judgments of it, or None."""
+    """Return the harvest as sampled by the newest of `rounds` that has judgments of its tuples, or None."""
     draws = Draw.objects.filter(stratum__job=job, harvested_tuple__job=job)
     judged = draws.filter(task__n_judgments__gt=0)
     newest_first = rounds.filter(strata__job=job).distinct().order_by("-pk")
@@ -104,7 +104,7 @@ def judged_harvest(job: HarvestJob, rounds: QuerySet[Round]) -> JudgedHarvest | 
 
 
 def score_cut(job: HarvestJob, cut: Cut) -> ScoreCut:
-    """Return the largest cut by score with the target precision, according to the newest judged round.
+    """Return the score cut that keeps the most tuples at the target precision, according to the newest judged round.
 
     Only rounds of the harvest's project are used, because judgments of other projects are private. Raises BadCut if the
     job has no judgments or no part reaches the precision.
@@ -127,7 +127,7 @@ def score_cut(job: HarvestJob, cut: Cut) -> ScoreCut:
 
 
 def _cut_with_judge(job: HarvestJob, cut: Cut, round: Round) -> ScoreCut:
-    """Return the cut from the round's verdicts and its judge run's labels. Raises BadCut or SeveralJudges."""
+    """Return the cut, estimated from verdicts of the round and labels of its judge. Raises BadCut or SeveralJudges."""
     run = round.judge_runs.filter(name=cut.judge).first()
     if run is None:
         raise BadCut(

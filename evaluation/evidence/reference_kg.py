@@ -45,7 +45,7 @@ def compare_with_reference(round: Round, reference: Path) -> dict[str, Any]:
 
 
 def _harvested(strata_of_cells: Iterable[Iterable[Stratum]]) -> Iterator[list[str]]:
-    """Yield the entities of each tuple in the strata: tuples of the cut or, without a harvest, the judged tuples."""
+    """Yield the entities of each tuple in the strata. A stratum without a harvest contains only its judged tuples."""
     for stratum in chain.from_iterable(strata_of_cells):
         if stratum.job_id is None:
             rows = stratum.draws.values_list("task__knowledge_tuple__entities", flat=True)
@@ -73,7 +73,7 @@ class Novelty(NamedTuple):
 
 
 def comparable(entity: str) -> str:
-    """Return the case-folded entity, with underscores and runs of spaces as one space."""
+    """Return the case-folded entity, in which each run of spaces and underscores is replaced by one space."""
     return " ".join(entity.casefold().replace("_", " ").split())
 
 

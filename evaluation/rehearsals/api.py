@@ -49,7 +49,11 @@ class CellOutcomeSerializer(serializers.Serializer):
 
 
 class SideOutcomeSerializer(serializers.Serializer):
-    """Means over relations. half_width, for_others: half-width of the interval for these and for similar relations."""
+    """Means over relations.
+
+    half_width: half-width of the interval for these relations. for_others: half-width of the interval for similar
+    relations.
+    """
 
     model = serializers.CharField(allow_null=True)
     setting = serializers.CharField(allow_null=True)

@@ -46,7 +46,7 @@ from kgharvest.statistics.verdicts import majority
 # Upper limit of the spread, as a share of the Bernoulli standard deviation, which a beta distribution cannot exceed.
 MOST_OF_DEVIATION = 0.95
 MOST_RUNS, FEWEST_RUNS = 100, 10
-CELLS_AT_ONCE, STATEMENTS_AT_ONCE = 2000, 100_000  # limits over all runs; a simulation takes a second or two
+CELLS_AT_ONCE, STATEMENTS_AT_ONCE = 2000, 100_000  # limits for all runs together, so that they take a second or two
 MIDDLE = (5, 50, 95)  # percentiles
 
 
@@ -55,8 +55,8 @@ class Assumptions:
     """Assumptions about tuples and annotators; shares in [0, 1].
 
     accuracies: by LM and setting, in the order of `Evidence.sides`. spread: standard deviation of accuracy over
-    relations. true_called_false, false_called_true: error rates of judgments that are not Unjudgeable, independent and
-    equal for all statements.
+    relations. true_called_false, false_called_true: error rates of judgments other than Unjudgeable. Errors are
+    independent, and their rates are equal for all statements.
     """
 
     accuracies: Sequence[float]
@@ -68,14 +68,14 @@ class Assumptions:
 
 
 class Truth(NamedTuple):
-    """Simulated truth. is_true (T,): True for true statements. accuracies (C,): accuracies of the populations."""
+    """Simulated truth. is_true (T,): True for true statements. accuracies (C,): population accuracy of each cell."""
 
     is_true: Flags
     accuracies: Floats
 
 
 def draw_truth(evidence: Evidence, assumed: Assumptions, rng: np.random.Generator) -> Truth:
-    """Draw which tuples are true. For a tuple in several cells, the probability is the mean of their accuracies."""
+    """Draw which tuples are true. For a tuple in several cells, the probability is the mean of the cell accuracies."""
     expected = _expected_accuracies(evidence, assumed, rng)  # (C,)
     draws, n_tasks = evidence.draws, evidence.n_tasks
     n_draws = np.bincount(draws.task, minlength=n_tasks)
@@ -93,7 +93,8 @@ def draw_truth(evidence: Evidence, assumed: Assumptions, rng: np.random.Generato
 def _expected_accuracies(evidence: Evidence, assumed: Assumptions, rng: np.random.Generator) -> Floats:
     """Draw the accuracies of cells (C,) from beta distributions. Cells of a relation share half of the variance.
 
-    Both halves are normal and enter through a Gaussian copula, which preserves the assumed mean and standard deviation.
+    The shared and the individual half are normal variables. A Gaussian copula transforms their sum and preserves the
+    assumed mean and standard deviation.
     """
     relations = sorted({cell.relation for cell in evidence.cells})
     relation = np.array([relations.index(cell.relation) for cell in evidence.cells])
@@ -107,7 +108,11 @@ def _expected_accuracies(evidence: Evidence, assumed: Assumptions, rng: np.rando
 
 
 def judged(evidence: Evidence, is_true: Flags, assumed: Assumptions, rng: np.random.Generator) -> Evidence:
-    """Return the evidence with k judgments by different people per statement, or two and a third if the two differ."""
+    """Return the evidence with simulated judgments.
+
+    Each statement has k judgments by different people. With adaptive third judgments, it has two judgments, and a third
+    if these differ.
+    """
     k, n_tasks = evidence.judgments_per_task, evidence.n_tasks
     people = _people(n_tasks, k, max(assumed.n_people, k), rng)  # (T, k)
     errs = np.where(is_true, assumed.true_called_false, assumed.false_called_true)[:, np.newaxis]
@@ -157,7 +162,7 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True)
 class SideOutcome:
-    """Means over the relations of an LM and setting. true: accuracy of all tuples. measured: accuracy by verdicts.
+    """Means over the relations of an LM and setting. true: accuracy of all tuples. measured: estimate from verdicts.
 
     error: measured minus true. half_width: half-width of the 95 % interval for these relations. for_others: half-width
     of the interval for similar relations; None if undefined (a single relation, or no variation).
@@ -256,10 +261,10 @@ def rehearse(evidence: Evidence, assumed: Assumptions, n_runs: int) -> Rehearsal
 
 
 class Run(NamedTuple):
-    """One simulated round. true (C,): accuracies of the populations of cells. Other fields are computed as in reports.
+    """One simulated round. true (C,): population accuracy of each cell. Other fields are computed as in reports.
 
-    cells: accuracy of each cell. these, others: averages of each side for these relations and for similar relations.
-    accepted: weight of each draw for acceptance.
+    cells: accuracy of each cell. these: average of each side, with the interval for these relations. others: interval
+    of the average for similar relations. accepted: evidence for the verdict ACCEPTED, by draw.
     """
 
     true: Floats

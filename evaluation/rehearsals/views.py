@@ -46,7 +46,7 @@ class RehearsalForm(forms.Form):
         "Standard deviation across relations (points)",
         round(100 * DEFAULTS.spread),
         40,
-        "Standard deviation of accuracy. All LMs and settings share half of the variance.",
+        "Standard deviation of accuracy. Half of the variance is common to all LMs and settings.",
     )
     true_called_false = percent_field("True called False, %", round(100 * DEFAULTS.true_called_false), 50)
     false_called_true = percent_field("False called True, %", round(100 * DEFAULTS.false_called_true), 50)
@@ -107,7 +107,7 @@ def rehearsal_form(draft: Round, given: Any, by: User) -> tuple[RehearsalForm, E
 
 
 def outcome_of(form: RehearsalForm, evidence: Evidence) -> dict[str, Any]:
-    """Return the simulation with low, median, and high of hours and pay; pay is None without an hourly rate."""
+    """Return the simulation, and low, median, and high hours and pay. Pay is None without an hourly rate."""
     rehearsed = rehearse(evidence, form.assumptions(), n_runs_of(evidence))
     hours = [n * form.cleaned_data["seconds"] / 3600 for n in rehearsed.n_judgments]
     pay_per_hour = form.cleaned_data["pay_per_hour"]

@@ -37,7 +37,7 @@ def side_name(side: Mapping[str, Any]) -> str:
 
 
 def side_numbers(document: Document) -> dict[tuple[str | None, str | None], int]:
-    """Return the LMs and settings with their positions in the totals, which determine their colors."""
+    """Return the position of each LM and setting in the totals. Positions determine colors."""
     return {(total["model"], total["setting"]): number for number, total in enumerate(document["totals"])}
 
 

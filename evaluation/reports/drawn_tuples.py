@@ -65,7 +65,7 @@ def strata_of(round: Round, relation: str, model: str, setting: str) -> QuerySet
 
 
 def _up_to_rank(strata: QuerySet[Stratum], best: float) -> Q:
-    """Return the condition for draws in the top share of their cell."""
+    """Return the condition for draws in the top share `best` of the ranks of their cell."""
     cells: dict[tuple, list[tuple[int, int]]] = {}
     columns = ("relation", "language_model", "setting", "pk", "rank_to")
     for *cell, pk, rank_to in strata.filter(rank_to__gt=0).values_list(*columns):
@@ -78,17 +78,20 @@ def _up_to_rank(strata: QuerySet[Stratum], best: float) -> Q:
 
 
 def _up_to(lookup: str, last_ranks: Mapping[int, int]) -> Q:
-    """Return the condition for draws up to the last rank of the object that `lookup` refers to."""
+    """Return the condition for draws whose rank is at most the last rank of their stratum or job.
+
+    lookup: field of a draw that refers to this stratum or job. last_ranks: last rank by stratum or job id.
+    """
     by_rank: dict[int, list[int]] = {}
     for pk, last in last_ranks.items():
         by_rank.setdefault(last, []).append(pk)
-    # Use one CASE instead of one OR term per depth, because SQLite allows only 1,000 terms.
+    # Use one CASE instead of one OR term per last rank, because SQLite allows only 1,000 terms.
     ends = (When(**{f"{lookup}__in": pks}, then=Value(last)) for last, pks in by_rank.items())
     return Q(harvested_tuple__rank__lte=Case(*ends, default=Value(0), output_field=IntegerField()))
 
 
 def with_verdict(draws: QuerySet[Draw], verdict: str) -> QuerySet[Draw]:
-    """Return the draws with this verdict, one of OUTCOMES. If it is empty, return all draws."""
+    """Return the draws with this verdict, one of OUTCOMES. If `verdict` is empty, return all draws."""
     return draws.filter(task__verdict="" if verdict == INCOMPLETE else verdict) if verdict else draws
 
 

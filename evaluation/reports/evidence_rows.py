@@ -1,4 +1,7 @@
-"""The rows behind every number of a frozen report: statements, labels, and draws. Changed rows are rejected."""
+"""The rows behind every number of a frozen report: statements, labels, and draws.
+
+If the rows have changed since the report was created, they are rejected.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,7 +59,7 @@ def gather_rows(report: Report) -> Rows:
 
 
 def _draws(round: Round, cells: Mapping[CellKey, Sequence[Any]]) -> tuple[Rows, list[int]]:
-    """Return the draws by cell and rank, and the ids of the numbered statements."""
+    """Return the draws, sorted by cell and rank, and the statement ids. Draws refer to statements by position."""
     positions = {
         stratum.pk: (number, part)
         for number, strata in enumerate(cells.values())
@@ -110,7 +113,7 @@ def _judgments(round: Round, ids: Sequence[int]) -> tuple[list[str], Rows]:
 
 
 def _judge(report: Report, tuples: Sequence[int]) -> Rows | None:
-    """Return the labels of the report's judge by statement. Raises RowsChanged if their number has changed."""
+    """Return the labels of the report's judge by statement. Raises RowsChanged if the number of labels differs."""
     document = report.document
     if not document.get("judge"):
         return None

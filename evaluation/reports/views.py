@@ -234,7 +234,7 @@ def table_download(report: Report, name: str) -> HttpResponse:
 
 @researcher_required
 def tuples(request: HttpRequest, pk: int) -> HttpResponse:
-    """Show the draws of a cell, of a side, of a part of either, or of the whole round, as the query string selects."""
+    """Show the draws that the query string selects: of the round, or of a cell, a side, or a part of a cell or side."""
     report = find_report(request, pk)
     form = TuplesForm(request.GET)
     part = form.cleaned_data if form.is_valid() else {}
@@ -294,7 +294,7 @@ def page_drawing(request: HttpRequest, draw: DrawFigure, document: Document, tit
 
 
 def drawn_document(report: Report, name: str, relation: str | None = None) -> Document:
-    """Return the document for a figure. For a figure of scores and a `relation`, it has all cells of that relation.
+    """Return the document for a figure. If `relation` is given, figures of scores show all cells of this relation.
 
     Raises Http404 if the relation has no scores.
     """

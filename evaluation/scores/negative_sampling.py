@@ -29,8 +29,8 @@ def with_negatives(
     """Return each relation's facts and an equal number of false tuples, or fewer if not enough can be created.
 
     A false tuple is a fact with one entity replaced by an entity from the same slot of the relation's facts, or a fact
-    of another relation with the same arity. It is neither a fact of its relation nor in `also_true`, ignoring case, and
-    is never repeated.
+    of another relation with the same arity. A false tuple never equals a fact of its relation, a tuple in `also_true`,
+    or another false tuple. Case is ignored.
     """
     samples = []
     for relation, tuples in facts.items():

@@ -27,9 +27,10 @@ class CurvePoint(NamedTuple):
 def average_precision(scores: Floats, is_positive: Flags) -> float | None:
     """Return the expected mean precision at the ranks of positives over all orders of ties, or None without positives.
 
-    In a group of m ties with p positives, after M elements with P positives, rank M + j holds a positive with
-    probability p / m. Then (j - 1)(p - 1) / (m - 1) positives of the group are expected before it. McSherry and Najork
-    (2008), Computing information retrieval performance measures efficiently in the presence of tied scores.
+    If M elements with P positives precede a group of m tied elements with p positives, rank M + j holds a positive with
+    probability p / m. If it does, (j - 1)(p - 1) / (m - 1) positives of the group are expected at earlier ranks.
+    McSherry and Najork (2008), Computing information retrieval performance measures efficiently in the presence of tied
+    scores.
     """
     n_positive = int(is_positive.sum())
     if not n_positive:
@@ -44,7 +45,7 @@ def average_precision(scores: Floats, is_positive: Flags) -> float | None:
 
 
 def precision_recall_curve(scores: Floats, is_positive: Flags, most_points: int = 200) -> list[CurvePoint]:
-    """Return one point per distinct score, by ascending recall; at most `most_points`, evenly spaced."""
+    """Return one point per distinct score, by ascending recall, or if these are too many, `most_points` of them."""
     size, hits = _groups(scores, is_positive)
     n, n_hits = np.cumsum(size), np.cumsum(hits)
     chosen = np.unique(np.linspace(0, len(n) - 1, min(most_points, len(n))).round().astype(int))
@@ -60,7 +61,7 @@ def _groups(scores: Floats, is_positive: Flags) -> tuple[NDArray[np.int64], NDAr
 
 
 class RankCorrelation(NamedTuple):
-    """Correlations in [-1, 1] over shared elements; None for fewer than two."""
+    """Correlations in [-1, 1] over shared elements; None if fewer than two elements are shared."""
 
     spearman: float | None
     kendall: float | None

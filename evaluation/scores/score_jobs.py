@@ -1,4 +1,4 @@
-"""Score evaluation jobs: run by workers for pages and the API, or by a command in its own process."""
+"""Score evaluation jobs. Workers run jobs of pages and the API; a command runs its job in its own process."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -26,8 +26,8 @@ Tick = Callable[[], None]
 PARAMS = HarvestParams()
 COMPARED = ("a", "b", "n_relations", "difference", "low", "high", "reason", "p_sign_flip", "p_holm", "sentence")
 
-# Returns scores (E,) of a relation's tuples, higher for tuples that are more likely true. Calls the tick function
-# regularly, which may raise an exception to stop the work.
+# Returns scores (E,) of a relation's tuples, higher for tuples that are more likely true. A scorer regularly calls the
+# tick function. This function may raise an exception to stop the work.
 Scorer = Callable[[ScoredRelation, Sequence[Entities], Tick], np.ndarray]
 # Scores tuples with a set of prompts: (LM, prompts, tuples, tick) -> (E,).
 PromptScore = Callable[["LanguageModel", "PromptSet", Sequence[Entities], Tick], np.ndarray]

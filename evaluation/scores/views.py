@@ -38,7 +38,7 @@ from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import FORMATS, NDJSON, json_text, to_json
 
-# List columns extracted from payloads and documents, which are too large to load.
+# Columns of the list, extracted by the database, because payloads and documents are too large to load.
 LISTED = {
     "facts": "payload__facts",
     "scorers": "payload__scorers",
@@ -106,7 +106,7 @@ class ScoreForm(PlacementForm):
         required=False,
         validators=[upload_limit("evaluate it with the command evaluate_scores --scores")],
         help_text="Scores of another system, for example COMET, as JSONL, CSV, or TSV with relation, entities (or head "
-        "and tail), score, and optionally system. The page of an evaluation offers the tuples to score as a download.",
+        "and tail), score, and optionally system. You can download the tuples to score from the page of an evaluation.",
     )
     judge_runs = forms.ModelMultipleChoiceField(
         JudgeRun.objects.none(),
@@ -192,7 +192,7 @@ def score_file(request: HttpRequest, pk: int, file_format: str) -> HttpResponse:
 
 
 def sample_lines(evaluation: ScoreEvaluation) -> Iterator[str]:
-    """Yield each fact and false tuple as a JSON line. "score": score by the first scorer that has one.
+    """Yield each fact and false tuple as a JSON line. "score" comes from the first scorer with a score.
 
     Scorers are in the order of the document, because PostgreSQL reorders JSON keys.
     """

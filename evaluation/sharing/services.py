@@ -64,7 +64,7 @@ def revoke_share(share: ReportShare, now: datetime, by=None) -> None:
 
 
 def find_share(secret: str, now: datetime) -> ReportShare | None:
-    """Return the active link with this secret. Return None if the secret is wrong, or the link expired or revoked."""
+    """Return the active link with this secret, or None if the secret is wrong, expired, or revoked."""
     shares = ReportShare.objects.usable(now).select_related("report__round")
     return shares.defer("report__document", "report__abridged").filter(token_hash=sha256(secret)).first()
 

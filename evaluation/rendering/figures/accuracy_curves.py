@@ -9,7 +9,7 @@ from evaluation.rendering.figures.drawing import DASHES, LINE, Drawing, Off, Pan
 from evaluation.reports.sections.rates import calibration_curves, calibration_left_out, side_curves
 from kgharvest.pages.number_format import count, number, percent, share_tick, share_with_interval
 
-CUTS = {  # the paper's cuts: title, and corners of the mark
+CUTS = {  # the paper's cuts: title, and corners of the mark (x, y in pixels)
     "base:10": ("base-10", [(0, -6), (6, 0), (0, 6), (-6, 0)]),
     "base:100": ("base-100", [(0, -6), (6, 5), (-6, 5)]),
     "share:0.5": ("50 %", [(-5, -5), (5, -5), (5, 5), (-5, 5)]),
@@ -34,7 +34,7 @@ class Point(NamedTuple):
 
 
 class SizeCurve(NamedTuple):
-    """Accuracy of the top-ranked tuples of an LM and setting. cuts: keys in CUTS, with the point of each cut."""
+    """Accuracy of the top-ranked tuples of an LM and setting. cuts: (key of CUTS, point) for each cut."""
 
     number: int
     name: str
@@ -46,7 +46,7 @@ class SizeCurve(NamedTuple):
 
 
 def size_curves(document: Document) -> tuple[list[SizeCurve], bool]:
-    """Return the curves, and True if x is a number of tuples; x is a share if a population is unknown."""
+    """Return the curves, and whether x is a number of tuples. If a population is unknown, x is a share."""
     populations = {(total["model"], total["setting"]): total.get("population") for total in document["totals"]}
     curves, numbers = side_curves(document), side_numbers(document)
     is_counted = all(populations.get(_side(curve)) for curve in curves)

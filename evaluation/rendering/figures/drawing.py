@@ -1,8 +1,8 @@
 """Figures as lists of shapes: scales, axes, and writers for pages, SVG files, and PDF files.
 
 A figure is one function `(document, width, off)` that returns sheets of shapes. Shapes name their colors as site.css
-does, such as "ink" or "series-3". Lengths are CSS pixels on pages, with text of 13 px; files for papers are scaled to
-text of 9 points. matplotlib is loaded when the first PDF is written, and only writes paths and text.
+does, such as "ink" or "series-3". On pages, lengths are CSS pixels, and text has 13 px. Files for papers are scaled so
+that text has 9 points. matplotlib is loaded when the first PDF is written, and only writes paths and text.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ class Shape(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """A part of a drawing with a size. Its shapes are computed when it is written. kind: CSS class of the element."""
+    """A part of a drawing, with its own size. kind: CSS class of the SVG element.
+
+    The shapes are computed when the sheet is written.
+    """
 
     width: float
     height: float
@@ -114,7 +117,7 @@ def hidden(*shapes: Shape) -> Shape:
 
 
 def target(x: float, y: float, width: float, height: float) -> Shape:
-    """Return the area of a mark that reacts to the pointer on pages."""
+    """Return an invisible rectangle that makes a mark react to the pointer on pages."""
     return rect(x, y, width, height, **{"fill": "none", "pointer-events": "all"})
 
 
@@ -232,7 +235,7 @@ Sample = Callable[[float, float], Shape]  # draws from x to x + 24, vertically c
 
 
 def legend(entries: Iterable[tuple[str, Sample]], width: float, top: float) -> tuple[list[Shape], float]:
-    """Return the names with samples of their lines or marks, arranged in rows, and the lower edge of the legend."""
+    """Return the shapes of a legend (names with samples of their lines or marks, in rows) and its lower edge."""
     shapes: list[Shape] = []
     x, y = 0.0, top + LINE / 2
     for name, sample in entries:
@@ -256,7 +259,7 @@ def paper_width(inches: float) -> float:
 
 
 def paper_box(drawing: Drawing, document: Document) -> tuple[float, float, float]:
-    """Return the width, height, and upper edge of a file. A line on top shows the origin of non-human judgments."""
+    """Return the width, height, and upper edge of a file. A line at the top names the source of non-human judgments."""
     [sheet] = drawing
     top = -LINE - 3 if document.get("source") in ORIGINS else 0
     return sheet.width, sheet.height - top, top

@@ -23,7 +23,8 @@ SMALL, SMALL_LINE = 11.5, 14.5  # pixels: font size and line height
 def columns_of(document: Document) -> list[list[tuple[Step, list[Step]]]]:
     """Return the columns from left to right: each step with its parts.
 
-    Steps without exclusions appear only in the table, except the first and the last step of a population.
+    The diagram omits steps without exclusions, except the first and the last step of a population. The table contains
+    all steps.
     """
     all_steps = flow_steps(document)
     columns: list[list[tuple[Step, list[Step]]]] = []

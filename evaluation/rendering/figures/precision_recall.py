@@ -11,12 +11,12 @@ MOST_POINTS = 60  # maximum number of marks of a curve on a page
 
 
 def names_of(scores: Mapping[str, Any]) -> list[str]:
-    """Return scorers with average precision to three digits, because good scorers differ only in the third digit."""
+    """Return names with average precisions to three digits, because good scorers differ only in the third digit."""
     return [f"{scorer['scorer']} ({share(scorer['average_precision'], 3)})" for scorer in scores["scorers"]]
 
 
 def thinned(curve: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return at most MOST_POINTS of a curve, evenly spaced, with both ends."""
+    """Return at most MOST_POINTS points of a curve, evenly spaced and including both ends."""
     if len(curve) <= MOST_POINTS:
         return curve
     step = (len(curve) - 1) / (MOST_POINTS - 1)
@@ -24,7 +24,7 @@ def thinned(curve: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
 
 
 def draw(scores: Mapping[str, Any], width: float | None = None, off: Off = ()) -> Drawing:
-    """Draw a line per scorer over all relations, and the share of facts as the random baseline.
+    """Draw a line per scorer over all relations, and the share of facts as the baseline of random scores.
 
     Marks link to the table of scorers, because there are no statements to link to.
     """

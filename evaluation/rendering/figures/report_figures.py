@@ -23,9 +23,9 @@ class ReportFigure(NamedTuple):
 
     shows: returns the data; if there is none, the report lacks the figure. alt: text description. draw: called as
     `draw(document, width=None, off=())`; without a width, the drawing is as wide as in files. table: the report's table
-    with the numbers. numbers: the drawn part of the table; None if the page shows the table anyway. left_out: cells
-    that are not drawn, as text; readers can select them by relation. is_interactive: pages replace the image with a
-    drawing.
+    with the numbers. numbers: the drawn part of the table; None if the page shows the table anyway. left_out: text
+    about cells that are not drawn; readers can select these cells by relation. is_interactive: pages replace the image
+    with a drawing.
     """
 
     name: str
@@ -77,7 +77,7 @@ def averages_in_words(document: Document) -> str:
 
 
 def averages_caption(document: Document) -> str:
-    """Return the caption with the population of the intervals, which differs for a single relation."""
+    """Return the caption. It says whether intervals are for similar relations or one relation."""
     has_interval = {
         total["n_relations"] > 1
         for total, estimate in zip(_totals(document), forest.averages(document), strict=True)
@@ -165,7 +165,8 @@ FIGURES = (
         "Accuracy by score",
         lambda document: (
             "Accuracy in bins with equal numbers of judged tuples, with 95 % intervals. Scores of different relations "
-            "or LMs are not comparable. The dashed line is the cut precision:0.8. Above it, .8 of the tuples are true."
+            "or LMs are not comparable. The dashed line marks the cut precision:0.8: .8 of the tuples with higher "
+            "scores are true."
         ),
         "calibration",
         calibration_curves,

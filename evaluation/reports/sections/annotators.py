@@ -112,7 +112,7 @@ def fit_models(evidence: Evidence) -> list[FittedModel]:
 
 
 def judged_opinions(evidence: Evidence) -> tuple[Judged, Flags]:
-    """Return the True and False labels, those of gold statements last, and a mask (A,) of annotators who gave any."""
+    """Return all True and False labels (of gold statements last), and a mask (A,) of annotators with such a label."""
     columns = [np.concatenate(pair) for pair in zip(evidence.judgments[:3], evidence.gold[:3], strict=True)]
     task, annotator, label = (column[columns[2] != UNJUDGEABLE] for column in columns)
     n_tasks = evidence.n_tasks + len(evidence.gold_truth)
@@ -210,7 +210,10 @@ def _on_gold(evidence: Evidence, gold_verdict: Codes) -> dict[str, Any] | None:
 
 
 def _sentence(name: str, converged: bool, n_compared: int, n_differing: int, gold: Mapping[str, Any] | None) -> str:
-    """Return how the model and the majority differ. One is called better only if gold statements show it."""
+    """Return a sentence on how the verdicts of the model and of the majority differ.
+
+    The sentence calls one of them better only if the difference on gold statements is significant.
+    """
     title = MODEL_TITLES[name]
     start = f"{title} and the majority differ on {n_differing} of {n_compared} statements decided by both"
     rest = "" if converged else f" {title} did not converge; its numbers are preliminary."

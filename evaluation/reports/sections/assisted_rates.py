@@ -71,7 +71,7 @@ KEYS = ("accuracy", "accuracy_low", "accuracy_high")
 def with_assisted_rates(
     entries: Sequence[dict[str, Any]], evidence: Evidence, judged: JudgedStrata
 ) -> list[dict[str, Any]]:
-    """Return the entries of the cells, in their order, with the key `judge`."""
+    """Return the entries of the cells in the same order, each with the additional key `judge`."""
     with_judge = []
     for entry, strata in zip(entries, evidence.strata_of_cells, strict=True):
         last = judged.ranked.last[strata]
@@ -115,7 +115,10 @@ def _judge_alone(strata: Codes, judged: JudgedStrata) -> float | None:
 def _prediction_powered(
     strata: Codes, population: Codes, evidence: Evidence, judged: JudgedStrata
 ) -> dict[str, float | None] | None:
-    """Return PPI++ of a simple sample; None for several strata, without verdicts, or with missing labels."""
+    """Return the PPI++ estimate of a simple random sample.
+
+    None if there are several strata, no verdicts, or tuples without a label of the judge.
+    """
     drawn = np.flatnonzero(np.isin(evidence.draws.stratum, strata) & evidence.is_complete[evidence.draws.task])
     if len(strata) > 1 or not len(drawn) or not population.any() or not judged.is_labelled(strata):
         return None
@@ -150,7 +153,7 @@ def with_assisted_averages(
 
 
 def macro_weights(cells: Sequence[Codes], evidence: Evidence) -> Floats:
-    """Return the weights of the strata of the cells if all cells have equal weight."""
+    """Return the weight of each stratum of the cells. The weights of every cell have the same sum."""
     sizes = [evidence.population_of_stratum[strata] for strata in cells]
     return np.concatenate([*(size / size.sum() / len(cells) for size in sizes), np.zeros(0)])
 
@@ -164,10 +167,10 @@ AVERAGE = "average"
 PEOPLE, WITH_JUDGE, PPI = "people alone", "with the judge", "PPI++"
 INTERVAL = ("Acc", "low", "high")
 NOTE = (
-    "With the judge: human verdicts, weighted by the number of harvested tuples in each label group of the LM. An LM "
-    "without knowledge does not change the estimate. Equivalent sample size: number of statements that people alone "
-    "would need to judge for an interval of this width. Judge alone: the share that the LM labels True, which may be "
-    "biased."
+    "With the judge: human verdicts, weighted by the number of harvested tuples in each label group of the LM. "
+    "Labels without information do not change the estimate. Equivalent sample size: number of statements that people "
+    "alone would need to judge for an interval of this width. Judge alone: the share that the LM labels True, which "
+    "may be biased."
 )
 NOTE_ON_ALONE = (
     "People alone: used if fewer than three draws are expected in a label group, if the judge did not label every "
@@ -228,8 +231,8 @@ def _notes(document: Document) -> list[str]:
     n_judged = sum(total["n"] for total in document["totals"])
     if n_equivalent > n_judged:
         notes.append(
-            f"For the averages, {n_judged:,} statements are equivalent to {n_equivalent:,} statements judged by people "
-            "alone."
+            f"For the averages, {n_judged:,} statements with the judge are equivalent to {n_equivalent:,} statements "
+            "judged by people alone."
         )
     return notes
 
@@ -311,7 +314,7 @@ def _differences(
     cells: tuple[Sequence[Codes], Sequence[Codes]],
     tasks: SharedTasks,
 ) -> tuple[StatementDifference | None, StatementDifference | None]:
-    """Return the differences with the judge and by people alone."""
+    """Return the differences between sides, with the judge and by people alone."""
     group, accepted = judged.tuples.group_of_draw, drawn.accepted
     in_groups = tasks._replace(
         stratum_a=tasks.stratum_a * N_GROUPS + group[tasks.draw_a],

@@ -145,7 +145,7 @@ def compare_sides(
     margin: float = MARGIN,
     planned: Planned | None = None,
 ) -> list[dict[str, Any]]:
-    """Compare all settings of each LM and all LMs in each setting that share at least two relations.
+    """Compare every pair of settings of an LM, or of LMs in a setting, that shares at least two relations.
 
     accuracies: None without a verdict. n_shared: number of shared statements with a verdict. margin: equivalence
     margin. planned: preregistered comparisons, which form a separate family for the adjustment of p.
@@ -294,7 +294,7 @@ def comparison_in_words(pair: Pair, paired: PairedDifference, p_holm: float) -> 
 def _at_most(equivalence: Equivalence | None) -> str:
     """Return the equivalence bound: the requested margin if it holds, otherwise the smallest margin that holds.
 
-    It omits the word "points", which marks the main number of the sentence.
+    The text omits the word "points", because this word marks the main number of the sentence.
     """
     if equivalence is None or equivalence.p is None or equivalence.smallest_margin is None:
         return ""
@@ -312,7 +312,10 @@ def rounded_up(margin: float) -> float:
 
 
 def _interval(paired: PairedDifference) -> str:
-    """Return the interval for the leading side, in whole points, or with the decimals of a small difference."""
+    """Return the interval of the difference in favor of the leading side.
+
+    Limits are in whole points, or have as many decimals as a small difference.
+    """
     if paired.low is None or paired.high is None:
         return ""
     low, high = (paired.low, paired.high) if paired.difference >= 0 else (-paired.high, -paired.low)
@@ -370,7 +373,7 @@ def common_key(comparison: Mapping[str, Any]) -> str:
 
 
 def common_about(comparison: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the LM or setting of both sides, for `Row.about`."""
+    """Return the LM or setting that both sides share, for `Row.about`."""
     return {common_key(comparison): comparison.get(common_key(comparison))}
 
 
@@ -411,7 +414,7 @@ def _key(cell: Mapping[str, Any]) -> CellKey:
 
 
 def _tests(evidence: Evidence, by_side: Mapping[Side, Mapping[str, float]], drawn: DrawnVerdicts) -> Iterator[PairTest]:
-    """Yield the test of each pair of sides that share enough relations, as for comparisons."""
+    """Yield a test, as for comparisons, of each pair of sides that shares enough relations."""
     compare_statements, accepted = statement_comparisons(evidence), drawn.accepted
     for (number_a, a), (number_b, b) in combinations(enumerate(by_side), 2):
         shared = sorted(by_side[a].keys() & by_side[b].keys())
@@ -442,7 +445,7 @@ def _relation_entries(cells: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, 
 
 def _better_cells(cells: Sequence[Mapping[str, Any]]) -> Flags:
     rates = [(cell["accuracy"], cell["accuracy_low"], cell["accuracy_high"]) for cell in cells]
-    # Exact limits are step functions. Adding half a statement of each sampled cell keeps extreme levels conservative.
+    # Exact limits are step functions. Widening them by half a statement per cell keeps extreme levels conservative.
     half = [0.5 / max(cell["n"], 1) if low < high else 0.0 for cell, (_, low, high) in zip(cells, rates, strict=True)]
     differences = {(a, b): StatementDifference(rates[a], rates[b], 0.0) for a, b in combinations(range(len(rates)), 2)}
 
@@ -505,7 +508,7 @@ def _notes(document: Document) -> Iterator[str]:
         "with: no significant difference, which does not mean that the accuracies are equal."
     )
     if not ranks["n_told_apart"]:
-        yield "No difference is significant: the order in this sample does not show which is better."
+        yield "No difference is significant: the order in this sample does not show which side is better."
     if untested := ranks["n_pairs"] - ranks["n_tested"]:
         yield f"{counted(untested, 'pair')} without two shared relations could not be compared and count as tied."
     if n := ranks["n_relations"]:
@@ -552,7 +555,7 @@ class Matrix(NamedTuple):
 
 
 def matrices_of(document: Document) -> list[Matrix]:
-    """Return a matrix for each shared LM or setting of comparisons; none if there are few comparisons."""
+    """Return a matrix per LM or setting that compared sides share; none if there are few comparisons."""
     if len(document["comparisons"]) <= MOST_SENTENCES:
         return []
     groups: dict[tuple[str, str], dict[tuple[str, str], Difference]] = {}

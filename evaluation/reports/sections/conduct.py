@@ -59,7 +59,7 @@ def _sizes(cell: Cell) -> tuple[int | None, ...]:
 
 
 def _merged(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Return the totals over the relations of one LM and setting. A total of unknown numbers is None."""
+    """Return the totals over the relations of one LM and setting. A total is None if one of its numbers is unknown."""
     totals = {
         key: None if any(value is None for value in values) else sum(values)
         for key in SIZES

@@ -196,7 +196,7 @@ def _by_relation(evidence: Evidence, answers: JudgeAnswers, has_verdict: Flags) 
 
 
 def _calibration_entry(evidence: Evidence, answers: JudgeAnswers, has_verdict: Flags) -> dict[str, Any]:
-    """Return the calibration of probabilities; for a score judge, the accuracy by its score."""
+    """Return the calibration of the judge's probabilities or, for a score judge, the accuracy by score."""
     weight, is_accepted = statement_weights(evidence), evidence.verdict == ACCEPTED
     has_score = has_verdict & ~np.isnan(answers.score)
     if has_score.any():
@@ -212,7 +212,7 @@ def _calibration_entry(evidence: Evidence, answers: JudgeAnswers, has_verdict: F
 
 
 def _alternative_annotator(evidence: Evidence, answers: JudgeAnswers) -> list[dict[str, Any]]:
-    """Return the test for each kind of annotator, without third judgments, which only disputed statements have."""
+    """Return the test for each kind of annotator. Third judgments are excluded: only disputed statements have them."""
     task, annotator, label, _ = evidence.first_two.judgments
     entries = []
     for kind, epsilon in EPSILON.items():

@@ -145,7 +145,7 @@ def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, A
 
 
 def macro_of_these(cells: Sequence[Cell]) -> Rate:
-    """Return the mean accuracy of these cells with equal weights, without cells of unknown accuracy."""
+    """Return the mean accuracy of these cells with equal weights. Cells of unknown accuracy are omitted."""
     rated_cells = [cell for cell in cells if cell.rate_of(ACCEPTED).value is not None]
     if not rated_cells:
         return Rate(reason=NOTHING_COUNTED)
@@ -176,7 +176,7 @@ def interval_of_average(total: Mapping[str, Any]) -> tuple[float | None, float |
 
 
 def cells_by_relation(document: Document) -> list[tuple[str, list[Mapping[str, Any] | None]]]:
-    """Return each relation with its cells in the order of the totals, None for cells that were not sampled."""
+    """Return each relation with its cells in the order of the totals. A cell that was not sampled is None."""
     sides = _sides(document)
     cells = {(cell["relation"], cell["model"], cell["setting"]): cell for cell in document["cells"]}
     relations = sorted({cell["relation"] for cell in document["cells"]})
@@ -251,7 +251,7 @@ NO_INTERVAL_NOTE = "No interval for similar relations: it requires two relations
 
 
 def setting_table(document: Document) -> Table:
-    """Settings of each LM that has several settings. If there is no such LM, settings of every LM."""
+    """Settings of each LM that has several settings. If no LM has several settings, all LMs are shown."""
     totals = _with_peers(document["totals"], "model") or document["totals"]
     return _macro_table("settings", "Settings, on average over relations", document, totals, ("LM", "setting"))
 
@@ -317,7 +317,7 @@ N_SIZES, N_SIZES_OF_SIDES = 20, 10  # points per curve; points of sides cover al
 def curve_entries(
     evidence: Evidence, ranked: RankedStrata, accepted: VerdictSample, judged: JudgedStrata | None = None
 ) -> list[dict[str, Any]]:
-    """Return a curve per cell of known population, then one per LM and setting. With a judge, points have `judge`."""
+    """Return a curve per cell of known population and per LM and setting. With a judge, points have the key `judge`."""
     known_strata = np.flatnonzero((ranked.population > 0) & (ranked.last > 0))
     entries = []
     for number, key in enumerate(evidence.cells):
@@ -348,7 +348,10 @@ def curve_entries(
 def _sizes(
     evidence: Evidence, ranked: RankedStrata, strata: Codes, judged: JudgedStrata | None, n_sizes: int = N_SIZES
 ) -> Iterator[dict[str, Any]]:
-    """Yield the accuracies of top-ranked parts of each harvest, up to the whole, if every stratum has a verdict."""
+    """Yield the accuracies of larger and larger top-ranked parts of the harvests, up to the whole.
+
+    Parts in which a stratum has no verdict are omitted.
+    """
     cell = evidence.cell_of_stratum[strata]
     deepest = np.zeros(len(evidence.cells), dtype=np.int64)
     np.maximum.at(deepest, cell, ranked.last[strata])
@@ -372,7 +375,8 @@ def _by_score(
 ) -> dict[str, Any]:
     """Return the accuracy in bins of scores, and the largest top-ranked part with precision TARGET, or None.
 
-    accepted: weight of each draw (D,). With a judge, the judge-assisted part is included.
+    accepted: evidence for the verdict ACCEPTED, by draw (D,). With a judge, the result also has the judge-assisted
+    part.
     """
     draws = evidence.draws
     chosen = (accepted.n > 0) & np.isin(draws.stratum, strata) & (draws.rank > 0) & np.isfinite(draws.score)
@@ -394,7 +398,7 @@ def _by_score(
 
 
 def sizes_of_cuts(harvests: Sequence[SampledHarvest]) -> dict[str, dict[int, int]]:
-    """Return the number of tuples in each cut by job, without jobs whose cut exceeds the population."""
+    """Return {cut: {job: number of tuples}}. Jobs whose cut exceeds the population are missing."""
     by_base = {
         f"base:{base}": {
             harvest.job: harvest.kept_by_base[base] for harvest in harvests if base in harvest.kept_by_base
@@ -408,7 +412,10 @@ def sizes_of_cuts(harvests: Sequence[SampledHarvest]) -> dict[str, dict[int, int
 
 
 def cut_entries(evidence: Evidence, ranked: RankedStrata, judged: JudgedStrata | None = None) -> list[dict[str, Any]]:
-    """Return `cuts` of docs/report-json.md: an entry per LM, setting, and cut within the population."""
+    """Return `cuts` of docs/report-json.md: an entry per LM, setting, and cut.
+
+    Harvests whose cut exceeds the population are omitted.
+    """
     job_of_stratum = np.array([stratum.job or 0 for stratum in evidence.strata], dtype=np.int64)
     jobs_of_side: dict[Side, list[int]] = {}
     for harvest in evidence.harvests:
@@ -451,13 +458,13 @@ def scored_cells(document: Document) -> list[Mapping[str, Any]]:
 
 
 def scored_relations(document: Document) -> list[str]:
-    """Return the relations of all cells with scores, sorted. An abridged document stores them next to its curves."""
+    """Return the relations of all cells with scores, sorted. An abridged document has a separate key for them."""
     names = document.get("scored_relations")
     return sorted({curve["relation"] for curve in scored_cells(document)}) if names is None else names
 
 
 def calibration_curves(document: Document) -> list[Mapping[str, Any]]:
-    """Return the cells with scores that a figure shows: all cells of a single relation, or the first few cells."""
+    """Return the cells that a figure of scores shows: all cells if they have one relation, otherwise the first few."""
     cells = scored_cells(document)
     return cells if len({cell["relation"] for cell in cells}) == 1 else cells[:MOST_PANELS]
 
@@ -597,7 +604,7 @@ def plan_entry(
 
 
 def _plan_total(total: Mapping[str, Any], cells: Sequence[Cell], judgments_each: float) -> dict[str, Any]:
-    """Return the sample size that halves the interval for these relations (quartering the variance of each stratum)."""
+    """Return the sample size that halves the interval for these relations, by quartering the variance per stratum."""
     side = {"model": total["model"], "setting": total["setting"]}
     low, high = total["macro_accuracy_these_low"], total["macro_accuracy_these_high"]
     if low is None or low == high:

@@ -29,11 +29,11 @@ FEWEST_ANNOTATORS = 2
 
 
 class WithoutAnnotator(NamedTuple):
-    """A round without the judgments of one annotator, which count as missing, as if the annotator were excluded.
+    """A round without the judgments of one annotator. The judgments count as missing, as after an exclusion.
 
-    counts (4,): verdicts that remain certain, in the order of VERDICTS. n_changed: expected number of changed verdicts.
-    accuracy (C,): accuracies of cells, NaN if undefined. drawn: function that computes the drawn verdicts; it takes as
-    long as for the whole round.
+    counts (4,): statements by verdict, in the order of VERDICTS; a verdict that is no longer certain is INCOMPLETE.
+    n_changed: expected number of changed verdicts. accuracy (C,): accuracies of cells, NaN if undefined. drawn:
+    function that computes the drawn verdicts; a call takes as long as computing them for the whole round.
     """
 
     annotator: str
@@ -44,10 +44,10 @@ class WithoutAnnotator(NamedTuple):
 
 
 def without_each_annotator(evidence: Evidence) -> Iterator[WithoutAnnotator]:
-    """Yield the round without each annotator in turn, if there are several.
+    """Yield the round without each annotator in turn. Yield nothing if there is only one annotator.
 
-    Statements are counted by pattern, verdict, and stratum. One annotator's labels change few of these counts, so
-    hundreds of annotators take little more time than a single count.
+    Statements are counted once by pattern, verdict, and stratum. Omitting an annotator changes few of these counts, so
+    updating them for each of hundreds of annotators takes little more time than counting once.
     """
     if len(evidence.annotators) < FEWEST_ANNOTATORS:
         return
@@ -92,7 +92,10 @@ def _count_pairs(rows: Codes, columns: Codes, shape: tuple[int, int]) -> Codes:
 
 
 def _moved(table: Codes, renumbered: Codes, n_columns: int, moves: tuple[Codes, Codes, Codes]) -> Codes:
-    """Return `table` with renumbered columns after moving one count per move (row, column before, column after)."""
+    """Return `table` after moving one count per entry of `moves` (row, old column, new column).
+
+    renumbered: new number of each old column, or a negative number for columns that disappear.
+    """
     rows, before, after = moves
     stay = table - _count_pairs(rows, before, table.shape)
     moved = _count_pairs(rows, after, (len(table), n_columns))
@@ -116,7 +119,10 @@ NO_ANNOTATOR_OMITTED = {
 
 
 def without_one(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an entry's results without each annotator; empty for old documents, which list them as rules."""
+    """Return an entry's results without each annotator.
+
+    The result is empty for old documents, which list omitted annotators among the rules.
+    """
     without: Mapping[str, Any] = entry.get("left_out", NO_ANNOTATOR_OMITTED)
     return without
 
@@ -183,10 +189,10 @@ COUNTING_RULES = (
 
 
 class AppliedRule(NamedTuple):
-    """A rule with its verdicts (T,) and the weight of each draw (D,) for acceptance.
+    """A rule with its verdicts (T,) and its evidence for the verdict ACCEPTED, by draw (D,).
 
-    Statements that are INCOMPLETE in the report remain so. Both values are None if the rule cannot be applied; `reason`
-    says why.
+    Statements that are INCOMPLETE in the report remain INCOMPLETE. Both values are None if the rule cannot be applied;
+    `reason` says why.
     """
 
     rule: str
@@ -268,7 +274,7 @@ def _rules(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedMode
         yield AppliedRule("dawid_skene", "Dawid-Skene", verdict, VerdictSample.of_complete(has_labels, accepted))
     by_expert = np.where(evidence.is_complete, evidence.adjudicated, INCOMPLETE)
     if (by_expert != INCOMPLETE).any():
-        # The expert's verdict if there is one, otherwise the majority's.
+        # The expert's verdict if there is one, otherwise the majority verdict.
         verdict = np.where(by_expert == INCOMPLETE, evidence.verdict, by_expert)
         has_none, is_accepted = ((by_expert == code)[evidence.draws.task] for code in (INCOMPLETE, ACCEPTED))
         columns = (np.where(has_none, column, is_accepted) for column in majority[1:])
@@ -282,7 +288,11 @@ def _numbers_of(counts: Codes) -> dict[str, int]:
 
 
 def _cell_entries(evidence: Evidence, table: Floats, n_rules: int) -> Iterator[dict[str, Any]]:
-    """Yield an entry per cell. table (R + A, C): rules, then omitted annotators, whose results are only summarized."""
+    """Yield an entry per cell.
+
+    table (R + A, C): accuracies under each rule, then without each annotator. The entry contains all accuracies under
+    rules, but only a summary of the accuracies without an annotator.
+    """
     relations = np.array([cell.relation for cell in evidence.cells], dtype=object)
     ranks = np.full(table.shape, np.nan)
     for relation in dict.fromkeys(relations.tolist()):
@@ -327,7 +337,7 @@ def _ranks(table: Floats) -> Floats:
 
 
 def _ranking(values: Floats, ranks: Floats, part: slice) -> dict[str, Any]:
-    """Return the ranks of a part of the rows, and the positions at which they differ from the report's rule."""
+    """Return the ranks in a part of the rows, and the positions at which they differ from the rank in row 0."""
     is_known = ~np.isnan(values) & ~np.isnan(values[0])
     changes = np.flatnonzero((is_known & (ranks != ranks[0]))[part])
     return {"rank": [None if np.isnan(rank) else int(rank) for rank in ranks[part]], "changes": changes.tolist()}
@@ -338,7 +348,7 @@ def _numbers(values: Floats) -> list[float | None]:
 
 
 def _claims(compared: ComparedRules, part: slice) -> dict[str, Any]:
-    """Return a comparison under a part of the rules; None for a rule that leaves too few relations."""
+    """Return a comparison under a part of the rules. Values are None under a rule that leaves too few relations."""
     difference, p = compared.difference, compared.p_holm
     is_known = ~np.isnan(difference)
     sign_changes = is_known & (np.sign(difference) != np.sign(difference[0]))
@@ -404,11 +414,11 @@ def _leave_one_out_notes(document: Document) -> Iterable[str]:
     if n := len(sensitivity_part(document, "left_out")):
         yield (
             f"Without one annotator: each of the {n:,} annotators is omitted in turn. Lowest and highest accuracy, and "
-            "the number of annotators who change the rank."
+            "the number of annotators whose omission changes the rank."
         )
         yield (
             "Statements that the omitted annotator judged contribute the probability of each verdict given their other "
-            "labels, as for an excluded annotator."
+            "labels, as they would if the annotator were excluded."
         )
     elif len(document["annotators"]) == 1:
         yield "A single annotator cannot be omitted: no judgments would remain."
@@ -449,7 +459,7 @@ def sensitive_comparison_table(document: Document) -> Table:
     notes = [f"Difference in percentage points, first minus second. {CLAIMS}"]
     if sensitivity_part(document, "left_out"):
         notes.append(
-            "Without one annotator: lowest and highest difference, and the number of annotators who change the sign or "
-            "the significance."
+            "Without one annotator: lowest and highest difference, and the number of annotators whose omission "
+            "changes the sign or the significance."
         )
     return Table("sensitivity-comparisons", "Comparisons under other rules", columns, tuple(rows), tuple(notes))
