@@ -78,6 +78,19 @@ class DomainCommand(BaseCommand):
         return output
 
 
+class ProgramCommand(DomainCommand):
+    """Command that is replaced by another program and passes all arguments, including options, to it."""
+
+    arguments_help: str
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("args", nargs="*", metavar="ARGUMENT", help=self.arguments_help)
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        is_help = argv[2:] in (["--help"], ["-h"])
+        super().run_from_argv(argv if is_help else [*argv[:2], "--", *argv[2:]])
+
+
 def _discard_unwritable_output() -> None:
     """Suppress the error when the interpreter flushes stdout at exit."""
     try:
@@ -126,6 +139,8 @@ def _device(text: str) -> str:
 
 
 def has_pending_migrations() -> bool:
+    if connection.vendor == "sqlite" and not os.path.exists(connection.settings_dict["NAME"]):
+        return True  # connecting would fail or create an empty file
     executor = MigrationExecutor(connection)
     return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
 

@@ -21,11 +21,11 @@ from kgharvest.jobs.queues import URGENT
 from kgharvest.management.command import DomainCommand
 from kgharvest.models import HarvestJob, Job
 from kgharvest.operations.child_processes import Supervisor
+from kgharvest.operations.programs import HOST, check_port, web_command, worker_command
 from kgharvest.pages.number_format import seconds
 from kgharvest.relations.services import load_shipped_sets
 from kgharvest.tables.formats import markdown_of
 
-HOST = "127.0.0.1"
 LOOK_EVERY_S = 0.3
 MAX_PROCESSES = 4
 SHOWN = ("relations", "comparisons")  # of the report's tables
@@ -44,13 +44,15 @@ class Command(DomainCommand):
         # Like Ctrl-C, which the shell may ignore for background processes.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)
+        if not once:
+            check_port()
         self.say(f"Preparing the database in {settings.DATA_DIR}")
         call_command("migrate", interactive=False, verbosity=0)
         with Supervisor(settings.DATA_DIR / "logs") as programs:
-            programs.start("worker", worker_command(), OMP_NUM_THREADS="1")
+            n_processes = min(os.cpu_count() or 1, MAX_PROCESSES)
+            programs.start("worker", worker_command("--concurrency", str(n_processes)), OMP_NUM_THREADS="1")
             if not once:
-                address = f"{HOST}:{settings.PORT}"
-                programs.start("web", [sys.executable, "-m", "gunicorn", "--bind", address, "kgharvest.wsgi"])
+                programs.start("web", web_command())
             self.show(programs, once)
 
     def show(self, programs: Supervisor, once: bool) -> None:
@@ -137,8 +139,3 @@ class Command(DomainCommand):
     def say(self, text: str) -> None:
         self.stdout.write(f"{time.monotonic() - self.started:5.1f} s  {text}")
         self.stdout.flush()
-
-
-def worker_command(*options: str) -> list[str]:
-    options = options or ("--concurrency", str(min(os.cpu_count() or 1, MAX_PROCESSES)))
-    return [sys.executable, "-m", "celery", "--app", "kgharvest", "worker", "--loglevel", "INFO", *options]

@@ -6,6 +6,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
+from kgharvest.environment import create_data_folder
 from kgharvest.jobs import workers
 from kgharvest.management.command import DomainCommand, Error
 from kgharvest.models import Job
@@ -19,6 +20,7 @@ class Command(DomainCommand):
     help = "Check database, broker, workers, model folder, and disk space, and explain how to fix problems."
 
     def handle(self, **options):
+        create_data_folder(settings.DATA_DIR)
         findings = [(name, check()) for name, check in CHECKS.items()]
         for name, finding in findings:
             self.stdout.write(f"{'ok ' if finding.is_well else 'BAD'} {name}: {finding.says}")

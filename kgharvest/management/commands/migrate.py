@@ -5,10 +5,13 @@ from contextlib import contextmanager
 from time import sleep
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import CommandError
 from django.core.management.commands import migrate
 from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+
+from kgharvest.environment import create_data_folder
 
 LOCK_TIMEOUT = "3s"
 PAUSE_S = 5
@@ -23,6 +26,8 @@ class Command(migrate.Command):
     """
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if not options["check_unapplied"]:
+            create_data_folder(settings.DATA_DIR)
         for _ in range(ATTEMPTS):
             try:
                 with lock_timeout(connections[options["database"]]):
