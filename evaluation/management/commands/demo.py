@@ -40,12 +40,12 @@ class Command(DomainCommand):
         )
 
     def handle(self, *, once, **options):
+        if not once:
+            check_port()
         self.started = time.monotonic()
         # Like Ctrl-C, which the shell may ignore for background processes.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)
-        if not once:
-            check_port()
         self.say(f"Preparing the database in {settings.DATA_DIR}")
         call_command("migrate", interactive=False, verbosity=0)
         with Supervisor(settings.DATA_DIR / "logs") as programs:
