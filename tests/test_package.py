@@ -222,8 +222,8 @@ import sys
 from django.core.management import call_command
 from kgharvest.models import HarvestJob
 call_command("import_relations", {str(tmp_path / "capitals.json")!r}, stdout=sys.stderr)
-call_command("harvest", relation=["capital"], model=[{str(lm)!r}], setting=["acme"], max_tuples=5, candidates=20, max_entity_tokens=1,
-             wait=True, stdout=sys.stderr)
+call_command("harvest", relation=["capital"], model=[{str(lm)!r}], setting=["acme"], max_tuples=5, candidates=20,
+             max_entity_tokens=1, wait=True, stdout=sys.stderr)
 [job] = HarvestJob.objects.all()
 print(*[used.prompt for used in job.job_prompts.all()])
 call_command("export_tuples", job=str(job.pk), file_format="tsv")

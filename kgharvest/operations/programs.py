@@ -11,6 +11,12 @@ from kgharvest.errors import DomainError
 HOST = "127.0.0.1"
 
 
+def own_command(*arguments: str) -> list[str]:
+    """Return a command of kgharvest that works in any working directory."""
+    program = [str(settings.BASE_DIR / "manage.py")] if settings.IS_CHECKOUT else ["-m", "kgharvest"]
+    return [sys.executable, *program, *arguments]
+
+
 def web_command(*arguments: str) -> list[str]:
     """Return the command of the web server on settings.PORT: gunicorn if it is installed, otherwise waitress alone.
 

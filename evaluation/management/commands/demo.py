@@ -1,8 +1,8 @@
 """`demo [--once]`: set up and run everything on this machine."""
 
 import os
+import shlex
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,7 +21,7 @@ from kgharvest.jobs.queues import URGENT
 from kgharvest.management.command import DomainCommand
 from kgharvest.models import HarvestJob, Job
 from kgharvest.operations.child_processes import Supervisor
-from kgharvest.operations.programs import HOST, check_port, web_command, worker_command
+from kgharvest.operations.programs import HOST, check_port, own_command, web_command, worker_command
 from kgharvest.pages.number_format import seconds
 from kgharvest.relations.services import load_shipped_sets
 from kgharvest.tables.formats import markdown_of
@@ -122,7 +122,8 @@ class Command(DomainCommand):
         self.stdout.write("")
         if all(login.password is None for login in logins):
             self.stdout.write("The users already exist; their passwords were printed by the first run.")
-            self.stdout.write(f"To set a new password: {sys.executable} manage.py changepassword {demo.RESEARCHER}")
+            command = shlex.join(own_command("changepassword", demo.RESEARCHER))
+            self.stdout.write(f"To set a new password: {command}")
         for login in logins:
             self.stdout.write(f"  {login.username:<12} {login.password or '(password unchanged)'}")
 
