@@ -20,6 +20,11 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 
+PACKAGE_DIR = Path(__file__).resolve().parent
+IS_CHECKOUT = not (PACKAGE_DIR / "templates").is_dir()  # only wheels have templates in the package
+# Prefixes of commands in messages; RUN: of `web` and `worker`
+PROGRAM, RUN = ("python manage.py", "./run") if IS_CHECKOUT else ("kgharvest", "kgharvest")
+
 ROLES = ("owner", "researcher", "adjudicator", "viewer")
 
 
@@ -213,7 +218,7 @@ def check_not_restoring(path: Path) -> None:
     if restoring_key(path).exists() and sys.argv[1:2] != ["restore"]:
         raise ImproperlyConfigured(
             f"A restore was interrupted ({restoring_key(path)}), so database and secret key may not match. "
-            "Restore the backup again: python manage.py restore FILE --replace."
+            f"Restore the backup again: {PROGRAM} restore FILE --replace."
         )
 
 

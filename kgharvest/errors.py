@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from django.db import DatabaseError, InterfaceError, InternalError, OperationalError
 
+from kgharvest.environment import PROGRAM
+
 CONNECTION_IS_LOST = ("08", "57P")  # SQLSTATE classes of PostgreSQL: connection errors, server shutdown
 TOO_MANY_CONNECTIONS = "53300"
 FILE_IS_BUSY = ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_IOERR")
@@ -98,7 +100,7 @@ def fault_of_machine(error: BaseException) -> str | None:
         return f"{error.strerror}{file}. Check that it exists and that you have permission."
     if type(error) in (OperationalError, InternalError, DatabaseError):  # other subclasses are bugs
         reason = str(error).strip().partition("\n")[0]
-        return f"Database error: {reason}. Run python manage.py doctor to find the cause."
+        return f"Database error: {reason}. Run {PROGRAM} doctor to find the cause."
     return None
 
 

@@ -24,13 +24,11 @@ from kgharvest.jobs.queues import HARVEST, QUEUES
 from kgharvest.operations.logs import without_addresses
 from kgharvest.registries import *  # noqa: F403 - all registries are settings
 
-PACKAGE_DIR = Path(__file__).resolve().parent
-IS_CHECKOUT = not (PACKAGE_DIR / "templates").is_dir()  # only wheels have templates in the package
 # Folder of templates/, gunicorn.conf.py and requirements.txt
-BASE_DIR = PACKAGE_DIR.parent if IS_CHECKOUT else PACKAGE_DIR
+BASE_DIR = env.PACKAGE_DIR.parent if env.IS_CHECKOUT else env.PACKAGE_DIR
 # Created when first needed (environment.create_data_folder)
 DATA_DIR = Path(
-    os.environ.get("KGHARVEST_DATA_DIR") or (BASE_DIR / "var" if IS_CHECKOUT else user_data_path("kgharvest"))
+    os.environ.get("KGHARVEST_DATA_DIR") or (BASE_DIR / "var" if env.IS_CHECKOUT else user_data_path("kgharvest"))
 ).resolve()
 
 # Folders from which pages accept local models; commands accept any folder.
@@ -130,7 +128,7 @@ USE_TZ = True
 
 # Static files: hashed names in production (requires `collectstatic`), otherwise served from the apps.
 STATIC_URL = f"{PUBLIC.path}/static/"
-STATIC_ROOT = (BASE_DIR if IS_CHECKOUT else DATA_DIR) / "staticfiles" if PRODUCTION else None
+STATIC_ROOT = (BASE_DIR if env.IS_CHECKOUT else DATA_DIR) / "staticfiles" if PRODUCTION else None
 WHITENOISE_USE_FINDERS = not PRODUCTION
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},

@@ -25,6 +25,7 @@ from kgharvest.engine.language_models.networks.placement import (
     device_named,
 )
 from kgharvest.engine.types import EngineError, Progress
+from kgharvest.environment import PROGRAM
 from kgharvest.errors import DomainError, NotFound, fault_of_machine
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
@@ -48,7 +49,7 @@ class DomainCommand(BaseCommand):
         try:
             super().run_from_argv(argv)
         except CommandError as error:  # from the parser; the superclass handles errors of `handle`
-            self.stderr.write(f"{error}; see python manage.py {argv[1]} --help")
+            self.stderr.write(f"{error}; see {PROGRAM} {argv[1]} --help")
             sys.exit(error.returncode)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
@@ -69,7 +70,7 @@ class DomainCommand(BaseCommand):
             _discard_unwritable_output()
             with suppress(DatabaseError):  # the database may be unavailable
                 if isinstance(error, OperationalError | ProgrammingError) and has_pending_migrations():
-                    raise Error("The database is not set up. Run python manage.py migrate first.") from error
+                    raise Error(f"The database is not set up. Run {PROGRAM} migrate first.") from error
             if reason := fault_of_machine(error):
                 raise Error(reason) from error
             raise

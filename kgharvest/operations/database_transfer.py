@@ -160,7 +160,7 @@ def _place(database: BaseDatabaseWrapper) -> tuple[str, ...]:
 
 def _refuse_other_tables(database: BaseDatabaseWrapper) -> None:
     """Raise TransferRefused unless the database has exactly the tables of this version."""
-    advice = "Set DATABASE_URL to it, run python manage.py migrate with this version, and copy again"
+    advice = f"Set DATABASE_URL to it, run {environment.PROGRAM} migrate with this version, and copy again"
     with _database_errors(f"The {database.alias} is not a kgharvest database", advice):
         executor = MigrationExecutor(database)
         if executor.migration_plan(executor.loader.graph.leaf_nodes()):

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 from django.conf import settings
 
+from kgharvest.environment import IS_CHECKOUT
 from kgharvest.errors import DomainError
 
 HOST = "127.0.0.1"
@@ -13,7 +14,7 @@ HOST = "127.0.0.1"
 
 def own_command(*arguments: str) -> list[str]:
     """Return a command of kgharvest that works in any working directory."""
-    program = [str(settings.BASE_DIR / "manage.py")] if settings.IS_CHECKOUT else ["-m", "kgharvest"]
+    program = [str(settings.BASE_DIR / "manage.py")] if IS_CHECKOUT else ["-m", "kgharvest"]
     return [sys.executable, *program, *arguments]
 
 

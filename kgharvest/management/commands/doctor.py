@@ -6,7 +6,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
-from kgharvest.environment import create_data_folder
+from kgharvest.environment import PROGRAM, RUN, create_data_folder
 from kgharvest.jobs import workers
 from kgharvest.management.command import DomainCommand, Error
 from kgharvest.models import Job
@@ -38,7 +38,7 @@ def check_worker() -> Finding:
     except DatabaseError:
         return Finding(False, "unknown, because the database is unavailable")
     return Finding(
-        False, f"no active worker, {counted(n_unfinished, 'unfinished job')}; start a worker with ./run worker"
+        False, f"no active worker, {counted(n_unfinished, 'unfinished job')}; start a worker with {RUN} worker"
     )
 
 
@@ -46,7 +46,7 @@ def check_model_folder() -> Finding:
     missing = [name for name, folder in EMBEDDED_LMS.items() if not (folder / "config.json").is_file()]
     if missing:
         return Finding(
-            False, f"{', '.join(missing)} missing; run python manage.py train_embedded_lm or clone the repository again"
+            False, f"{', '.join(missing)} missing; install kgharvest again or run {PROGRAM} train_embedded_lm"
         )
     return Finding(True, ", ".join(f"{name} in {folder}" for name, folder in EMBEDDED_LMS.items()))
 

@@ -3,12 +3,12 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.embedded_lm.world import BadWorld, load_world
+from kgharvest.environment import IS_CHECKOUT
 
 
 class Command(BaseCommand):
@@ -20,7 +20,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--output",
             type=Path,
-            required=not settings.IS_CHECKOUT,  # nothing is written to an installed package
+            required=not IS_CHECKOUT,  # nothing is written to an installed package
             help="output folder (default in a checkout: replace the built-in model)",
         )
         parser.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")

@@ -1,5 +1,6 @@
 import os
 
+from kgharvest.environment import PROGRAM
 from kgharvest.errors import DomainError
 from kgharvest.management.command import ProgramCommand, has_pending_migrations
 from kgharvest.operations.programs import worker_command
@@ -11,6 +12,6 @@ class Command(ProgramCommand):
 
     def handle(self, *arguments: str, **options: object) -> None:
         if has_pending_migrations():
-            raise DomainError("NotMigrated", "The database is not set up. Run python manage.py migrate first.")
+            raise DomainError("NotMigrated", f"The database is not set up. Run {PROGRAM} migrate first.")
         command = worker_command(*arguments)
         os.execv(command[0], command)  # noqa: S606 - a trusted command
