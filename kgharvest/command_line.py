@@ -74,5 +74,5 @@ def is_ours(app: str) -> bool:
 
 def summary_of(name: str) -> str:
     """Return the first sentence of a command's help."""
-    text = load_command_class(get_commands()[name], name).help
-    return shorten(str(text).partition(". ")[0].rstrip("."), WIDTH - 24, placeholder=" …")
+    text = " ".join(load_command_class(get_commands()[name], name).help.split())
+    return shorten(text.partition(". ")[0].rstrip("."), WIDTH - 24, placeholder=" …")
