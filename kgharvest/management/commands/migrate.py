@@ -25,9 +25,12 @@ class Command(migrate.Command):
     Each migration is one transaction, so a retry continues after the last complete migration.
     """
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def execute(self, *args: Any, **options: Any) -> str | None:
         if not options["check_unapplied"]:
-            create_data_folder(settings.DATA_DIR)
+            create_data_folder(settings.DATA_DIR)  # before system checks, which connect to the database
+        return super().execute(*args, **options)
+
+    def handle(self, *args: Any, **options: Any) -> None:
         for _ in range(ATTEMPTS):
             try:
                 with lock_timeout(connections[options["database"]]):
