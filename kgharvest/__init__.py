@@ -51,6 +51,8 @@ def code_version() -> str:
     """
     if commit := os.environ.get("KGHARVEST_COMMIT", "")[:8]:
         return f"{VERSION}+{commit}"
+    if not (Path(__file__).parents[1] / ".git").exists():  # a parent folder may be another repository
+        return VERSION
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=8", "HEAD"]
     try:
         commit = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()  # noqa: S603

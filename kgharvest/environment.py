@@ -11,12 +11,19 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
+
+PACKAGE_DIR = Path(__file__).resolve().parent
+IS_CHECKOUT = not (PACKAGE_DIR / "templates").is_dir()  # only wheels have templates in the package
+# Prefixes of commands in messages; RUN: of `web` and `worker`
+PROGRAM, RUN = ("python manage.py", "./run") if IS_CHECKOUT else ("kgharvest", "kgharvest")
 
 ROLES = ("owner", "researcher", "adjudicator", "viewer")
 
@@ -31,6 +38,36 @@ def data_folder_needed() -> Iterator[None]:
             f"Cannot use the data folder ({error.filename}: {error.strerror}). "
             "Set KGHARVEST_DATA_DIR to a writable folder."
         ) from error
+
+
+def create_data_folder(folder: Path) -> Path:
+    """Create the data folder, or a folder in it, when it is first needed; importing the settings creates nothing.
+
+    All created folders are private to this user: the SQLite file contains email addresses, sessions, and password
+    hashes. Raises ImproperlyConfigured.
+    """
+    with data_folder_needed():
+        for part in (*reversed(folder.parents), folder):
+            part.mkdir(0o700, exist_ok=True)
+    return folder
+
+
+@dataclass(frozen=True)
+class FolderOnDemand(os.PathLike[str]):
+    """Path of a folder in the data folder that is created when the path is used."""
+
+    path: Path
+
+    def __fspath__(self) -> str:
+        return str(create_data_folder(self.path))
+
+
+def check_installed(package: str, extra: str, setting: str) -> None:
+    """Raise ImproperlyConfigured unless the optional `package`, required by the value of `setting`, is installed."""
+    if find_spec(package) is None:
+        raise ImproperlyConfigured(
+            f'{setting} requires the package {package}, which is not installed. Run: pip install "kgharvest[{extra}]"'
+        )
 
 
 def flag(name: str) -> bool:
@@ -162,22 +199,27 @@ def lm_servers(name: str) -> dict[str, str]:
 
 def generated_secret_key(path: Path) -> str:
     """Return the key in `path`; create it on first use. Processes that start simultaneously use the same key."""
+    with data_folder_needed():
+        if not path.exists():
+            handle, draft = tempfile.mkstemp(dir=create_data_folder(path.parent))  # readable only by its owner
+            with os.fdopen(handle, "w") as file:
+                file.write(secrets.token_urlsafe(64))
+            try:
+                os.link(draft, path)
+            except FileExistsError:
+                pass
+            finally:
+                os.unlink(draft)
+        return path.read_text()
+
+
+def check_not_restoring(path: Path) -> None:
+    """Raise ImproperlyConfigured if a restore was interrupted before it installed the key in `path`."""
     if restoring_key(path).exists() and sys.argv[1:2] != ["restore"]:
         raise ImproperlyConfigured(
             f"A restore was interrupted ({restoring_key(path)}), so database and secret key may not match. "
-            "Restore the backup again: python manage.py restore FILE --replace."
+            f"Restore the backup again: {PROGRAM} restore FILE --replace."
         )
-    if not path.exists():
-        handle, draft = tempfile.mkstemp(dir=path.parent)  # readable only by its owner
-        with os.fdopen(handle, "w") as file:
-            file.write(secrets.token_urlsafe(64))
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            pass
-        finally:
-            os.unlink(draft)
-    return path.read_text()
 
 
 def restoring_key(path: Path) -> Path:
@@ -246,6 +288,8 @@ def file_storage(name: str, folder: Path) -> dict:
         )
     if not is_address or endpoint.username or endpoint.query or endpoint.fragment or not all(options.values()):
         raise ImproperlyConfigured(f"{name} has an invalid endpoint or an option without a value. {example}")
+    for package in ("boto3", "storages"):
+        check_installed(package, "s3", name)
     arguments = {S3_OPTIONS[option]: value for option, value in options.items()}
     return {
         "BACKEND": "kgharvest.operations.s3_files.S3Files",
@@ -286,6 +330,7 @@ def database(url: str) -> dict:
         raise ImproperlyConfigured(f"DATABASE_URL is invalid ({error}).") from None
     if scheme == "sqlite":
         return sqlite(parsed["NAME"])
+    check_installed("psycopg", "server", "DATABASE_URL")
     options = parsed.get("OPTIONS", {})
     pool_mode = options.pop("pool_mode", "session")
     if pool_mode not in POOL_MODES:

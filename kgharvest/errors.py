@@ -94,6 +94,8 @@ def fault_of_machine(error: BaseException) -> str | None:
     """Return a sentence about a disk, file, or database failure, or None for all other errors (bugs)."""
     from django.db import DatabaseError, InternalError, OperationalError
 
+    from kgharvest.environment import PROGRAM
+
     if isinstance(error, OSError) and error.errno:
         file = f" ({error.filename})" if error.filename else ""
         if error.errno in DISK_IS_FULL:
@@ -101,7 +103,7 @@ def fault_of_machine(error: BaseException) -> str | None:
         return f"{error.strerror}{file}. Check that it exists and that you have permission."
     if type(error) in (OperationalError, InternalError, DatabaseError):  # other subclasses are bugs
         reason = str(error).strip().partition("\n")[0]
-        return f"Database error: {reason}. Run python manage.py doctor to find the cause."
+        return f"Database error: {reason}. Run {PROGRAM} doctor to find the cause."
     return None
 
 

@@ -29,7 +29,7 @@ from kgharvest.http import (
     refusal,
 )
 from kgharvest.operations.logs import CLIENT_ID, request_id, route_of
-from kgharvest.operations.metrics import METHODS, REQUEST_SECONDS, REQUESTS
+from kgharvest.operations.metrics import METHODS, REQUEST_SECONDS, REQUESTS, create_metrics_folder
 from kgharvest.operations.views import PROBES
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
@@ -44,6 +44,7 @@ def observe_requests(get_response: GetResponse) -> GetResponse:
     Probes use plain HTTP and a hostname that is not configured, so later middleware would redirect or reject them.
     Other requests get an id for the response, the log, and their jobs.
     """
+    create_metrics_folder()
 
     def observed(request: HttpRequest) -> HttpResponse:
         if probe := PROBES.get(request.path_info[1:]):

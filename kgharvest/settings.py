@@ -1,18 +1,22 @@
 """Settings, configured by environment variables.
 
-The default is *embedded* mode: SQLite and Celery's filesystem broker under `KGHARVEST_DATA_DIR`, a generated secret
-key, localhost only. If DATABASE_URL, BROKER_URL, SECRET_KEY, ALLOWED_HOSTS, or an https KGHARVEST_BASE_URL is set and
-DEBUG is not, the mode is *production*: it requires a secret key and hosts, and a TLS proxy that sets X-Forwarded-Proto.
+The default is *embedded* mode: SQLite and Celery's filesystem broker in the data folder (KGHARVEST_DATA_DIR), a
+generated secret key, localhost only. If DATABASE_URL, BROKER_URL, SECRET_KEY, ALLOWED_HOSTS, or an https
+KGHARVEST_BASE_URL is set and DEBUG is not, the mode is *production*: it requires a secret key and hosts, and a TLS
+proxy that sets X-Forwarded-Proto. Importing this module creates no files.
 """
 
 import logging
 import os
 import socket
+from functools import partial
 from pathlib import Path
 
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.functional import SimpleLazyObject
 from kombu import Exchange, Queue
+from platformdirs import user_data_path
 
 from kgharvest import VERSION
 from kgharvest import environment as env
@@ -20,13 +24,12 @@ from kgharvest.jobs.queues import HARVEST, QUEUES
 from kgharvest.operations.logs import without_addresses
 from kgharvest.registries import *  # noqa: F403 - all registries are settings
 
-BASE_DIR = Path(__file__).resolve().parent.parent
-DATA_DIR = Path(os.environ.get("KGHARVEST_DATA_DIR") or BASE_DIR / "var").resolve()
-
-
-with env.data_folder_needed():
-    # Private to this user: the SQLite file contains email addresses, sessions, and password hashes.
-    DATA_DIR.mkdir(0o700, parents=True, exist_ok=True)
+# Folder of templates/, gunicorn.conf.py and requirements.txt
+BASE_DIR = env.PACKAGE_DIR.parent if env.IS_CHECKOUT else env.PACKAGE_DIR
+# Created when first needed (environment.create_data_folder)
+DATA_DIR = Path(
+    os.environ.get("KGHARVEST_DATA_DIR") or (BASE_DIR / "var" if env.IS_CHECKOUT else user_data_path("kgharvest"))
+).resolve()
 
 # Folders from which pages accept local models; commands accept any folder.
 MODEL_ROOTS = [Path(root) for root in os.environ.get("KGHARVEST_MODEL_ROOTS", "").split(os.pathsep) if root]
@@ -51,8 +54,8 @@ if PRODUCTION and not SECRET_KEY:
 if PRODUCTION and not ALLOWED_HOSTS:
     raise ImproperlyConfigured("ALLOWED_HOSTS is not set. In production, set it to the hostnames of this server.")
 if not SECRET_KEY:
-    with env.data_folder_needed():
-        SECRET_KEY = env.generated_secret_key(DATA_DIR / "secret_key")
+    env.check_not_restoring(DATA_DIR / "secret_key")
+    SECRET_KEY = SimpleLazyObject(partial(env.generated_secret_key, DATA_DIR / "secret_key"))
 ALLOWED_HOSTS = ALLOWED_HOSTS or ["localhost", "127.0.0.1", "[::1]", *PUBLIC_HOSTS]
 
 # Optional apps to install (kgharvest.optional_apps); KGHARVEST_CONTRIB=none for the core only.
@@ -125,7 +128,7 @@ USE_TZ = True
 
 # Static files: hashed names in production (requires `collectstatic`), otherwise served from the apps.
 STATIC_URL = f"{PUBLIC.path}/static/"
-STATIC_ROOT = BASE_DIR / "staticfiles" if PRODUCTION else None
+STATIC_ROOT = (BASE_DIR if env.IS_CHECKOUT else DATA_DIR) / "staticfiles" if PRODUCTION else None
 WHITENOISE_USE_FINDERS = not PRODUCTION
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
@@ -307,16 +310,14 @@ CELERY_WORKER_CONCURRENCY = 1
 QUEUE_ARGUMENTS = None
 if CELERY_BROKER_URL.startswith("filesystem:"):
     BROKER_DIR = DATA_DIR / "broker"
-    with env.data_folder_needed():
-        for folder in ("messages", "control"):
-            (BROKER_DIR / folder).mkdir(parents=True, exist_ok=True)
     CELERY_BROKER_TRANSPORT_OPTIONS = {
-        "data_folder_in": str(BROKER_DIR / "messages"),
-        "data_folder_out": str(BROKER_DIR / "messages"),
-        "control_folder": str(BROKER_DIR / "control"),
+        "data_folder_in": env.FolderOnDemand(BROKER_DIR / "messages"),
+        "data_folder_out": env.FolderOnDemand(BROKER_DIR / "messages"),
+        "control_folder": env.FolderOnDemand(BROKER_DIR / "control"),
         "polling_interval": 0.2,
     }
 elif CELERY_BROKER_URL.startswith("redis"):
+    env.check_installed("redis", "server", "BROKER_URL")
     # Redis redelivers messages after visibility_timeout, so it must exceed the longest task.
     CELERY_BROKER_TRANSPORT_OPTIONS = {
         "visibility_timeout": CELERY_TASK_TIME_LIMIT + 3600,

@@ -21,7 +21,7 @@ if [ "$1 $2" = "-m pip" ]; then
     [ -z "$PIP_SAYS" ]
     exit
 fi
-case "$1 $2" in manage.py* | "-m gunicorn") exit ;; esac
+case $1 in manage.py) exit ;; esac
 case $2 in *importlib.metadata*) [ -n "$HAS_TORCH" ]; exit ;; esac
 exec {sys.executable} "$@"
 """
@@ -291,14 +291,3 @@ def test_a_second_start_installs_nothing(run, venv, tmp_path):
     run("web", PORT="0", HAS_TORCH="1")
 
     assert (tmp_path / "pip-calls").read_text() == calls
-
-
-@pytest.mark.parametrize("command", ["web", "demo"])
-def test_error_names_a_busy_port(run, venv, command):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-
-        message = error_line(run(command, PORT=str(port), HAS_TORCH="1"))
-
-    assert f"Port {port} is in use" in message
-    assert f"PORT=8001 ./run {command}" in message

@@ -7,14 +7,15 @@ installation with SQLite runs on one host and is stopped for updates.
 
 from typing import Any
 
-from django.contrib.postgres.operations import AddIndexConcurrently, RemoveIndexConcurrently
 from django.db import migrations
+from django.utils.module_loading import import_string
 
 
 class _WithoutDowntime:
-    """Run the concurrent operation on PostgreSQL, and the operation `plain` on other databases."""
+    """Run the concurrent operation on PostgreSQL, and the operation of the superclass on other databases."""
 
-    plain: type[migrations.AddIndex | migrations.RemoveIndex]
+    atomic = False
+    concurrent: str  # dotted path, as importing it requires psycopg
 
     def database_forwards(self, app_label: str, schema_editor: Any, *states: Any) -> None:
         self._run("database_forwards", app_label, schema_editor, *states)
@@ -24,7 +25,7 @@ class _WithoutDowntime:
 
     def _run(self, direction: str, app_label: str, schema_editor: Any, *states: Any) -> None:
         if schema_editor.connection.vendor != "postgresql":
-            getattr(self.plain, direction)(self, app_label, schema_editor, *states)
+            getattr(super(), direction)(app_label, schema_editor, *states)
             return
         # `migrate` sets a lock timeout. A concurrent operation waits for transactions but blocks no queries.
         with schema_editor.connection.cursor() as cursor:
@@ -33,13 +34,14 @@ class _WithoutDowntime:
             cursor.execute("SET lock_timeout = 0")
             if direction == "database_forwards" and isinstance(self, AddIndex):  # may be invalid after an interruption
                 schema_editor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {schema_editor.quote_name(self.index.name)}")
-            getattr(super(), direction)(app_label, schema_editor, *states)
-            cursor.execute(f"SET lock_timeout = '{timeout}'")  # not needed after a failure, which ends `migrate`
+            _, _, arguments = self.deconstruct()  # type: ignore[attr-defined]  # of the operation
+            getattr(import_string(self.concurrent)(**arguments), direction)(app_label, schema_editor, *states)
+            cursor.execute(f"SET lock_timeout = '{timeout}'")  # `migrate` ends after a failure
 
 
-class AddIndex(_WithoutDowntime, AddIndexConcurrently):  # type: ignore[misc]  # Django has no types
-    plain = migrations.AddIndex
+class AddIndex(_WithoutDowntime, migrations.AddIndex):  # type: ignore[misc]  # Django has no types
+    concurrent = "django.contrib.postgres.operations.AddIndexConcurrently"
 
 
-class RemoveIndex(_WithoutDowntime, RemoveIndexConcurrently):  # type: ignore[misc]
-    plain = migrations.RemoveIndex
+class RemoveIndex(_WithoutDowntime, migrations.RemoveIndex):  # type: ignore[misc]
+    concurrent = "django.contrib.postgres.operations.RemoveIndexConcurrently"

@@ -24,6 +24,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from kgharvest import code_version
 from kgharvest.access import Action, check_may
 from kgharvest.engine.language_models.networks.placement import AUTO
+from kgharvest.environment import RUN
 from kgharvest.errors import DomainError
 from kgharvest.jobs import devices
 from kgharvest.jobs.queues import GPU, HARVEST
@@ -142,7 +143,7 @@ def undrain(worker: Worker, by=None) -> None:
     check_may(by, Action.MANAGE, None)
     if not alive(shared_now()).filter(pk=worker.pk, is_draining=True).update(is_draining=False):
         raise DomainError(
-            "WorkerNotThere", f"The worker {worker} is gone or not draining. Start a worker with ./run worker."
+            "WorkerNotThere", f"The worker {worker} is gone or not draining. Start a worker with {RUN} worker."
         )
 
 
@@ -254,5 +255,5 @@ def lacking(now: datetime, queues: Collection[str] | None = None) -> str:
         place = " on a machine with a GPU"
     elif served_queues:
         missing_worker, jobs, place = f"No worker for the queue {' or '.join(sorted(missing))}", "its jobs wait", ""
-    advice = f"Start one{place} with ./run worker. It runs queued jobs automatically."
+    advice = f"Start one{place} with {RUN} worker. It runs queued jobs automatically."
     return f"{missing_worker} is running, so {jobs}. {advice}"

@@ -24,6 +24,7 @@ from kgharvest.engine.language_models.networks.placement import (
     device_named,
 )
 from kgharvest.engine.types import EngineError
+from kgharvest.environment import PROGRAM
 from kgharvest.errors import DomainError, NotFound, fault_of_machine
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
@@ -48,7 +49,7 @@ class DomainCommand(BaseCommand):
         try:
             super().run_from_argv(argv)
         except CommandError as error:  # from the parser; the superclass handles errors of `handle`
-            self.stderr.write(f"{error}; see python manage.py {argv[1]} --help")
+            self.stderr.write(f"{error}; see {PROGRAM} {argv[1]} --help")
             sys.exit(error.returncode)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
@@ -69,13 +70,26 @@ class DomainCommand(BaseCommand):
             _discard_unwritable_output()
             with suppress(DatabaseError):  # the database may be unavailable
                 if isinstance(error, OperationalError | ProgrammingError) and has_pending_migrations():
-                    raise Error("The database is not set up. Run python manage.py migrate first.") from error
+                    raise Error(f"The database is not set up. Run {PROGRAM} migrate first.") from error
             if reason := fault_of_machine(error):
                 raise Error(reason) from error
             raise
         except KeyboardInterrupt:
             raise Error("interrupted", returncode=130) from None
         return output
+
+
+class ProgramCommand(DomainCommand):
+    """Command that is replaced by another program and passes all arguments, including options, to it."""
+
+    arguments_help: str
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("args", nargs="*", metavar="ARGUMENT", help=self.arguments_help)
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        is_help = argv[2:] in (["--help"], ["-h"])
+        super().run_from_argv(argv if is_help else [*argv[:2], "--", *argv[2:]])
 
 
 def _discard_unwritable_output() -> None:
@@ -126,6 +140,8 @@ def _device(text: str) -> str:
 
 
 def has_pending_migrations() -> bool:
+    if connection.vendor == "sqlite" and not os.path.exists(connection.settings_dict["NAME"]):
+        return True  # connecting would fail or create an empty file
     executor = MigrationExecutor(connection)
     return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
 

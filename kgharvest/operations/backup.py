@@ -25,7 +25,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 
 from kgharvest import VERSION
-from kgharvest.environment import restoring_key
+from kgharvest.environment import create_data_folder, restoring_key
 from kgharvest.errors import DomainError
 from kgharvest.events.chain import seal_all
 from kgharvest.optional_apps import uninstalled_apps
@@ -66,6 +66,7 @@ def back_up(path: Path) -> Manifest:
     if path.exists():
         raise exists
     seal_all()
+    str(settings.SECRET_KEY)  # a generated key is created on first use
     with _private_folder(path.parent) as folder:
         rows = copy_to(folder / DATABASE)
         files = {DATABASE: folder / DATABASE}
@@ -100,7 +101,7 @@ def restore(path: Path, replace: bool = False) -> Manifest:
     replace: required if the installation is not empty. Raises BackupRefused or CopyFailed.
     """
     try:
-        with zipfile.ZipFile(path) as archive, _private_folder(settings.DATA_DIR) as folder:
+        with zipfile.ZipFile(path) as archive, _private_folder(create_data_folder(settings.DATA_DIR)) as folder:
             manifest = _read_manifest(archive, path)
             if not replace and not is_empty():
                 raise _refused(

@@ -7,7 +7,6 @@ and compares them before the transaction ends.
 import json
 import os
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from kgharvest import environment
 from kgharvest.audit.tables import canonical_json
 from kgharvest.bulk.insert import fill_table
 from kgharvest.errors import DomainError
+from kgharvest.operations.programs import own_command
 from kgharvest.optional_apps import uninstalled_apps
 
 SOURCE, DESTINATION = "source", "destination"  # connection aliases
@@ -129,11 +129,9 @@ def _migrate_if_new(url: str) -> None:
             if destination.introspection.table_names():
                 return
     # Data migrations use the default connection, so run them in a process whose default is the destination.
-    run = subprocess.run(
-        [sys.executable, "-m", "django", "migrate", "--verbosity", "0"],
-        env=os.environ
-        | {"DJANGO_SETTINGS_MODULE": settings.SETTINGS_MODULE, "DATABASE_URL": url, "DEBUG": "1"}
-        | {"PYTHONPATH": str(settings.BASE_DIR)},  # not the working directory: the path of SQLite may be relative
+    run = subprocess.run(  # noqa: S603 - a trusted command
+        own_command("migrate", "--verbosity", "0"),
+        env=os.environ | {"DJANGO_SETTINGS_MODULE": settings.SETTINGS_MODULE, "DATABASE_URL": url, "DEBUG": "1"},
         capture_output=True,
         text=True,
     )
@@ -162,7 +160,7 @@ def _place(database: BaseDatabaseWrapper) -> tuple[str, ...]:
 
 def _refuse_other_tables(database: BaseDatabaseWrapper) -> None:
     """Raise TransferRefused unless the database has exactly the tables of this version."""
-    advice = "Set DATABASE_URL to it, run python manage.py migrate with this version, and copy again"
+    advice = f"Set DATABASE_URL to it, run {environment.PROGRAM} migrate with this version, and copy again"
     with _database_errors(f"The {database.alias} is not a kgharvest database", advice):
         executor = MigrationExecutor(database)
         if executor.migration_plan(executor.loader.graph.leaf_nodes()):

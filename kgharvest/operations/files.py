@@ -14,6 +14,7 @@ from django.core.files.storage import FileSystemStorage, Storage, storages
 
 from kgharvest.bulk.file_writing import write_atomically
 from kgharvest.engine.types import OnProgress, Progress
+from kgharvest.environment import PROGRAM
 from kgharvest.errors import DomainError
 
 ALIAS = "files"
@@ -21,7 +22,7 @@ LONGEST_WAIT_S = 300  # maximum time that a job waits for an unresponsive file s
 RETRY_EVERY_S = 5
 AWAY = "The file store does not respond, so files cannot be stored or read. Try again in a few minutes."
 REFUSED = (
-    "The file store rejects this server's requests. The operator can find the reason with python manage.py doctor. "
+    f"The file store rejects this server's requests. The operator can find the reason with {PROGRAM} doctor. "
     "Then try again."
 )
 

@@ -10,6 +10,7 @@ from django.db import DatabaseError, InterfaceError, connection
 from kombu.exceptions import OperationalError as BrokerError
 
 from kgharvest.celery import app
+from kgharvest.environment import PROGRAM
 from kgharvest.jobs import messages
 from kgharvest.management.command import has_pending_migrations
 from kgharvest.operations.files import FilesUnavailable, kept_files
@@ -50,7 +51,7 @@ def check_migrations() -> Finding:
     except DATABASE_ERRORS:
         return Finding(False, "unknown without a database")
     if is_behind:
-        return Finding(False, "migrations are pending; run python manage.py migrate")
+        return Finding(False, f"migrations are pending; run {PROGRAM} migrate")
     cache.set(MIGRATED, True, None)
     return Finding(True, "done")
 

@@ -19,16 +19,16 @@ from django.db.models import Count
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-settings.METRICS_DIR.mkdir(parents=True, exist_ok=True)
 os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(settings.METRICS_DIR)  # read when prometheus_client is imported
 
-import prometheus_client  # noqa: E402
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric  # noqa: E402
-from prometheus_client.multiprocess import MultiProcessCollector  # noqa: E402
+import prometheus_client
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
 
-from kgharvest.jobs import overview, workers  # noqa: E402
-from kgharvest.models import Job  # noqa: E402
-from kgharvest.webhooks.models import Delivery  # noqa: E402
+from kgharvest.environment import create_data_folder
+from kgharvest.jobs import overview, workers
+from kgharvest.models import Job
+from kgharvest.webhooks.models import Delivery
 
 CONTENT_TYPE = prometheus_client.CONTENT_TYPE_LATEST
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}  # clients can send any other text
@@ -55,6 +55,11 @@ class Reading(NamedTuple):
     labels: tuple[str, ...]
     values: Mapping[tuple[str, ...], float]
     is_total: bool = False
+
+
+def create_metrics_folder() -> None:
+    """Create the folder of this machine's counts. Call it before the first count of a process."""
+    create_data_folder(settings.METRICS_DIR)
 
 
 def exposition() -> bytes:

@@ -16,7 +16,7 @@ import yaml
 
 from kgharvest.jobs.queues import QUEUES
 from tests.browser.proxied_server import FRAME, has_ipv6, make_certificate, over_ipv4
-from tests.deploy.commands import ROOT, command_of_run
+from tests.deploy.commands import ROOT, fixed_arguments
 
 COMPOSE = ROOT / "deploy" / "compose.yaml"
 EXAMPLE = ROOT / "deploy" / "compose.env.example"
@@ -77,8 +77,8 @@ def test_services_wait_for_migrations():
         assert services()[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
 
 
-def test_workers_run_the_celery_command_of_run():
-    command = ["python", *command_of_run("celery")]
+def test_workers_run_the_command_of_worker():
+    command = ["python", *fixed_arguments("celery")]
 
     names = {name for name in KGHARVEST_SERVICES if services()[name].get("command", [])[: len(command)] == command}
     assert names == WORKERS

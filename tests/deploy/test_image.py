@@ -1,4 +1,4 @@
-"""Dockerfile: copied files exist, and the start command equals that of ./run. No image is built."""
+"""Dockerfile: copied files exist, and the start command equals that of the command `web`. No image is built."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from threading import Thread
 import pytest
 
 from kgharvest import VERSION, code_version
-from tests.deploy.commands import ROOT, command_of_run
+from tests.deploy.commands import ROOT, fixed_arguments
 
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 APPS = ("annotation", "evaluation", "kgharvest")
@@ -77,11 +77,11 @@ def test_processes_receive_signals_and_run_as_non_root():
     assert int(user) > 0 < int(group)  # Kubernetes verifies runAsNonRoot only for numeric IDs
 
 
-def test_image_runs_the_gunicorn_command_of_run():
+def test_image_runs_the_command_of_web():
     python, *arguments = json.loads(last_arguments("CMD"))
 
     assert python == "python"
-    assert [part for part in arguments if part not in {"--bind", "0.0.0.0:8000"}] == command_of_run("gunicorn")
+    assert [part for part in arguments if part not in {"--bind", "0.0.0.0:8000"}] == fixed_arguments("gunicorn")
 
 
 def test_image_contains_no_secrets():

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from django.conf import settings
 
-from tests.deploy.commands import ROOT, command_of_run
+from tests.deploy.commands import ROOT, fixed_arguments
 
 UNITS = ROOT / "deploy" / "systemd"
 SERVICES = sorted(UNITS.glob("*.service"))
@@ -43,13 +43,13 @@ def test_systemd_analyze_accepts_units(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_web_service_runs_the_gunicorn_command_of_run():
-    assert exec_start("kgharvest-web.service") == command_of_run("gunicorn")
+def test_web_service_runs_the_command_of_web():
+    assert exec_start("kgharvest-web.service") == fixed_arguments("gunicorn")
 
 
 @pytest.mark.parametrize("name", WORKERS)
 def test_worker_services_run_the_celery_command_with_unique_hostnames(name):
-    command, names = command_of_run("celery"), [exec_start(worker)[-1] for worker in WORKERS]
+    command, names = fixed_arguments("celery"), [exec_start(worker)[-1] for worker in WORKERS]
 
     assert exec_start(name)[: len(command)] == command
     assert len({name.replace("%i", "1") for name in names}) == len(names)

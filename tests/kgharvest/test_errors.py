@@ -75,7 +75,7 @@ def test_unusable_data_folder_is_reported(tmp_path, command, folder):
     assert done.stderr.startswith(f"Error: Cannot use the data folder ({folder}: ")
 
 
-@pytest.mark.parametrize("command", [["doctor"], ["migrate"], ["export_relations", "demo"]])
+@pytest.mark.parametrize("command", [["doctor"], ["migrate"]])
 def test_failure_to_open_the_database_is_reported(tmp_path, command):
     url = {"DATABASE_URL": "sqlite:////proc/kgharvest.sqlite3", "DEBUG": "1"}
 
@@ -84,6 +84,14 @@ def test_failure_to_open_the_database_is_reported(tmp_path, command):
     assert done.returncode == 1
     assert "unable to open database file" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_command_without_a_database_names_the_command_that_creates_it(tmp_path):
+    done = run_python(tmp_path / "var", "manage.py", "export_relations", "demo")
+
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "python manage.py migrate" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_invalid_database_file_is_reported(tmp_path):

@@ -52,10 +52,53 @@ def settings_with(tmp_path: Path, *names: str, **variables: str) -> dict:
 def test_created_data_folder_is_private(tmp_path):
     folder = tmp_path / "labs" / "var"
 
-    done = run_python(folder, "-c", "from django.conf import settings; settings.DATA_DIR")
+    settings_with(folder, "SECRET_KEY")
 
-    assert done.returncode == 0, done.stderr
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert [path.name for path in folder.iterdir()] == ["secret_key"]
+
+
+@pytest.mark.parametrize(
+    "command", [["--version"], ["help"], ["check"], ["makemigrations", "--check"], ["migrate", "--check"]]
+)
+def test_commands_without_data_create_nothing(tmp_path, command):
+    done = run_python(tmp_path / "var", "manage.py", *command)
+
+    assert done.returncode == int(command[0] == "migrate"), done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_processes_that_start_simultaneously_use_the_same_secret_key(tmp_path):
+    code = "from django.conf import settings; print(settings.SECRET_KEY)"
+    environment = {
+        **os.environ,
+        "KGHARVEST_DATA_DIR": str(tmp_path / "var"),
+        "DJANGO_SETTINGS_MODULE": "kgharvest.settings",
+    }
+    start = [sys.executable, "-c", code]
+    processes = [subprocess.Popen(start, cwd=ROOT, env=environment, stdout=subprocess.PIPE) for _ in range(4)]
+
+    keys = {process.communicate()[0] for process in processes}
+
+    assert len(keys) == 1
+    assert keys == {(tmp_path / "var" / "secret_key").read_bytes() + b"\n"}
+
+
+@pytest.mark.parametrize(
+    ("package", "variables", "extra"),
+    [
+        ("psycopg", {"DATABASE_URL": PRODUCTION["DATABASE_URL"], "DEBUG": "1"}, "server"),
+        ("redis", {"BROKER_URL": "redis://localhost/1", "DEBUG": "1"}, "server"),
+        ("storages", {"KGHARVEST_FILES": "s3://bucket/prefix"}, "s3"),
+    ],
+)
+def test_error_names_the_extra_of_a_missing_package(tmp_path, package, variables, extra):
+    code = f"import sys; sys.modules[{package!r}] = None; from django.conf import settings; settings.DEBUG"
+
+    done = run_python(tmp_path, "-c", code, **variables)
+
+    assert done.returncode == 1
+    assert f'pip install "kgharvest[{extra}]"' in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

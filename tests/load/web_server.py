@@ -31,7 +31,7 @@ def collect_static_files() -> None:
         stamp.seek(0)
         if stamp.read() == str(run):
             return
-        production = {"SECRET_KEY": settings.SECRET_KEY, "ALLOWED_HOSTS": "127.0.0.1", "DEBUG": ""}
+        production = {"SECRET_KEY": str(settings.SECRET_KEY), "ALLOWED_HOSTS": "127.0.0.1", "DEBUG": ""}
         command = [sys.executable, "manage.py", "collectstatic", "--noinput", "--verbosity", "0"]
         subprocess.run(command, cwd=ROOT, env={**os.environ, **production}, check=True)
         stamp.truncate(0)
@@ -50,8 +50,8 @@ class WebServer:
             self.port = free.getsockname()[1]
         command = [sys.executable, "-m", "gunicorn", "kgharvest.wsgi", "--bind", f"127.0.0.1:{self.port}"]
         self._command = [*command, "--log-level", "error", *arguments]
-        production = {"DATABASE_URL": database_url, "SECRET_KEY": secret_key, "ALLOWED_HOSTS": "127.0.0.1", "DEBUG": ""}
-        self._environment = {**os.environ, **production, **variables}
+        production = {"SECRET_KEY": str(secret_key), "ALLOWED_HOSTS": "127.0.0.1", "DEBUG": ""}
+        self._environment = {**os.environ, "DATABASE_URL": database_url, **production, **variables}
         self._process: subprocess.Popen | None = None
 
     def start(self) -> None:

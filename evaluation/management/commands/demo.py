@@ -1,8 +1,8 @@
 """`demo [--once]`: set up and run everything on this machine."""
 
 import os
+import shlex
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,11 +25,11 @@ from kgharvest.jobs.queues import URGENT
 from kgharvest.management.command import DomainCommand
 from kgharvest.models import HarvestJob, Job
 from kgharvest.operations.child_processes import Supervisor
+from kgharvest.operations.programs import HOST, check_port, own_command, web_command, worker_command
 from kgharvest.pages.number_format import seconds
 from kgharvest.relations.services import load_shipped_sets
 from kgharvest.tables.formats import markdown_of
 
-HOST = "127.0.0.1"
 LOOK_EVERY_S = 0.3
 MAX_PROCESSES = 4
 SHOWN = ("relations", "comparisons")  # tables of the report that --once prints
@@ -52,6 +52,8 @@ class Command(DomainCommand):
         if save_results:
             write_results(demo.queue_missing_harvests(), demo.queue_missing_judge_run())
             return
+        if not once:
+            check_port()
         self.started = time.monotonic()
         # Handle these signals like Ctrl-C, which the shell may ignore for background processes.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -60,8 +62,7 @@ class Command(DomainCommand):
         call_command("migrate", interactive=False, verbosity=0)
         with Supervisor(settings.DATA_DIR / "logs") as programs:
             if not once:
-                address = f"{HOST}:{settings.PORT}"
-                programs.start("web", [sys.executable, "-m", "gunicorn", "--bind", address, "kgharvest.wsgi"])
+                programs.start("web", web_command())
             self.show(programs, once)
 
     def show(self, programs: Supervisor, once: bool) -> None:
@@ -85,7 +86,8 @@ class Command(DomainCommand):
     def start_worker(self, programs: Supervisor) -> None:
         """Start the worker if it is not running. It is only needed for jobs without saved results."""
         if not any(program.name == "worker" for program in programs.programs):
-            programs.start("worker", worker_command(), OMP_NUM_THREADS="1")
+            n_processes = min(os.cpu_count() or 1, MAX_PROCESSES)
+            programs.start("worker", worker_command("--concurrency", str(n_processes)), OMP_NUM_THREADS="1")
 
     def harvest(self, programs: Supervisor) -> None:
         """Wait for all harvests of the demo."""
@@ -143,7 +145,8 @@ class Command(DomainCommand):
         self.stdout.write("")
         if all(login.password is None for login in logins):
             self.stdout.write("The users already exist; their passwords were printed by the first run.")
-            self.stdout.write(f"To set a new password: {sys.executable} manage.py changepassword {demo.RESEARCHER}")
+            command = shlex.join(own_command("changepassword", demo.RESEARCHER))
+            self.stdout.write(f"To set a new password: {command}")
         for login in logins:
             self.stdout.write(f"  {login.username:<12} {login.password or '(password unchanged)'}")
 
@@ -160,8 +163,3 @@ class Command(DomainCommand):
     def say(self, text: str) -> None:
         self.stdout.write(f"{time.monotonic() - self.started:5.1f} s  {text}")
         self.stdout.flush()
-
-
-def worker_command(*options: str) -> list[str]:
-    options = options or ("--concurrency", str(min(os.cpu_count() or 1, MAX_PROCESSES)))
-    return [sys.executable, "-m", "celery", "--app", "kgharvest", "worker", "--loglevel", "INFO", *options]

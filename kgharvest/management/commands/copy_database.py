@@ -6,6 +6,7 @@ from django.conf import settings
 
 from kgharvest.management.command import DomainCommand
 from kgharvest.operations.database_transfer import copy_database, uninstalled_contrib_apps
+from kgharvest.operations.programs import own_command
 
 
 class Command(DomainCommand):
@@ -23,10 +24,8 @@ class Command(DomainCommand):
         if apps := uninstalled_contrib_apps(source):
             # Copying requires the models of all apps, so it runs in a process that has these apps.
             installed = {"KGHARVEST_CONTRIB": ",".join([*settings.CONTRIB_APPS, *apps])}
-            manage = settings.BASE_DIR / "manage.py"
-            run = subprocess.run(  # noqa: S603
-                [sys.executable, manage, "copy_database", source, destination], env=os.environ | installed
-            )
+            command = own_command("copy_database", source, destination)
+            run = subprocess.run(command, env=os.environ | installed)  # noqa: S603
             sys.exit(run.returncode)
 
         def show_table(table):

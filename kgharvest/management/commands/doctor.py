@@ -6,6 +6,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
+from kgharvest.environment import PROGRAM, RUN, create_data_folder
 from kgharvest.jobs import workers
 from kgharvest.management.command import DomainCommand, Error
 from kgharvest.models import Job
@@ -19,6 +20,7 @@ class Command(DomainCommand):
     help = "Check the database, broker, workers, model folder, and disk space, and explain how to fix problems."
 
     def handle(self, **options):
+        create_data_folder(settings.DATA_DIR)
         findings = [(name, check()) for name, check in CHECKS.items()]
         for name, finding in findings:
             self.stdout.write(f"{'ok ' if finding.is_well else 'BAD'} {name}: {finding.says}")
@@ -36,7 +38,7 @@ def check_worker() -> Finding:
     except DatabaseError:
         return Finding(False, "unknown, because the database is unavailable")
     return Finding(
-        False, f"no active worker, {counted(n_unfinished, 'unfinished job')}; start a worker with ./run worker"
+        False, f"no active worker, {counted(n_unfinished, 'unfinished job')}; start a worker with {RUN} worker"
     )
 
 
@@ -44,7 +46,7 @@ def check_model_folder() -> Finding:
     missing = [name for name, folder in EMBEDDED_LMS.items() if not (folder / "config.json").is_file()]
     if missing:
         return Finding(
-            False, f"{', '.join(missing)} missing; run python manage.py train_embedded_lm or clone the repository again"
+            False, f"{', '.join(missing)} missing; install kgharvest again or run {PROGRAM} train_embedded_lm"
         )
     return Finding(True, ", ".join(f"{name} in {folder}" for name, folder in EMBEDDED_LMS.items()))
 

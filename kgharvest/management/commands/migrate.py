@@ -7,12 +7,15 @@ from time import sleep
 from typing import Any
 
 from django.apps import apps
+from django.conf import settings
 from django.core.management.base import CommandError
 from django.core.management.commands import migrate
 from django.db import OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations import RunPython
 from django.db.migrations.executor import MigrationExecutor
+
+from kgharvest.environment import create_data_folder
 
 LOCK_TIMEOUT = "3s"
 PAUSE_S = 5
@@ -27,6 +30,11 @@ class Command(migrate.Command):
 
     Each migration is one transaction, so a retry continues after the last complete migration.
     """
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        if not options["check_unapplied"]:
+            create_data_folder(settings.DATA_DIR)  # before system checks, which connect to the database
+        return super().execute(*args, **options)
 
     def handle(self, *args: Any, **options: Any) -> None:
         connection = connections[options["database"]]

@@ -3,15 +3,12 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-import torch
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
-from kgharvest.embedded_lm.card import model_card
-from kgharvest.embedded_lm.train import RECIPES, save, train
 from kgharvest.embedded_lm.world import BadWorld, load_world
-from kgharvest.engine.language_models.compact import load_compact
+from kgharvest.environment import IS_CHECKOUT
 
 
 class Command(BaseCommand):
@@ -20,10 +17,21 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         model_help = "embedded LM to train (default: embedded)"
         parser.add_argument("--model", choices=EMBEDDED_LMS, default="embedded", help=model_help)
-        parser.add_argument("--output", type=Path, help="output folder (default: replace the built-in model)")
+        parser.add_argument(
+            "--output",
+            type=Path,
+            required=not IS_CHECKOUT,  # nothing is written to an installed package
+            help="output folder (default in a checkout: replace the built-in model)",
+        )
         parser.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
 
     def handle(self, *, model: str, output: Path | None, seed: int, **options: Any) -> None:
+        import torch  # not at import: `help` loads all commands
+
+        from kgharvest.embedded_lm.card import model_card
+        from kgharvest.embedded_lm.train import RECIPES, save, train
+        from kgharvest.engine.language_models.compact import load_compact
+
         folder = output or EMBEDDED_LMS[model]
         try:  # before the training, so that errors are reported early
             folder.mkdir(parents=True, exist_ok=True)

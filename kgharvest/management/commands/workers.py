@@ -3,6 +3,7 @@ import json
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 
+from kgharvest.environment import RUN
 from kgharvest.jobs import overview, workers
 from kgharvest.jobs.api import WorkerSerializer
 from kgharvest.jobs.overview import QueueRow, WorkerRow
@@ -50,7 +51,7 @@ class Command(DomainCommand):
             throughput = f"{done.n_jobs} jobs, {done.n_tuples} tuples, busy for {duration(done.busy_s)}"
             self.stdout.write(f"  last hour: {throughput}")
         if not rows:
-            self.stdout.write("No worker heartbeat in the last day. Start a worker with ./run worker.")
+            self.stdout.write(f"No worker heartbeat in the last day. Start a worker with {RUN} worker.")
         for queue in queues:
             if queue.n_waiting or queue.n_workers:
                 counts = f"{queue.n_waiting} queued, {queue.n_workers} workers"

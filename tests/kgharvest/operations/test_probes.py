@@ -194,8 +194,8 @@ def test_requests_are_summed_over_processes_without_dead_ones(client, settings, 
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(settings.METRICS_DIR))
     sample = 'kgharvest_requests_total{method="GET",status="200",view="of another process"}'
     code = (
-        "import django; django.setup(); from kgharvest.operations.metrics import REQUESTS; "
-        "REQUESTS.labels('of another process', 'GET', '200').inc()"
+        "import django; django.setup(); from kgharvest.operations.metrics import REQUESTS, create_metrics_folder; "
+        "create_metrics_folder(); REQUESTS.labels('of another process', 'GET', '200').inc()"
     )
     for _ in range(2):
         subprocess.run([sys.executable, "-c", code], check=True)

@@ -20,6 +20,7 @@ from kgharvest.access import Action, check_may
 from kgharvest.contrib.publishing.models import PaperPack
 from kgharvest.contrib.publishing.packs.archive import PackFile, write_pack, zipped
 from kgharvest.contrib.publishing.packs.pack import pack_files
+from kgharvest.environment import create_data_folder
 from kgharvest.errors import NotFound
 from kgharvest.events.recording import record
 from kgharvest.jobs import ledger
@@ -52,7 +53,8 @@ def queue_pack(report: Report, by=None) -> PaperPack:
 def run_pack_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     """Create the package and store its file."""
     pack = PaperPack.objects.select_related("report__round__project", "created_by").get(pk=job.pk)
-    with heartbeat.kept_alive(), zipped(pack_files(pack.report, on_progress=heartbeat), settings.DATA_DIR) as file:
+    folder = create_data_folder(settings.DATA_DIR)
+    with heartbeat.kept_alive(), zipped(pack_files(pack.report, on_progress=heartbeat), folder) as file:
         digest, n_bytes = file_digest(file, "sha256").hexdigest(), file.tell()
         keep(name_of(pack.pk, digest), file, heartbeat)
 

@@ -25,6 +25,7 @@ from kgharvest.audit.tables import canonical_json, sha256
 from kgharvest.bulk.file_reading import parse_json
 from kgharvest.contrib.publishing.datasheets.facts import Facts, Scrub
 from kgharvest.contrib.publishing.packs.archive import BadPack, PackFile
+from kgharvest.environment import PROGRAM
 from kgharvest.errors import DomainError
 from kgharvest.events.chain import hashed_text
 from kgharvest.events.models import Event
@@ -374,7 +375,7 @@ def audit_files(round: Round, head: Mapping[str, Any], scrub: Scrub) -> list[Pac
         raise DomainError(
             "OtherTrail",
             f"The audit log has no entry {head['number']} with the hash in the report. Run "
-            "python manage.py audit verify to find altered entries.",
+            f"{PROGRAM} audit verify to find altered entries.",
         )
     about = Event.objects.sealed().filter(project_id=round.project_id, action__in=ACTIONS, number__lt=last.number)
     entries = [entry for entry in about.iterator() if entry.known_facts.get("round") == round.name]

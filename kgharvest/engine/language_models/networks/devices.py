@@ -60,7 +60,8 @@ def check_installed(package: str, what: str) -> None:
     """Raise EngineError unless the optional `package`, required by `what`, is installed."""
     if find_spec(package) is None:
         raise EngineError(
-            f"{what} requires {package}, which is not installed. Run: pip install -r requirements-large.txt"
+            f"{what} requires {package}, which is not installed. Run: pip install -r requirements-large.txt in a "
+            'checkout, otherwise: pip install "kgharvest[large]"'
         )
 
 

@@ -65,7 +65,7 @@ def worker(folder: Path, fake: FakeProlific):
     environment = {
         **os.environ,
         "DEBUG": "1",
-        "SECRET_KEY": settings.SECRET_KEY,
+        "SECRET_KEY": str(settings.SECRET_KEY),
         "DATABASE_URL": url_of(connection),
         "KGHARVEST_DATA_DIR": str(folder),
         "KGHARVEST_PROLIFIC_TOKEN": TOKEN,
