@@ -16,6 +16,7 @@ from kgharvest.chat_models.options import options_from
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.types import ParaphraserSettings
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 from kgharvest.harvests.language_models import get_language_model, name_language_model
 from kgharvest.harvests.launches import Plan, plan_launch
 from kgharvest.harvests.runner import HarvestRequest, requests_for, unique_key_of
@@ -71,11 +72,16 @@ def store_study(document: dict[str, Any], by=None) -> Study:
     study, is_new = Study.objects.get_or_create(
         project=project, name=document["name"], defaults={"document": document, "created_by": by}
     )
-    if not is_new and study.document != document:
+    if is_new:
+        record("study.made", study, by, project.pk, study=study.name)
+    elif study.document != document:
         study = locked(study, by)
-        check_changes(study, changes(study.document, document))
+        changed = list(changes(study.document, document))
+        check_changes(study, changed)
         study.document = document
         study.save(update_fields=["document", "changed_at"])
+        keys = ", ".join(key_of(change.path) for change in changed)
+        record("study.changed", study, by, project.pk, study=study.name, keys=keys)
     return study
 
 
@@ -98,7 +104,7 @@ def changes(old: Any, new: Any, path: tuple[str | int, ...] = ()) -> Iterator[Ch
         yield Change(path, old, new)
 
 
-def check_changes(study: Study, changed: Iterator[Change]) -> None:
+def check_changes(study: Study, changed: Sequence[Change]) -> None:
     """Raise StudyFrozen if a change concerns the drawn sample or an existing judge run."""
     if study.round is None:
         return

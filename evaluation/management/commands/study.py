@@ -27,6 +27,7 @@ from kgharvest.jobs import ledger
 from kgharvest.management.command import DomainCommand, run_to_the_end
 from kgharvest.models import Job
 from kgharvest.pages.number_format import counted
+from kgharvest.relations.checks import set_name_error
 from kgharvest.tables.formats import terminal_text
 
 LOOK_EVERY_S = 0.3
@@ -65,6 +66,8 @@ class Command(DomainCommand):
     def do_init(self, file, **options):
         if file.suffix != ".toml":
             raise DomainError("BadStudyFile", f"{file} is not a study file. Its name must end in .toml.")
+        if reason := set_name_error(file.stem):
+            raise DomainError("BadStudyFile", f"{file}: {reason}.")
         if file.exists():
             raise DomainError("FileExists", f"{file} already exists. Choose another name, or delete it first.")
         text = TEMPLATE.read_text(encoding="utf-8").replace('name = "my-study"', f"name = {json.dumps(file.stem)}")

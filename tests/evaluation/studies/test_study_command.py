@@ -305,6 +305,7 @@ def test_init_writes_a_study_that_runs(tmp_path, capsys):
     schema = json.loads((tmp_path / re.match(r"#:schema \./(.*)", path.read_text())[1]).read_text())
     assert schema["properties"]["round"]["properties"]["n"]["minimum"] == 1
     assert refusal(call_command, "study", "init", str(path)) == "FileExists"
+    assert refusal(call_command, "study", "init", str(tmp_path / "two words.toml")) == "BadStudyFile"
     call_command("study", "check", str(path))
 
 
