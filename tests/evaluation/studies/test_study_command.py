@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+import zipfile
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -76,6 +77,20 @@ def test_complete_round_gets_report_and_files(run, study):
     assert "up to date" in run()
     assert (folder / "report.html").stat().st_mtime_ns == written
     assert Report.objects.count() == 1
+
+
+def test_package_is_written_if_its_app_is_installed(run, study, settings):
+    study.write_text(study.read_text() + '[report]\noutputs = ["report.csv", "pack.zip"]\n')
+    run()
+    judge_all(Round.objects.get(), ["true"] * 12)
+
+    if "publishing" in settings.CONTRIB_APPS:
+        run()
+        assert zipfile.is_zipfile(study.parent / "capitals-results" / "pack.zip")
+    settings.REPORT_OUTPUTS = {"pack.zip": "evaluation.studies.outputs.refuse_pack"}
+    (study.parent / "capitals-results" / "pack.zip").unlink(missing_ok=True)
+    assert refusal(run) == "AppNotInstalled"
+    assert (study.parent / "capitals-results" / "report.csv").exists()
 
 
 def test_missing_file_is_written_again(run, study):
