@@ -19,7 +19,7 @@ from evaluation.studies.files import BUILT_IN, built_in_studies, read_study, stu
 from evaluation.studies.outputs import published_table, write_outputs
 from evaluation.studies.plan import planned_study, study_plan_lines
 from evaluation.studies.schema import json_schema
-from evaluation.studies.services import changes, find_study, store_study
+from evaluation.studies.services import changes, check_changes, find_study, store_study
 from evaluation.studies.steps import advance, is_judged, report_now, stages
 from kgharvest.bulk.file_writing import write_atomically
 from kgharvest.errors import DomainError, NotFound
@@ -120,6 +120,7 @@ class Command(DomainCommand):
         changed = list(changes(existing.document, document))
         for change in changed:
             self.say(f"changed since the last run: {change}")
+        check_changes(existing, document)
         if not yes:
             raise DomainError(
                 "StudyChanged",

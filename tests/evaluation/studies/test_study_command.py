@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from annotation.models import Annotator, Draw, JudgmentTask, Round
+from annotation.models import Annotator, Draw, JudgeRun, JudgmentTask, Round
 from evaluation.models import Report, Study
 from evaluation.studies.files import read_study
 from evaluation.studies.services import changes, store_study
@@ -219,6 +219,24 @@ def test_frozen_parts_of_a_study_cannot_change(run, study, old, new, is_frozen):
     else:
         run("run", "--yes")
         assert Study.objects.get().document == tomllib.loads(text)
+
+
+def test_judges_can_be_added_but_not_changed(run, study):
+    judge = '[[judges]]\nname = "{}"\nkind = "score"\nmodel = "embedded-small"\nthreshold = {}\n'
+    text = study.read_text()
+    study.write_text(text + judge.format("one", -7.0))
+    assert refusal(run, "run", "--queue") == "StudyWaits"  # for the harvests
+    for job in HarvestJob.objects.all():
+        ledger.run_job(job.pk)
+    assert refusal(run, "run", "--queue") == "StudyWaits"  # for the judge
+    assert [judged.name for judged in JudgeRun.objects.all()] == ["one"]
+
+    study.write_text(text + judge.format("one", -8.0) + judge.format("two", -7.0))
+    assert refusal(run, "run", "--queue", "--yes") == "StudyFrozen"
+    study.write_text(text + judge.format("one", -7.0) + judge.format("two", -7.0))
+    assert refusal(run, "run", "--queue", "--yes") == "StudyWaits"
+
+    assert {judged.name for judged in JudgeRun.objects.all()} == {"one", "two"}
 
 
 def test_changes_name_paths_and_values():
