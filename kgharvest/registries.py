@@ -86,7 +86,9 @@ DRAFT_DELETED: list[str] = []
 REPORT_SECTIONS: list[str] = []
 
 # Files that studies write in addition to the formats of reports, by file name: functions of (report, path)
-REPORT_OUTPUTS: dict[str, str] = {}
+REPORT_OUTPUTS = {
+    "pack.zip": "evaluation.studies.outputs.refuse_pack",  # the app `publishing` replaces it
+}
 
 # Outboxes (kgharvest.jobs.outbox.Outbox) by job kind
 OUTBOXES = {

@@ -43,6 +43,15 @@ def write_outputs(study: Study, report: Report, folder: Path) -> Iterator[Path]:
         yield path
 
 
+def refuse_pack(report: Report, path: Path) -> None:
+    """Raise AppNotInstalled: replication packages belong to an optional app."""
+    raise DomainError(
+        "AppNotInstalled",
+        f"{path.name} needs the app publishing. Install it (KGHARVEST_CONTRIB), or remove {path.name} from "
+        "report.outputs.",
+    )
+
+
 def published_table(study: Study, report: Report) -> Table:
     """Return the accepted and rejected shares of the report, averaged over relations, beside the published ones."""
     published, document = study.document["published"], report.document

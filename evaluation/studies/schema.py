@@ -281,11 +281,11 @@ def faults_of(document: Any) -> list[Fault]:
     return list(_faults_between_sections(document))
 
 
-def validated(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a valid document with all defaults."""
-    serializer = StudySerializer(data=document)
-    serializer.is_valid(raise_exception=True)
-    return {"report": validated_report({}), **serializer.validated_data}
+def harvest_sections(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the harvest sections of a valid document with all defaults."""
+    sections = HarvestSection(data=document["harvests"], many=True)
+    sections.is_valid(raise_exception=True)
+    return list(sections.validated_data)
 
 
 def validated_report(document: Mapping[str, Any]) -> dict[str, Any]:

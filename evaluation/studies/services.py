@@ -9,13 +9,14 @@ from django.utils import timezone
 from annotation.rounds.builder import population_of
 from annotation.rounds.serializers import Cell, round_from_spec
 from evaluation.models import Study
-from evaluation.studies.schema import SAMPLE, HarvestSection, entry_of, key_of, validated
+from evaluation.studies.schema import SAMPLE, HarvestSection, entry_of, harvest_sections, key_of
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.projects import create_project, project_for
 from kgharvest.chat_models.options import options_from
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.types import ParaphraserSettings
 from kgharvest.errors import DomainError
+from kgharvest.events.recording import record
 from kgharvest.harvests.language_models import get_language_model, name_language_model
 from kgharvest.harvests.launches import Plan, plan_launch
 from kgharvest.harvests.runner import HarvestRequest, requests_for, unique_key_of
@@ -24,8 +25,7 @@ from kgharvest.relations.files import RelationFile
 from kgharvest.relations.names import relations_of_set, resolve_relation
 from kgharvest.relations.services import import_relation_file, load_shipped_sets
 
-OF_ROUND = ("round", "simulation")  # sections that are frozen with the sample, besides relations and harvests
-FROZEN = ("relations", "harvests", *OF_ROUND)
+FROZEN = ("relations", "harvests", "round", "simulation")  # sections that cannot change once the round exists
 
 
 class Change(NamedTuple):
@@ -71,11 +71,15 @@ def store_study(document: dict[str, Any], by=None) -> Study:
     study, is_new = Study.objects.get_or_create(
         project=project, name=document["name"], defaults={"document": document, "created_by": by}
     )
-    if not is_new and study.document != document:
+    if is_new:
+        record("study.made", study, by, project.pk, study=study.name)
+    elif study.document != document:
         study = locked(study, by)
-        check_changes(study, changes(study.document, document))
+        check_changes(study, document)
+        keys = ", ".join(key_of(change.path) for change in changes(study.document, document))
         study.document = document
         study.save(update_fields=["document", "changed_at"])
+        record("study.changed", study, by, project.pk, study=study.name, keys=keys)
     return study
 
 
@@ -98,20 +102,22 @@ def changes(old: Any, new: Any, path: tuple[str | int, ...] = ()) -> Iterator[Ch
         yield Change(path, old, new)
 
 
-def check_changes(study: Study, changed: Iterator[Change]) -> None:
-    """Raise StudyFrozen if a change concerns the drawn sample or an existing judge run."""
+def check_changes(study: Study, document: Mapping[str, Any]) -> None:
+    """Raise StudyFrozen if the new document changes the drawn sample or an existing judge run."""
     if study.round is None:
         return
-    judges = [judge["name"] for judge in study.document.get("judges", [])]
-    existing = set(study.round.judge_runs.values_list("name", flat=True))
-    for change in changed:
-        section, *rest = change.path
-        if section in FROZEN:
-            reason = f"round {study.round.name} exists, and its harvests, sample, and options are frozen"
-        elif section == "judges" and rest and judges[int(rest[0])] in existing:
-            reason = f"judge run {judges[int(rest[0])]} exists. Add a judge with another name instead"
-        else:
-            continue
+    old, new = ({judge["name"]: judge for judge in of.get("judges", [])} for of in (study.document, document))
+    refusals = [
+        (str(change), f"round {study.round.name} exists, and its harvests, sample, and options are frozen")
+        for change in changes(study.document, document)
+        if change.path[0] in FROZEN
+    ]
+    refusals += [
+        (f"judge {name}", "its run exists. Add a judge with another name instead")
+        for name in study.round.judge_runs.values_list("name", flat=True)
+        if name in old and name in new and old[name] != new[name]
+    ]
+    for change, reason in refusals:
         raise DomainError(
             "StudyFrozen", f"Cannot change {change}: {reason}. Undo the change, or give the file another study name."
         )
@@ -168,7 +174,7 @@ def requests_of(study: Study) -> list[HarvestRequest]:
     """Return the harvests of the study in the order of the file. Raises NotFound, BadStudy, NoChatModel, ..."""
     relations = {relation.name: relation for relation in relations_of(study)}
     requests: dict[str, HarvestRequest] = {}
-    for position, section in enumerate(validated(study.document)["harvests"]):
+    for position, section in enumerate(harvest_sections(study.document)):
         if unknown := [name for name in section["relations"] if name not in relations]:
             raise DomainError(
                 "BadStudy",

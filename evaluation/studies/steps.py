@@ -202,12 +202,12 @@ def _relations(study: Study) -> Stage:
 
 def _harvests(study: Study) -> Stage:
     try:
-        n_requests, jobs = len(requests_of(study)), jobs_of(study)
-    except DomainError:
-        return Stage("Harvests", "not started", "The relations are not imported yet", [])
+        jobs = jobs_of(study)
+        n_cells = len(jobs) if study.round else len(requests_of(study))
+    except DomainError as refusal:  # relations that are not imported yet, or an LM that was removed
+        return Stage("Harvests", "not started", str(refusal), [])
     n_done = sum(job.status == Job.Status.SUCCEEDED for job in jobs)
-    n_cells = max(n_requests, len(jobs)) if study.round is None else len(jobs)
-    state = "done" if n_done == n_cells else "under way" if len(jobs) > n_done else "not started"
+    state = "done" if n_done == n_cells else "under way" if jobs else "not started"
     text = f"{n_done} of {counted(n_cells, 'harvest')} finished"
     return Stage("Harvests", state, text, [(str(job), job.get_absolute_url()) for job in jobs])
 

@@ -93,6 +93,8 @@ CORE_TYPES = (
     EventType("judge_run.deleted", "deleted the judge run {run} of the draft {round} with {n_answers} answers"),
     EventType("preregistration.frozen", "froze preregistration {version} of the round {round}: SHA-256 {sha256}"),
     EventType("preregistration.deleted", "deleted preregistration {version} with the draft {round}: SHA-256 {sha256}"),
+    EventType("study.made", "created the study {study}"),
+    EventType("study.changed", "changed the study {study}: {keys}"),
     EventType("report.made", "created a report on the round {round}", topic="report.made"),
     EventType("paper.stated", "changed {n_statements} statements about the round {round} for a paper"),
     EventType("report.shared", "shared report {report} on the round {round} by a link for {days} days"),

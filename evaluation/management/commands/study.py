@@ -19,7 +19,7 @@ from evaluation.studies.files import BUILT_IN, built_in_studies, read_study, stu
 from evaluation.studies.outputs import published_table, write_outputs
 from evaluation.studies.plan import planned_study, study_plan_lines
 from evaluation.studies.schema import json_schema
-from evaluation.studies.services import changes, find_study, store_study
+from evaluation.studies.services import changes, check_changes, find_study, store_study
 from evaluation.studies.steps import advance, is_judged, report_now, stages
 from kgharvest.bulk.file_writing import write_atomically
 from kgharvest.errors import DomainError, NotFound
@@ -27,6 +27,7 @@ from kgharvest.jobs import ledger
 from kgharvest.management.command import DomainCommand, run_to_the_end
 from kgharvest.models import Job
 from kgharvest.pages.number_format import counted
+from kgharvest.relations.checks import set_name_error
 from kgharvest.tables.formats import terminal_text
 
 LOOK_EVERY_S = 0.3
@@ -65,6 +66,8 @@ class Command(DomainCommand):
     def do_init(self, file, **options):
         if file.suffix != ".toml":
             raise DomainError("BadStudyFile", f"{file} is not a study file. Its name must end in .toml.")
+        if reason := set_name_error(file.stem):
+            raise DomainError("BadStudyFile", f"{file}: {reason}.")
         if file.exists():
             raise DomainError("FileExists", f"{file} already exists. Choose another name, or delete it first.")
         text = TEMPLATE.read_text(encoding="utf-8").replace('name = "my-study"', f"name = {json.dumps(file.stem)}")
@@ -117,6 +120,7 @@ class Command(DomainCommand):
         changed = list(changes(existing.document, document))
         for change in changed:
             self.say(f"changed since the last run: {change}")
+        check_changes(existing, document)
         if not yes:
             raise DomainError(
                 "StudyChanged",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+import zipfile
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from annotation.models import Annotator, Draw, JudgmentTask, Round
+from annotation.models import Annotator, Draw, JudgeRun, JudgmentTask, Round
 from evaluation.models import Report, Study
 from evaluation.studies.files import read_study
 from evaluation.studies.services import changes, store_study
@@ -76,6 +77,20 @@ def test_complete_round_gets_report_and_files(run, study):
     assert "up to date" in run()
     assert (folder / "report.html").stat().st_mtime_ns == written
     assert Report.objects.count() == 1
+
+
+def test_package_is_written_if_its_app_is_installed(run, study, settings):
+    study.write_text(study.read_text() + '[report]\noutputs = ["report.csv", "pack.zip"]\n')
+    run()
+    judge_all(Round.objects.get(), ["true"] * 12)
+
+    if "publishing" in settings.CONTRIB_APPS:
+        run()
+        assert zipfile.is_zipfile(study.parent / "capitals-results" / "pack.zip")
+    settings.REPORT_OUTPUTS = {"pack.zip": "evaluation.studies.outputs.refuse_pack"}
+    (study.parent / "capitals-results" / "pack.zip").unlink(missing_ok=True)
+    assert refusal(run) == "AppNotInstalled"
+    assert (study.parent / "capitals-results" / "report.csv").exists()
 
 
 def test_missing_file_is_written_again(run, study):
@@ -206,6 +221,24 @@ def test_frozen_parts_of_a_study_cannot_change(run, study, old, new, is_frozen):
         assert Study.objects.get().document == tomllib.loads(text)
 
 
+def test_judges_can_be_added_but_not_changed(run, study):
+    judge = '[[judges]]\nname = "{}"\nkind = "score"\nmodel = "embedded-small"\nthreshold = {}\n'
+    text = study.read_text()
+    study.write_text(text + judge.format("one", -7.0))
+    assert refusal(run, "run", "--queue") == "StudyWaits"  # for the harvests
+    for job in HarvestJob.objects.all():
+        ledger.run_job(job.pk)
+    assert refusal(run, "run", "--queue") == "StudyWaits"  # for the judge
+    assert [judged.name for judged in JudgeRun.objects.all()] == ["one"]
+
+    study.write_text(text + judge.format("one", -8.0) + judge.format("two", -7.0))
+    assert refusal(run, "run", "--queue", "--yes") == "StudyFrozen"
+    study.write_text(text + judge.format("one", -7.0) + judge.format("two", -7.0))
+    assert refusal(run, "run", "--queue", "--yes") == "StudyWaits"
+
+    assert {judged.name for judged in JudgeRun.objects.all()} == {"one", "two"}
+
+
 def test_changes_name_paths_and_values():
     old = {"a": [{"b": 1}, {"b": 2}], "c": "x"}
     new = {"a": [{"b": 1}, {"b": 3}], "d": [1]}
@@ -305,6 +338,7 @@ def test_init_writes_a_study_that_runs(tmp_path, capsys):
     schema = json.loads((tmp_path / re.match(r"#:schema \./(.*)", path.read_text())[1]).read_text())
     assert schema["properties"]["round"]["properties"]["n"]["minimum"] == 1
     assert refusal(call_command, "study", "init", str(path)) == "FileExists"
+    assert refusal(call_command, "study", "init", str(tmp_path / "two words.toml")) == "BadStudyFile"
     call_command("study", "check", str(path))
 
 

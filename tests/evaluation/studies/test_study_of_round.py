@@ -125,7 +125,9 @@ def test_study_page_downloads_the_file(run, study, fake_harvests, researcher_cli
 def test_page_of_a_new_study_has_no_harvests(study, fake_harvests, researcher_client):
     stored = store_study(read_study(study))
 
-    assert "Not imported yet" in researcher_client.get(stored.get_absolute_url()).text
+    page = researcher_client.get(stored.get_absolute_url()).text
+    assert "Not imported yet" in page
+    assert "0 of" not in page
 
 
 def test_relations_of_one_name_get_the_names_of_their_sets(fake_harvests):
