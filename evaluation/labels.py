@@ -29,7 +29,10 @@ Entry = TypeVar("Entry")
 
 
 class Tabular:
-    """A result with one row per part. Notebooks show it as a table with a sentence above."""
+    """A result with one row per part. Terminals show its sentence, and notebooks the sentence above a table."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.sentence()}>"
 
     def rows(self) -> Sequence[Any]:
         """Return the rows of the table, dataclasses of one type."""
@@ -118,7 +121,7 @@ class ConventionAccuracy:
     reason: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Accuracy(Tabular):
     """Share of true statements in the whole population, with its 95 % interval, over n statements with a verdict.
 
@@ -202,7 +205,7 @@ class AgreementPart:
     reason: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Agreement(Tabular):
     """Agreement of the annotators. value, low, high, n, reason: Krippendorff's alpha over n statements.
 
@@ -295,7 +298,7 @@ class PairComparison:
     reason: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison(Tabular):
     """Comparisons of LMs and settings. n: number of pairs. reason: why there is none."""
 

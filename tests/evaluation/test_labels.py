@@ -115,6 +115,7 @@ def test_results_are_frozen_and_convert_to_frames_and_html():
         assert len(frame) == len(result.rows())
         assert list(frame.columns) == list(asdict(result.rows()[0]))
         assert result._repr_html_().count("<tr>") == 1 + len(result.rows())
+        assert repr(result) == f"<{type(result).__name__}: {result.sentence()}>"
     assert "&lt;b&gt;" in accuracy([{**row, "relation": "<b>"} for row in labels({"1": "tt"})])._repr_html_()
     assert compare(labels({"1": "tt"}))._repr_html_()
 
