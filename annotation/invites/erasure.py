@@ -37,8 +37,8 @@ def erase_annotator(annotator: Annotator, by=None) -> list[str]:
 
     The annotator's code, judgments, comments, consent, and events under that code stay. Leased statements are released.
     The account itself stays (erase_account deletes it). If the user of the account joins again, a new annotator is
-    created. Returns one sentence per platform id that is retained for now, with the reason. Erasure cannot be undone,
-    so it requires the permission to manage the project. Raises NotAllowed.
+    created. Returns one sentence for each platform id that is retained for now, with the reason. Erasure cannot be
+    undone, so it requires the permission to manage the project. Raises NotAllowed.
     """
     check_may(by, Action.MANAGE, annotator.round.project)
     recruitment().lock(annotator)

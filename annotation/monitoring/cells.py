@@ -193,7 +193,7 @@ def _pivot_rows(cells: Sequence[Cell], sides: Sequence[tuple[str, str]], harvest
 
 
 def shown(cell: Cell, harvests_url: str = "") -> dict[str, Any]:
-    """Return the cell with texts for its row in the list or its entry in the pivot table.
+    """Return the cell with the texts of its row in the list, or of its entry in the pivot table.
 
     URLs of statements are relative to the round page. harvests_url: URL of the list of harvests; pass it to avoid
     resolving it for each of thousands of cells.

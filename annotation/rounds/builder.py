@@ -190,7 +190,10 @@ def instructions_by_relation(round: Round) -> dict[int, str]:
 
 
 def populations(round: Round, by: User = None) -> list[tuple[HarvestJob, QuerySet[HarvestedTuple]]]:
-    """Return (harvest, tuples from which a sample is drawn) per cell of a draft. Raises the errors of freeze_round."""
+    """Return (harvest, tuples from which a sample is drawn) per cell of a draft.
+
+    Raises the same errors as freeze_round.
+    """
     return [(job, population_of(round, cell, job)) for cell, job, _ in _cells_with_jobs(round, by)]
 
 
@@ -286,7 +289,8 @@ def draw_ranks(ranks: Sequence[int], sample_size: int, rng: np.random.Generator)
 def rank_strata(ranks: Sequence[int], strata: int | Sequence[int] | None) -> list[Sequence[int]]:
     """Split ascending `ranks` into non-empty strata.
 
-    strata: None for one stratum, the number of strata (whose sizes differ by at most one), or the first rank of each.
+    strata: None for one stratum, the number of strata (their sizes differ by at most one), or the first rank of each
+    stratum.
     """
     if strata is None:
         return [ranks] if ranks else []

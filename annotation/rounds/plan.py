@@ -98,7 +98,7 @@ def macro_half_width(variances: Sequence[float]) -> float:
 
 
 class CellPlan(NamedTuple):
-    """Plan of a cell. half_width: half-width of the expected 95 % interval. n_strata: 1 for a simple random sample.
+    """Plan for a cell. half_width: half-width of the expected 95 % interval. n_strata: 1 for a simple random sample.
 
     n_to_halve: number of statements that would halve the half-width, at most the population.
     """

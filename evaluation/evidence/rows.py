@@ -93,8 +93,8 @@ def gather_evidence(round: Round) -> Evidence:
 def rows_of_round(round: Round, judge: JudgeRun | None = None, *, for_files: bool = False) -> dict[str, Columns]:
     """Return the columns of every table. Raises SeveralJudges.
 
-    judge: the run that the report uses; if None, the tables of judges are empty. for_files: include the columns that
-    only files contain, and the tuples of all harvests.
+    judge: the run that the report uses; if None, the tables of judges are empty. for_files: include the tuples
+    of all harvests, and the columns that only files contain.
     """
     cells = cells_with_strata(round)
     strata = [stratum for of_cell in cells.values() for stratum in of_cell]

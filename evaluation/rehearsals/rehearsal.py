@@ -347,7 +347,10 @@ def _spread(values: Iterable[float]) -> Spread:
 
 
 def draft_evidence(round: Round, frozen: FrozenRound) -> Evidence:
-    """Return the evidence of a draft, without judgments and gold. frozen: rows that opening the round would store."""
+    """Return the evidence of a draft, without judgments or gold statements.
+
+    frozen: rows that opening the round would store.
+    """
     tasks = [task.knowledge_tuple_id for task in frozen.tasks if not task.is_gold]
     number_of_task = {knowledge_tuple: number for number, knowledge_tuple in enumerate(tasks)}
     cells = cells_of_strata(stratum for stratum, _ in frozen.samples)

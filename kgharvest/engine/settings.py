@@ -1,4 +1,4 @@
-"""Harvest settings: the ways to obtain prompts, shared by the engine, forms, pages, and commands.
+"""Prompt settings: ways to obtain the prompts of a harvest. The engine, forms, pages, and commands use this list.
 
 This module must not import torch, so it names strategies by import path. Installed distributions can add settings
 through the entry point group `kgharvest.prompt_settings` (docs/extending.md).

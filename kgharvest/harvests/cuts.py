@@ -79,7 +79,7 @@ class Cut:
             case "score":
                 threshold = self.value
             case _:
-                raise BadCut(f"The cut {self} needs judgments of a single harvest, not only scores.")
+                raise BadCut(f"The cut {self} needs judgments, not only scores, of a single harvest.")
         return bisect_right(scores, -threshold, key=lambda score: -score)
 
 

@@ -58,7 +58,7 @@ class Reading(NamedTuple):
 
 
 def create_metrics_folder() -> None:
-    """Create the folder of this machine's counts. Call it before the first count of a process."""
+    """Create the folder for this machine's counts. Call it before the first count of a process."""
     create_data_folder(settings.METRICS_DIR)
 
 

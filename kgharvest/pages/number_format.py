@@ -1,7 +1,7 @@
 """Number formats of pages, tables, figures, and commands: shares, points, p values, counts, and durations.
 
-Shares in [0, 1] have no leading zero, as in papers. Differences of shares are in percentage points. None is a dash. The
-minus sign is U+2212; numbers that round to zero have no sign.
+Shares in [0, 1] have no leading zero, as in papers. Differences of shares are in percentage points. None is shown as a
+dash. The minus sign is U+2212; numbers that round to zero have no sign.
 """
 
 from math import ceil, log10

@@ -103,7 +103,7 @@ def _relation_form(request: HttpRequest, context: dict, initial: dict[str, str])
 
 @researcher_required
 def relation_delete(request: HttpRequest, pk: int) -> HttpResponse:
-    """Show the confirmation (GET), or delete (POST)."""
+    """Show the confirmation page (GET), or delete the object (POST)."""
     relation = visible_or_404(request.user, RELATIONS, Action.WORK, pk=pk, relation_set__is_shipped=False)
     if request.method != "POST":
         context = {"relation": relation, "is_in_use": services.is_in_use(relation)}
@@ -191,7 +191,7 @@ def set_edit(request: HttpRequest, pk: int) -> HttpResponse:
 
 @researcher_required
 def set_delete(request: HttpRequest, pk: int) -> HttpResponse:
-    """Show the confirmation (GET), or delete (POST)."""
+    """Show the confirmation page (GET), or delete the object (POST)."""
     relation_set = visible_or_404(request.user, SETS, Action.WORK, pk=pk, is_shipped=False)
     if request.method == "POST":
         with refusal_as_message(request):

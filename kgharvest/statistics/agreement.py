@@ -219,7 +219,7 @@ def ac1_of_shares(patterns: Counts, shares: NDArray[np.number]) -> Floats:
 
 
 def percent_agreement(patterns: Counts, n_tasks: Counts) -> float | None:
-    """Return the share of agreeing pairs of judgments of the same task, or None if there are no pairs."""
+    """Return the share that agree among all pairs of judgments of one task, or None if there are no pairs."""
     n_per_pattern = patterns.sum(axis=1)
     n_pairs = n_tasks @ (n_per_pattern * (n_per_pattern - 1))
     if n_pairs == 0:
@@ -281,7 +281,7 @@ MOST_WAYS = 300  # maximum number of patterns to enumerate; above it, only obser
 def pattern_interval(
     coefficient: Coefficient, patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_draws: int
 ) -> tuple[float, float] | None:
-    """Return the 95 % interval of an agreement coefficient, or None if it is undefined in most draws.
+    """Return the 95 % interval of an agreement coefficient, or None if the coefficient is undefined in most draws.
 
     Bayesian bootstrap (Rubin 1981, The Bayesian bootstrap, Annals of Statistics 9) of count patterns: the shares of all
     possible patterns are drawn from their posterior, with a Dirichlet prior worth PRIOR_STATEMENTS statements spread
@@ -342,7 +342,7 @@ def possible_patterns(patterns: Counts, n_tasks: Counts) -> tuple[Counts, Floats
 
 
 def expected_flips(n_tasks: Codes, k: int, rng: np.random.Generator, n_draws: int) -> Rate:
-    """Return the expected share of statements that only one of two panels of k accepts, with a 95 % interval.
+    """Return the expected share of statements accepted by only one of two panels of k annotators, with a 95 % interval.
 
     n_tasks (m + 1,): number of statements with 0, 1, ... m judgments of True.
 

@@ -29,7 +29,7 @@ ROUNDING = 1e-9  # relative tolerance for equality of sums of shares
 
 ONE_RELATION = "An interval needs at least two relations."
 NONE_DIFFERS = "The difference is 0 in every relation."
-TOO_ALIKE = "The interval is undefined: it needs more relations, or more different values."
+TOO_ALIKE = "The interval is undefined: it needs more relations, or more distinct values."
 
 
 class Equivalence(NamedTuple):

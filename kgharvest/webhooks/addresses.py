@@ -1,6 +1,6 @@
 """Protection against server-side request forgery: user-supplied URLs must lead to public internet addresses.
 
-A hostname is resolved once and the connection uses that address, which prevents DNS rebinding.
+A hostname is resolved once, and the connection uses the resulting address, which prevents DNS rebinding.
 """
 
 import socket

@@ -55,7 +55,7 @@ def create_webhook(project_id: int, url: str, events: Sequence[str], by=None) ->
 
 
 def edit_webhook(webhook: Webhook, url: str, events: Sequence[str], by=None) -> None:
-    """Change URL and events. Pending deliveries go to the new URL. Raises the errors of create_webhook."""
+    """Change the URL and the events. Pending deliveries go to the new URL. Raises the errors of create_webhook."""
     _check_may_manage(webhook.project_id, by)
     _check(url, events)
     with transaction.atomic():

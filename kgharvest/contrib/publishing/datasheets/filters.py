@@ -38,7 +38,7 @@ def missing_answer(label: str) -> str:
 
 @register.filter
 def answer_to(answers: Mapping[str, str], key: str) -> str:
-    """Return the answer in Markdown, with the text of a choice, or a note that the answer is missing."""
+    """Return the answer in Markdown (for a choice, its text), or a note that the answer is missing."""
     question, answer = BY_KEY[key], answers.get(key, "")
     return dict(question.choices).get(answer, answer) or f"**{missing_answer(question.label)}**"
 

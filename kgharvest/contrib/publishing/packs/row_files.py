@@ -78,7 +78,7 @@ def preregistration_files(facts: Mapping[str, Any]) -> list[PackFile]:
 
 
 class _Type(NamedTuple):
-    """Column type. is_valid: checks a JSON value that is not None."""
+    """Column type. is_valid: checks whether a JSON value other than None is valid."""
 
     arrow: pa.DataType
     is_valid: Callable[[Any], bool]

@@ -172,7 +172,10 @@ def preregistration_file(request: HttpRequest, path: str, version: int, file_for
 
 
 def preregistration_download(frozen: Preregistration, file_format: str) -> HttpResponse:
-    """Return a file; the JSON file has the recorded SHA-256. Raises Http404 for an unknown format."""
+    """Return a file of the preregistration. Raises Http404 for an unknown format.
+
+    The SHA-256 of the JSON file is the recorded one.
+    """
     if file_format not in FILE_FORMATS:
         raise Http404(f"Unknown format {file_format!r:.20}. Available: {', '.join(FILE_FORMATS)}.")
     text = canonical_json(frozen.document) if file_format == "json" else as_markdown(frozen)

@@ -24,7 +24,7 @@ def digest(identifier: str) -> str:
 
 
 def forgotten(identifier_digest: str) -> str:
-    """Return the replacement for the digest of an erased identifier, so that a lookup no longer matches it."""
+    """Return the replacement for the digest of an erased identifier, so that lookups no longer match the identifier."""
     return digest(f"forgotten {identifier_digest}")
 
 

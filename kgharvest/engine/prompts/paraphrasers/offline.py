@@ -58,8 +58,8 @@ class Filler(NamedTuple):
 def refill(lm: LanguageModel, prompt: PromptTemplate, entities: Sequence[str]) -> list[PromptTemplate]:
     """Return up to MOST_VARIANTS variants of `prompt` with one blank replaced. The closest in meaning comes first.
 
-    Closeness is the overlap of the LM's distributions for an entity, given the other entities, before and after the
-    replacement. Returns [] if the LM is behind a server, because servers return no distributions.
+    The LM's distribution for an entity, given the other entities, is compared before and after the replacement: the
+    larger the overlap, the closer the meaning. Returns [] if the LM is behind a server, because servers return no distributions.
     """
     if isinstance(lm, GivesLogprobs):
         return []
