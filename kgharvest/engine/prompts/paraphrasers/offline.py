@@ -59,7 +59,8 @@ def refill(lm: LanguageModel, prompt: PromptTemplate, entities: Sequence[str]) -
     """Return up to MOST_VARIANTS variants of `prompt` with one blank replaced. The closest in meaning comes first.
 
     The LM's distribution for an entity, given the other entities, is compared before and after the replacement: the
-    larger the overlap, the closer the meaning. Returns [] if the LM is behind a server, because servers return no distributions.
+    larger the overlap, the closer the meaning. Returns [] if the LM is behind a server, because servers return no
+    distributions.
     """
     if isinstance(lm, GivesLogprobs):
         return []
