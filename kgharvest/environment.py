@@ -28,6 +28,11 @@ PROGRAM, RUN = ("python manage.py", "./run") if IS_CHECKOUT else ("kgharvest", "
 ROLES = ("owner", "researcher", "adjudicator", "viewer")
 
 
+def command_names(request: object) -> dict[str, str]:
+    """Context processor: prefixes of commands in pages."""
+    return {"PROGRAM": PROGRAM, "RUN": RUN}
+
+
 @contextmanager
 def data_folder_needed() -> Iterator[None]:
     """Convert an OSError about the data folder to ImproperlyConfigured."""

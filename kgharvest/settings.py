@@ -112,6 +112,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "kgharvest.access.roles",
+                "kgharvest.environment.command_names",
             ],
             "builtins": ["kgharvest.pages.panels"],
         },
