@@ -137,7 +137,7 @@ FILES = {
     "classify": ["train.jsonl", "train.tsv"],
 }
 QUERY_AN_LM = {"evaluate_scores", "probe", "extract", "classify"}
-NOT_RUN = {"demo", "train_embedded_lm"}
+NOT_RUN = {"demo", "train_embedded_lm", "web", "worker"}
 NAMES = {
     "relation": ["home", "animals/home", "lair", "nothing"],
     "set_name": ["animals", "demo", "mine"],

@@ -85,7 +85,7 @@ def test_a_preview_fills_the_statement_and_stores_nothing(researcher_client):
 
     assert "the <b><bdi>seat belt</bdi></b> prevents <b><bdi>injury</bdi></b>" in page
     assert "full stop" in page
-    assert "lower case" in page
+    assert "lower-case letter" in page
     assert not Relation.objects.exists()
 
 
