@@ -15,12 +15,13 @@ from kgharvest.errors import fault_of_machine
 # Sections of `kgharvest help`. Other commands of this project follow under "Other", and those of Django at the end.
 SECTIONS = {
     "Run kgharvest": ["demo", "web", "worker", "workers", "doctor"],
+    "Studies": ["study"],
     "Relations and harvests": [
         *("import_relations", "export_relations", "import_prompts", "harvest", "import_tuples", "export_tuples"),
-        *("link_entities", "evaluate_scores"),
+        *("link_entities", "evaluate_scores", "import_kg", "export_kg", "probe"),
     ],
     "Rounds and reports": [
-        *("open_round", "judge_tuples", "import_judgments", "export_judgments", "report", "pack", "verify"),
+        *("open_round", "judge_tuples", "import_judgments", "export_judgments", "report", "pack", "verify", "push"),
     ],
     "Projects and people": [
         *("members", "createsuperuser", "changepassword", "token", "remove_second_factor", "erase_person", "audit"),

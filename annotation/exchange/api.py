@@ -13,7 +13,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from annotation.exchange.judgment_export import FILE_FORMATS, current_judgments, judgments_file
-from annotation.exchange.judgment_import import DUPLICATES, import_judgments
+from annotation.exchange.judgment_files import DUPLICATES
+from annotation.exchange.judgment_import import import_judgments
 from annotation.models import Judgment, Label
 from annotation.rounds.api import RoundOperations, RoundPartViewSet
 from kgharvest.api.input import Filters, IdField, StrictSerializer

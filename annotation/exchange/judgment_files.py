@@ -21,6 +21,7 @@ from kgharvest.errors import BadEntry, ImportRefused
 REQUIRED = ("relation", "entities", "annotator", "label")
 STATEMENT = ("item", "entities")  # columns that name the statement in files without a database
 LONGEST_COMMENT = 1000  # characters
+DUPLICATES = ("error", "first", "last")  # policies for repeated judgments of an annotator on a statement
 MOST_ROWS = 1_000_000  # per file, including invalid rows; rows are held in memory
 LONGEST_NAME = 200  # characters of an annotator's name
 CACHED_VALUES = 10_000  # parsed values cached per column, as values often repeat

@@ -35,7 +35,6 @@ from kgharvest.relations.names import Scope, relations_of_set, resolve_relation
 from kgharvest.relations.services import editable_set
 
 NAME = re.compile(r"[-\w]{1,100}", re.ASCII)  # names of new rounds
-DUPLICATES = ("error", "first", "last")
 
 
 class ImportSummary(NamedTuple):

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from annotation.exchange.judgment_files import MOST_ROWS, ImportedRow, read_judgments, read_records
+from annotation.exchange.judgment_files import DUPLICATES, MOST_ROWS, ImportedRow, read_judgments, read_records
 from evaluation.evidence.tables import COUNTED, EMPTY, Rows, report_order
 from kgharvest.bulk.file_reading import read_lines
-from kgharvest.errors import BadEntry, Faults, ImportRefused
+from kgharvest.errors import BadEntry, DomainError, Faults, ImportRefused
 from kgharvest.statistics.arrays import LABELS
 from kgharvest.statistics.paired_tests import CellKey
 from kgharvest.statistics.verdicts import IMPORTED_QUORUM, majority
@@ -86,8 +86,10 @@ def rows_of_labels(labels: LabelRows, duplicates: str = "error", judge: LabelRow
 
     duplicates: policy for repeated judgments of one annotator on one statement: "error", or keep the "first" or "last".
     The same label for another cell is one judgment that counts for both cells. judge: labels of an LM judge. Raises
-    ImportRefused with all faults.
+    ImportRefused with all faults, or DomainError BadDuplicates.
     """
+    if duplicates not in DUPLICATES:
+        raise DomainError("BadDuplicates", f"duplicates is {duplicates!r:.40}. Use {', '.join(DUPLICATES)}.")
     faults = Faults()
     number: dict[Statement, int] = {}
     statements = [number.setdefault(_statement(row), len(number)) for row in labels.rows]

@@ -19,8 +19,6 @@ from evaluation.reports.document import build_document, method_of
 from kgharvest import code_version
 from kgharvest.statistics.paired_tests import MARGIN
 
-DUPLICATES = ("error", "first", "last")
-
 
 def document_of_labels(
     labels: Labels, judge_labels: Labels | None = None, *, duplicates: str = "error", equivalence_margin: float = MARGIN

@@ -133,16 +133,28 @@ def main() -> None:
     if others:
         parser.error(f'{others[0]} requires gunicorn, which is not installed. Run: pip install "kgharvest[server]"')
     host, _, port = arguments.bind.rpartition(":")
+    if not port.isdecimal():
+        parser.error(f"--bind is {arguments.bind!r:.60}. Use HOST:PORT, for example 127.0.0.1:8000.")
     stops: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: stops.append(number))
-    with socket.create_server((host, int(port)), backlog=2048) as listener:
+    with listening(parser, host.strip("[]"), int(port)) as listener:
         options = runpy.run_path(str(settings.BASE_DIR / "gunicorn.conf.py"))
         application = import_string(f"{arguments.application}.application")
         server = HttpServer(application, [listener], options["threads"], options["keepalive"])
         options["when_ready"](server)
         print(f"Listening at http://{arguments.bind}", file=sys.stderr, flush=True)  # noqa: T201
         server.serve(lambda: not stops, GRACE_S)
+
+
+def listening(parser: ArgumentParser, host: str, port: int) -> socket.socket:
+    """Return a listening socket. Prints a message and exits if the address cannot be used."""
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
+        )
+    except (OSError, OverflowError) as error:
+        parser.error(f"--bind: cannot listen at {host} port {port} ({error}). Use another address or port.")
 
 
 if __name__ == "__main__":

@@ -105,6 +105,8 @@ def test_errors_name_the_row():
         accuracy([*labels({"1": "t"}), {"item": "1", "annotator": "b", "label": "maybe"}])
     with pytest.raises(DomainError, match="cannot be read"):
         accuracy("missing.csv")
+    with pytest.raises(DomainError, match=r"newest.*error, first, last"):
+        accuracy(labels({"1": "t"}), duplicates="newest")
 
 
 def test_results_are_frozen_and_convert_to_frames_and_html():

@@ -3,10 +3,9 @@
 from django.core.management.base import CommandError
 
 from annotation.invites.erasure import erase_account, erase_annotator
-from annotation.management.commands.open_round import find_user
 from annotation.rounds.services import find_round
 from kgharvest.errors import NotFound
-from kgharvest.management.command import DomainCommand
+from kgharvest.management.command import DomainCommand, find_user
 from kgharvest.pages.number_format import counted
 
 

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from annotation.exchange.judgment_import import DUPLICATES, import_judgments
+from annotation.exchange.judgment_files import DUPLICATES
+from annotation.exchange.judgment_import import import_judgments
 from kgharvest.management.command import DomainCommand, add_project_argument
 
 DUPLICATES_WERE = {"first": "skipped", "last": "replaced earlier ones"}

@@ -5,15 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from django.conf import settings
-from django.contrib.auth import get_user_model
 from django.urls import reverse
 
 from annotation.rounds.plan import Plan, plan_round
 from annotation.rounds.serializers import example, read_round_spec, round_from_spec
 from annotation.rounds.services import create_draft, open_round
 from kgharvest.accounts.projects import find_project
-from kgharvest.errors import NotFound
-from kgharvest.management.command import DomainCommand, add_project_argument
+from kgharvest.management.command import DomainCommand, add_project_argument, find_user
 from kgharvest.pages.number_format import in_points, percent, seconds
 
 
@@ -71,10 +69,3 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield f"  {comparison.name}: {difference}, {over}"
     if plan.compared.rule:
         yield plan.compared.rule
-
-
-def find_user(username: str):
-    user = get_user_model().objects.filter(username=username).first()
-    if user is None:
-        raise NotFound(f"User {username!r} not found. Name an existing user, or omit --by.")
-    return user

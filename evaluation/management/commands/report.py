@@ -4,11 +4,12 @@
 
 from pathlib import Path
 
+from annotation.exchange.judgment_files import DUPLICATES
 from annotation.rounds.services import find_round
 from evaluation.reports.document import report_tables
 from evaluation.reports.files import DOCUMENT_FORMATS, EVIDENCE, FILES, write_report
 from evaluation.reports.forms import ReportForm, equivalence_margin_of, report_options
-from evaluation.reports.label_report import DUPLICATES, report_of_labels
+from evaluation.reports.label_report import report_of_labels
 from evaluation.reports.services import prepare_report, store_report
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.errors import DomainError

@@ -131,10 +131,19 @@ def _effects_among_decided(evidence: Evidence, verdict: Codes) -> Floats:
 
 
 def why_conventions_differ(document: Mapping[str, Any]) -> str:
-    """Return one sentence that explains the differences between the conventions; empty without conventions."""
+    """Return one sentence that explains the differences between the conventions. Empty if there is none."""
     entries = {entry["name"]: entry for entry in document.get("conventions") or ()}
     if not entries or entries[DEFAULT]["accuracy"] is None:
         return ""
+    values = [entry["accuracy"] for entry in entries.values()]
+    if all(value == values[0] for value in values):
+        return ""
+    if not (entries[DEFAULT]["n"] - entries[DECIDED]["n"]):
+        return (
+            f"The conventions differ because {RELIABILITY} ({share(entries[RELIABILITY]['accuracy'])}) weights labels "
+            f"by the reliability of their annotators, and {DEFAULT} ({share(entries[DEFAULT]['accuracy'])}) follows "
+            "the majority."
+        )
     n = {name: entry["n"] for name, entry in entries.items()}
     n_undecided = n[DEFAULT] - n[DECIDED]
     n_decided = n[RELIABILITY] - n[DECIDED]

@@ -15,7 +15,8 @@ class Command(ProgramCommand):
     arguments_help = "options of gunicorn, for example --workers 4"
 
     def handle(self, *arguments: str, **options: object) -> None:
-        check_port()
+        if not any(argument.startswith(("--bind", "-b")) for argument in arguments):
+            check_port()
         call_command("migrate", interactive=False, verbosity=0)
         call_command("members", first_owner=True)
         if settings.PRODUCTION:  # static files have hashed names

@@ -268,6 +268,23 @@ def test_conventions_by_hand():
     assert "4 statements of 9 are undecided" in why_conventions_differ(document)
 
 
+def test_equal_conventions_need_no_explanation():
+    assert why_conventions_differ(document_of_labels(labels({"1": "ttt", "2": "fff", "3": "ttt"}))) == ""
+
+
+def test_explanation_without_undecided_statements_names_the_weights():
+    # a and b always contradict the majority, so c outweighs them in the last statement.
+    items = {f"{n}": "ffttt" for n in range(6)} | {f"{n}": "ttfff" for n in range(6, 12)} | {"12": "ttf.."}
+
+    document = document_of_labels(labels(items))
+
+    values = conventions(document)
+    assert values["default"] == values["true_among_decided"] == pytest.approx(7 / 13)
+    assert values["by_reliability"] == pytest.approx(6 / 13)
+    assert "undecided" not in why_conventions_differ(document)
+    assert "by_reliability" in why_conventions_differ(document)
+
+
 def test_default_is_the_accuracy_of_a_single_cell_with_its_interval():
     document = document_of_labels(labels({str(number): "tt" if number % 4 else "ff" for number in range(40)}))
 
