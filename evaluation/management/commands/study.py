@@ -22,6 +22,7 @@ from evaluation.studies.schema import json_schema
 from evaluation.studies.services import changes, check_changes, find_study, store_study
 from evaluation.studies.steps import advance, is_judged, report_now, stages
 from kgharvest.bulk.file_writing import write_atomically
+from kgharvest.environment import create_data_folder
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.jobs import ledger
 from kgharvest.management.command import DomainCommand, run_to_the_end
@@ -61,6 +62,8 @@ class Command(DomainCommand):
             verb.add_argument("--output", type=Path, metavar="DIR", help=output_help)
 
     def handle(self, *, verb, **options):
+        if "study" in options:
+            prepare_database()
         getattr(self, f"do_{verb}")(**options)
 
     def do_init(self, file, **options):
@@ -85,7 +88,6 @@ class Command(DomainCommand):
     def do_check(self, study, small, **options):
         path = study_path(study)
         document = read_study(path, small)
-        prepare_database()
         with planned_study(document) as (_, plan):
             n_relations = len({request.relation.pk for request in requests_of_plan(plan)})
         cells = counted(plan.n_cells, "harvest")
@@ -93,14 +95,12 @@ class Command(DomainCommand):
 
     def do_plan(self, study, small, **options):
         document = read_study(study_path(study), small)
-        prepare_database()
         for line in study_plan_lines(document):
             self.stdout.write(line)
 
     def do_run(self, study, small, yes, queue, wait, output, **options):
         path = study_path(study)
         document = read_study(path, small)
-        prepare_database()
         self.confirm_changes(document, path, yes)
         stored = store_study(document)
         self.say(f"Study {stored.name} in project {stored.project}")
@@ -210,7 +210,10 @@ class Command(DomainCommand):
 
 
 def prepare_database() -> None:
-    """Migrate a new database. Pending migrations of an existing one are the operator's decision."""
+    """Create the data folder, and migrate a new database. Pending migrations of an existing one are the operator's
+    decision.
+    """
+    create_data_folder(settings.DATA_DIR)
     if not MigrationRecorder(connection).applied_migrations():
         call_command("migrate", interactive=False, verbosity=0)
 
