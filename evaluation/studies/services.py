@@ -10,7 +10,7 @@ from annotation.rounds.builder import population_of
 from annotation.rounds.serializers import Cell, round_from_spec
 from evaluation.models import Study
 from evaluation.studies.schema import SAMPLE, HarvestSection, entry_of, harvest_sections, key_of
-from kgharvest.access import Action, check_may
+from kgharvest.access import MAY, Action, check_may
 from kgharvest.accounts.projects import create_project, project_for
 from kgharvest.chat_models.options import options_from
 from kgharvest.embedded_lm.world import load_world
@@ -45,9 +45,15 @@ def _shown(value: Any) -> str:
 
 
 def project_of(document: Mapping[str, Any], by=None) -> Project:
-    """Return the project of a study, and create a named project that is missing. Raises as `project_for`."""
+    """Return the project of a new study, and create a named project that is missing.
+
+    Raises NotAllowed, or ProjectNotNamed with the key to add.
+    """
     name = document.get("project")
     if not name:
+        slugs = list(Project.objects.with_role(by, MAY[Action.WORK]).values_list("slug", flat=True)[:10])
+        if len(slugs) > 1:
+            raise _not_named(f"Several projects exist: {', '.join(slugs)}.", slugs[0])
         return project_for(by)
     visible = Project.objects.visible_to(by)
     project = visible.filter(slug=name).first() or visible.filter(name=name).first() or create_project(name, by)
@@ -56,18 +62,31 @@ def project_of(document: Mapping[str, Any], by=None) -> Project:
 
 
 def find_study(document: Mapping[str, Any], by=None) -> Study | None:
-    """Return the stored study of the document, or None."""
+    """Return the stored study of the document, or None.
+
+    Raises ProjectNotNamed if the document names no project and several projects have a study of this name.
+    """
     name = document.get("project")
     studies = Study.objects.visible_to(by).filter(name=document["name"]).select_related("project", "round", "report")
     if name:
         return studies.filter(project__slug=name).first() or studies.filter(project__name=name).first()
-    return studies.first()
+    found = list(studies.order_by("pk")[:2])
+    if len(found) > 1:
+        first, second = (study.project.slug for study in found)
+        raise _not_named(f"The projects {first} and {second} have a study {document['name']}.", first)
+    return found[0] if found else None
+
+
+def _not_named(reason: str, slug: str) -> DomainError:
+    return DomainError("ProjectNotNamed", f'{reason} Add `project = "{slug}"` to the study file.')
 
 
 @transaction.atomic
 def store_study(document: dict[str, Any], by=None) -> Study:
     """Create the study, or replace its document. Raises NotAllowed, ProjectNotNamed, StudyFrozen."""
-    project = project_of(document, by)
+    existing = find_study(document, by)
+    project = existing.project if existing else project_of(document, by)
+    check_may(by, Action.WORK, project)
     study, is_new = Study.objects.get_or_create(
         project=project, name=document["name"], defaults={"document": document, "created_by": by}
     )

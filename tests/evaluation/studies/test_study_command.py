@@ -347,3 +347,30 @@ def test_viewer_cannot_start_a_study(study):
         "NotAllowed",
         "NameTaken",
     )
+
+
+def test_study_without_project_is_found_when_there_are_more_projects(run, study):
+    run()
+    make_project("Other")
+    before = counts()
+
+    run()
+
+    assert counts() == before
+    study.write_text(study.read_text().replace('"capitals"', '"capitals-2"'))
+    with pytest.raises(CommandError, match='Add `project = "default"`') as refused:
+        run()
+    assert refused.value.__cause__.code == "ProjectNotNamed"
+
+
+def test_two_studies_of_one_name_need_the_project(run, study):
+    text = study.read_text()
+    store_study(read_study(study))
+    study.write_text(f'project = "Other"\n{text}')
+    store_study(read_study(study))
+
+    study.write_text(text)
+
+    assert refusal(run) == refusal(run, "status") == refusal(run, "check") == "ProjectNotNamed"
+    study.write_text(f'project = "other"\n{text}')
+    assert "Study capitals in project Other" in run("run", "--yes")
