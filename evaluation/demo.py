@@ -117,6 +117,7 @@ def open_people_round() -> Round:
 def open_simulated_round() -> Round:
     """Return the round judged by simulated annotators, who know most facts of the embedded LM's world."""
     simulated = study(SIMULATED)
+    steps.queue_harvests(simulated, researcher())
     steps.open_study_round(simulated, researcher())
     steps.simulate(simulated, researcher())
     return simulated.round

@@ -17,7 +17,6 @@ from evaluation.studies.schema import SAMPLE
 from evaluation.studies.services import (
     check_simulation,
     import_study_relations,
-    jobs_of,
     locked,
     plan_of,
     round_spec,
@@ -57,7 +56,7 @@ def study_plan_lines(document: dict[str, Any], by=None) -> Iterator[str]:
         if study.round and study.round.status != Round.Status.DRAFT:
             yield f"round: {study.round.name} is {study.round.status}, with {counted(study.round.n_tasks, 'statement')}"
             return
-        jobs = jobs_of(study)
+        jobs = [job for _, job in plan.skipped]
         if not plan.requests and all(job.status == Job.Status.SUCCEEDED for job in jobs):
             draft = study.round or create_draft(round_spec(study, jobs), by, study.project)
             yield from plan_lines(plan_round(draft, by=by))

@@ -20,7 +20,7 @@ from kgharvest.events.recording import record
 from kgharvest.harvests.language_models import get_language_model, name_language_model
 from kgharvest.harvests.launches import Plan, plan_launch
 from kgharvest.harvests.runner import HarvestRequest, requests_for, unique_key_of
-from kgharvest.models import HarvestJob, Project, Relation, RelationSet
+from kgharvest.models import HarvestJob, Job, Project, Relation, RelationSet
 from kgharvest.relations.files import RelationFile
 from kgharvest.relations.names import relations_of_set, resolve_relation
 from kgharvest.relations.services import import_relation_file, load_shipped_sets
@@ -95,9 +95,12 @@ def store_study(document: dict[str, Any], by=None) -> Study:
     elif study.document != document:
         study = locked(study, by)
         check_changes(study, document)
-        keys = ", ".join(key_of(change.path) for change in changes(study.document, document))
+        changed = list(changes(study.document, document))
+        keys = ", ".join(key_of(change.path) for change in changed)
         study.document = document
-        study.save(update_fields=["document", "changed_at"])
+        if any(change.path[0] in ("relations", "harvests") for change in changed):
+            study.harvest_keys = []  # until they are queued
+        study.save(update_fields=["document", "harvest_keys", "changed_at"])
         record("study.changed", study, by, project.pk, study=study.name, keys=keys)
     return study
 
@@ -222,18 +225,22 @@ def plan_of(study: Study, by=None) -> Plan:
 
 
 def jobs_of(study: Study) -> list[HarvestJob]:
-    """Return the existing harvests of the study in the order of the file, finished or under way."""
+    """Return the harvests from which the round was drawn, otherwise the job of each queued harvest, in order.
+
+    The job of a harvest is its newest finished one, or its newest one.
+    """
     if study.round and (jobs := _sampled_jobs(study)):
         return jobs
-    requests = requests_of(study)
-    job_of = {unique_key_of(request): job for request, job in plan_of(study).skipped}
-    return [job_of[key] for request in requests if (key := unique_key_of(request)) in job_of]
+    jobs = HarvestJob.objects.with_cell().filter(project=study.project_id, unique_key__in=study.harvest_keys)
+    succeeded_last = sorted(jobs, key=lambda job: (job.status == Job.Status.SUCCEEDED, job.pk))
+    job_of = {job.unique_key: job for job in succeeded_last}
+    return [job_of[key] for key in study.harvest_keys if key in job_of]
 
 
 def _sampled_jobs(study: Study) -> list[HarvestJob]:
     ids = list(dict.fromkeys(study.round.strata.order_by("pk").values_list("job", flat=True)))
     jobs = HarvestJob.objects.with_cell().in_bulk(ids)
-    return [jobs[pk] for pk in ids]
+    return [jobs[pk] for pk in ids if pk in jobs]
 
 
 # The round

@@ -20,7 +20,7 @@ from evaluation.studies.outputs import published_table, write_outputs
 from evaluation.studies.plan import planned_study, study_plan_lines
 from evaluation.studies.schema import json_schema
 from evaluation.studies.services import changes, check_changes, find_study, store_study
-from evaluation.studies.steps import advance, is_judged, report_now, stages
+from evaluation.studies.steps import advance, failed_harvests, is_judged, report_now, stages
 from kgharvest.bulk.file_writing import write_atomically
 from kgharvest.environment import create_data_folder
 from kgharvest.errors import DomainError, NotFound
@@ -104,6 +104,8 @@ class Command(DomainCommand):
         self.confirm_changes(document, path, yes)
         stored = store_study(document)
         self.say(f"Study {stored.name} in project {stored.project}")
+        for job in failed_harvests(stored):
+            self.say(f"{job} failed: {job.error} It starts again.")
         shown: set[str] = set()
         while jobs := advance(stored):
             self.finish(jobs, is_here=not queue, wait=wait)

@@ -15,7 +15,7 @@ from annotation.models import Annotator, Draw, JudgeRun, JudgmentTask, Round
 from evaluation.models import Report, Study
 from evaluation.studies.files import read_study
 from evaluation.studies.services import changes, store_study
-from evaluation.studies.steps import advance, queue_harvests, stages
+from evaluation.studies.steps import advance, open_study_round, queue_harvests, stages
 from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job, Project, Relation
@@ -250,10 +250,19 @@ def test_failed_harvest_stops_the_run_and_runs_again(run, settings):
     runners = settings.JOB_RUNNERS
     settings.JOB_RUNNERS = runners | {"harvest": "tests.evaluation.studies.test_study_command.fail"}
     assert refusal(run) == "JobFailed"
+    (failed,) = HarvestJob.objects.filter(status=Job.Status.FAILED)
+    assert states(Study.objects.get())["Harvests"] == "failed"
+    stage = stages(Study.objects.get())[1]
+    assert "The LM is broken." in stage.text
+    assert stage.links == [(str(failed), failed.get_absolute_url())]
+    with pytest.raises(DomainError) as missing:
+        open_study_round(Study.objects.get())
+    assert missing.value.code == "HarvestMissing"
 
     settings.JOB_RUNNERS = runners
-    run()
+    out = run()
 
+    assert "The LM is broken." in out
     assert Round.objects.get().status == "open"
     assert HarvestJob.objects.filter(status=Job.Status.FAILED).count() == 1
 
@@ -374,3 +383,14 @@ def test_two_studies_of_one_name_need_the_project(run, study):
     assert refusal(run) == refusal(run, "status") == refusal(run, "check") == "ProjectNotNamed"
     study.write_text(f'project = "other"\n{text}')
     assert "Study capitals in project Other" in run("run", "--yes")
+
+
+def test_round_is_not_opened_without_a_queued_harvest(study):
+    stored = store_study(read_study(study))
+    assert refusal(open_study_round, stored) == "HarvestMissing"
+    *_, last = queue_harvests(stored)
+    for job in HarvestJob.objects.exclude(pk=last.pk):
+        ledger.run_job(job.pk)
+
+    assert refusal(open_study_round, stored) == "HarvestMissing"
+    assert not Round.objects.exists()
