@@ -102,7 +102,7 @@ class Study(models.Model):
 
     document: the valid file, with the relations of relation files. harvest_keys: `unique_key` of each harvest in the
     order of the file; empty until they are queued. round: None until its draft is created. report: the first report on
-    the complete round.
+    the complete round since the last change of report options, judges, or published numbers.
     """
 
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="studies")

@@ -97,12 +97,20 @@ def store_study(document: dict[str, Any], by=None) -> Study:
         check_changes(study, document)
         changed = list(changes(study.document, document))
         keys = ", ".join(key_of(change.path) for change in changed)
+        if _of_report(study.document) != _of_report(document):
+            study.report = None  # the next step creates a new one
         study.document = document
         if any(change.path[0] in ("relations", "harvests") for change in changed):
             study.harvest_keys = []  # until they are queued
-        study.save(update_fields=["document", "harvest_keys", "changed_at"])
+        study.save(update_fields=["document", "harvest_keys", "report", "changed_at"])
         record("study.changed", study, by, project.pk, study=study.name, keys=keys)
     return study
+
+
+def _of_report(document: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the parts of the document that determine the contents of the report."""
+    options = {name: value for name, value in document.get("report", {}).items() if name != "outputs"}
+    return options, document.get("judges", []), document.get("published")
 
 
 def locked(study: Study, by=None) -> Study:

@@ -93,6 +93,52 @@ def test_package_is_written_if_its_app_is_installed(run, study, settings):
     assert (study.parent / "capitals-results" / "report.csv").exists()
 
 
+PUBLISHED = '[published]\nsource = "{}"\nrows = [{{ setting = "human", accepted = 0.6, rejected = 0.2 }}]\n'
+JUDGE = '[[judges]]\nname = "{}"\nkind = "score"\nmodel = "embedded-small"\nthreshold = -7.0\n'
+
+
+@pytest.mark.parametrize(
+    ("added", "is_new"),
+    [
+        ("[report]\nequivalence_margin = 7\n", True),
+        (PUBLISHED.format("Table 3"), True),
+        (JUDGE.format("one"), True),
+        ('[report]\noutputs = ["report.json", "report.md"]\n', False),
+    ],
+)
+def test_changed_report_options_give_a_new_report(run, study, added, is_new):
+    run()
+    judge_all(Round.objects.get(), ["true"] * 12)
+    run()
+    study.write_text(study.read_text() + added)
+
+    run("run", "--yes")
+
+    folder, report = study.parent / "capitals-results", Study.objects.get().report
+    assert Report.objects.count() == 1 + is_new
+    assert report == Report.objects.order_by("pk").last()
+    assert json.loads((folder / "report.json").read_text())["created_at"] == report.document["created_at"]
+    if "margin" in added:
+        assert report.document["equivalence_margin"] == 0.07
+    run()
+    assert Report.objects.count() == 1 + is_new
+
+
+def test_outdated_published_numbers_are_written_again(run, study):
+    study.write_text(study.read_text() + PUBLISHED.format("Table 3"))
+    run()
+    judge_all(Round.objects.get(), ["true"] * 12)
+    run()
+    path = study.parent / "capitals-results" / "published.md"
+    right = path.read_text()
+    path.write_text(right.replace("Table 3", "Table 4"))
+
+    assert "published.md" in run().splitlines()[-1]
+
+    assert path.read_text() == right
+    assert "up to date" in run()
+
+
 def test_missing_file_is_written_again(run, study):
     run()
     judge_all(Round.objects.get(), ["true"] * 12)
