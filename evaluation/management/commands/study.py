@@ -31,7 +31,8 @@ from kgharvest.pages.number_format import counted
 from kgharvest.relations.checks import set_name_error
 from kgharvest.tables.formats import terminal_text
 
-LOOK_EVERY_S = 0.3
+LOOK_EVERY_S = 0.3  # for jobs
+LOOK_FOR_JUDGMENTS_EVERY_S = 5
 TEMPLATE = BUILT_IN.parent / "template.toml"
 SCHEMA_FILE = "kgharvest-study.schema.json"
 
@@ -107,13 +108,21 @@ class Command(DomainCommand):
         for job in failed_harvests(stored):
             self.say(f"{job} failed: {job.error} It starts again.")
         shown: set[str] = set()
-        while jobs := advance(stored):
-            self.finish(jobs, is_here=not queue, wait=wait)
-            self.show_stages(stored, shown)
-        self.show_stages(stored, shown)
-        self.judge(stored, wait)
+        self.do_steps(stored, shown, queue, wait)
+        if not is_judged(stored.round):
+            self.show_judgments(stored, wait)
+            if wait:
+                wait_for_people(stored)
+                self.do_steps(stored, shown, queue, wait)
         if stored.report:
             self.write(stored, stored.report, output or results_folder(path, stored))
+
+    def do_steps(self, study: Study, shown: set[str], queue: bool, wait: bool) -> None:
+        """Do everything that does not wait for people."""
+        while jobs := advance(study):
+            self.finish(jobs, is_here=not queue, wait=wait)
+            self.show_stages(study, shown)
+        self.show_stages(study, shown)
 
     def confirm_changes(self, document: dict[str, Any], path: Path, yes: bool) -> None:
         existing = find_study(document)
@@ -164,11 +173,9 @@ class Command(DomainCommand):
                 shown.add(line)
                 self.say(line)
 
-    def judge(self, study: Study, wait: bool) -> None:
-        """Print what the study waits for, and wait for it if asked to."""
+    def show_judgments(self, study: Study, wait: bool) -> None:
+        """Print what the study waits for."""
         round = study.round
-        if is_judged(round):
-            return
         stage = next(stage for stage in stages(study) if stage.name == "Judgments")
         self.say(f"Judgments: {stage.text}")
         if round.status == Round.Status.OPEN:
@@ -176,11 +183,6 @@ class Command(DomainCommand):
         self.say(f"Round: {settings.ORIGIN}{round.get_absolute_url()}")
         if not wait:
             self.say("Run the study again when people have judged, or add --wait.")
-            return
-        while not is_judged(round):
-            time.sleep(LOOK_EVERY_S)
-            round.refresh_from_db(fields=["status"])
-        advance(study)
 
     def do_status(self, study, small, **options):
         stored = stored_study(read_study(study_path(study), small))
@@ -218,6 +220,19 @@ def prepare_database() -> None:
     create_data_folder(settings.DATA_DIR)
     if not MigrationRecorder(connection).applied_migrations():
         call_command("migrate", interactive=False, verbosity=0)
+
+
+def wait_for_people(study: Study) -> None:
+    """Wait until no more judgments are expected. Raises NotFound if the study or its round is deleted meanwhile."""
+    name = study.round.name
+    while not is_judged(study.round):
+        time.sleep(LOOK_FOR_JUDGMENTS_EVERY_S)
+        try:
+            study.refresh_from_db()
+        except Study.DoesNotExist:
+            raise NotFound(f"Study {study.name} was deleted. Run it again to start a new one.") from None
+        if study.round is None:
+            raise NotFound(f"Round {name} was deleted. Run the study again to open a new one.")
 
 
 def stored_study(document: dict[str, Any]) -> Study:

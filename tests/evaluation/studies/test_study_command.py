@@ -440,3 +440,34 @@ def test_round_is_not_opened_without_a_queued_harvest(study):
 
     assert refusal(open_study_round, stored) == "HarvestMissing"
     assert not Round.objects.exists()
+
+
+@pytest.fixture
+def pauses(monkeypatch) -> list:
+    """Functions to call instead of sleeping, one per pause. Their durations are appended to `pauses.seconds`."""
+
+    class Pauses(list):
+        def sleep(self, seconds: float) -> None:
+            self.seconds.append(seconds)
+            self.pop(0)()
+
+    pauses = Pauses()
+    pauses.seconds = []
+    monkeypatch.setattr("evaluation.management.commands.study.time", pauses)
+    return pauses
+
+
+def test_waiting_for_people_ends_with_the_report(run, pauses):
+    pauses += [lambda: None, lambda: judge_all(Round.objects.get(), ["true"] * 12)]
+
+    out = run("run", "--wait")
+
+    assert pauses.seconds == [5, 5]
+    assert f"/reports/{Report.objects.get().pk}/" in out
+
+
+@pytest.mark.parametrize("delete", [lambda: Study.objects.update(round=None), lambda: Study.objects.all().delete()])
+def test_waiting_ends_if_the_round_or_the_study_is_deleted(delete, run, pauses):
+    pauses.append(delete)
+
+    assert refusal(run, "run", "--wait") == "NotFound"
