@@ -96,7 +96,7 @@ class Command(DomainCommand):
 
     def do_plan(self, study, small, **options):
         document = read_study(study_path(study), small)
-        for line in study_plan_lines(document):
+        for line in list(study_plan_lines(document)):  # a slow terminal must not delay the end of the transaction
             self.stdout.write(line)
 
     def do_run(self, study, small, yes, queue, wait, output, **options):

@@ -9,6 +9,7 @@ import zipfile
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.utils import timezone
 
 from annotation.models import Annotator, Draw, JudgeRun, JudgmentTask, Round
@@ -471,3 +472,15 @@ def test_waiting_ends_if_the_round_or_the_study_is_deleted(delete, run, pauses):
     pauses.append(delete)
 
     assert refusal(run, "run", "--wait") == "NotFound"
+
+
+def test_plan_is_printed_after_its_transaction(study):
+    class Output:
+        def write(self, text: str) -> None:
+            depths.append(len(connection.savepoint_ids))
+
+    depths, outside = [], len(connection.savepoint_ids)
+
+    call_command("study", "plan", str(study), stdout=Output())
+
+    assert set(depths) == {outside}
