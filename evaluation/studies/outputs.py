@@ -46,7 +46,14 @@ def write_outputs(study: Study, report: Report, folder: Path) -> Iterator[Path]:
         yield path
 
 
-def refuse_pack(report: Report, path: Path) -> None:
+def check_outputs(study: Study) -> None:
+    """Raise AppNotInstalled if an output needs an optional app that is not installed."""
+    for name in validated_report(study.document.get("report", {}))["outputs"]:
+        if name in settings.REPORT_OUTPUTS and import_string(settings.REPORT_OUTPUTS[name]) is refuse_pack:
+            refuse_pack(None, Path(name))
+
+
+def refuse_pack(report: Report | None, path: Path) -> None:
     """Raise AppNotInstalled: replication packages belong to an optional app."""
     raise DomainError(
         "AppNotInstalled",

@@ -13,12 +13,15 @@ from annotation.rounds.plan import half_width, macro_half_width, measured_pace, 
 from annotation.rounds.serializers import round_from_spec
 from annotation.rounds.services import create_draft
 from evaluation.models import Study
+from evaluation.studies.outputs import check_outputs
 from evaluation.studies.schema import SAMPLE
 from evaluation.studies.services import (
+    check_round,
     check_simulation,
     import_study_relations,
     locked,
     plan_of,
+    requests_of,
     round_spec,
     store_study,
 )
@@ -39,6 +42,8 @@ def planned_study(document: dict[str, Any], by=None) -> Iterator[tuple[Study, Pl
         study = locked(store_study(document, by), by)
         import_study_relations(study, by)
         check_simulation(study)
+        check_round(study, requests_of(study))
+        check_outputs(study)
         plan = plan_of(study, by)
         if plan.refusals:
             raise DomainError("BadStudy", " ".join(plan.refusals))

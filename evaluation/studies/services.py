@@ -1,15 +1,16 @@
 """Store studies, and find the relations, harvests, and cells that their documents describe."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from django.db import transaction
 from django.utils import timezone
 
+from annotation.models import Round
 from annotation.rounds.builder import population_of
 from annotation.rounds.serializers import Cell, round_from_spec
 from evaluation.models import Study
-from evaluation.studies.schema import SAMPLE, HarvestSection, entry_of, harvest_sections, key_of
+from evaluation.studies.schema import SAMPLE, HarvestSection, RoundSection, entry_of, harvest_sections, key_of
 from kgharvest.access import MAY, Action, check_may
 from kgharvest.accounts.projects import create_project, project_for
 from kgharvest.chat_models.options import options_from
@@ -26,6 +27,8 @@ from kgharvest.relations.names import relations_of_set, resolve_relation
 from kgharvest.relations.services import import_relation_file, load_shipped_sets
 
 FROZEN = ("relations", "harvests", "round", "simulation")  # sections that cannot change once the round exists
+
+Harvest = TypeVar("Harvest", HarvestJob, HarvestRequest)
 
 
 class Change(NamedTuple):
@@ -267,7 +270,7 @@ def round_spec(study: Study, jobs: Sequence[HarvestJob]) -> dict[str, Any]:
     if cells is None:
         sampled = [(job, sample) for job in jobs]
     else:
-        sampled = [(_job_of_cell(cell, f"round.cells[{n}]", jobs), sample | cell) for n, cell in enumerate(cells)]
+        sampled = [(_of_cell(cell, f"round.cells[{n}]", jobs), sample | cell) for n, cell in enumerate(cells)]
     spec["cells"] = [
         {"job": job.pk, "n": None} | {name: cell[name] for name in SAMPLE if name in cell} for job, cell in sampled
     ]
@@ -283,17 +286,43 @@ def round_spec(study: Study, jobs: Sequence[HarvestJob]) -> dict[str, Any]:
     return spec
 
 
-def _job_of_cell(cell: Mapping[str, Any], path: str, jobs: Sequence[HarvestJob]) -> HarvestJob:
+def _of_cell(cell: Mapping[str, Any], path: str, harvests: Sequence[Harvest]) -> Harvest:
     fitting = [
-        job
-        for job in jobs
-        if (job.relation.name, job.setting) == (cell["relation"], cell["setting"])
-        and cell["model"] in (job.language_model.name, str(job.language_model), job.language_model.short_name)
+        harvest
+        for harvest in harvests
+        if (harvest.relation.name, harvest.setting) == (cell["relation"], cell["setting"])
+        and cell["model"]
+        in (harvest.language_model.name, str(harvest.language_model), harvest.language_model.short_name)
     ]
     if len(fitting) != 1:
         name = " × ".join((cell["relation"], cell["model"], cell["setting"]))
         raise DomainError("BadStudy", f"{path}: the study has {len(fitting)} harvests of {name}. Name one of them.")
     return fitting[0]
+
+
+def check_round(study: Study, requests: Sequence[HarvestRequest]) -> None:
+    """Raise NameTaken or BadStudy if the round of these harvests cannot be opened. Nothing if it is open."""
+    if study.round and study.round.status != Round.Status.DRAFT:
+        return
+    section = study.document["round"]
+    name = section.get("name", study.name)
+    if study.project.rounds.filter(name=name).exclude(study=study).exists():
+        raise DomainError(
+            "NameTaken", f"round.name: a round named {name} already exists in {study.project}. Choose another name."
+        )
+    for position, cell in enumerate(section.get("cells", [])):
+        _of_cell(cell, f"round.cells[{position}]", requests)
+    known = {relation for request in requests for relation in (request.relation.name, request.relation.path)}
+    if unknown := [relation for relation in section.get("relation_instructions", {}) if relation not in known]:
+        raise DomainError(
+            "BadStudy",
+            f"round.relation_instructions: no relation {unknown[0]} is harvested. Remove it, or add it to harvests.",
+        )
+    options = RoundSection(data=section)
+    options.is_valid(raise_exception=True)
+    closes_at = options.validated_data.get("closes_at")
+    if closes_at and closes_at <= timezone.now():
+        raise DomainError("BadStudy", f"round.closes_at: {closes_at:%Y-%m-%d %H:%M} is in the past. Change it.")
 
 
 def check_simulation(study: Study) -> None:

@@ -20,6 +20,7 @@ from evaluation.reports.forms import report_options
 from evaluation.reports.services import prepare_report, store_report
 from evaluation.studies.schema import SimulationSection, validated_report
 from evaluation.studies.services import (
+    check_round,
     check_simulation,
     import_study_relations,
     jobs_of,
@@ -59,10 +60,12 @@ def queue_harvests(study: Study, by=None) -> list[Job]:
         return []
     import_study_relations(current, by)
     check_simulation(current)
+    requests = requests_of(current)
+    check_round(current, requests)
     plan = plan_of(current, by)
     if plan.refusals:
         raise DomainError("BadStudy", " ".join(plan.refusals))
-    study.harvest_keys = list(map(unique_key_of, requests_of(current)))
+    study.harvest_keys = list(map(unique_key_of, requests))
     if current.harvest_keys != study.harvest_keys:
         current.harvest_keys = study.harvest_keys
         current.save(update_fields=["harvest_keys", "changed_at"])

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from annotation.models import Round
 from evaluation.models import Report, Study
-from evaluation.studies.files import BUILT_IN, built_in_studies, read_study, study_path
+from evaluation.studies.files import BUILT_IN, built_in_studies, has_small_version, read_study, study_path
 from evaluation.studies.outputs import published_table, write_outputs
 from evaluation.studies.plan import planned_study, study_plan_lines
 from evaluation.studies.schema import json_schema
@@ -89,6 +89,8 @@ class Command(DomainCommand):
     def do_check(self, study, small, **options):
         path = study_path(study)
         document = read_study(path, small)
+        if not small and has_small_version(path):
+            check_small_version(path)
         with planned_study(document) as (_, plan):
             n_relations = len({request.relation.pk for request in requests_of_plan(plan)})
         cells = counted(plan.n_cells, "harvest")
@@ -220,6 +222,15 @@ def prepare_database() -> None:
     create_data_folder(settings.DATA_DIR)
     if not MigrationRecorder(connection).applied_migrations():
         call_command("migrate", interactive=False, verbosity=0)
+
+
+def check_small_version(path: Path) -> None:
+    """Raise the errors of the small version. An opened round of it keeps its old document, which is no error."""
+    document = read_study(path, small=True)
+    existing = find_study(document)
+    if existing is None or existing.round is None:
+        with planned_study(document):
+            pass
 
 
 def wait_for_people(study: Study) -> None:

@@ -21,7 +21,7 @@ from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job, Project, Relation
 from kgharvest.pages.number_format import share
-from tests.factories import join_round, judge, judge_all, make_project, make_user, next_batch
+from tests.factories import join_round, judge, judge_all, make_project, make_round, make_user, next_batch
 
 pytestmark = pytest.mark.usefixtures("fake_harvests")
 
@@ -214,18 +214,28 @@ def test_plan_after_the_harvests_gives_margins_of_each_cell(run, study):
         ('models = ["embedded"]', 'models = ["./nothing"]', "NotFound"),
         ('settings = ["human"]', 'settings = ["human"]\nrelations = ["eats"]', "BadStudy"),
         ("n = 4", 'n = 4\ncells = [{ relation = "eats", model = "embedded", setting = "human" }]', "BadStudy"),
+        ("n = 4", 'n = 4\nrelation_instructions = { eats = "Judge." }', "BadStudy"),
+        ("n = 4", 'n = 4\nrelation_instructions = { prevent = "Judge." }', ""),
+        ("n = 4", 'n = 4\ncloses_when = "date"\ncloses_at = 2020-01-02T03:04:05Z', "BadStudy"),
+        ("n = 4", 'n = 4\nname = "taken"', "NameTaken"),
+        ("[round]", '[report]\noutputs = ["pack.zip"]\n[round]', "AppNotInstalled"),
+        ("[round]", "[small]\nround = { n = 0 }\n[round]", "ImportRefused"),
+        ("[round]", '[small]\nrelations = [{ set = "demo", names = ["nothing"] }]\n[round]', "UnresolvedName"),
+        ("[round]", "[small]\nround = { n = 1 }\n[round]", ""),
         ("[round]", "[simulation]\n[round]", ""),
     ],
 )
-def test_check_finds_errors_that_need_the_database(run, study, old, new, code):
+def test_check_finds_errors_that_need_the_database(run, study, settings, old, new, code):
+    make_round(name="taken")
+    settings.REPORT_OUTPUTS = {"pack.zip": "evaluation.studies.outputs.refuse_pack"}
     study.write_text(study.read_text().replace(old, new))
+    before = counts()
 
-    if "cells" in new:
-        assert refusal(run) == code
-    elif not code:
-        assert "no errors" in run("check")  # currency_of is in the embedded LM's world
-    else:
+    if code:
         assert refusal(run, "check") == code
+    else:
+        assert "no errors" in run("check")  # currency_of is in the embedded LM's world
+    assert counts() == before
 
 
 def test_changed_file_is_shown_and_applied_with_yes(run, study, capsys):
@@ -484,3 +494,13 @@ def test_plan_is_printed_after_its_transaction(study):
     call_command("study", "plan", str(study), stdout=Output())
 
     assert set(depths) == {outside}
+
+
+def test_opened_round_of_the_small_version_does_not_refuse_changes(run, study):
+    text = study.read_text() + "[small]\nround = { n = 2 }\n"
+    study.write_text(text)
+    run("run", "--small")
+    study.write_text(text.replace("max_tuples = 8", "max_tuples = 9"))
+
+    assert "no errors" in run("check")
+    assert refusal(run, "check", "--small") == "StudyFrozen"
