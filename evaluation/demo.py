@@ -17,7 +17,7 @@ from evaluation.demo_results import store_saved_harvests, store_saved_judge_run
 from evaluation.models import Report, Study
 from evaluation.studies import steps
 from evaluation.studies.files import read_study, study_path
-from evaluation.studies.services import jobs_of, store_study
+from evaluation.studies.services import find_study, jobs_of, store_study
 from kgharvest.accounts.projects import create_project, set_role
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests.language_models import get_language_model
@@ -68,8 +68,15 @@ def researcher() -> AbstractBaseUser:
 
 
 def study(name: str) -> Study:
-    """Return the built-in study, created if it is missing. A demo of an older version has its round already."""
-    stored = store_study(read_study(study_path(name)), researcher())
+    """Return the built-in study, created if it is missing.
+
+    A study with a round keeps its document, because a release can have edited the packaged one. A demo of an older
+    version has its round already.
+    """
+    document = read_study(study_path(name))
+    stored = find_study(document, researcher())
+    if stored is None or stored.round is None:
+        stored = store_study(document, researcher())
     if stored.round is None and (existing := stored.project.rounds.filter(name=name).first()):
         stored.round, stored.report = existing, existing.reports.first()
         stored.save()
@@ -110,6 +117,7 @@ def open_people_round() -> Round:
 def open_simulated_round() -> Round:
     """Return the round judged by simulated annotators, who know most facts of the embedded LM's world."""
     simulated = study(SIMULATED)
+    steps.queue_harvests(simulated, researcher())
     steps.open_study_round(simulated, researcher())
     steps.simulate(simulated, researcher())
     return simulated.round

@@ -69,6 +69,12 @@ def read_study(path: Path, small: bool = False) -> dict[str, Any]:
     return document
 
 
+def has_small_version(path: Path) -> bool:
+    """Return whether the file has `small` sections. Raises as read_study."""
+    document = _parse(read_text(path), path)
+    return isinstance(document, dict) and SMALL in document
+
+
 def _name_faults(sections: Mapping[str, Any]) -> Iterator[Fault]:
     for name in sections.keys() & {"name", SMALL}:
         yield Fault((SMALL, name), f"{SMALL}.{name} cannot be replaced. Remove it")

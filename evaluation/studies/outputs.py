@@ -32,10 +32,13 @@ def write_outputs(study: Study, report: Report, folder: Path) -> Iterator[Path]:
     names = validated_report(study.document.get("report", {}))["outputs"]
     for name in [*names, *([PUBLISHED] if "published" in study.document else [])]:
         path = folder / name
-        if path.exists() and path.stat().st_mtime > report.created_at.timestamp():
-            continue
         if name == PUBLISHED:
-            write_atomically(path, [markdown_of(study.name, [published_table(study, report)])])
+            text = markdown_of(study.name, [published_table(study, report)])
+            if path.exists() and path.read_bytes() == text.encode():
+                continue
+            write_atomically(path, [text])
+        elif path.exists() and path.stat().st_mtime > report.created_at.timestamp():
+            continue
         elif name in formats:
             write_atomically(path, [write_report(report, formats[name])])
         else:
@@ -43,7 +46,14 @@ def write_outputs(study: Study, report: Report, folder: Path) -> Iterator[Path]:
         yield path
 
 
-def refuse_pack(report: Report, path: Path) -> None:
+def check_outputs(study: Study) -> None:
+    """Raise AppNotInstalled if an output needs an optional app that is not installed."""
+    for name in validated_report(study.document.get("report", {}))["outputs"]:
+        if name in settings.REPORT_OUTPUTS and import_string(settings.REPORT_OUTPUTS[name]) is refuse_pack:
+            refuse_pack(None, Path(name))
+
+
+def refuse_pack(report: Report | None, path: Path) -> None:
     """Raise AppNotInstalled: replication packages belong to an optional app."""
     raise DomainError(
         "AppNotInstalled",

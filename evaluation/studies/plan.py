@@ -13,13 +13,15 @@ from annotation.rounds.plan import half_width, macro_half_width, measured_pace, 
 from annotation.rounds.serializers import round_from_spec
 from annotation.rounds.services import create_draft
 from evaluation.models import Study
+from evaluation.studies.outputs import check_outputs
 from evaluation.studies.schema import SAMPLE
 from evaluation.studies.services import (
+    check_round,
     check_simulation,
     import_study_relations,
-    jobs_of,
     locked,
     plan_of,
+    requests_of,
     round_spec,
     store_study,
 )
@@ -40,6 +42,8 @@ def planned_study(document: dict[str, Any], by=None) -> Iterator[tuple[Study, Pl
         study = locked(store_study(document, by), by)
         import_study_relations(study, by)
         check_simulation(study)
+        check_round(study, requests_of(study))
+        check_outputs(study)
         plan = plan_of(study, by)
         if plan.refusals:
             raise DomainError("BadStudy", " ".join(plan.refusals))
@@ -57,7 +61,7 @@ def study_plan_lines(document: dict[str, Any], by=None) -> Iterator[str]:
         if study.round and study.round.status != Round.Status.DRAFT:
             yield f"round: {study.round.name} is {study.round.status}, with {counted(study.round.n_tasks, 'statement')}"
             return
-        jobs = jobs_of(study)
+        jobs = [job for _, job in plan.skipped]
         if not plan.requests and all(job.status == Job.Status.SUCCEEDED for job in jobs):
             draft = study.round or create_draft(round_spec(study, jobs), by, study.project)
             yield from plan_lines(plan_round(draft, by=by))

@@ -1,16 +1,17 @@
 """Store studies, and find the relations, harvests, and cells that their documents describe."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from django.db import transaction
 from django.utils import timezone
 
+from annotation.models import Round
 from annotation.rounds.builder import population_of
 from annotation.rounds.serializers import Cell, round_from_spec
 from evaluation.models import Study
-from evaluation.studies.schema import SAMPLE, HarvestSection, entry_of, harvest_sections, key_of
-from kgharvest.access import Action, check_may
+from evaluation.studies.schema import SAMPLE, HarvestSection, RoundSection, entry_of, harvest_sections, key_of
+from kgharvest.access import MAY, Action, check_may
 from kgharvest.accounts.projects import create_project, project_for
 from kgharvest.chat_models.options import options_from
 from kgharvest.embedded_lm.world import load_world
@@ -20,12 +21,14 @@ from kgharvest.events.recording import record
 from kgharvest.harvests.language_models import get_language_model, name_language_model
 from kgharvest.harvests.launches import Plan, plan_launch
 from kgharvest.harvests.runner import HarvestRequest, requests_for, unique_key_of
-from kgharvest.models import HarvestJob, Project, Relation, RelationSet
+from kgharvest.models import HarvestJob, Job, Project, Relation, RelationSet
 from kgharvest.relations.files import RelationFile
 from kgharvest.relations.names import relations_of_set, resolve_relation
 from kgharvest.relations.services import import_relation_file, load_shipped_sets
 
 FROZEN = ("relations", "harvests", "round", "simulation")  # sections that cannot change once the round exists
+
+Harvest = TypeVar("Harvest", HarvestJob, HarvestRequest)
 
 
 class Change(NamedTuple):
@@ -45,9 +48,15 @@ def _shown(value: Any) -> str:
 
 
 def project_of(document: Mapping[str, Any], by=None) -> Project:
-    """Return the project of a study, and create a named project that is missing. Raises as `project_for`."""
+    """Return the project of a new study, and create a named project that is missing.
+
+    Raises NotAllowed, or ProjectNotNamed with the key to add.
+    """
     name = document.get("project")
     if not name:
+        slugs = list(Project.objects.with_role(by, MAY[Action.WORK]).values_list("slug", flat=True)[:10])
+        if len(slugs) > 1:
+            raise _not_named(f"Several projects exist: {', '.join(slugs)}.", slugs[0])
         return project_for(by)
     visible = Project.objects.visible_to(by)
     project = visible.filter(slug=name).first() or visible.filter(name=name).first() or create_project(name, by)
@@ -56,18 +65,31 @@ def project_of(document: Mapping[str, Any], by=None) -> Project:
 
 
 def find_study(document: Mapping[str, Any], by=None) -> Study | None:
-    """Return the stored study of the document, or None."""
+    """Return the stored study of the document, or None.
+
+    Raises ProjectNotNamed if the document names no project and several projects have a study of this name.
+    """
     name = document.get("project")
     studies = Study.objects.visible_to(by).filter(name=document["name"]).select_related("project", "round", "report")
     if name:
         return studies.filter(project__slug=name).first() or studies.filter(project__name=name).first()
-    return studies.first()
+    found = list(studies.order_by("pk")[:2])
+    if len(found) > 1:
+        first, second = (study.project.slug for study in found)
+        raise _not_named(f"The projects {first} and {second} have a study {document['name']}.", first)
+    return found[0] if found else None
+
+
+def _not_named(reason: str, slug: str) -> DomainError:
+    return DomainError("ProjectNotNamed", f'{reason} Add `project = "{slug}"` to the study file.')
 
 
 @transaction.atomic
 def store_study(document: dict[str, Any], by=None) -> Study:
     """Create the study, or replace its document. Raises NotAllowed, ProjectNotNamed, StudyFrozen."""
-    project = project_of(document, by)
+    existing = find_study(document, by)
+    project = existing.project if existing else project_of(document, by)
+    check_may(by, Action.WORK, project)
     study, is_new = Study.objects.get_or_create(
         project=project, name=document["name"], defaults={"document": document, "created_by": by}
     )
@@ -76,11 +98,22 @@ def store_study(document: dict[str, Any], by=None) -> Study:
     elif study.document != document:
         study = locked(study, by)
         check_changes(study, document)
-        keys = ", ".join(key_of(change.path) for change in changes(study.document, document))
+        changed = list(changes(study.document, document))
+        keys = ", ".join(key_of(change.path) for change in changed)
+        if _of_report(study.document) != _of_report(document):
+            study.report = None  # the next step creates a new one
         study.document = document
-        study.save(update_fields=["document", "changed_at"])
+        if any(change.path[0] in ("relations", "harvests") for change in changed):
+            study.harvest_keys = []  # until they are queued
+        study.save(update_fields=["document", "harvest_keys", "report", "changed_at"])
         record("study.changed", study, by, project.pk, study=study.name, keys=keys)
     return study
+
+
+def _of_report(document: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the parts of the document that determine the contents of the report."""
+    options = {name: value for name, value in document.get("report", {}).items() if name != "outputs"}
+    return options, document.get("judges", []), document.get("published")
 
 
 def locked(study: Study, by=None) -> Study:
@@ -203,18 +236,22 @@ def plan_of(study: Study, by=None) -> Plan:
 
 
 def jobs_of(study: Study) -> list[HarvestJob]:
-    """Return the existing harvests of the study in the order of the file, finished or under way."""
+    """Return the harvests from which the round was drawn, otherwise the job of each queued harvest, in order.
+
+    The job of a harvest is its newest finished one, or its newest one.
+    """
     if study.round and (jobs := _sampled_jobs(study)):
         return jobs
-    requests = requests_of(study)
-    job_of = {unique_key_of(request): job for request, job in plan_of(study).skipped}
-    return [job_of[key] for request in requests if (key := unique_key_of(request)) in job_of]
+    jobs = HarvestJob.objects.with_cell().filter(project=study.project_id, unique_key__in=study.harvest_keys)
+    succeeded_last = sorted(jobs, key=lambda job: (job.status == Job.Status.SUCCEEDED, job.pk))
+    job_of = {job.unique_key: job for job in succeeded_last}
+    return [job_of[key] for key in study.harvest_keys if key in job_of]
 
 
 def _sampled_jobs(study: Study) -> list[HarvestJob]:
     ids = list(dict.fromkeys(study.round.strata.order_by("pk").values_list("job", flat=True)))
     jobs = HarvestJob.objects.with_cell().in_bulk(ids)
-    return [jobs[pk] for pk in ids]
+    return [jobs[pk] for pk in ids if pk in jobs]
 
 
 # The round
@@ -233,7 +270,7 @@ def round_spec(study: Study, jobs: Sequence[HarvestJob]) -> dict[str, Any]:
     if cells is None:
         sampled = [(job, sample) for job in jobs]
     else:
-        sampled = [(_job_of_cell(cell, f"round.cells[{n}]", jobs), sample | cell) for n, cell in enumerate(cells)]
+        sampled = [(_of_cell(cell, f"round.cells[{n}]", jobs), sample | cell) for n, cell in enumerate(cells)]
     spec["cells"] = [
         {"job": job.pk, "n": None} | {name: cell[name] for name in SAMPLE if name in cell} for job, cell in sampled
     ]
@@ -249,17 +286,43 @@ def round_spec(study: Study, jobs: Sequence[HarvestJob]) -> dict[str, Any]:
     return spec
 
 
-def _job_of_cell(cell: Mapping[str, Any], path: str, jobs: Sequence[HarvestJob]) -> HarvestJob:
+def _of_cell(cell: Mapping[str, Any], path: str, harvests: Sequence[Harvest]) -> Harvest:
     fitting = [
-        job
-        for job in jobs
-        if (job.relation.name, job.setting) == (cell["relation"], cell["setting"])
-        and cell["model"] in (job.language_model.name, str(job.language_model), job.language_model.short_name)
+        harvest
+        for harvest in harvests
+        if (harvest.relation.name, harvest.setting) == (cell["relation"], cell["setting"])
+        and cell["model"]
+        in (harvest.language_model.name, str(harvest.language_model), harvest.language_model.short_name)
     ]
     if len(fitting) != 1:
         name = " × ".join((cell["relation"], cell["model"], cell["setting"]))
         raise DomainError("BadStudy", f"{path}: the study has {len(fitting)} harvests of {name}. Name one of them.")
     return fitting[0]
+
+
+def check_round(study: Study, requests: Sequence[HarvestRequest]) -> None:
+    """Raise NameTaken or BadStudy if the round of these harvests cannot be opened. Nothing if it is open."""
+    if study.round and study.round.status != Round.Status.DRAFT:
+        return
+    section = study.document["round"]
+    name = section.get("name", study.name)
+    if study.project.rounds.filter(name=name).exclude(study=study).exists():
+        raise DomainError(
+            "NameTaken", f"round.name: a round named {name} already exists in {study.project}. Choose another name."
+        )
+    for position, cell in enumerate(section.get("cells", [])):
+        _of_cell(cell, f"round.cells[{position}]", requests)
+    known = {relation for request in requests for relation in (request.relation.name, request.relation.path)}
+    if unknown := [relation for relation in section.get("relation_instructions", {}) if relation not in known]:
+        raise DomainError(
+            "BadStudy",
+            f"round.relation_instructions: no relation {unknown[0]} is harvested. Remove it, or add it to harvests.",
+        )
+    options = RoundSection(data=section)
+    options.is_valid(raise_exception=True)
+    closes_at = options.validated_data.get("closes_at")
+    if closes_at and closes_at <= timezone.now():
+        raise DomainError("BadStudy", f"round.closes_at: {closes_at:%Y-%m-%d %H:%M} is in the past. Change it.")
 
 
 def check_simulation(study: Study) -> None:

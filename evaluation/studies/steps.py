@@ -20,6 +20,7 @@ from evaluation.reports.forms import report_options
 from evaluation.reports.services import prepare_report, store_report
 from evaluation.studies.schema import SimulationSection, validated_report
 from evaluation.studies.services import (
+    check_round,
     check_simulation,
     import_study_relations,
     jobs_of,
@@ -33,7 +34,8 @@ from evaluation.studies.services import (
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests.launches import start_launch
-from kgharvest.models import Job, KnowledgeTuple
+from kgharvest.harvests.runner import unique_key_of
+from kgharvest.models import HarvestJob, Job, KnowledgeTuple
 from kgharvest.pages.number_format import counted
 
 
@@ -52,27 +54,35 @@ def advance(study: Study, by=None) -> list[Job]:
 @transaction.atomic
 def queue_harvests(study: Study, by=None) -> list[Job]:
     """Import the relations and launch the missing harvests; return the unfinished ones. Nothing if a round exists."""
-    study = locked(study, by)
-    if study.round:
+    current = locked(study, by)
+    study.harvest_keys = current.harvest_keys
+    if current.round:
         return []
-    import_study_relations(study, by)
-    check_simulation(study)
-    plan = plan_of(study, by)
+    import_study_relations(current, by)
+    check_simulation(current)
+    requests = requests_of(current)
+    check_round(current, requests)
+    plan = plan_of(current, by)
     if plan.refusals:
         raise DomainError("BadStudy", " ".join(plan.refusals))
-    jobs = [job for _, job in plan.skipped]
+    study.harvest_keys = list(map(unique_key_of, requests))
+    if current.harvest_keys != study.harvest_keys:
+        current.harvest_keys = study.harvest_keys
+        current.save(update_fields=["harvest_keys", "changed_at"])
     if plan.requests:
-        launch, _ = start_launch(plan, by)
-        jobs += launch.jobs.with_cell().order_by("pk")
-    return [job for job in jobs if job.is_unfinished]
+        start_launch(plan, by)
+    return [job for job in jobs_of(current) if job.is_unfinished]
 
 
 def open_study_round(study: Study, by=None) -> list[Job]:
-    """Open the round; return the run of the judge whose labels define its strata while it is unfinished."""
+    """Open the round; return the run of the judge whose labels define its strata while it is unfinished.
+
+    Raises HarvestMissing.
+    """
     with transaction.atomic():
         current = locked(study, by)
         if current.round is None:
-            current.round = create_draft(round_spec(current, jobs_of(current)), by, current.project)
+            current.round = create_draft(round_spec(current, _finished_harvests(current)), by, current.project)
             current.save(update_fields=["round", "changed_at"])
         study.round = round = current.round
         if round.status != Round.Status.DRAFT:
@@ -81,6 +91,18 @@ def open_study_round(study: Study, by=None) -> list[Job]:
             return runs
         study.round = open_draft(round, by)
         return []
+
+
+def _finished_harvests(study: Study) -> list[HarvestJob]:
+    """Return the harvests of the study. Raises HarvestMissing if one has not finished."""
+    jobs = [job for job in jobs_of(study) if job.status == Job.Status.SUCCEEDED]
+    if not jobs or len(jobs) < len(study.harvest_keys):
+        raise DomainError(
+            "HarvestMissing",
+            f"Study {study.name} has finished {len(jobs)} of {counted(len(study.harvest_keys), 'harvest')}. Continue "
+            "it with study run.",
+        )
+    return jobs
 
 
 @transaction.atomic
@@ -201,15 +223,26 @@ def _relations(study: Study) -> Stage:
 
 
 def _harvests(study: Study) -> Stage:
-    try:
-        jobs = jobs_of(study)
-        n_cells = len(jobs) if study.round else len(requests_of(study))
-    except DomainError as refusal:  # relations that are not imported yet, or an LM that was removed
-        return Stage("Harvests", "not started", str(refusal), [])
+    jobs = jobs_of(study)
+    if not jobs:
+        return Stage("Harvests", "not started", "Not queued yet", [])
+    is_drawn = study.round is not None and study.round.status != Round.Status.DRAFT
+    n_cells = len(jobs) if is_drawn else len(study.harvest_keys)
     n_done = sum(job.status == Job.Status.SUCCEEDED for job in jobs)
-    state = "done" if n_done == n_cells else "under way" if jobs else "not started"
     text = f"{n_done} of {counted(n_cells, 'harvest')} finished"
-    return Stage("Harvests", state, text, [(str(job), job.get_absolute_url()) for job in jobs])
+    if failed := failed_harvests(study):
+        reasons = " ".join(f"{job}: {job.error}" for job in failed)
+        return Stage("Harvests", "failed", f"{text}. {reasons}", _links(failed))
+    return Stage("Harvests", "done" if n_done == n_cells else "under way", text, _links(jobs))
+
+
+def failed_harvests(study: Study) -> list[HarvestJob]:
+    """Return the harvests that have failed and were not queued again."""
+    return [job for job in jobs_of(study) if job.status == Job.Status.FAILED]
+
+
+def _links(jobs: list[HarvestJob]) -> list[tuple[str, str]]:
+    return [(str(job), job.get_absolute_url()) for job in jobs]
 
 
 def _round(study: Study) -> Stage:

@@ -235,6 +235,22 @@ def test_demo_of_an_older_version_keeps_its_rounds(harvests):
     assert demo.simulated_report() == report
 
 
+def test_demo_keeps_its_rounds_when_a_release_edits_its_studies(harvests, monkeypatch):
+    rounds = demo.open_people_round(), demo.open_simulated_round()
+    report = simulated_report()
+    read_study = demo.read_study
+    monkeypatch.setattr(demo, "read_study", lambda path: _with_more_statements(read_study(path)))
+
+    assert {job.pk for job in demo.queue_missing_harvests()} == {job.pk for job in HarvestJob.objects.all()}
+    assert (demo.open_people_round(), demo.open_simulated_round()) == rounds
+    assert demo.queue_missing_judge_run().round == rounds[1]
+    assert demo.simulated_report() == report
+
+
+def _with_more_statements(document: dict) -> dict:
+    return document | {"round": document["round"] | {"n": document["round"]["n"] + 1}}
+
+
 def test_short_harvest_is_sampled_completely(shipped, logins, enqueued):
     for job in demo.queue_missing_harvests():
         finish(job, n_facts=2, n_others=0)

@@ -15,13 +15,14 @@ from django.utils import timezone
 
 from annotation.models import Round
 from evaluation.models import Report, Study
-from evaluation.studies.files import BUILT_IN, built_in_studies, read_study, study_path
+from evaluation.studies.files import BUILT_IN, built_in_studies, has_small_version, read_study, study_path
 from evaluation.studies.outputs import published_table, write_outputs
 from evaluation.studies.plan import planned_study, study_plan_lines
 from evaluation.studies.schema import json_schema
 from evaluation.studies.services import changes, check_changes, find_study, store_study
-from evaluation.studies.steps import advance, is_judged, report_now, stages
+from evaluation.studies.steps import advance, failed_harvests, is_judged, report_now, stages
 from kgharvest.bulk.file_writing import write_atomically
+from kgharvest.environment import create_data_folder
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.jobs import ledger
 from kgharvest.management.command import DomainCommand, run_to_the_end
@@ -30,7 +31,8 @@ from kgharvest.pages.number_format import counted
 from kgharvest.relations.checks import set_name_error
 from kgharvest.tables.formats import terminal_text
 
-LOOK_EVERY_S = 0.3
+LOOK_EVERY_S = 0.3  # for jobs
+LOOK_FOR_JUDGMENTS_EVERY_S = 5
 TEMPLATE = BUILT_IN.parent / "template.toml"
 SCHEMA_FILE = "kgharvest-study.schema.json"
 
@@ -61,6 +63,8 @@ class Command(DomainCommand):
             verb.add_argument("--output", type=Path, metavar="DIR", help=output_help)
 
     def handle(self, *, verb, **options):
+        if "study" in options:
+            prepare_database()
         getattr(self, f"do_{verb}")(**options)
 
     def do_init(self, file, **options):
@@ -85,7 +89,8 @@ class Command(DomainCommand):
     def do_check(self, study, small, **options):
         path = study_path(study)
         document = read_study(path, small)
-        prepare_database()
+        if not small and has_small_version(path):
+            check_small_version(path)
         with planned_study(document) as (_, plan):
             n_relations = len({request.relation.pk for request in requests_of_plan(plan)})
         cells = counted(plan.n_cells, "harvest")
@@ -93,25 +98,33 @@ class Command(DomainCommand):
 
     def do_plan(self, study, small, **options):
         document = read_study(study_path(study), small)
-        prepare_database()
-        for line in study_plan_lines(document):
+        for line in list(study_plan_lines(document)):  # a slow terminal must not delay the end of the transaction
             self.stdout.write(line)
 
     def do_run(self, study, small, yes, queue, wait, output, **options):
         path = study_path(study)
         document = read_study(path, small)
-        prepare_database()
         self.confirm_changes(document, path, yes)
         stored = store_study(document)
         self.say(f"Study {stored.name} in project {stored.project}")
+        for job in failed_harvests(stored):
+            self.say(f"{job} failed: {job.error} It starts again.")
         shown: set[str] = set()
-        while jobs := advance(stored):
-            self.finish(jobs, is_here=not queue, wait=wait)
-            self.show_stages(stored, shown)
-        self.show_stages(stored, shown)
-        self.judge(stored, wait)
+        self.do_steps(stored, shown, queue, wait)
+        if not is_judged(stored.round):
+            self.show_judgments(stored, wait)
+            if wait:
+                wait_for_people(stored)
+                self.do_steps(stored, shown, queue, wait)
         if stored.report:
             self.write(stored, stored.report, output or results_folder(path, stored))
+
+    def do_steps(self, study: Study, shown: set[str], queue: bool, wait: bool) -> None:
+        """Do everything that does not wait for people."""
+        while jobs := advance(study):
+            self.finish(jobs, is_here=not queue, wait=wait)
+            self.show_stages(study, shown)
+        self.show_stages(study, shown)
 
     def confirm_changes(self, document: dict[str, Any], path: Path, yes: bool) -> None:
         existing = find_study(document)
@@ -162,11 +175,9 @@ class Command(DomainCommand):
                 shown.add(line)
                 self.say(line)
 
-    def judge(self, study: Study, wait: bool) -> None:
-        """Print what the study waits for, and wait for it if asked to."""
+    def show_judgments(self, study: Study, wait: bool) -> None:
+        """Print what the study waits for."""
         round = study.round
-        if is_judged(round):
-            return
         stage = next(stage for stage in stages(study) if stage.name == "Judgments")
         self.say(f"Judgments: {stage.text}")
         if round.status == Round.Status.OPEN:
@@ -174,11 +185,6 @@ class Command(DomainCommand):
         self.say(f"Round: {settings.ORIGIN}{round.get_absolute_url()}")
         if not wait:
             self.say("Run the study again when people have judged, or add --wait.")
-            return
-        while not is_judged(round):
-            time.sleep(LOOK_EVERY_S)
-            round.refresh_from_db(fields=["status"])
-        advance(study)
 
     def do_status(self, study, small, **options):
         stored = stored_study(read_study(study_path(study), small))
@@ -210,9 +216,34 @@ class Command(DomainCommand):
 
 
 def prepare_database() -> None:
-    """Migrate a new database. Pending migrations of an existing one are the operator's decision."""
+    """Create the data folder, and migrate a new database. Pending migrations of an existing one are the operator's
+    decision.
+    """
+    create_data_folder(settings.DATA_DIR)
     if not MigrationRecorder(connection).applied_migrations():
         call_command("migrate", interactive=False, verbosity=0)
+
+
+def check_small_version(path: Path) -> None:
+    """Raise the errors of the small version. An opened round of it keeps its old document, which is no error."""
+    document = read_study(path, small=True)
+    existing = find_study(document)
+    if existing is None or existing.round is None:
+        with planned_study(document):
+            pass
+
+
+def wait_for_people(study: Study) -> None:
+    """Wait until no more judgments are expected. Raises NotFound if the study or its round is deleted meanwhile."""
+    name = study.round.name
+    while not is_judged(study.round):
+        time.sleep(LOOK_FOR_JUDGMENTS_EVERY_S)
+        try:
+            study.refresh_from_db()
+        except Study.DoesNotExist:
+            raise NotFound(f"Study {study.name} was deleted. Run it again to start a new one.") from None
+        if study.round is None:
+            raise NotFound(f"Round {name} was deleted. Run the study again to open a new one.")
 
 
 def stored_study(document: dict[str, Any]) -> Study:

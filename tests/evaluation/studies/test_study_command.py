@@ -9,18 +9,19 @@ import zipfile
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.utils import timezone
 
 from annotation.models import Annotator, Draw, JudgeRun, JudgmentTask, Round
 from evaluation.models import Report, Study
 from evaluation.studies.files import read_study
 from evaluation.studies.services import changes, store_study
-from evaluation.studies.steps import advance, queue_harvests, stages
+from evaluation.studies.steps import advance, open_study_round, queue_harvests, stages
 from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job, Project, Relation
 from kgharvest.pages.number_format import share
-from tests.factories import join_round, judge, judge_all, make_project, make_user, next_batch
+from tests.factories import join_round, judge, judge_all, make_project, make_round, make_user, next_batch
 
 pytestmark = pytest.mark.usefixtures("fake_harvests")
 
@@ -91,6 +92,52 @@ def test_package_is_written_if_its_app_is_installed(run, study, settings):
     (study.parent / "capitals-results" / "pack.zip").unlink(missing_ok=True)
     assert refusal(run) == "AppNotInstalled"
     assert (study.parent / "capitals-results" / "report.csv").exists()
+
+
+PUBLISHED = '[published]\nsource = "{}"\nrows = [{{ setting = "human", accepted = 0.6, rejected = 0.2 }}]\n'
+JUDGE = '[[judges]]\nname = "{}"\nkind = "score"\nmodel = "embedded-small"\nthreshold = -7.0\n'
+
+
+@pytest.mark.parametrize(
+    ("added", "is_new"),
+    [
+        ("[report]\nequivalence_margin = 7\n", True),
+        (PUBLISHED.format("Table 3"), True),
+        (JUDGE.format("one"), True),
+        ('[report]\noutputs = ["report.json", "report.md"]\n', False),
+    ],
+)
+def test_changed_report_options_give_a_new_report(run, study, added, is_new):
+    run()
+    judge_all(Round.objects.get(), ["true"] * 12)
+    run()
+    study.write_text(study.read_text() + added)
+
+    run("run", "--yes")
+
+    folder, report = study.parent / "capitals-results", Study.objects.get().report
+    assert Report.objects.count() == 1 + is_new
+    assert report == Report.objects.order_by("pk").last()
+    assert json.loads((folder / "report.json").read_text())["created_at"] == report.document["created_at"]
+    if "margin" in added:
+        assert report.document["equivalence_margin"] == 0.07
+    run()
+    assert Report.objects.count() == 1 + is_new
+
+
+def test_outdated_published_numbers_are_written_again(run, study):
+    study.write_text(study.read_text() + PUBLISHED.format("Table 3"))
+    run()
+    judge_all(Round.objects.get(), ["true"] * 12)
+    run()
+    path = study.parent / "capitals-results" / "published.md"
+    right = path.read_text()
+    path.write_text(right.replace("Table 3", "Table 4"))
+
+    assert "published.md" in run().splitlines()[-1]
+
+    assert path.read_text() == right
+    assert "up to date" in run()
 
 
 def test_missing_file_is_written_again(run, study):
@@ -167,18 +214,28 @@ def test_plan_after_the_harvests_gives_margins_of_each_cell(run, study):
         ('models = ["embedded"]', 'models = ["./nothing"]', "NotFound"),
         ('settings = ["human"]', 'settings = ["human"]\nrelations = ["eats"]', "BadStudy"),
         ("n = 4", 'n = 4\ncells = [{ relation = "eats", model = "embedded", setting = "human" }]', "BadStudy"),
+        ("n = 4", 'n = 4\nrelation_instructions = { eats = "Judge." }', "BadStudy"),
+        ("n = 4", 'n = 4\nrelation_instructions = { prevent = "Judge." }', ""),
+        ("n = 4", 'n = 4\ncloses_when = "date"\ncloses_at = 2020-01-02T03:04:05Z', "BadStudy"),
+        ("n = 4", 'n = 4\nname = "taken"', "NameTaken"),
+        ("[round]", '[report]\noutputs = ["pack.zip"]\n[round]', "AppNotInstalled"),
+        ("[round]", "[small]\nround = { n = 0 }\n[round]", "ImportRefused"),
+        ("[round]", '[small]\nrelations = [{ set = "demo", names = ["nothing"] }]\n[round]', "UnresolvedName"),
+        ("[round]", "[small]\nround = { n = 1 }\n[round]", ""),
         ("[round]", "[simulation]\n[round]", ""),
     ],
 )
-def test_check_finds_errors_that_need_the_database(run, study, old, new, code):
+def test_check_finds_errors_that_need_the_database(run, study, settings, old, new, code):
+    make_round(name="taken")
+    settings.REPORT_OUTPUTS = {"pack.zip": "evaluation.studies.outputs.refuse_pack"}
     study.write_text(study.read_text().replace(old, new))
+    before = counts()
 
-    if "cells" in new:
-        assert refusal(run) == code
-    elif not code:
-        assert "no errors" in run("check")  # currency_of is in the embedded LM's world
-    else:
+    if code:
         assert refusal(run, "check") == code
+    else:
+        assert "no errors" in run("check")  # currency_of is in the embedded LM's world
+    assert counts() == before
 
 
 def test_changed_file_is_shown_and_applied_with_yes(run, study, capsys):
@@ -250,10 +307,19 @@ def test_failed_harvest_stops_the_run_and_runs_again(run, settings):
     runners = settings.JOB_RUNNERS
     settings.JOB_RUNNERS = runners | {"harvest": "tests.evaluation.studies.test_study_command.fail"}
     assert refusal(run) == "JobFailed"
+    (failed,) = HarvestJob.objects.filter(status=Job.Status.FAILED)
+    assert states(Study.objects.get())["Harvests"] == "failed"
+    stage = stages(Study.objects.get())[1]
+    assert "The LM is broken." in stage.text
+    assert stage.links == [(str(failed), failed.get_absolute_url())]
+    with pytest.raises(DomainError) as missing:
+        open_study_round(Study.objects.get())
+    assert missing.value.code == "HarvestMissing"
 
     settings.JOB_RUNNERS = runners
-    run()
+    out = run()
 
+    assert "The LM is broken." in out
     assert Round.objects.get().status == "open"
     assert HarvestJob.objects.filter(status=Job.Status.FAILED).count() == 1
 
@@ -347,3 +413,94 @@ def test_viewer_cannot_start_a_study(study):
         "NotAllowed",
         "NameTaken",
     )
+
+
+def test_study_without_project_is_found_when_there_are_more_projects(run, study):
+    run()
+    make_project("Other")
+    before = counts()
+
+    run()
+
+    assert counts() == before
+    study.write_text(study.read_text().replace('"capitals"', '"capitals-2"'))
+    with pytest.raises(CommandError, match='Add `project = "default"`') as refused:
+        run()
+    assert refused.value.__cause__.code == "ProjectNotNamed"
+
+
+def test_two_studies_of_one_name_need_the_project(run, study):
+    text = study.read_text()
+    store_study(read_study(study))
+    study.write_text(f'project = "Other"\n{text}')
+    store_study(read_study(study))
+
+    study.write_text(text)
+
+    assert refusal(run) == refusal(run, "status") == refusal(run, "check") == "ProjectNotNamed"
+    study.write_text(f'project = "other"\n{text}')
+    assert "Study capitals in project Other" in run("run", "--yes")
+
+
+def test_round_is_not_opened_without_a_queued_harvest(study):
+    stored = store_study(read_study(study))
+    assert refusal(open_study_round, stored) == "HarvestMissing"
+    *_, last = queue_harvests(stored)
+    for job in HarvestJob.objects.exclude(pk=last.pk):
+        ledger.run_job(job.pk)
+
+    assert refusal(open_study_round, stored) == "HarvestMissing"
+    assert not Round.objects.exists()
+
+
+@pytest.fixture
+def pauses(monkeypatch) -> list:
+    """Functions to call instead of sleeping, one per pause. Their durations are appended to `pauses.seconds`."""
+
+    class Pauses(list):
+        def sleep(self, seconds: float) -> None:
+            self.seconds.append(seconds)
+            self.pop(0)()
+
+    pauses = Pauses()
+    pauses.seconds = []
+    monkeypatch.setattr("evaluation.management.commands.study.time", pauses)
+    return pauses
+
+
+def test_waiting_for_people_ends_with_the_report(run, pauses):
+    pauses += [lambda: None, lambda: judge_all(Round.objects.get(), ["true"] * 12)]
+
+    out = run("run", "--wait")
+
+    assert pauses.seconds == [5, 5]
+    assert f"/reports/{Report.objects.get().pk}/" in out
+
+
+@pytest.mark.parametrize("delete", [lambda: Study.objects.update(round=None), lambda: Study.objects.all().delete()])
+def test_waiting_ends_if_the_round_or_the_study_is_deleted(delete, run, pauses):
+    pauses.append(delete)
+
+    assert refusal(run, "run", "--wait") == "NotFound"
+
+
+def test_plan_is_printed_after_its_transaction(study):
+    class Output:
+        def write(self, text: str) -> None:
+            depths.append(len(connection.savepoint_ids))
+
+    depths, outside = [], len(connection.savepoint_ids)
+
+    call_command("study", "plan", str(study), stdout=Output())
+
+    assert set(depths) == {outside}
+
+
+def test_opened_round_of_the_small_version_does_not_refuse_changes(run, study):
+    text = study.read_text() + "[small]\nround = { n = 2 }\n"
+    study.write_text(text)
+    run("run", "--small")
+    study.write_text(text.replace("max_tuples = 8", "max_tuples = 9"))
+
+    assert "no errors" in run("check")
+    assert refusal(run, "check", "--small") == "StudyFrozen"

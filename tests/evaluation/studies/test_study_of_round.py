@@ -10,16 +10,17 @@ from django.core.management import call_command
 
 from annotation.models import Round
 from annotation.rounds.services import open_round
+from evaluation.models import Study
 from evaluation.studies.export import study_of_round
 from evaluation.studies.files import read_study
-from evaluation.studies.services import store_study
+from evaluation.studies.services import import_study_relations, store_study
 from kgharvest.accounts.projects import create_project, default_project
 from kgharvest.engine.types import HarvestParams
 from kgharvest.errors import DomainError
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.harvests.runner import HarvestRequest, create_harvest_job
 from kgharvest.jobs import ledger
-from kgharvest.models import HarvestJob, Relation
+from kgharvest.models import HarvestJob, LanguageModel, Relation
 from tests.factories import make_relation, make_relation_set, make_round
 
 pytestmark = pytest.mark.django_db
@@ -128,6 +129,20 @@ def test_page_of_a_new_study_has_no_harvests(study, fake_harvests, researcher_cl
     page = researcher_client.get(stored.get_absolute_url()).text
     assert "Not imported yet" in page
     assert "0 of" not in page
+
+
+@pytest.mark.parametrize("harvest", [{"models": ["someone/lm", "./folder"]}, {"unknown": 1}, {"models": "embedded"}])
+def test_page_plans_nothing(harvest, study, fake_harvests, researcher_client):
+    stored = store_study(read_study(study))
+    import_study_relations(stored)
+    Study.objects.update(document=stored.document | {"harvests": [stored.document["harvests"][0] | harvest]})
+
+    page = researcher_client.get(stored.get_absolute_url())
+
+    assert page.status_code == 200
+    assert "Not queued yet" in page.text
+    assert not LanguageModel.objects.exists()
+    assert "./folder" not in page.text
 
 
 def test_relations_of_one_name_get_the_names_of_their_sets(fake_harvests):
