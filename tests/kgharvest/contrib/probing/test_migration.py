@@ -36,12 +36,8 @@ def migrate(targets) -> None:
 
 
 def migrate_back(targets) -> None:
-    """Create an empty database at the migration state `targets`.
-
-    On SQLite, migrate forward from no tables, which is faster than backward from the current state.
-    """
-    if connection.vendor == "sqlite":
-        remove_tables()
+    """Create an empty database at the migration state `targets`."""
+    remove_tables()
     migrate(targets)
 
 

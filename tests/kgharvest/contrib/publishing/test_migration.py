@@ -34,9 +34,8 @@ def migrate(targets) -> None:
 
 
 def enter_old_state() -> None:
-    """Migrate to OLD. On SQLite, start from no tables, which is faster than migrating backward."""
-    if connection.vendor == "sqlite":
-        remove_tables()
+    """Create an empty database at the migration state OLD."""
+    remove_tables()
     migrate(OLD)
 
 
