@@ -6,6 +6,7 @@ Celery, and pandas only for `to_pandas`. All functions raise ImportRefused (one 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,19 +29,19 @@ if TYPE_CHECKING:
 Entry = TypeVar("Entry")
 
 
-class Tabular:
+class Tabular(ABC):
     """A result with one row per part. Terminals show its sentence, and notebooks the sentence above a table."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.sentence()}>"
 
+    @abstractmethod
     def rows(self) -> Sequence[Any]:
         """Return the rows of the table, dataclasses of one type."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sentence(self) -> str:
         """Return the main number with its interval."""
-        raise NotImplementedError
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the rows as a DataFrame, a column per field. Raises DomainError NeedsPandas."""

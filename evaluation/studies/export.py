@@ -9,6 +9,7 @@ from annotation.judges.specs import spec_of
 from annotation.models import Round
 from annotation.rounds.builder import instructions_by_relation
 from evaluation.studies.schema import SAMPLE, HarvestSection
+from evaluation.studies.services import sampled_jobs
 from kgharvest.chat_models.options import ChatOptions, to_json
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.settings import SETTINGS
@@ -30,7 +31,7 @@ def study_of_round(round: Round) -> dict[str, Any]:
         return dict(study.document)
     if round.status == Round.Status.DRAFT or not round.spec:
         raise DomainError("NotReproducible", f"Round {round.name} has no drawn sample. Open the round first.")
-    jobs = _jobs_in_order(round)
+    jobs = _reproducible_jobs(round)
     names = _relation_names([job.relation for job in jobs])
     texts = {pk: _texts([job for job in jobs if job.relation_id == pk]) for pk in names}
     sections: dict[str, tuple[dict[str, Any], list[Cell]]] = {}
@@ -56,16 +57,15 @@ def study_of_round(round: Round) -> dict[str, Any]:
     return document | ({"judges": [dict(spec_of(run)) for run in judges]} if judges else {})
 
 
-def _jobs_in_order(round: Round) -> list[HarvestJob]:
+def _reproducible_jobs(round: Round) -> list[HarvestJob]:
     """Return the harvests of the round in the order of its cells. Raises NotReproducible for imported tuples."""
-    ids = list(dict.fromkeys(round.strata.order_by("pk").values_list("job", flat=True)))
-    jobs = HarvestJob.objects.with_cell().select_related("relation__relation_set").in_bulk(ids)
-    for job in jobs.values():
+    jobs = sampled_jobs(round)
+    for job in jobs:
         if job.origin != HarvestJob.Origin.HARVESTED or "spec" not in job.payload:
             raise DomainError("NotReproducible", f"The tuples of {job} were imported, so no study can harvest them.")
-    if None in ids or len(ids) != len(round.spec["cells"]):
+    if len(jobs) != len(round.spec["cells"]) or round.strata.filter(job=None).exists():
         raise DomainError("NotReproducible", f"Round {round.name} has statements without a harvest.")
-    return [jobs[pk] for pk in ids]
+    return jobs
 
 
 def _relation_names(relations: Sequence[Relation]) -> dict[int, str]:

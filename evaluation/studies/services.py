@@ -240,7 +240,7 @@ def jobs_of(study: Study) -> list[HarvestJob]:
 
     The job of a harvest is its newest finished one, or its newest one.
     """
-    if study.round and (jobs := _sampled_jobs(study)):
+    if study.round and (jobs := sampled_jobs(study.round)):
         return jobs
     jobs = HarvestJob.objects.with_cell().filter(project=study.project_id, unique_key__in=study.harvest_keys)
     succeeded_last = sorted(jobs, key=lambda job: (job.status == Job.Status.SUCCEEDED, job.pk))
@@ -248,9 +248,10 @@ def jobs_of(study: Study) -> list[HarvestJob]:
     return [job_of[key] for key in study.harvest_keys if key in job_of]
 
 
-def _sampled_jobs(study: Study) -> list[HarvestJob]:
-    ids = list(dict.fromkeys(study.round.strata.order_by("pk").values_list("job", flat=True)))
-    jobs = HarvestJob.objects.with_cell().in_bulk(ids)
+def sampled_jobs(round: Round) -> list[HarvestJob]:
+    """Return the harvests from which the round was drawn, in the order of its cells."""
+    ids = list(dict.fromkeys(round.strata.order_by("pk").values_list("job", flat=True)))
+    jobs = HarvestJob.objects.with_cell().select_related("relation__relation_set").in_bulk(ids)
     return [jobs[pk] for pk in ids if pk in jobs]
 
 

@@ -196,7 +196,7 @@ def test_provider_metadata_without_endpoint_is_rejected(client, provider, missin
     metadata = {name: value for name, value in openid_connect.discovered().items() if name != missing}
     cache.set(f"openid:{provider}/.well-known/openid-configuration", metadata)
 
-    assert f" {missing}" in refusal(client.get("/accounts/openid/"), client)
+    assert f"does not contain {missing}" in refusal(client.get("/accounts/openid/"), client)
 
 
 def test_userinfo_about_another_person_is_refused(client, provider, monkeypatch):
