@@ -14,7 +14,7 @@ from kgharvest.chat_models.options import ChatOptions, from_json
 from kgharvest.chat_models.services import endpoint_of, usage_of
 from kgharvest.chat_models.spending import Pace, Spending, cost_of, reserved, tokens_of
 from kgharvest.engine.chat_completions import Completion, Filtered
-from kgharvest.engine.chat_tuples import ASKING, UNPARSABLE, Limits, Listed, list_tuples
+from kgharvest.engine.chat_tuples import ASKING, UNPARSABLE, Limits, Listed, answer_format, list_tuples
 from kgharvest.engine.harvest import order_tuples, score_tuples
 from kgharvest.engine.types import HarvestResult, HarvestSpec, OnProgress, Progress
 from kgharvest.harvests import language_models
@@ -87,6 +87,7 @@ class Asker:
 
     def __init__(self, job: HarvestJob, options: ChatOptions, heartbeat: ledger.Heartbeat):
         self._job, self._options, self._heartbeat = job, options, heartbeat
+        self._format = answer_format(len(job.payload["spec"]["seed_tuples"][0]))
         answers = ChatAnswer.objects.filter(job=job)
         self._stored = {(answer.position, answer.question_sha256): answer.raw for answer in answers}
         used = usage_of(job)
@@ -114,7 +115,12 @@ class Asker:
         temperature = {} if options.temperature is None else {"temperature": options.temperature}
         seed = self._job.payload["spec"]["params"]["seed"] + position
         future = self._pool.submit(
-            self._client.complete, question, options.max_completion_tokens, seed=seed, **temperature
+            self._client.complete,
+            question,
+            options.max_completion_tokens,
+            seed=seed,
+            response_format=self._format,
+            **temperature,
         )
         while not wait([future], POLL_S).done:
             self._heartbeat(self.progress)

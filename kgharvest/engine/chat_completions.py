@@ -21,6 +21,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 LARGEST_REPLY = 4 << 20  # bytes
 WORTH_A_RETRY = {408, 429, 500, 502, 503, 504}
 FILTER = re.compile(r"content[_ -](filter|policy|management)", re.IGNORECASE)
+FORMAT = re.compile(r"response.?format|json.?schema|structured.?output|guided", re.IGNORECASE)
 EVENT_STREAM = "text/event-stream"
 # Exceptions raised for malformed replies. RecursionError: deeply nested JSON.
 OTHER_SHAPE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
@@ -93,6 +94,7 @@ class ChatClient:
     connect_to: str = ""
     failure: type[ChatFailed] = ChatFailed
     _limit_field: str = field(default="max_tokens", init=False)
+    _accepts_formats: bool = field(default=True, init=False)
 
     path = "/chat/completions"
     asks_for = "chat completions"
@@ -125,11 +127,19 @@ class ChatClient:
     def complete(self, question: str, max_tokens: int, **options: Any) -> Completion:
         """Return the answer to a user message. options: additional request fields, for example `temperature`.
 
+        An endpoint that rejects `response_format` is asked without it from then on.
+
         Raises NoCompletion, or `failure` if the endpoint rejects the request or all attempts fail.
         """
         messages = [{"role": "user", "content": question}]
         body = {"model": self.model, "messages": messages, **options}
+        if not self._accepts_formats:
+            body.pop("response_format", None)
         reply = self._post(body | {self._limit_field: max_tokens})
+        if "response_format" in body and reply.status in (400, 422) and FORMAT.search(reply.text):
+            self._accepts_formats = False
+            del body["response_format"]
+            reply = self._post(body | {self._limit_field: max_tokens})
         if reply.status == 400 and "max_completion_tokens" in reply.text:
             self._limit_field = "max_completion_tokens"  # reasoning models use this name
             reply = self._post(body | {self._limit_field: max_tokens})
@@ -207,13 +217,20 @@ def read_completion(reply: Reply) -> Completion:
     message = document["choices"][0]["message"]
     usage = document.get("usage") or {}
     return Completion(
-        str.strip(message.get("content") or message.get("refusal") or ""),
+        (text_of(message.get("content")) or message.get("refusal") or "").strip(),
         str(document.get("model") or ""),
         str(document.get("system_fingerprint") or ""),
         _count(usage.get("prompt_tokens")),
         _count(usage.get("completion_tokens")),
         reply.seconds,
     )
+
+
+def text_of(content: Any) -> str:
+    """Return the text of a message, which is a string, or a list of parts of which some are texts."""
+    if isinstance(content, list):
+        return "".join(part.get("text") or "" for part in content)
+    return content or ""
 
 
 def _count(value: Any) -> int | None:
@@ -246,7 +263,7 @@ def joined_stream(text: str) -> dict[str, Any]:
         piece = json.loads(event)
         completion |= {name: piece[name] for name in ("model", "system_fingerprint", "usage") if piece.get(name)}
         for choice in piece.get("choices", [])[:1]:
-            content += choice.get("delta", {}).get("content") or ""
+            content += text_of(choice.get("delta", {}).get("content"))
             is_over = is_over or bool(choice.get("finish_reason"))
     if not is_over:
         raise ValueError("The stream is truncated.")

@@ -4,6 +4,7 @@ Each request asks for a few tuples. It contains the seed tuples as examples and 
 exclusions. No more requests are sent when the answers contain no new tuples or a limit is reached.
 """
 
+import ast
 import json
 import re
 from collections import Counter
@@ -16,14 +17,26 @@ from kgharvest.engine.prompts.template import PromptTemplate, parse_prompts
 from kgharvest.engine.types import HarvestSpec, OnProgress, Progress
 
 ASKING = "asking the chat model"  # stage name
-SEED, UNPARSABLE, WRONG_ARITY = "seed_tuple", "unparsable", "wrong_number_of_entities"  # rejection reasons
+# Rejection reasons. UNPARSABLE: lines and JSON values without a list. NO_TEXT: an entity is neither text nor a number.
+SEED, UNPARSABLE, WRONG_ARITY = "seed_tuple", "unparsable", "wrong_number_of_entities"
+UNKNOWN_KEYS, NO_TEXT = "unknown_keys", "no_text"
 LONGEST_ANSWER = 200_000  # characters; the rest is ignored
 LONGEST_EXCLUSION = 12_000  # characters of excluded tuples per request, latest tuples first
 SLOT_NAMES = "XYZUVWABCDEFGH"
 THOUGHTS = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL)
+INNERMOST = re.compile(r"\[[^\[\]{}]*\]|\{[^\[\]{}]*\}")
+SEPARATOR = re.compile(r"\s*(?:\||\t|->|=>|→)\s*")
+RULE = re.compile(r"(?=.*-)[\s|:-]*\|[\s|:-]*")
+NOT_A_LIST = re.compile(r"[\[\]{}]|[.:!?]$")  # a truncated JSON value, or a sentence
+STRAIGHT_QUOTES = str.maketrans("“”„‘’", '"""\'\'')
 LIST_MARK = re.compile(r"\s*(?:[-*•]|\(?\d+[.):])\s+")
+ROLES = {"head": 0, "subject": 0, "tail": 1, "object": 1}  # usual keys of a binary relation
 NO_ENTITIES = {"relation", "predicate", "explanation", "reason"}  # object keys whose values are ignored
 QUOTES = " \t\"'“”‘’«»`"
+CORRECTION = (
+    "\n\nYour last answer could not be read. Write no introduction, explanation, or table. Start each line with [ and "
+    "end it with ]."
+)
 NOTHING_NEW = "The last {n} answers of the chat model contained no new tuples."
 Entities = tuple[Entity, ...]
 
@@ -72,7 +85,8 @@ def list_tuples(spec: HarvestSpec, ask: Ask, limits: Limits, on_progress: OnProg
         if n_answers == limits.max_requests:
             notice = f"The limit of {n_answers} chat requests was reached. Increase it to get more tuples."
             break
-        answer = ask(question(spec, limits.per_request, listing.recent_lines()), n_answers)
+        text = question(spec, limits.per_request, listing.recent_lines(), listing.was_unreadable)
+        answer = ask(text, n_answers)
         if answer is None:
             notice = "The budget of the chat model was exhausted. Increase it to get more tuples."
             break
@@ -85,12 +99,14 @@ class Listing:
     """Tuples collected from a chat model's answers.
 
     n_keepable: number of tuples that remain if the cap on entity repeats is applied in order of arrival.
+    was_unreadable: True if the latest answer contained text, but no tuple.
     """
 
     def __init__(self, spec: HarvestSpec) -> None:
         self.tuples: list[Entities] = []
         self.rejected: Counter[str] = Counter()
         self.n_keepable = 0
+        self.was_unreadable = False
         self._spec = spec
         self._arity = len(spec.seed_tuples[0])
         templates = parse_prompts([*spec.initial_prompts, *spec.prompts], self._arity)
@@ -114,12 +130,12 @@ class Listing:
         """Add the tuples of an answer. Return the number of new tuples."""
         n_before = len(self.tuples)
         parsed = parse_answer(answer, self._arity)
-        self.rejected.update({UNPARSABLE: parsed.n_unparsable, WRONG_ARITY: parsed.n_wrong_arity})
+        self.rejected.update(parsed.rejected)
+        self.was_unreadable = bool(parsed.rejected) and not parsed.tuples
         for texts in parsed.tuples:
             reason = self._add(tuple(clean(text) for text in texts))
             if reason:
                 self.rejected[reason] += 1
-        self.rejected = +self.rejected  # drops zero counts
         return len(self.tuples) - n_before
 
     def _add(self, texts: tuple[str, ...]) -> str | None:
@@ -149,10 +165,29 @@ class Listing:
 # Requests
 
 
-def question(spec: HarvestSpec, n: int, said: Sequence[str]) -> str:
-    """Return the message that asks for `n` tuples. said: tuples to exclude, one JSON array each."""
+def slot_name(slot: int) -> str:
+    return SLOT_NAMES[slot] if slot < len(SLOT_NAMES) else f"X{slot}"
+
+
+def answer_format(arity: int) -> dict[str, Any]:
+    """Return the `response_format` of chat endpoints that can restrict answers to a JSON schema."""
+    names = list(map(slot_name, range(arity)))
+    fact = _object_schema({name: {"type": "string"} for name in names})
+    schema = _object_schema({"facts": {"type": "array", "items": fact}})
+    return {"type": "json_schema", "json_schema": {"name": "facts", "strict": True, "schema": schema}}
+
+
+def _object_schema(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+
+
+def question(spec: HarvestSpec, n: int, said: Sequence[str], was_unreadable: bool = False) -> str:
+    """Return the message that asks for `n` tuples.
+
+    said: tuples to exclude, one JSON array each. was_unreadable: explain the format again.
+    """
     arity = len(spec.seed_tuples[0])
-    names = [SLOT_NAMES[slot] if slot < len(SLOT_NAMES) else f"X{slot}" for slot in range(arity)]
+    names = list(map(slot_name, range(arity)))
     sentences = "\n".join(f"- {PromptTemplate.parse(prompt).fill(names)}" for prompt in spec.initial_prompts)
     shape = json.dumps(names, ensure_ascii=False)
     examples = "\n".join(json.dumps(entities, ensure_ascii=False) for entities in spec.seed_tuples)
@@ -162,7 +197,7 @@ def question(spec: HarvestSpec, n: int, said: Sequence[str]) -> str:
         f"A fact is a JSON array {shape} of {arity} short names or phrases that make the sentences true. Examples:\n"
         f"{examples}\n{not_again if said else ''}\n"
         f"Write {n} more facts that are true and different from each other, each as one such JSON array on a line of "
-        "its own, and nothing else. If you know fewer, write fewer."
+        f"its own, and nothing else. If you know fewer, write fewer.{CORRECTION if was_unreadable else ''}"
     )
 
 
@@ -170,36 +205,52 @@ def question(spec: HarvestSpec, n: int, said: Sequence[str]) -> str:
 
 
 class Parsed(NamedTuple):
-    """Parsed answer. n_unparsable: number of lines or JSON values that are not lists of texts."""
+    """Tuples of an answer, and the number of other lines and JSON values for each reason."""
 
     tuples: list[tuple[str, ...]]
-    n_unparsable: int
-    n_wrong_arity: int
+    rejected: Counter[str]
 
 
 def parse_answer(answer: str, arity: int) -> Parsed:
     """Return the tuples of an answer.
 
-    Accepts JSON lines, a complete or truncated array of arrays or objects, and lines separated by "|" or tabs. Ignores
-    `<think>` blocks, code fences, and list markers.
+    Accepts JSON lines, a complete or truncated array of arrays or objects, Markdown tables, and lines separated by "|",
+    tabs, arrows, or, in an answer without any other format, commas. Accepts single quotes, curly quotes, and trailing
+    commas.
+    Objects are read by their keys: the names of the question, or head, tail, subject, and object. Ignores `<think>`
+    blocks, code fences, list markers, and table headers.
     """
     text = THOUGHTS.sub("", answer)[:LONGEST_ANSWER]
-    lists: list[list[str]] = []
-    n_unparsable = 0
     rest: list[str] = []
+    rejected: Counter[str] = Counter()
+    rows: list[list[Any]] = []
     for value in json_values(text, rest):
-        value_lists = list(text_lists(value))
-        lists += value_lists
-        n_unparsable += not value_lists
-    for line in "".join(rest).splitlines():
-        bare = LIST_MARK.sub("", line, count=1).strip()
-        if "|" in bare or "\t" in bare:
-            lists.append([part for part in re.split(r"[|\t]", bare.strip("|")) if part.strip(" -:")])
-        elif any(map(str.isalnum, bare)) and not bare.startswith("```"):
-            n_unparsable += 1
-    lists = [entities for entities in lists if entities]
-    fitting = [tuple(entities) for entities in lists if len(entities) == arity]
-    return Parsed(fitting, n_unparsable, len(lists) - len(fitting))
+        found = list(rows_of(value, arity))
+        rows += [row for row in found if isinstance(row, list)]
+        rejected.update([row for row in found if isinstance(row, str)] if found else [UNPARSABLE])
+    others: list[str] = []
+    rows += table_rows("".join(rest).splitlines(), arity, others)
+    has_commas_only = not rows
+    for line in others:
+        parts = [part.strip() for part in line.split(",")]
+        if has_commas_only and len(parts) == arity and all(parts) and not NOT_A_LIST.search(line):
+            rows.append(parts)
+        elif any(map(str.isalnum, line)) and not line.startswith("```"):
+            rejected[UNPARSABLE] += 1
+    return _checked(rows, arity, rejected)
+
+
+def _checked(rows: list[list[Any]], arity: int, rejected: Counter[str]) -> Parsed:
+    """Return the rows that are tuples of the relation; count the others. Rows of slot names are headers."""
+    tuples: list[tuple[str, ...]] = []
+    for row in rows:
+        if len(row) != arity:
+            rejected[WRONG_ARITY] += 1
+        elif any(not isinstance(value, str | int | float) or isinstance(value, bool) for value in row):
+            rejected[NO_TEXT] += 1
+        elif order_of(row, arity) is None:
+            tuples.append(tuple(map(str, row)))
+    return Parsed(tuples, rejected)
 
 
 def json_values(text: str, rest: list[str]) -> Iterator[Any]:
@@ -212,7 +263,11 @@ def json_values(text: str, rest: list[str]) -> Iterator[Any]:
         try:
             value, end = decoder.raw_decode(text, bracket.start())
         except ValueError:
-            continue
+            literal = INNERMOST.match(text, bracket.start())
+            value = literal and python_literal(literal[0])
+            if literal is None or value is None:
+                continue
+            end = literal.end()
         except RecursionError:  # not a list of tuples; parsing again at each later bracket would be slow and fail
             break
         rest.append(text[start : bracket.start()])
@@ -221,17 +276,77 @@ def json_values(text: str, rest: list[str]) -> Iterator[Any]:
     rest.append(text[start:])
 
 
-def text_lists(value: Any) -> Iterator[list[str]]:
-    """Yield the lists of texts in a JSON value: ["a", "b"] or {"head": "a", "tail": "b"}, at any depth."""
+def python_literal(text: str) -> list[Any] | dict[Any, Any] | None:
+    """Return the value of a list or dictionary in Python's notation, which models confuse with JSON, or None."""
+    try:
+        value = ast.literal_eval(text.translate(STRAIGHT_QUOTES))
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+    return value if isinstance(value, list | dict) else None
+
+
+def rows_of(value: Any, arity: int) -> Iterator[list[Any] | str]:
+    """Yield the entities of each tuple in a JSON value, at any depth, or the reason for rejecting an object."""
     if isinstance(value, dict):
-        value = [part for name, part in value.items() if name.casefold() not in NO_ENTITIES]
-    if not isinstance(value, list):
+        by_slot = {slot: part for key, part in value.items() if (slot := slot_of(key, arity)) is not None}
+        if len(by_slot) == arity:
+            yield [by_slot[slot] for slot in range(arity)]
+            return
+        parts = [part for key, part in value.items() if str(key).casefold() not in NO_ENTITIES]
+        if any(not isinstance(part, list | dict) for part in parts):
+            # A flat list beside other values, such as {"cause": "a", "effects": ["b", "c"]}, is not a tuple.
+            parts = [part for part in parts if is_nested(part)]
+            if not parts:
+                yield UNKNOWN_KEYS
+        value = parts
+    elif not isinstance(value, list):
         return
-    if value and all(isinstance(part, str) for part in value):
+    elif value and not is_nested(value):
         yield value
         return
     for part in value:
-        yield from text_lists(part)
+        yield from rows_of(part, arity)
+
+
+def is_nested(value: Any) -> bool:
+    """Return True for a list or an object that contains lists or objects."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(isinstance(part, list | dict) for part in parts)
+
+
+def slot_of(name: Any, arity: int) -> int | None:
+    """Return the slot that a key or a column name denotes, or None."""
+    folded = str(name).casefold()
+    if arity == 2 and folded in ROLES:
+        return ROLES[folded]
+    return next((slot for slot in range(arity) if folded in (slot_name(slot).casefold(), f"ent{slot}")), None)
+
+
+def order_of(header: Sequence[Any], arity: int) -> list[int] | None:
+    """Return the slot of each column, or None unless the header names all slots once."""
+    slots = [slot_of(name, arity) for name in header]
+    return slots if len(slots) == arity == len({*slots} - {None}) else None
+
+
+def table_rows(lines: Sequence[str], arity: int, others: list[str]) -> list[list[str]]:
+    """Return the cells of each line with separators, in the order of the slots; append the other lines to `others`.
+
+    A line above a Markdown rule, such as |---|---|, is a header. A header of slot names sets the order of the columns.
+    """
+    rows: list[list[str]] = []
+    order = list(range(arity))
+    for line in lines:
+        bare = LIST_MARK.sub("", line, count=1).strip()
+        if RULE.fullmatch(bare):
+            header = rows.pop() if rows else []
+            order = order_of(header, arity) or order
+        elif SEPARATOR.search(bare):
+            cells = [cell.strip() for cell in SEPARATOR.split(bare.strip("|"))]
+            is_tuple = len(cells) == arity and order_of(cells, arity) is None
+            rows.append([cells[order.index(slot)] for slot in range(arity)] if is_tuple else cells)
+        else:
+            others.append(bare)
+    return rows
 
 
 def clean(text: str) -> str:

@@ -98,6 +98,33 @@ def test_harvest_stops_when_responses_add_no_new_tuples():
     }
 
 
+def test_responses_are_requested_in_a_json_schema_and_text_parts_are_joined():
+    def answer(body) -> Reply:
+        schema = body["response_format"]["json_schema"]["schema"]
+        names = schema["properties"]["facts"]["items"]["required"]
+        facts = [dict(zip(names, fact, strict=True)) for fact in FACTS]
+        text = json.dumps({"facts": facts})
+        return completion([{"type": "text", "text": text[:20]}, {"type": "text", "text": text[20:]}])
+
+    with harvesting(answer) as (_, job):
+        run_to_end(job)
+
+    assert (job.status, surfaces(job)) == (Job.Status.SUCCEEDED, FACTS)
+
+
+def test_endpoint_without_json_schemas_is_asked_without_them():
+    def answer(body) -> Reply:
+        if "response_format" in body:
+            return Reply(400, json.dumps({"error": {"message": "response_format is not supported"}}).encode())
+        return reply_with_new_facts(body)
+
+    with harvesting(answer) as (fake, job):
+        run_to_end(job)
+
+    assert (job.status, surfaces(job)) == (Job.Status.SUCCEEDED, FACTS)
+    assert ["response_format" in body for body in fake.requests] == [True, False, False, False, False, False]
+
+
 def test_unscored_tuples_rank_in_order_of_appearance():
     with harvesting() as (_, job):
         run_to_end(job)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kgharvest.engine.chat_tuples import Limits, list_tuples, parse_answer, question
 from kgharvest.engine.types import HarvestParams, HarvestSpec, ignore
@@ -46,29 +48,72 @@ PAIRS = [("helmet", "head injury"), ("fence", "escape")]
         json.dumps({"facts": [{"head": a, "relation": "prevents", "tail": b} for a, b in PAIRS]}, indent=2),
         "```json\n" + json.dumps([{"entities": pair} for pair in PAIRS]) + "\n```",
         '<think>Perhaps ["a", "b"]?</think>\n1. ' + lines(PAIRS[0]) + "\n2) " + lines(PAIRS[1]) + ",",
-        "| helmet | head injury |\n|---|---|\n| fence | escape |",
+        "| Cause | Effect |\n|:--|--:|\n| helmet | head injury |\n| fence | escape |",
+        "| Y | X |\n|---|---|\n| head injury | helmet |\n| escape | fence |",
+        "X\tY\nhelmet\thead injury\nfence\tescape",
         "- helmet\thead injury\n- fence | escape",
+        "1. helmet -> head injury\n2. fence → escape",
+        "Here you are:\nhelmet, head injury\nfence, escape",
+        "[['helmet', 'head injury'], ['fence', 'escape'],]",
+        '["helmet", "head injury",]\n[“fence”, “escape”]',
+        "{'subject': 'helmet', 'object': 'head injury'}\n{‘tail’: ‘escape’, ‘head’: ‘fence’}",
+        json.dumps([{"y": "head injury", "X": "helmet"}, {"id": 2, "tail": "escape", "head": "fence"}]),
+        json.dumps({"n": 2, "facts": [{"X": a, "Y": b} for a, b in PAIRS]}),
     ],
-    ids=["lines", "array", "objects", "fenced", "thoughts and numbers", "table", "separators"],
+    ids=[
+        *("lines", "array", "objects", "fenced", "thoughts and numbers"),
+        *("table", "table with reversed columns", "header of slot names", "separators", "arrows", "commas"),
+        *("single quotes", "curly quotes", "objects in Python", "reversed keys", "object with a count"),
+    ],
 )
 def test_response_formats_are_parsed(answer):
     parsed = parse_answer(answer, 2)
 
     assert [tuple(text.strip() for text in entities) for entities in parsed.tuples] == PAIRS
-    assert (parsed.n_unparsable, parsed.n_wrong_arity) == (0, 0)
+    assert parsed.rejected.total() == answer.startswith("Here you are")  # its first line
 
 
 def test_truncated_array_yields_complete_tuples():
     parsed = parse_answer(json.dumps(PAIRS)[:-5], 2)
 
     assert parsed.tuples == PAIRS[:1]
-    assert parsed.n_unparsable == 1
+    assert parsed.rejected == {"unparsable": 1}
 
 
-def test_invalid_lines_are_counted_and_skipped():
-    parsed = parse_answer('Sure, here you go\n["a", "b", "c"]\n[1, 2]\n["helmet", "injury"]', 2)
+def test_invalid_lines_are_counted_by_reason():
+    answer = """Sure, here you go
+        ["a", "b", "c"]
+        ["mercury", null]
+        {"head": "mercury", "tail": ["metal", "planet"]}
+        {"cause": "rain", "effect": "flood"}
+        {"cause": "rain", "effects": ["flood", "mud"]}
+        {"planet": 3}
+        []
+        ["mercury", 88]
+        {"tail": 4.5, "head": "mars"}"""
 
-    assert parsed == ([("helmet", "injury")], 2, 1)
+    parsed = parse_answer(answer, 2)
+
+    assert parsed.tuples == [("mercury", "88"), ("mars", "4.5")]
+    assert parsed.rejected == {"unparsable": 2, "wrong_number_of_entities": 1, "no_text": 2, "unknown_keys": 3}
+
+
+@pytest.mark.parametrize("answer", ["I am sorry, but I cannot help.", '[["helmet", "inju', "helmet, head, injury"])
+def test_sentences_and_truncated_values_are_not_read_as_comma_lines(answer):
+    assert parse_answer(answer, 2) == ([], {"unparsable": 1})
+
+
+def test_objects_of_ternary_relations_are_read_by_slot_names():
+    parsed = parse_answer('{"Z": "c", "X": "a", "Y": "b"}\n{"head": "a", "tail": "b", "time": "c"}', 3)
+
+    assert parsed == ([("a", "b", "c")], {"unknown_keys": 1})
+
+
+@given(st.text(alphabet=st.sampled_from("[]{}\"'“”,:|->ab \n1"), max_size=60))
+def test_any_answer_is_read_into_tuples_of_the_arity(answer):
+    parsed = parse_answer(answer, 2)
+
+    assert all(len(entities) == 2 and all(isinstance(text, str) for text in entities) for entities in parsed.tuples)
 
 
 def test_deeply_nested_response_is_parsed_quickly_to_nothing():
@@ -120,6 +165,13 @@ def test_lone_surrogate_in_response_keeps_question_encodable():
 
     assert result.rejected == {"no_letter_or_punctuation": 1}
     assert questions[1].encode()
+
+
+def test_format_is_explained_again_after_unreadable_response():
+    _, _, questions = listed(["I would rather not.", lines(("helmet", "injury")), "", "..."])
+
+    has_correction = ["could not be read" in text for text in questions]
+    assert has_correction == [False, True, False, False]
 
 
 def test_question_excludes_all_previous_tuples():
