@@ -377,7 +377,7 @@ def places(db) -> dict[str, object]:
         "shipped_set": shipped.relation_set_id,
         "harvest": harvest.pk,
         "queued": queued.pk,
-        "worker": factories.make_worker(timezone.now()).pk,
+        "worker": factories.make_worker(timezone.now() + timedelta(hours=1)).pk,
         "launch": launch.pk,
         "tuple": harvest.tuples.first().knowledge_tuple_id,
         "decision": relation.gold_decisions.get().pk,

@@ -324,8 +324,8 @@ def slot_of(name: Any, arity: int) -> int | None:
 
 def order_of(header: Sequence[Any], arity: int) -> list[int] | None:
     """Return the slot of each column, or None unless the header names all slots once."""
-    slots = [slot_of(name, arity) for name in header]
-    return slots if len(slots) == arity == len({*slots} - {None}) else None
+    slots = [slot for name in header if (slot := slot_of(name, arity)) is not None]
+    return slots if len(header) == arity and sorted(slots) == list(range(arity)) else None
 
 
 def table_rows(lines: Sequence[str], arity: int, others: list[str]) -> list[list[str]]:

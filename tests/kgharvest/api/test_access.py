@@ -7,6 +7,7 @@ adjudicator, researcher, and owner of the project; superuser; owner of another p
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -168,6 +169,7 @@ def objects(db) -> dict[str, Any]:
     probe = Probe.objects.create(kind="probe", project=project, language_model=lm, name="p", methods=[], facts="f")
     owner = factories.make_member("owner", project, "owner")
     webhook = Webhook.objects.create(project_id=project.pk, url=HOOK, events=["report.made"])
+    in_an_hour = timezone.now() + timedelta(hours=1)
     return {
         "slug": project.slug,
         "set": relation.relation_set.name,
@@ -176,8 +178,8 @@ def objects(db) -> dict[str, Any]:
         "name": relation.name,
         "harvest": harvest.pk,
         "tuple": harvest.tuples.get().knowledge_tuple_id,
-        "worker": factories.make_worker(timezone.now()).pk,
-        "drained": factories.make_worker(timezone.now(), is_draining=True).pk,
+        "worker": factories.make_worker(in_an_hour).pk,  # alive during the whole test, also on a busy machine
+        "drained": factories.make_worker(in_an_hour, is_draining=True).pk,
         "queued": factories.make_harvest_job(launch=launch, **common).pk,
         "failed": factories.make_harvest_job("failed", launch=launch, **common).pk,
         "launch": launch.pk,
