@@ -1,4 +1,7 @@
-"""Gold selection: examples, training, and gold statements of a round, in the casing of the sample."""
+"""Selection of the examples, training statements, and gold statements of a round.
+
+Gold statements are written in the casing of the sampled tuples.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -185,5 +188,5 @@ class Casing:
 
 
 def casings(tuples: Iterable[Sequence[str]]) -> list[Casing]:
-    """Return the casing of each slot, or [] without tuples."""
+    """Return the casing of each slot, or [] if there are no tuples."""
     return [Casing(entities) for entities in zip(*tuples, strict=True)]

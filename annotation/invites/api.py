@@ -81,7 +81,7 @@ class JoinInput(StrictSerializer):
 
 
 class JoinedSerializer(serializers.Serializer):
-    """Round that you have joined. round: number of the round in its judging URLs."""
+    """Round that you have joined. round: id of the round, as used in the judging URLs."""
 
     round = serializers.IntegerField(source="round_id")
     name = serializers.CharField(source="round.name")

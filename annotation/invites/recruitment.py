@@ -13,7 +13,7 @@ class Recruitment:
     """
 
     def lock(self, annotator: Annotator) -> None:
-        """Lock the annotator's places. Lock order: places, annotator."""
+        """Lock the annotator's places. Lock the places before the annotator."""
 
     def withdraw(self, annotator: Annotator, now: datetime) -> None:
         """End the active places of an annotator who withdraws."""
