@@ -96,7 +96,8 @@ def allocate(
     "optimal" finds the whole numbers within these limits that minimize the variance of the population rate, given the
     standard deviations `spreads` (Neyman 1934; Wright 2012, "The equivalence of Neyman optimum allocation for sampling
     and equal proportions for apportioning the U.S. House of Representatives", American Statistician 66). least: minimum
-    sample size of each stratum (smaller strata are sampled completely); ignored if `n` is too small for it.
+    sample size of each stratum (smaller strata are sampled completely); ignored if `n` is too small to provide it for
+    every stratum.
     """
     if allocation == "optimal":
         weights = [size * spread for size, spread in zip(sizes, spreads or [1.0] * len(sizes), strict=True)]

@@ -29,7 +29,7 @@ class Attempt(NamedTuple):
 
 
 class ChatJudge:
-    """Judge that calls a chat endpoint. used: earlier usage of the run."""
+    """Judge that calls a chat endpoint. used: tokens and cost that the run used earlier."""
 
     def __init__(self, run: JudgeRun, used: Usage):
         self._run = run
@@ -115,7 +115,7 @@ class ChatJudge:
         model = f"{completion.model} {completion.fingerprint}".strip()
         tokens = tokens_of(prompt, completion)
         answered = Answered(attempt.question, completion.text, model, *tokens, completion.seconds)
-        # The LM did not write such a reply: "false" in it is not a label, and its length is not a token count.
+        # The LM did not write this reply, so "false" in it is not a label, and its length is not a token count.
         if not is_completion:
             most = self._run.max_completion_tokens
             answered = answered._replace(label=UNPARSABLE, n_completion_tokens=min(answered.n_completion_tokens, most))

@@ -81,9 +81,9 @@ class Answered(NamedTuple):
 def tuples_to_judge(run: JudgeRun) -> list[JudgedTuple]:
     """Return the tuples of the run: the round's statements, then the populations of its samples, best tuple first.
 
-    For a draft, these are the populations that opening it would sample. Each tuple appears once: in the wording of its
-    statement or, without a statement, of the first harvest that contains it. Gold is excluded. Raises NothingToJudge,
-    or the same errors as freeze_round.
+    For a draft, these are the populations that would be sampled if it were opened now. Each tuple appears once, worded
+    as in its statement. A tuple without a statement is worded as in the first harvest that contains it. Gold statements
+    are excluded. Raises NothingToJudge, or the same errors as freeze_round.
     """
     tuples: dict[int, JudgedTuple] = {}
     for judged in _tuples_to_judge(run):
@@ -218,7 +218,7 @@ def record_run(run: JudgeRun, by) -> None:
 
 
 def continue_run(run: JudgeRun, limits: Mapping[str, Any], by=None) -> JudgeRun:
-    """Queue a stopped run again. limits: new `budget` and `max_tokens_total`; missing limits keep their values.
+    """Queue a stopped run again. limits: new `budget` and `max_tokens_total`; a limit that is missing is not changed.
 
     Raises NotAllowed, BudgetTooSmall, or JobNotOpen.
     """
