@@ -135,7 +135,7 @@ def read_answer(annotator: Annotator, fields: Mapping[str, Any]) -> tuple[Answer
 
 
 class StatementReportInput(TaskSerializer):
-    """Report of a statement. The field names are those of the form on the page."""
+    """Report of a broken statement. The fields have the same names as in the form on the page."""
 
     def get_fields(self) -> dict[str, serializers.Field]:
         return super().get_fields() | {
@@ -174,7 +174,7 @@ class StoredSerializer(serializers.Serializer):
 
     stored = serializers.UUIDField()
     late = serializers.BooleanField(
-        help_text="True if the lease had expired. The answer then counts only if it was still needed."
+        help_text="True if the lease had expired. The answer then counts only if the statement still needed a judgment."
     )
     tasks = StatementSerializer(many=True, required=False)
 

@@ -27,7 +27,7 @@ from annotation.rounds.models import JudgmentTaskQuerySet, RoundNotOpen
 from kgharvest.bulk.prepared import Parameter, PreparedSelect, PreparedUpdate
 from kgharvest.errors import DomainError
 
-Tasks = Callable[[], JudgmentTaskQuerySet]  # with the Parameters `annotator` and `round`
+Tasks = Callable[[], JudgmentTaskQuerySet]  # returns a query with the Parameters `annotator` and `round`
 
 LEASE = timedelta(minutes=30)
 RELEASED_AT_ONCE = 100

@@ -34,10 +34,10 @@ JUDGING_COLUMNS = (
 
 
 # Annotators see tokens instead of task ids, because ids follow the order of the round and would reveal gold, which is
-# assigned out of order. A token is the id under the annotator's own permutation of 64-bit numbers. It is stable across
-# reloads, undo, skips, and offline answers, and needs no column or index. The permutation is a four-round Feistel
-# network, indistinguishable from a random permutation without the key (Luby & Rackoff 1988, How to construct
-# pseudorandom permutations from pseudorandom functions).
+# assigned out of order. A token is the task id, mapped by a permutation of the 64-bit numbers that is specific to the
+# annotator. The token is stable across reloads, undo, skips, and offline answers, and needs no column or index. The
+# permutation is a four-round Feistel network. Without the key, it cannot be distinguished from a random permutation
+# (Luby & Rackoff 1988, How to construct pseudorandom permutations from pseudorandom functions).
 N_ROUNDS = 4
 HALF = 4  # bytes
 LARGEST_ID = 2**63 - 1
@@ -64,7 +64,10 @@ class AnnotatorManager(models.Manager):
         return annotators if bound_to is None else annotators.filter(round__project=bound_to)
 
     def lock(self, pk: int) -> Annotator:
-        """Return the annotator, reloaded and locked until the transaction ends, which serializes their actions."""
+        """Return the annotator, reloaded and locked until the transaction ends.
+
+        The lock serializes the annotator's actions.
+        """
         [annotator] = _locked(id=pk)
         return annotator
 
@@ -235,8 +238,8 @@ class Judgment(models.Model):
 
     client_uuid: created by the client, so a resent answer is stored once. is_counted: True for the k judgments of a
     task; False if the slot was taken after the lease expired, the quota was exhausted, or the annotator is excluded.
-    is_excluded: True if it counted until the annotator was excluded. is_late: True if the lease had expired at the
-    first answer. Annotators see this, so it is also set for gold. seconds: active time; None if not measured.
+    is_excluded: True if the judgment counted until the annotator was excluded. is_late: True if the lease had expired
+    at the first answer. Annotators see this, so it is also set for gold. seconds: active time; None if not measured.
     sealed_in: number of the audit log entry; None until sealed (annotation.judging.sealing).
     """
 

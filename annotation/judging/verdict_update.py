@@ -30,9 +30,9 @@ def count_draws(round: Round) -> None:
 def recount(round: Round) -> None:
     """Set all counters and verdicts of an imported round from its judgments.
 
-    k of a task is set to the number of its judgments, including judgments of excluded annotators. These judgments do
-    not count and are treated as missing. If an annotator is reinstated, judgments that were imported during the
-    exclusion count like earlier ones.
+    The number of required judgments of a task is set to its number of judgments, including judgments of excluded
+    annotators. Judgments of excluded annotators do not count and are treated as missing. If an annotator is reinstated,
+    judgments that were imported during the exclusion count like earlier judgments.
     """
     excluded = round.annotators.filter(status=Annotator.Status.EXCLUDED)
     Judgment.objects.counted().filter(annotator__in=excluded).update(is_counted=False, is_excluded=True)
