@@ -24,7 +24,8 @@ def adjudication_queue(round: Round, queue: str) -> QuerySet[JudgmentTask]:
     tasks = round.tasks.without_gold().complete()
     if queue == "disagreements":
         tasks = tasks.with_disagreement()
-    else:  # DISAGREEMENT is an index condition. It includes unanimous Unjudgeable labels, which are also undecided.
+    else:
+        # DISAGREEMENT is the condition of an index. It includes unanimous Unjudgeable labels, which are also undecided.
         tasks = tasks.filter(tasks.DISAGREEMENT, verdict=Verdict.UNDECIDED)
     current = Adjudication.objects.current().filter(task=OuterRef("pk"))
     return tasks.filter(~Exists(current)).order_by("position")

@@ -127,7 +127,7 @@ def _statistics(
 
 
 class Attention:
-    """Inattention flags that require more data than a profile. judgments: sorted by annotator and time."""
+    """Inattention flags that require more data than a profile contains. judgments: sorted by annotator and time."""
 
     COLUMNS = (
         "annotator", "task", "is_counted", "task__is_gold", "task__n_true", "task__n_false", "task__n_unjudgeable",

@@ -243,7 +243,10 @@ class AnnotatorViewSet(PagedList, RetrieveMixin, RoundPartViewSet):
 
     @operation("Erase an annotator's identity", access=Action.MANAGE)
     def erase(self, request: Request, round_id: int, code: str) -> Response:
-        """Erases account, name, and invite; code and judgments stay. Requires the owner role. This cannot be undone."""
+        """Erases the account link, name, and invite, but keeps the code and the judgments.
+
+        Requires the owner role. This cannot be undone.
+        """
         return self.changed(erase_annotator)
 
     @operation("Withdraw an annotator on request")
@@ -305,12 +308,12 @@ class RoundQualityViewSet(RoundOperations):
 
 
 class EventSerializer(serializers.ModelSerializer):
-    """Event of a round. by: null for the system and the operator."""
+    """Event of a round. by: null if the system or the operator caused the event."""
 
     kind = serializers.CharField(max_length=30)
     by = serializers.CharField(source="by.username", allow_null=True)
     annotator = serializers.CharField(allow_null=True)
-    details = serializers.DictField(help_text="Values used in the sentence. The keys depend on the kind.")
+    details = serializers.DictField(help_text="Values that appear in `sentence`. The keys depend on `kind`.")
     sentence = serializers.CharField(source="history_sentence")
 
     class Meta:

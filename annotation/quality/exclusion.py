@@ -154,7 +154,7 @@ def _count_again(exclusion: Exclusion, ids: Sequence[UUID]) -> None:
 
 
 def _tasks_with_free_slot(round: Round, ids: Sequence[int]) -> set[int]:
-    """Lock the tasks and return those with a free slot. An unused slot for an adaptive third judgment is free.
+    """Lock the tasks and return the tasks with a free slot. An unused slot for an adaptive third judgment is free.
 
     Imported rounds have no slots, so every judgment counts.
     """
@@ -203,7 +203,7 @@ class _JudgedTask(NamedTuple):
         return without_label(self.counts, self.label)
 
     def outcome_without(self, round: Round) -> str:
-        counts = self.counts_without  # the task requires a replacement, unless two equal labels are enough
+        counts = self.counts_without  # the task needs another judgment, unless two equal labels are enough
         n_wanted = wanted_if_split(*counts) if round.third_only_if_split else self.n_wanted
         return task_verdict(*counts, n_wanted, round.quorum) or INCOMPLETE
 
@@ -247,7 +247,7 @@ def _agreement(annotator: Annotator, n_by_task: Mapping[_JudgedTask, int]) -> di
 
 
 def _cells(annotator: Annotator) -> list[dict[str, Any]]:
-    """Return the complete and incomplete statements and the accuracy of each cell, before and after the exclusion.
+    """Return the numbers of complete and incomplete statements and the accuracy per cell, before and after exclusion.
 
     accuracy: as in reports; None if undefined, for example if a stratum has no verdict. `reason` explains why.
     """

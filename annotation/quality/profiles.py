@@ -29,7 +29,7 @@ FALSE_ALARMS = 0.05
 class JudgmentRow(NamedTuple):
     """One current judgment. gold_label: empty unless the task is gold.
 
-    n_others: number of other counted judgments of the task. n_same: number of these that have the same label.
+    n_others: number of other counted judgments of the task. n_same: number of these judgments with the same label.
     """
 
     label: str
@@ -44,7 +44,7 @@ class Profile(NamedTuple):
 
     median_seconds, too_fast (a share): None without recorded times. shares: share of each label, including gold.
     n_pairs: number of pairs with other annotators' judgments of the same task, without gold. n_agreeing: number of
-    these with equal labels.
+    these pairs with equal labels.
     """
 
     n: int

@@ -41,7 +41,7 @@ class StatementGroup(NamedTuple):
         return sum(map(bool, self.counts)) > 1
 
 
-# LM id and setting; None and "" if the imported judgments lack them
+# LM id and setting; None and "" if imported judgments do not name an LM and a setting
 Side = tuple[int | None, str]
 
 
@@ -118,7 +118,7 @@ def disagreement_patterns(groups: Sequence[StatementGroup]) -> list[str]:
 def disagreement_page(
     round: Round, filters: StatementFilters, groups: Sequence[StatementGroup], number: str | None
 ) -> Page:
-    """Return a page of the tasks with disagreement. Tasks with the highest share of differing pairs come first."""
+    """Return a page of tasks with disagreement, ordered by the share of pairs of labels that differ, highest first."""
     n_by_counts: Counter[Counts] = Counter()
     for group in groups:
         if group.has_disagreement and filters.match(group):
