@@ -18,7 +18,7 @@ from kgharvest.names import check_name
 
 DEFAULT = "default"  # slug of the project of a new installation
 LONGEST_NAME = 100  # characters
-MOST_DAYS = 90  # validity of an invitation
+MOST_DAYS = 90  # maximum validity of an invitation
 NOT_USABLE = "This link was already used, was revoked, or has expired. Ask for a new link."
 
 
@@ -206,7 +206,8 @@ def accept_invite(invite: ProjectInvite, user, now: datetime) -> ProjectMember:
     The first owner (`is_first_owners`) becomes a superuser, and all other unused links are revoked.
     Raises InviteNotUsable.
     """
-    Project.objects.select_for_update(no_key=True).get(pk=invite.project_id)  # a second first owner waits
+    # Lock the project, so that only one of two simultaneous users can become the first owner.
+    Project.objects.select_for_update(no_key=True).get(pk=invite.project_id)
     member = ProjectMember.objects.filter(project=invite.project, user=user).first()
     if member is not None:
         return member

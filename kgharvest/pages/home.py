@@ -32,7 +32,7 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 def home_step(noun: str, url: str, description: str, **context: Any) -> Panel:
-    """Return a workflow step. context: for example `n`, the number of existing objects."""
+    """Return a workflow step. context: more template context, for example `n`, the number of existing objects."""
     return Panel("kgharvest/pages/_step.html", {"noun": noun, "url": url, "description": description, **context})
 
 

@@ -76,7 +76,7 @@ def points_tick(difference: float) -> str:
 
 
 def decimals_of_points(difference: float) -> int:
-    """Return the number of decimals, at least one, with which a difference in points is not shown as 0.0."""
+    """Return a number of decimals, at least one, at which a nonzero difference in points is not shown as 0.0."""
     size = 100 * abs(difference)
     return 1 if size == 0 or size >= 0.05 else ceil(-log10(size))
 

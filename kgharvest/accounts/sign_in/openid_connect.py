@@ -200,7 +200,7 @@ def unlink(user: AbstractBaseUser, identity: OpenIDIdentity) -> None:
 
 @transaction.atomic
 def _with_new_account(claims: Mapping[str, Any]) -> OpenIDIdentity:
-    """Create an account with the username that the provider suggests. If it is taken, append a number."""
+    """Create an account with the username that the provider suggests. If the username is taken, append a number."""
     users = get_user_model().objects
     suggested = str(claims.get("preferred_username") or claims.get("name") or "person")
     name = UNUSABLE_IN_NAMES.sub("-", suggested).strip("-")[:LONGEST_NAME] or "person"

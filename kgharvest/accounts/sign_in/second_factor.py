@@ -1,8 +1,9 @@
 """Login, and two-factor authentication of local accounts: authenticator app (TOTP, RFC 6238) and recovery codes.
 
-The app and the server derive a code of six digits from a shared secret and the time. It changes every 30 seconds. Codes
-of the previous and next step are also accepted, because clocks differ; no code is accepted twice. Ten single-use
-recovery codes replace a lost app. Without them, the operator removes the second factor (`remove_second_factor`).
+The app and the server derive a code of six digits from a shared secret and the time. The code changes every 30 seconds.
+Codes of the previous and next step are also accepted, because clocks differ. No code is accepted twice. Ten single-use
+recovery codes replace a lost app. If they are lost, too, the operator can remove the second factor
+(`remove_second_factor`).
 """
 
 import base64
@@ -183,7 +184,8 @@ def pending_login(request: HttpRequest, now: datetime) -> tuple[AbstractBaseUser
 def log_in(request: HttpRequest, user: AbstractBaseUser, id_token: str = "") -> None:
     """Log in `user` after a correct password and code, or after login at the provider. The session gets a new key.
 
-    id_token: from the provider. No second factor is required then, because the provider has its own.
+    id_token: ID token from the provider. With an ID token, no second factor is required, because the provider is
+    responsible for it.
     """
     request.session.pop(AWAITED, None)
     auth.login(request, user, backend=BACKEND)

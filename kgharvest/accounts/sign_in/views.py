@@ -41,7 +41,7 @@ class CodeForm(forms.Form):
 
 
 class PasswordForm(forms.Form):
-    """Password confirmation, so that access to an open session is not enough to change how its owner logs in.
+    """Password confirmation. It prevents people with access to an open session from changing how its owner logs in.
 
     Attempts count towards the limit `old_passwords`, as on the password change page.
     """
