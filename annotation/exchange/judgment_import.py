@@ -178,7 +178,7 @@ class _Import:
     def _find_or_create_tasks(self, rows: Sequence[ImportedRow], relations: dict[str, Relation]) -> list[int]:
         forms = {name: canonicalizer(relation) for name, relation in relations.items()}
         keys = []
-        for row in rows:  # tuples are identified as in stored harvests
+        for row in rows:  # identify tuples by the same keys as stored harvests
             canonical = forms[row.relation]
             entities = row.entities if canonical is None else [canonical(entity.casefold()) for entity in row.entities]
             keys.append((relations[row.relation].pk, tuple_key(entities)))
@@ -289,7 +289,10 @@ class _Import:
                 drawn[task].add(stratum.pk)
                 draws.append((stratum.pk, task))
                 if stratum.job_id:
-                    self._fault(row, f"{_tuple_text(row.entities)} was not drawn for {stratum.job}; omit the cell")
+                    self._fault(
+                        row,
+                        f"{_tuple_text(row.entities)} was not drawn for {stratum.job}; leave model and setting empty",
+                    )
         insert_rows(Draw, ("stratum", "task"), draws)
         # Remove tasks that now have a named cell from the unnamed cells of earlier imports.
         unnamed = self.round.strata.filter(job=None, language_model=None, setting="")

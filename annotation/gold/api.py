@@ -111,7 +111,7 @@ class WithdrawalInput(StrictSerializer):
 
 
 class DecisionViewSet(PagedList, ApiViewSet):
-    """Decisions on candidates, newest first, including withdrawn ones."""
+    """Decisions on candidates, including withdrawn decisions, newest first."""
 
     serializer_class = DecisionSerializer
     filters = DecisionFilters

@@ -79,9 +79,10 @@ def may_decide(relation: Relation, by) -> bool:
 
 @transaction.atomic
 def decide_on_gold(relation: Relation, decisions: Mapping[str, bool], by=None) -> int:
-    """Store decisions by candidate code and return the number of stored decisions. True means confirmed as false.
+    """Store decisions on candidates and return the number of stored decisions.
 
-    Codes that no longer belong to a candidate are skipped. Raises NotAllowed.
+    decisions: by candidate code; True confirms the statement as false. Codes that no longer belong to a candidate are
+    skipped. Raises NotAllowed.
     """
     if not may_decide(relation, by):
         check_may(by, Action.WORK, relation.project)
@@ -131,7 +132,7 @@ def check_may_withdraw(decision: GoldDecision, by) -> None:
 
 @transaction.atomic
 def withdraw_gold(decision: GoldDecision, reason: str, by=None) -> None:
-    """Withdraw a decision and store the reason. Open rounds keep their gold. Idempotent.
+    """Withdraw a decision and store the reason. Open rounds keep their gold statements. Idempotent.
 
     Raises NotAllowed or ReasonMissing.
     """

@@ -45,7 +45,10 @@ class GoldStatement(NamedTuple):
 
 
 class Gold(NamedTuple):
-    """examples: by relation id, the entities of a true and of a false statement. A missing statement is None."""
+    """Gold of a round.
+
+    examples: entities of a true and of a false statement, by relation id; None for a missing statement.
+    """
 
     mixed_in: list[GoldStatement]
     training: list[GoldStatement]
@@ -142,7 +145,10 @@ def _by_turns(
 
 
 def store_gold_tuple(gold: GoldStatement) -> KnowledgeTuple:
-    """Return the stored tuple of the gold statement, created if missing. It is not added to the knowledge base."""
+    """Return the stored tuple of the gold statement.
+
+    Create it if it is missing, without adding it to the knowledge base.
+    """
     return KnowledgeTuple.objects.get_or_create(
         relation=gold.relation, key=tuple_key(gold.canonical), defaults={"entities": list(gold.canonical)}
     )[0]

@@ -69,7 +69,7 @@ class InviteViewSet(PagedList, RoundPartViewSet):
 
     @extend_schema(summary="Revoke an invite")
     def destroy(self, request: Request, round_id: int, pk: int) -> Response:
-        """Used invites are not changed."""
+        """Invites that were already used are not changed."""
         round = self.round()
         revoke_invites(round, [self.row(round.invites.all()).token], timezone.now(), request.user)
         return self.deleted()

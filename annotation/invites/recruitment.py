@@ -7,9 +7,10 @@ from kgharvest.registries import hook
 
 
 class Recruitment:
-    """Default implementation without recruiting. A recruiting app replaces the hook `recruitment` with a subclass.
+    """Default implementation for installations without a recruiting app.
 
-    A place is an annotator's paid participation in a study on a recruiting platform.
+    A recruiting app replaces the hook `recruitment` with a subclass. A place is an annotator's paid participation in a
+    study on a recruiting platform.
     """
 
     def lock(self, annotator: Annotator) -> None:

@@ -27,7 +27,10 @@ LEAST_PER_STRATUM = 5  # minimum statements per label, if available; fewer could
 
 
 class JudgeStrata(NamedTuple):
-    """labels: the judge's label by knowledge tuple id. accuracy: estimated accuracy by stratum, in [0, 1]."""
+    """Strata defined by the labels of a judge.
+
+    labels: by knowledge tuple id. accuracy: estimate by stratum, in [0, 1].
+    """
 
     labels: Mapping[int, str]
     accuracy: Mapping[str, float]
@@ -62,7 +65,7 @@ def judge_strata(round: Round) -> JudgeStrata | None:
 
 
 def accuracy_by_label(run: JudgeRun) -> dict[str, float]:
-    """Return the accuracy of each of JUDGE_STRATA in earlier rounds of the project that the same judge labeled.
+    """Return the accuracy of each of JUDGE_STRATA in other rounds of the project that the same judge labeled.
 
     Simulated rounds are ignored. One accepted and one rejected statement are added to each stratum, so that no estimate
     is 0 or 1. Strata without any statement get ASSUMED_ACCURACY.

@@ -208,7 +208,7 @@ class JudgeRunViewSet(RetrieveMixin, ApiViewSet):
         responses={(200, content_type): OpenApiTypes.BINARY for content_type in CONTENT_TYPES.values()},
     )
     def answers_file(self, request: Request, pk: int, file_format: str) -> HttpResponse:
-        """jsonl can be imported again; inspect is an inspect-ai log; lm-eval is a file of logged samples."""
+        """Formats: jsonl (JSON lines, can be imported again), inspect (inspect-ai log), lm-eval (logged samples)."""
         return answers_file(self.get_object(), file_format)
 
 

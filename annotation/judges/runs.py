@@ -43,7 +43,7 @@ class AnswersWouldBeLost(DomainError):
 
 
 class JudgedTuple(NamedTuple):
-    """A tuple to judge. entities: as written, by slot."""
+    """A tuple to judge. entities: surface forms by slot."""
 
     tuple_id: int
     relation_id: int

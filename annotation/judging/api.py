@@ -164,7 +164,7 @@ class TaskQuery(Filters):
 
 
 class BatchSerializer(serializers.Serializer):
-    """tasks: statements assigned to the annotator, oldest first."""
+    """Statements assigned to the annotator, oldest first."""
 
     tasks = StatementSerializer(many=True)
 
@@ -186,7 +186,7 @@ class AnsweredSerializer(StatementSerializer):
 
 
 class RecentSerializer(serializers.Serializer):
-    """answers: newest first."""
+    """Recent answers, newest first."""
 
     answers = AnsweredSerializer(many=True)
 

@@ -145,7 +145,8 @@ def _store(judgment: Judgment, assignment: Assignment) -> None:
     """
     task, annotator, was_leased = judgment.task, judgment.annotator, assignment.status == Assignment.Status.LEASED
     round, changes = annotator.round, {}  # changes to the task's counters, by counter
-    if assignment.status == Assignment.Status.DONE:  # supersede the last judgment, and inherit whether it counts
+    if assignment.status == Assignment.Status.DONE:
+        # Supersede the last judgment. The new judgment counts if the last judgment counted.
         last = Judgment.objects.current().get(task=task, annotator=annotator)
         judgment.is_counted, judgment.is_late = last.is_counted, last.is_late
         # The deferred foreign key is checked at commit, after the new judgment is inserted.

@@ -58,7 +58,10 @@ def _feistel(left: bytes, right: bytes, key: str, order: Iterable[int]) -> tuple
 
 class AnnotatorManager(models.Manager):
     def of_account(self, user) -> models.QuerySet[Annotator]:
-        """Return the annotators of an account; for a project-bound token, only those in rounds of the project."""
+        """Return the annotators of an account.
+
+        If its token is bound to a project, return only annotators in that project.
+        """
         annotators = self.filter(user=user)
         bound_to = getattr(user, "bound_to", None)
         return annotators if bound_to is None else annotators.filter(round__project=bound_to)
@@ -82,13 +85,14 @@ class Annotator(models.Model):
     """A person who judges in a round under an anonymous code.
 
     user: None for guests. name: chosen by a guest, visible to researchers only. token_key: secret key of token_of.
-    layout: preferred layout; empty for that of the round. consented_at, consent_sha256: time and text of the consent.
-    next_position: progress in the cyclic order of tasks. n_handed_out, n_judged: numbers of assigned and of judged
-    statements, including gold. trained_at: time at which the training was first completed. place_size: number of
-    statements that the person was recruited to judge, including gold; None for no limit. has_questions_left: True while
-    questions are unanswered (annotation.questionnaire), and after a failed check. status: paused annotators get no new
-    statements; judgments of excluded annotators do not count. status_since: None if the annotator was always active.
-    erased_at: time at which account, name, and invite were erased (annotation.invites.erasure).
+    layout: preferred layout; empty for that of the round. consented_at, consent_sha256: time of the consent, and
+    SHA-256 of the consent text. next_position: progress in the cyclic order of tasks. n_handed_out, n_judged: numbers
+    of assigned and of judged statements, including gold. trained_at: time at which the training was first completed.
+    place_size: number of statements that the person was recruited to judge, including gold; None for no limit.
+    has_questions_left: True while questions are unanswered (annotation.questionnaire), and after a failed check.
+    status: paused annotators get no new statements; judgments of excluded annotators do not count. status_since: None
+    if the annotator was always active. erased_at: time at which account, name, and invite were erased
+    (annotation.invites.erasure).
     """
 
     class Status(models.TextChoices):
@@ -136,7 +140,7 @@ class Annotator(models.Model):
 
     @property
     def who(self) -> str:
-        """Name for researchers: account, guest name, or start of the invite token; otherwise empty."""
+        """Name that researchers see: account, guest name, or start of the invite token; empty if there is none."""
         if self.user:
             return self.user.get_username()
         return self.name or (f"invite {self.invite.token[:6]}…" if hasattr(self, "invite") else "")
@@ -148,7 +152,10 @@ class Annotator(models.Model):
         return (left + right).hex()
 
     def task_of(self, token: str) -> int:
-        """Return the task id of a token, or 0 if it is not a valid id. The annotator need not have the task."""
+        """Return the task id of a token, or 0 if it is not a valid id.
+
+        The function does not check whether the annotator has the task.
+        """
         block = bytes.fromhex(token)
         right, left = _feistel(block[HALF:], block[:HALF], self.token_key, reversed(range(N_ROUNDS)))
         task_id = int.from_bytes(left + right, "big")

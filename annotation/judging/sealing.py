@@ -75,7 +75,7 @@ class JudgmentTable(AuditedTable):
 
     def are_as_recorded(self, recorded: dict[str, str], number: int) -> dict[str, bool]:
         exclusions = _exclusions()
-        withdrawals = Withdrawal.objects.filter(on_withdrawal=OnWithdrawal.DELETE)  # erased comments
+        withdrawals = Withdrawal.objects.filter(on_withdrawal=OnWithdrawal.DELETE)  # comments were erased
         withdrawn = set(withdrawals.values_list("annotator_id", flat=True))
         are_as_recorded = {}
         for pk, row, marks in self._rows(list(recorded)):
@@ -94,7 +94,7 @@ class JudgmentTable(AuditedTable):
         return are_as_recorded
 
     def n_sealed(self, number: int) -> int:
-        """Return the number of judgments sealed in an entry up to `number`, or in a later entry that is missing."""
+        """Return the number of judgments sealed in entries up to `number`, or in later entries that are missing."""
         has_entry = Exists(Event.objects.filter(number=OuterRef("sealed_in")))
         return Judgment.objects.filter(Q(sealed_in__lte=number) | Q(sealed_in__gt=number) & ~has_entry).count()
 

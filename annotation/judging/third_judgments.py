@@ -42,7 +42,7 @@ def third_annotators(round: Round, tasks: QuerySet[JudgmentTask] | None = None) 
     pair, first_answer = np.unique(task * n + annotator, return_index=True)
     is_counted = np.isin(pair, counted_task * n + counted_annotator)
     in_order = pair[is_counted][np.argsort(first_answer[is_counted])]
-    return dict(zip((in_order // n).tolist(), (in_order % n).tolist(), strict=True))  # the last pair of each task
+    return dict(zip((in_order // n).tolist(), (in_order % n).tolist(), strict=True))  # keeps the last pair of a task
 
 
 def first_two_counts(round: Round, tasks: QuerySet[JudgmentTask]) -> Counter[LabelCounts]:

@@ -16,7 +16,7 @@ def add_counts(tasks: QuerySet, round: Round, label: str, sign: int) -> None:
 
 
 def update_verdicts(tasks: QuerySet, round: Round) -> None:
-    """Derive the verdicts and, with adaptive third judgments, n_wanted of `tasks` from their counters in one UPDATE."""
+    """Update the verdicts of `tasks` from their counters. With adaptive third judgments, also update n_wanted."""
     n_wanted = WANTED_IF_SPLIT if round.third_only_if_split else F("n_wanted")
     tasks.without_gold().update(n_wanted=n_wanted, verdict=verdict_sql(n_wanted, round.quorum))
 

@@ -18,7 +18,10 @@ class Verdict(StrEnum):
 
 
 def majority(n_true: int, n_false: int, n_judgments: int, quorum: int = 1) -> Verdict:
-    """Return the verdict of a complete task: undecided for a tie or no judgments. n_judgments includes Unjudgeable."""
+    """Return the verdict of a complete task: undecided for a tie or no judgments.
+
+    n_judgments: number of judgments, including Unjudgeable.
+    """
     if is_majority(n_true, n_judgments, quorum):
         return Verdict.ACCEPTED
     if is_majority(n_false, n_judgments, quorum):

@@ -175,7 +175,7 @@ def cached_count(
     most: int | None = None,
     first: CountRound | None = None,
 ) -> CachedCount:
-    """Return the result of `count`: computed now if the round needs at most `most` judgments, otherwise cached.
+    """Return the result of `count`, computed now if the round requires at most `most` judgments, otherwise cached.
 
     most: defaults to LIVE_JUDGMENTS. first: quick replacement for a slow `count` on the first request; `count` then
     runs in the background.
@@ -253,7 +253,7 @@ UNITS = (
 
 
 def count_history(round: Round) -> dict[str, Any]:
-    """Return the time unit and all its periods from the first to the last judgment, including empty periods.
+    """Return the time unit and all periods from the first to the last judgment, including empty periods.
 
     periods: begin, n (judgments, including gold and late ones), n_completed (statements), and the agreement on these
     statements.
@@ -432,13 +432,14 @@ def count_strips(round: Round) -> list[dict[str, Any]]:
 
 
 def holders(round: Round) -> list[dict[str, Any]]:
-    """Return the annotators with assigned statements, starting with the one inactive for the longest time.
+    """Return the annotators with assigned statements.
 
-    n: number of statements, including gold. last_active_at: last time the annotator loaded or answered statements.
-    expires_at: time at which the statements can be reassigned.
+    The annotator who has been inactive for the longest time comes first. n: number of statements, including gold.
+    last_active_at: last time the annotator loaded or answered statements. expires_at: time at which the statements can
+    be reassigned.
     """
     annotators = round.annotators.filter(assignments__status=Assignment.Status.LEASED).select_related("user", "invite")
-    # All leases of an annotator are extended together when they load statements or answer.
+    # All leases of an annotator are extended together when the annotator loads or answers statements.
     annotators = annotators.annotate(n=Count("assignments"), expires_at=Max("assignments__expires_at"))
     return [
         {

@@ -15,7 +15,7 @@ from kgharvest.events.recording import record
 
 LONGEST_REMARK = 2000  # characters
 
-QUEUES = {"undecided": "no majority", "disagreements": "disagreements"}  # labels by name
+QUEUES = {"undecided": "no majority", "disagreements": "disagreements"}  # labels of the queues, by name
 ADJUDICATIONS = AuditedTable(Adjudication, "task_id", "label", "comment", "is_blind", "at", "supersedes__pk")
 
 
@@ -34,10 +34,11 @@ def adjudication_queue(round: Round, queue: str) -> QuerySet[JudgmentTask]:
 def adjudicate(
     task: JudgmentTask, label: str, client_uuid: UUID, *, by, comment: str = "", is_blind: bool = True
 ) -> Adjudication:
-    """Store an expert's label for a task. It supersedes all earlier adjudications of the task, by any expert.
+    """Store an expert's label for a task.
 
-    A repeated `client_uuid` changes nothing. The task's counters and majority verdict stay unchanged.
-    Raises NotAllowed, or DomainError UuidReused if the UUID belongs to another task.
+    It supersedes all earlier adjudications of the task, even those by other experts. A repeated `client_uuid` changes
+    nothing. The task's counters and majority verdict stay unchanged. Raises NotAllowed, or DomainError UuidReused if
+    the UUID belongs to another task.
     """
     with transaction.atomic():
         locked = JudgmentTask.objects.select_for_update(of=("self",), no_key=True).select_related("round__project")

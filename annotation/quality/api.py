@@ -499,7 +499,7 @@ class TaskViewSet(PagedList, RoundPartViewSet):
         serializer_class=AdjudicationSerializer,
     )
     def adjudications(self, request: Request, round_id: int, pk: int) -> Response:
-        """The new adjudication supersedes all earlier ones of the statement, by any expert."""
+        """The new adjudication supersedes all earlier adjudications of the statement, even those by other experts."""
         task = get_object_or_404(self.round().tasks.without_gold(), pk=pk)
         return self.created(adjudicate(task, by=request.user, **self.sent(AdjudicationInput)))
 

@@ -19,7 +19,7 @@ from kgharvest.events.recording import record
 
 
 class Stage(StrEnum):
-    """Next step of an annotator. FAILED: failed the comprehension check and cannot judge."""
+    """Next step of an annotator. FAILED: the annotator failed the comprehension check and cannot judge."""
 
     WHO = "who"
     CHECK = "check"

@@ -346,7 +346,7 @@ class HolderSerializer(serializers.Serializer):
 
 
 class AssignedSerializer(serializers.Serializer):
-    """Annotators with assigned statements, starting with the one inactive for the longest time."""
+    """Annotators with assigned statements. The annotator who has been inactive for the longest time comes first."""
 
     holders = HolderSerializer(many=True)
 

@@ -190,7 +190,7 @@ def instructions_by_relation(round: Round) -> dict[int, str]:
 
 
 def populations(round: Round, by: User = None) -> list[tuple[HarvestJob, QuerySet[HarvestedTuple]]]:
-    """Return (harvest, tuples from which a sample is drawn) per cell of a draft.
+    """Return, for each cell of a draft, the harvest and the population (the tuples from which the sample is drawn).
 
     Raises the same errors as freeze_round.
     """

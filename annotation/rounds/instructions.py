@@ -76,7 +76,7 @@ def _parser() -> MarkdownIt:
 
 
 def _embed(state) -> None:
-    """Shift headings below those of the page, and open links in a new tab to keep the judging page open."""
+    """Lower headings below those of the page, and open links in a new tab to keep the judging page open."""
     above: list[int] = []  # original levels of the enclosing headings
     for token in state.tokens:
         if token.type == "heading_open":
@@ -91,7 +91,7 @@ def _embed(state) -> None:
 
 
 class Statement(NamedTuple):
-    """spans: [start, end) of each entity in the text, in reading order."""
+    """A frozen statement. spans: [start, end) of each entity in the text, in reading order."""
 
     text: str
     spans: list[list[int]]

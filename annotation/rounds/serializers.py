@@ -201,7 +201,7 @@ class Name(Text, serializers.SlugField):
     }
 )
 class Strata(serializers.Field):
-    """Stratification of a cell: the number of equally sized strata, or the first rank of each, starting with 1."""
+    """Strata of a cell: the number of equally sized strata, or the first rank of each stratum, starting with 1."""
 
     expected = (
         "a number of strata from 2 to 100, or the first rank of each stratum in ascending order, such as [1, 100]"

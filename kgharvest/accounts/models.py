@@ -120,7 +120,10 @@ class ProjectInvite(models.Model):
 
 
 class Attempts(models.Model):
-    """Number of attempts until `ends_at`. key: the limit, followed by an address or account."""
+    """Number of attempts in a window that ends at `ends_at`.
+
+    key: name of the limit, followed by an address or account.
+    """
 
     key = models.CharField(max_length=120, unique=True)
     n = models.PositiveIntegerField(default=0)

@@ -77,7 +77,7 @@ def default_project() -> Project:
 
 @transaction.atomic
 def create_project(name: str, by=None) -> Project:
-    """Create a project owned by `by`, or without an owner if None (the operator).
+    """Create a project. `by` becomes its owner. If `by` is None (the operator), the project has no owner.
 
     Raises BadName, NameTaken, or NotAllowed (if `by` cannot work in any project or uses a token bound to a project).
     """
@@ -146,7 +146,7 @@ def remove_member(project: Project, user, by=None) -> None:
 
 @transaction.atomic
 def hand_over(project: Project, user, by) -> None:
-    """Transfer ownership from `by`, who becomes a researcher, to another member. Raises NotAllowed or NotFound."""
+    """Transfer ownership from `by` to another member. `by` becomes a researcher. Raises NotAllowed or NotFound."""
     _lock(project, by)
     if user == by or not ProjectMember.objects.filter(project=project, user=user).update(role=Role.OWNER):
         raise NotFound(f"{user} cannot become the owner of the project {project}. Choose another member.")

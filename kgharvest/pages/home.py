@@ -1,4 +1,4 @@
-"""Home page, and this app's panels on the home page and project page."""
+"""Home page, and the panels that this app adds to the home page and the project page."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -72,7 +72,7 @@ def points_with_interval(difference: float, low: float | None, high: float | Non
 
 def points_tick(difference: float) -> str:
     """Format the axis label of a difference of shares: −20, 0, 2.5."""
-    return f"{round(100 * difference, 2) + 0:g}".replace("-", MINUS)  # + 0: never "-0"
+    return f"{round(100 * difference, 2) + 0:g}".replace("-", MINUS)  # adding 0 turns -0 into 0
 
 
 def decimals_of_points(difference: float) -> int:

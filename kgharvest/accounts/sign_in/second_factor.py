@@ -120,7 +120,7 @@ def _step_of(secret: str, code: str, now: datetime) -> int | None:
 
 
 def _new_recovery_codes(factor: SecondFactor) -> list[str]:
-    """Return ten codes of about 50 bits as "abcde-fghjk"; replace the stored digests."""
+    """Replace the recovery codes with ten new codes of about 50 bits, such as "abcde-fghjk", and return them."""
     codes = ["".join(secrets.choice(ALPHABET) for _ in range(10)) for _ in range(N_RECOVERY_CODES)]
     factor.recovery_codes.all().delete()
     RecoveryCode.objects.bulk_create(RecoveryCode(second_factor=factor, digest=sha256(code)) for code in codes)
@@ -143,7 +143,7 @@ def _decrypted(factor: SecondFactor) -> str | None:
 
 # Session login by password and second factor, or by an OpenID provider
 
-CODE_TIMEOUT_S = 300  # between the password and the second factor
+CODE_TIMEOUT_S = 300  # maximum time between the password and the second factor
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 # Session keys
 AWAITED = "second_factor_awaited"  # a login with a correct password and a pending code

@@ -26,7 +26,7 @@ NEW_SECRET = "second_factor_new_secret"  # noqa: S105 - of the app being set up
 EXPECTED = "openid_expected"
 MAY_LINK = "openid_may_link_until"  # seconds since 1970
 
-LINK_TIMEOUT_S = 300  # between the password and the redirect to the provider
+LINK_TIMEOUT_S = 300  # maximum time between the password and the redirect to the provider
 
 
 DIGITS = {"autocomplete": "one-time-code", "autocapitalize": "none", "spellcheck": "false", "autofocus": True}
@@ -123,7 +123,7 @@ def second_factor_code(request: HttpRequest) -> HttpResponse:
 @login_required
 @sensitive_post_parameters()
 def second_factor_set_up(request: HttpRequest) -> HttpResponse:
-    """Show a new secret until a valid code is entered, then the recovery codes once."""
+    """Show a new secret until the user enters a valid code. Then show the recovery codes once."""
     if not request.user.has_usable_password():
         raise Http404  # two-factor authentication is up to the OpenID provider
     secret = request.session.setdefault(NEW_SECRET, pyotp.random_base32())
