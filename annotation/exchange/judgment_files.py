@@ -1,6 +1,6 @@
 """Parser for judgments in CSV files and in records (rows of a DataFrame). It yields rows and faults.
 
-It uses neither the database nor Django.
+The parser uses neither the database nor Django.
 """
 
 import csv
@@ -234,7 +234,7 @@ def _weight(text: str) -> float | None:
 
 
 def _moment(text: str) -> datetime | None:
-    """Parse an ISO 8601 time. A time without a time zone is in UTC."""
+    """Parse an ISO 8601 time. A time without a time zone is interpreted as UTC."""
     if not text:
         return None
     try:

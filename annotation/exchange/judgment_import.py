@@ -61,7 +61,7 @@ def import_judgments(
 ) -> ImportSummary:
     """Add the judgments of a CSV file (see judgment_files) to a round of imported judgments.
 
-    create: True to create missing rounds, relations, tuples, and tasks. If it is False, a missing round raises
+    create: True to create missing rounds, relations, tuples, and tasks. If `create` is False, a missing round raises
     NotFound, and each row that needs another missing object is a fault. project: project of new objects; required if
     `by` works in several projects, unless round_name is project/name. set_name: relation set to use if several sets
     contain a relation. duplicates: policy for repeated judgments of one annotator on one tuple: "error", or keep the
@@ -163,7 +163,7 @@ class _Import:
                 return self._create_relation(name, row.relation, len(row.entities))
             else:
                 rule = "up to 100 characters without / and without slots such as <ENT0>"
-                self._fault(row, f"{refusal} It cannot name a new relation; use {rule}")
+                self._fault(row, f"{refusal} This name is not valid for a new relation; use {rule}")
         return None
 
     def _create_relation(self, name: str, written: str, arity: int) -> Relation:

@@ -79,8 +79,9 @@ def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[Dra
     if n_pairs < needed:
         raise DomainError(
             "NotEnoughGold",
-            f"Training and gold require {needed} true and {needed} false gold statements, in addition to one example "
-            f"of each, but there are {n_pairs} of each. Confirm false gold statements, or reduce training and gold.",
+            f"Training and gold require {needed} true and {needed} false gold statements, in addition to one true and "
+            f"one false example, but there are {n_pairs} pairs of a true and a false statement. Confirm false gold "
+            "statements, or reduce training and gold.",
         )
     in_pairs = list(chain.from_iterable(zip(true[:n_pairs], false[:n_pairs], strict=True)))
     training = in_pairs[: round.training_size]

@@ -1,4 +1,4 @@
-"""Erasure of people. It deletes accounts and the identities of annotators, but not their judgments."""
+"""Erasure of people. Erasing deletes accounts and the identities of annotators, but not their judgments."""
 
 from django.db import transaction
 from django.db.models import Q

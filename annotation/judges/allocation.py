@@ -104,7 +104,7 @@ def allocate(
     """
     if allocation == "optimal":
         weights = [size * spread for size, spread in zip(sizes, spreads or [1.0] * len(sizes), strict=True)]
-        # With `share` statements in a stratum, one more reduces the variance by weight^2 / (share (share + 1)).
+        # With `share` statements in a stratum, one more draw reduces the variance by weight^2 / (share (share + 1)).
         return _one_by_one(n, sizes, weights, lambda share: sqrt(share * (share + 1)), least)
     weights = [1 if allocation == "equal" else size for size in sizes]
     return _one_by_one(n, sizes, weights, lambda share: 2 * share + 1, least)  # Webster's method

@@ -40,13 +40,14 @@ class ChatJudge:
         self._client = endpoint_of(run).client(run.model, run.timeout_s, advice, pace)
 
     def answers(self, questions: Sequence[Question], tick: Callable[[], None]) -> Iterator[list[Answered]]:
-        """Yield answers as they arrive. The caller must store them before it requests the next ones.
+        """Yield answers as they arrive. The caller must store the answers before it requests the next answers.
 
         tick: called regularly; may raise an error to stop the work. Raises ChatFailed, or BudgetSpent if the next
         answer might exceed the budget.
 
-        Before it raises one of these errors, the generator waits for pending requests and yields their answers. It also
-        yields the usage of replies that were not completions, although the questions of these replies stay open.
+        Before it raises one of these errors, the generator waits for pending requests and yields their answers. The
+        generator also yields the usage of replies that were not completions, although the questions of these replies
+        stay open.
         """
         waiting = [Attempt(question) for question in reversed(questions)]
         in_flight: dict[Future[Attempt | Answered], tuple[Attempt, Reserved]] = {}

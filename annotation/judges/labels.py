@@ -22,7 +22,7 @@ class SeveralJudges(DomainError):
 
 
 def label_of(raw: str) -> str:
-    """Return the label named in an answer, or UNPARSABLE if it names none or several.
+    """Return the label that an answer names, or UNPARSABLE if the answer names no label or several labels.
 
     In order of precedence: the last line that is only a label, optionally after "Answer:"; a label at the start of the
     text that is followed by punctuation, as in "False: ..."; the only label in the text. Text between <think> tags is

@@ -57,10 +57,10 @@ def relation_texts(
     n_examples: int,
     example_order: int = 0,
 ) -> dict[str, dict[str, str]]:
-    """Return the texts for the placeholders of a prompt, by relation id. A new run stores them and never changes them.
+    """Return the texts for the placeholders of a prompt, by relation id.
 
-    judged: (relation id, key) of the tuples to judge; they are excluded from the examples and the default instructions.
-    example_order: see JudgeRun. Raises TooFewExamples.
+    A new run stores the texts and never changes them. judged: (relation id, key) of the tuples to judge. These tuples
+    are excluded from the examples and the default instructions. example_order: see JudgeRun. Raises TooFewExamples.
     """
     relations = list(relations)
     gold = known_answers(relations)

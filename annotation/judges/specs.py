@@ -1,4 +1,4 @@
-"""JSON spec of a judge run, for `judge_tuples` and the API. Its keys are fields of JudgeRun."""
+"""JSON spec of a judge run, for `judge_tuples` and the API. The keys of the spec are fields of JudgeRun."""
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal

@@ -213,7 +213,7 @@ class NotJoined(exceptions.PermissionDenied):
     default_detail = NOT_JOINED
 
 
-# Load few columns, because judging loads the others when it locks the annotator.
+# Load only a few columns. The other columns are loaded when the annotator is locked for judging.
 find_annotator = SessionAnnotator(lambda: Annotator.objects.only("user", "round", "token_key"))
 
 
@@ -254,7 +254,10 @@ class Judge(JudgingView):
 
     @described("Get the next statements", BatchSerializer, TASKS)
     def get(self, request: Request, round_id: int) -> Response:
-        """Returns your assigned statements after filling up the batch. They are reserved for you for half an hour."""
+        """Returns your assigned statements after filling up the batch.
+
+        The statements are reserved for you for half an hour.
+        """
         return Response({"tasks": statements_of(self.annotator, next_batch(self.annotator, timezone.now()))})
 
     @described(

@@ -36,8 +36,8 @@ JUDGING_COLUMNS = (
 # Annotators see tokens instead of task ids, because ids follow the order of the round and would reveal gold, which is
 # assigned out of order. A token is the task id, mapped by a permutation of the 64-bit numbers that is specific to the
 # annotator. The token is stable across reloads, undo, skips, and offline answers, and needs no column or index. The
-# permutation is a four-round Feistel network. Without the key, it cannot be distinguished from a random permutation
-# (Luby & Rackoff 1988, How to construct pseudorandom permutations from pseudorandom functions).
+# permutation is a four-round Feistel network. Without the key, the permutation cannot be distinguished from a random
+# permutation (Luby & Rackoff 1988, How to construct pseudorandom permutations from pseudorandom functions).
 N_ROUNDS = 4
 HALF = 4  # bytes
 LARGEST_ID = 2**63 - 1
@@ -60,7 +60,7 @@ class AnnotatorManager(models.Manager):
     def of_account(self, user) -> models.QuerySet[Annotator]:
         """Return the annotators of an account.
 
-        If its token is bound to a project, return only annotators in that project.
+        If the request uses a token that is bound to a project, return only annotators in that project.
         """
         annotators = self.filter(user=user)
         bound_to = getattr(user, "bound_to", None)
@@ -246,7 +246,7 @@ class Judgment(models.Model):
     client_uuid: created by the client, so a resent answer is stored once. is_counted: True for the k judgments of a
     task; False if the slot was taken after the lease expired, the quota was exhausted, or the annotator is excluded.
     is_excluded: True if the judgment counted until the annotator was excluded. is_late: True if the lease had expired
-    at the first answer. Annotators see this, so it is also set for gold. seconds: active time; None if not measured.
+    at the first answer. Annotators see is_late, so it is also set for gold. seconds: active time; None if not measured.
     sealed_in: number of the audit log entry; None until sealed (annotation.judging.sealing).
     """
 

@@ -2,8 +2,8 @@
 
 Judgments are sealed in batches, so that storing an answer does not wait for the lock on the chain of log entries.
 
-A batch adds one entry per round. Sealing holds the lock on the head of the chain. It processes judgments that have no
-entry yet, in any order. Rows that a concurrent answer has locked are sealed in a later batch.
+A batch adds one entry per round. Sealing holds the lock on the head of the chain. Judgments that have no entry yet are
+sealed in any order. Rows that a concurrent answer has locked are sealed in a later batch.
 """
 
 from collections import defaultdict
@@ -60,7 +60,7 @@ class JudgmentTable(AuditedTable):
 
     The flag is also set for judgments that counted before an exclusion, so an exclusion does not change hashes.
     Judgments that a reinstatement does not restore, or whose comments a withdrawal erases, are sealed again. After
-    that, they can no longer be compared with the entries that sealed them before.
+    that, these judgments can no longer be compared with the entries that sealed them before.
     """
 
     is_sealed_later = True

@@ -1,4 +1,4 @@
-"""Adaptive third judgments, and label counts without them.
+"""Adaptive third judgments, and label counts without third judgments.
 
 Agreement uses only the first two judgments, because third judgments would overweight disputed statements.
 """

@@ -1,6 +1,7 @@
 """Verdicts of tasks from the counters of JudgmentTask.
 
-The rule is kgharvest.statistics.verdicts.is_majority; a property test compares it with the SQL version here.
+The rule is kgharvest.statistics.verdicts.is_majority; a property test compares this rule with the SQL version in this
+module.
 """
 
 from enum import StrEnum

@@ -293,7 +293,10 @@ def judge_instructions(request: HttpRequest, annotator: Annotator) -> HttpRespon
 
 
 def offline_worker(request: HttpRequest) -> HttpResponse:
-    """Return the service worker. Its URL must be on the path of the judging pages, so it cannot be a static file."""
+    """Return the service worker.
+
+    The URL must be on the path of the judging pages, so the worker cannot be a static file.
+    """
     path = finders.find("annotation/judging/offline_worker.js")
     return FileResponse(Path(path).open("rb"), content_type="text/javascript")
 

@@ -195,7 +195,7 @@ def _pivot_rows(cells: Sequence[Cell], sides: Sequence[tuple[str, str]], harvest
 def shown(cell: Cell, harvests_url: str = "") -> dict[str, Any]:
     """Return the cell with the texts that the list and the pivot table show for it.
 
-    URLs of statements are relative to the round page. harvests_url: URL of the list of harvests; pass it to avoid
+    URLs of statements are relative to the round page. harvests_url: URL of the list of harvests; pass the URL to avoid
     resolving it for each of thousands of cells.
     """
     harvests_url = harvests_url or reverse("kgharvest:harvest_list")

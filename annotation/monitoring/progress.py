@@ -255,8 +255,8 @@ UNITS = (
 def count_history(round: Round) -> dict[str, Any]:
     """Return the time unit and all periods from the first to the last judgment, including empty periods.
 
-    periods: begin, n (judgments, including gold and late ones), n_completed (statements), and the agreement on these
-    statements.
+    periods: begin, n (judgments, including gold and late judgments), n_completed (statements), and the agreement on
+    these statements.
     """
     current = Judgment.objects.current().filter(annotator__round=round).order_by()
     first, last = current.aggregate(first=Min("judged_at"), last=Max("judged_at")).values()

@@ -1,4 +1,4 @@
-"""Adjudication: experts' labels for disputed statements, stored next to the majority verdict without changing it."""
+"""Adjudication: expert labels of disputed statements, stored next to the majority verdict, which does not change."""
 
 from uuid import UUID
 
@@ -36,9 +36,9 @@ def adjudicate(
 ) -> Adjudication:
     """Store an expert's label for a task.
 
-    It supersedes all earlier adjudications of the task, even those by other experts. A repeated `client_uuid` changes
-    nothing. The task's counters and majority verdict stay unchanged. Raises NotAllowed, or DomainError UuidReused if
-    the UUID belongs to another task.
+    The label supersedes all earlier adjudications of the task, even those by other experts. A repeated `client_uuid`
+    changes nothing. The task's counters and majority verdict stay unchanged. Raises NotAllowed, or DomainError
+    UuidReused if the UUID belongs to another task.
     """
     with transaction.atomic():
         locked = JudgmentTask.objects.select_for_update(of=("self",), no_key=True).select_related("round__project")

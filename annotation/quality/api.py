@@ -226,7 +226,10 @@ class AnnotatorViewSet(PagedList, RetrieveMixin, RoundPartViewSet):
         return self.round().annotators.select_related("round__project", "user", "invite")
 
     def paginate_queryset(self, queryset: QuerySet) -> Sequence[dict[str, Any]]:
-        """Return the statistics of the annotators on a page. In a large round, they may be a few minutes old."""
+        """Return the statistics of the annotators on a page.
+
+        In a large round, the statistics may be a few minutes old.
+        """
         now = timezone.now()
         statistics = {row["pk"]: row for row in annotator_statistics(self.round(), now).content}
         page = super().paginate_queryset(queryset)
@@ -356,7 +359,10 @@ class StatementReportSerializer(serializers.ModelSerializer):
 
 
 class AdjudicationSerializer(serializers.ModelSerializer):
-    """Label given by an expert. It does not change the verdict. is_blind: true if annotators' labels were hidden."""
+    """Label given by an expert.
+
+    The label does not change the verdict. is_blind: true if annotators' labels were hidden.
+    """
 
     by = serializers.CharField(source="by.username", allow_null=True)
 

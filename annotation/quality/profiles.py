@@ -129,9 +129,10 @@ def is_below(limit: float, n_right: int, n: int) -> bool:
     """Return True if `n_right` of `n` answers show an accuracy below `limit`. Valid for repeated checks.
 
     The probability that an annotator at or above the limit is ever reported is at most FALSE_ALARMS. The evidence is
-    the likelihood ratio against the limit, averaged uniformly over all accuracies below it. It is a supermartingale, so
-    the probability that it ever reaches 1 / FALSE_ALARMS is at most FALSE_ALARMS (Ville 1939; Robbins 1970). The
-    average is the sum over j > n_right of C(n + 1, j) / C(n, n_right) / (n + 1) * odds(limit) ** (j - n_right - 1).
+    the likelihood ratio against the limit, averaged uniformly over all accuracies below it. This evidence is a
+    supermartingale, so the probability that it ever reaches 1 / FALSE_ALARMS is at most FALSE_ALARMS (Ville 1939;
+    Robbins 1970).
+    The average is the sum over j > n_right of C(n + 1, j) / C(n, n_right) / (n + 1) * odds(limit) ** (j - n_right - 1).
     """
     if limit in (0, 1):
         return n_right < n * limit

@@ -1,4 +1,4 @@
-"""Questionnaire and comprehension check. Annotators complete them after joining a round and before the training.
+"""Questionnaire and comprehension check. Annotators complete both after joining a round and before the training.
 
 To check whether all questions are answered, judging reads only `Annotator.has_questions_left`. Lock order: place,
 annotator.

@@ -26,7 +26,7 @@ FOLDER = "annotation/questionnaire"
 
 
 class QuestionsForm(forms.Form):
-    """Form with one field per question, named by its key. It does not contain the correct answers of a check."""
+    """Form with one field per question, named by its key. The form does not contain the correct answers of a check."""
 
     def __init__(self, *args, questions: Sequence[Question], **kwargs):
         super().__init__(*args, **kwargs)

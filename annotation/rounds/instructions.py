@@ -37,7 +37,7 @@ def instructions_html(round: Round, relation: Relation | None = None) -> SafeStr
 def instructions_markdown(round: Round, relation: Relation | None = None) -> str:
     """Return the instructions in Markdown, including those of `relation`.
 
-    They contain only statements and text for annotators, never an LM, a setting, or a score.
+    The instructions contain only statements and text for annotators, never an LM, a setting, or a score.
     """
     parts = [round.instructions or DEFAULT_INSTRUCTIONS]
     if relation is not None and (guide := round.relation_instructions.get(str(relation.pk))):

@@ -583,9 +583,10 @@ class JudgmentTask(models.Model):
 
 
 class Draw(models.Model):
-    """Membership of a task in a stratum's sample. A cell's rate uses only its own draws. Gold tasks have no draws.
+    """Membership of a task in a stratum's sample.
 
-    harvested_tuple, inclusion_probability: None for judgments imported without a harvest.
+    The rate of a cell uses only draws for that cell. Gold tasks have no draws. harvested_tuple, inclusion_probability:
+    None for judgments imported without a harvest.
     """
 
     stratum = models.ForeignKey(Stratum, on_delete=models.CASCADE, related_name="draws")

@@ -131,7 +131,7 @@ class InviteInput(StrictSerializer):
 
 @extend_schema_view(list=extend_schema(operation_id="project_invites_list"))
 class InviteViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
-    """Invitations to a project. Only owners of the project can list and create them."""
+    """Invitations to a project. Only owners of the project have access."""
 
     access = Action.MANAGE
     serializer_class = ProjectInviteSerializer

@@ -138,7 +138,10 @@ class Attempts(models.Model):
 
 class ApiTokenQuerySet(models.QuerySet):
     def visible_to(self, user):
-        """Return the user's tokens. A request with a token bound to a project sees only tokens bound to it."""
+        """Return the user's tokens.
+
+        A request with a token bound to a project sees only tokens bound to the same project.
+        """
         tokens = self.filter(user=user)
         bound_to = getattr(user, "bound_to", None)
         return tokens if bound_to is None else tokens.filter(project=bound_to)

@@ -1,8 +1,8 @@
 """Rate limits, counted in the database and therefore shared by all processes and servers.
 
 Each limit in settings.LIMITS is a number of attempts and a window in seconds. The window starts with the first attempt.
-Attempts are counted per account or IP address. For IPv6, they are counted per /64 network, because providers assign one
-to each customer.
+Attempts are counted per account or IP address. IPv6 addresses are counted per /64 network, because providers assign one
+such network to each customer.
 """
 
 import secrets

@@ -1,8 +1,8 @@
 """Import of judge answers: JSON lines of kgharvest, eval logs of inspect-ai, and logged samples of lm-eval.
 
 inspect-ai: JSON of `EvalLog` (https://inspect.aisi.org.uk/eval-logs.html), one sample per tuple and epoch. lm-eval:
-JSON lines of `--log_samples` (lm_eval.evaluator), one line per tuple, with repeats in `resps`. Both store the tuple as
-`relation` (set/name) and `entities` in user-defined fields: `metadata` of a sample, or `doc` of a line.
+JSON lines of `--log_samples` (lm_eval.evaluator), one line per tuple, with repeats in `resps`. Both formats store the
+tuple as `relation` (set/name) and `entities` in user-defined fields: `metadata` of a sample, or `doc` of a line.
 """
 
 import json

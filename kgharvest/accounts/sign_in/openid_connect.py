@@ -177,7 +177,7 @@ def account_of(claims: Mapping[str, Any], now: datetime) -> AbstractBaseUser:
 
 
 def link(user: AbstractBaseUser, claims: Mapping[str, Any]) -> None:
-    """Link this identity to `user`. Raises LoginRefused if it belongs to another account."""
+    """Link this identity to `user`. Raises LoginRefused if the identity belongs to another account."""
     with transaction.atomic():
         identity, is_new = OpenIDIdentity.objects.get_or_create(
             issuer=claims["iss"], subject=claims["sub"], defaults={"user": user}

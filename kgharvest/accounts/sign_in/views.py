@@ -41,7 +41,7 @@ class CodeForm(forms.Form):
 
 
 class PasswordForm(forms.Form):
-    """Password confirmation. It prevents people with access to an open session from changing how its owner logs in.
+    """Password confirmation. It prevents people with access to an open session from changing how the user logs in.
 
     Attempts count towards the limit `old_passwords`, as on the password change page.
     """
@@ -203,7 +203,10 @@ def openid_begin(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def openid_callback(request: HttpRequest) -> HttpResponse:
-    """Handle the provider's response. It is accepted only once, and only in the browser that started the login."""
+    """Handle the provider's response.
+
+    The response is accepted only once, and only in the browser that started the login.
+    """
     _check_provider()
     expected = request.session.pop(EXPECTED, {})
     linking_user = expected.get("links")
