@@ -16,8 +16,8 @@ export function openKeptPage({ worker, url, outbox: prefix }) {
     await cache.addAll(performance.getEntriesByType("resource").filter(isFile).map(({ name }) => name));
   }
 
-  // Without service workers, HTTPS, or storage, a reload requires a connection. Previews have no worker. Only pages with
-  // status 200 are stored; the response to a rejected answer, for example, has another status.
+  // Without service workers, HTTPS, or storage, a reload requires a connection. Previews have no worker. Only pages
+  // with status 200 are stored; the response to a rejected answer, for example, has another status.
   const isPage = worker && performance.getEntriesByType("navigation")[0]?.responseStatus === 200;
   if (isPage && !isOfflineCopy && navigator.serviceWorker && window.caches) addEventListener("load", () => register().catch(() => {}));
 

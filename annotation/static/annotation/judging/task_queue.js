@@ -1,5 +1,6 @@
-// Task queue of an annotator: upcoming statements and answered statements, oldest first. The page shows the first upcoming
-// statement. Replies to answers contain more statements. They are requested separately only if no answer is pending.
+// Task queue of an annotator: upcoming statements and answered statements, oldest first. The page shows the first
+// upcoming statement. Replies to answers contain more statements. The queue requests statements separately only if no
+// answer is pending.
 const RETRY_MS = 2000;
 const LOW = 4;
 

@@ -23,8 +23,8 @@
     return response?.ok && !response.redirected ? response : null;
   };
 
-  // Requests the page again with the same filters and sorting, which the URL contains, and replaces its parts. A part that
-  // has the focus or the pointer is not replaced.
+  // Requests the page again with the same filters and sorting, which the URL contains, and replaces its parts. A part
+  // that has the focus or the pointer is not replaced.
   const renewRest = async () => {
     [renewedAt, isRenewed] = [Date.now(), true];
     const response = await fetchOk(location.href);

@@ -13,7 +13,7 @@ const more = document.getElementById("more");
 const back = document.getElementById("back");
 const body = listed.querySelector("tbody");
 const panel = document.querySelector(".statements");
-const isWide = matchMedia("(min-width: 1500px)"); // as in the stylesheet: wide windows show the rows next to the numbers
+const isWide = matchMedia("(min-width: 1500px)"); // as in the stylesheet: wide windows show rows next to the numbers
 
 const nameOf = (value) => value ?? "not named";
 const capital = (word) => word[0].toUpperCase() + word.slice(1);
