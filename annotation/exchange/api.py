@@ -50,7 +50,7 @@ class JudgmentFilters(Filters):
 
 
 class JudgmentViewSet(PagedList, RoundPartViewSet):
-    """Current judgments of a round, ordered by statement. To get all of them at once, download the file."""
+    """Current judgments of a round, ordered by statement. To get all judgments at once, download the judgments file."""
 
     serializer_class = JudgmentSerializer
     filters = JudgmentFilters
@@ -71,10 +71,16 @@ class ImportInput(StrictSerializer):
     project = serializers.SlugField(required=False, help_text="Project of a new round.")
     create = serializers.BooleanField(default=False, help_text="Create missing rounds, relations, tuples, and tasks.")
     set = serializers.CharField(
-        max_length=100, required=False, source="set_name", help_text="Relation set, if several contain the relation."
+        max_length=100,
+        required=False,
+        source="set_name",
+        help_text="Relation set to use if several sets contain the relation.",
     )
     duplicates = serializers.ChoiceField(
-        DUPLICATES, default="error", help_text="Policy for repeated judgments of an annotator on a tuple."
+        DUPLICATES,
+        default="error",
+        help_text="Policy for repeated judgments of one tuple by the same annotator: reject the file, or keep the "
+        "first or last judgment.",
     )
 
 
@@ -104,7 +110,7 @@ class ExchangeViewSet(RoundOperations):
         sent = self.sent(ImportInput)
         file, name = sent.pop("file"), sent.pop("round")
         with TemporaryDirectory() as folder:
-            # Use the original name, because error messages show it.
+            # Keep the name of the uploaded file, because error messages show it.
             path = Path(folder) / (re.sub(r"[^\w.-]", "_", file.name)[-100:].lstrip(".") or "judgments.csv")
             with path.open("wb") as copy:
                 copy.writelines(file.chunks())

@@ -1,6 +1,6 @@
 """Parser for judgments in CSV files and in records (rows of a DataFrame). It yields rows and faults.
 
-It uses neither the database nor Django.
+The parser uses neither the database nor Django.
 """
 
 import csv
@@ -19,7 +19,7 @@ from kgharvest.bulk.file_values import BadValue, read_entities, read_label
 from kgharvest.errors import BadEntry, ImportRefused
 
 REQUIRED = ("relation", "entities", "annotator", "label")
-STATEMENT = ("item", "entities")  # columns that name the statement in files without a database
+STATEMENT = ("item", "entities")  # columns that can identify the statement if a file is evaluated without a database
 LONGEST_COMMENT = 1000  # characters
 DUPLICATES = ("error", "first", "last")  # policies for repeated judgments of an annotator on a statement
 MOST_ROWS = 1_000_000  # per file, including invalid rows; rows are held in memory
@@ -28,7 +28,10 @@ CACHED_VALUES = 10_000  # parsed values cached per column, as values often repea
 
 
 class ImportedRow(NamedTuple):
-    """One row of the file. Missing values are empty or None. An item is a single entity."""
+    """One row of a file of judgments. Missing values are empty strings or None.
+
+    If the file has a column `item`, its value is the only entity.
+    """
 
     line: int
     relation: str
@@ -65,7 +68,7 @@ def read_rows(path: Path) -> list[ImportedRow]:
 
 
 class _FaultsByReason:
-    """First fault per reason, with the number of faults for that reason, so that each unknown label is listed once.
+    """The first fault for each reason and the number of faults with this reason. Each unknown label is listed once.
 
     Only the reasons that are shown are stored, which bounds memory.
     """
@@ -90,8 +93,9 @@ class _FaultsByReason:
 def read_judgments(lines: Iterable[str], required: Sequence[str] = REQUIRED) -> Iterator[ImportedRow | BadEntry]:
     """Yield the rows or faults of a CSV file with commas, semicolons, or tabs and any line endings.
 
-    lines: with their line endings. required: columns; without entities, one of STATEMENT. Memory use is constant. Equal
-    values share one object.
+    lines: lines including their line endings. required: names of the required columns. If "entities" is not required,
+    the file must have exactly one of the columns in STATEMENT. Memory use does not depend on the size of the file.
+    Equal values share one object.
     """
     lines = iter(lines)
     heading = next(lines, "")
@@ -115,7 +119,7 @@ def read_judgments(lines: Iterable[str], required: Sequence[str] = REQUIRED) -> 
 def read_records(records: Iterable[Mapping[str, Any]], required: Sequence[str]) -> Iterator[ImportedRow | BadEntry]:
     """Yield the rows or faults of mappings of column names to values, such as the rows of a DataFrame.
 
-    Values are read like those of a file: None and NaN are empty, a list is a list of entities.
+    Values are parsed like the values of a file. None and NaN count as empty. A list is a list of entities.
     """
     readers: Mapping[str, Callable[[str], Any]] = {}
     columns: list[str] | None = None
@@ -130,7 +134,7 @@ def read_records(records: Iterable[Mapping[str, Any]], required: Sequence[str]) 
 
 
 def _text(value: Any) -> str:
-    if hasattr(value, "tolist"):  # values of NumPy
+    if hasattr(value, "tolist"):  # NumPy values
         value = value.tolist()
     if value is None or value != value:  # NaN differs from itself
         return ""
@@ -140,7 +144,7 @@ def _text(value: Any) -> str:
 
 
 def columns_error(columns: Sequence[str], required: Sequence[str]) -> str | None:
-    """Return an error if a required column is missing, or a column that is read occurs twice."""
+    """Return an error message if a required column is missing or a known column occurs twice, otherwise None."""
     if missing := [name for name in required if name not in columns]:
         return f"has no column {' or '.join(missing)}"
     if "entities" not in required and len(present := [name for name in STATEMENT if name in columns]) != 1:
@@ -151,9 +155,9 @@ def columns_error(columns: Sequence[str], required: Sequence[str]) -> str | None
 
 
 def _readers_of(columns: Sequence[str], required: Sequence[str]) -> dict[str, Callable[[str], Any]]:
-    """Return the cached reader of each field of a row. Names in columns that the file lacks are empty.
+    """Return a cached parser for each field of a row. The relation and annotator are empty if their column is missing.
 
-    Imports ignore the columns of SAMPLING.
+    Imports into a round ignore the columns in SAMPLING.
     """
     used = READERS if required is REQUIRED else READERS | SAMPLING
     readers = {name: lru_cache(CACHED_VALUES)(read) for name, read in used.items()}
@@ -230,7 +234,7 @@ def _weight(text: str) -> float | None:
 
 
 def _moment(text: str) -> datetime | None:
-    """Parse an ISO 8601 time. A time without a time zone is in UTC."""
+    """Parse an ISO 8601 time. A time without a time zone is interpreted as UTC."""
     if not text:
         return None
     try:
@@ -242,7 +246,7 @@ def _moment(text: str) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-READERS: dict[str, Callable[[str], Any]] = {  # raise BadValue
+READERS: dict[str, Callable[[str], Any]] = {  # parsers by column; they raise BadValue
     "relation": _name(200),
     "entities": read_entities,
     "annotator": _name(LONGEST_NAME),
@@ -253,7 +257,8 @@ READERS: dict[str, Callable[[str], Any]] = {  # raise BadValue
     "judged_at": _moment,
     "comment": _comment,
 }
-SAMPLING: dict[str, Callable[[str], Any]] = {  # how the statements of a file were sampled; raise BadValue
+# Parsers of the columns that describe how the statements of a file were sampled. They raise BadValue.
+SAMPLING: dict[str, Callable[[str], Any]] = {
     "stratum": _name(LONGEST_NAME, shortest=0),
     "weight": _weight,
     "cluster": _name(LONGEST_NAME, shortest=0),

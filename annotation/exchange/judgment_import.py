@@ -1,4 +1,4 @@
-"""Import of judgments collected outside kgharvest, with or without a harvest."""
+"""Import of judgments collected outside kgharvest. The judged tuples do not need to come from a harvest."""
 
 import hmac
 import re
@@ -38,7 +38,7 @@ NAME = re.compile(r"[-\w]{1,100}", re.ASCII)  # names of new rounds
 
 
 class ImportSummary(NamedTuple):
-    """n_duplicates: number of duplicate rows. By the policy, each was skipped, or it replaced an earlier row."""
+    """Result of an import. n_duplicates: number of rows that were skipped as duplicates or replaced other judgments."""
 
     round: Round
     n_judgments: int
@@ -61,13 +61,13 @@ def import_judgments(
 ) -> ImportSummary:
     """Add the judgments of a CSV file (see judgment_files) to a round of imported judgments.
 
-    create: True to create missing rounds, relations, tuples, and tasks. If it is False, a missing round raises
+    create: True to create missing rounds, relations, tuples, and tasks. If `create` is False, a missing round raises
     NotFound, and each row that needs another missing object is a fault. project: project of new objects; required if
     `by` works in several projects, unless round_name is project/name. set_name: relation set to use if several sets
     contain a relation. duplicates: policy for repeated judgments of one annotator on one tuple: "error", or keep the
     "first" or "last". A row that repeats the label for another cell is not a duplicate; the judgment counts for both
-    cells. The k of each task is set to its number of judgments. Raises ImportRefused with all faults, NotFound,
-    NotForImports, NotAllowed, or ProjectNotNamed. If an error is raised, nothing is stored.
+    cells. The number of required judgments of each task is set to its number of judgments. Raises ImportRefused with
+    all faults, NotFound, NotForImports, NotAllowed, or ProjectNotNamed. If an error is raised, nothing is stored.
     """
     rows = read_rows(path)
     if set_name is not None:
@@ -150,7 +150,7 @@ class _Import:
         self.faults.append(BadEntry(f"line {row.line}", reason))
 
     def _resolve_relation(self, row: ImportedRow) -> Relation | None:
-        """Return the relation of the row, or None after recording a fault. Spaces in its name become "_"."""
+        """Return the relation of the row, or None after recording a fault. Spaces in the name become "_"."""
         name = "_".join(row.relation.split())
         try:
             return resolve_relation(name, scopes=self._scopes, among=self._relations)
@@ -163,7 +163,7 @@ class _Import:
                 return self._create_relation(name, row.relation, len(row.entities))
             else:
                 rule = "up to 100 characters without / and without slots such as <ENT0>"
-                self._fault(row, f"{refusal} It cannot name a new relation; use {rule}")
+                self._fault(row, f"{refusal} This name is not valid for a new relation; use {rule}")
         return None
 
     def _create_relation(self, name: str, written: str, arity: int) -> Relation:
@@ -178,7 +178,7 @@ class _Import:
     def _find_or_create_tasks(self, rows: Sequence[ImportedRow], relations: dict[str, Relation]) -> list[int]:
         forms = {name: canonicalizer(relation) for name, relation in relations.items()}
         keys = []
-        for row in rows:  # tuples are identified as in stored harvests
+        for row in rows:  # identify tuples by the same keys as stored harvests
             canonical = forms[row.relation]
             entities = row.entities if canonical is None else [canonical(entity.casefold()) for entity in row.entities]
             keys.append((relations[row.relation].pk, tuple_key(entities)))
@@ -268,7 +268,10 @@ class _Import:
         )
 
     def _record_cells(self, rows: Sequence[ImportedRow], tasks: Sequence[int], relations: dict[str, Relation]) -> None:
-        """Store a draw of each task for every cell that its rows name. A task without any draw gets an unnamed cell."""
+        """Store a draw of each task in every cell (LM and setting) that its rows name.
+
+        A task without any draw is assigned to a cell without LM and setting.
+        """
         drawn = defaultdict(set)
         for task, stratum in Draw.objects.filter(stratum__round=self.round).values_list("task", "stratum").iterator():
             drawn[task].add(stratum)
@@ -286,7 +289,10 @@ class _Import:
                 drawn[task].add(stratum.pk)
                 draws.append((stratum.pk, task))
                 if stratum.job_id:
-                    self._fault(row, f"{_tuple_text(row.entities)} was not drawn for {stratum.job}; omit the cell")
+                    self._fault(
+                        row,
+                        f"{_tuple_text(row.entities)} was not drawn for {stratum.job}; leave model and setting empty",
+                    )
         insert_rows(Draw, ("stratum", "task"), draws)
         # Remove tasks that now have a named cell from the unnamed cells of earlier imports.
         unnamed = self.round.strata.filter(job=None, language_model=None, setting="")
@@ -296,7 +302,7 @@ class _Import:
         count_draws(self.round)
 
     def _strata(self, row: ImportedRow, relation: Relation) -> list[Stratum]:
-        """Return the strata of the row's cell, created if missing, or [] for an unknown LM."""
+        """Return the strata of the row's cell. Create a stratum if there is none. Return [] if the LM is unknown."""
         language_model = None
         if row.model:
             existing = LanguageModel.objects.filter(name=row.model)

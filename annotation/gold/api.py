@@ -1,4 +1,4 @@
-"""API of gold: candidates for false statements, and decisions on them."""
+"""API of gold statements: candidates for false statements, and decisions on these candidates."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ class CandidateViewSet(ApiViewSet):
 
     @operation("Candidates for false statements", "candidates/<int:pk>/", method="get", on_list=True)
     def candidates(self, request: Request, pk: int) -> Response:
-        """Candidates without a decision, at most 400, in a random order that is fixed per relation."""
+        """Up to 400 candidates without a decision. Their order is random but fixed for each relation."""
         relation = self.named()
         return self.answer(
             {"relation": pk, "candidates": [entry(relation, candidate) for candidate in gold_candidates(relation)]}
@@ -69,7 +69,7 @@ class CandidateViewSet(ApiViewSet):
     )
     @candidates.mapping.post
     def decide(self, request: Request, pk: int) -> Response:
-        """Candidates confirmed as false become gold statements of rounds opened from now on."""
+        """Candidates that you confirm as false become available as gold statements for rounds that are opened later."""
         n_stored = decide_on_gold(self.named(), self.sent(DecisionsInput)["decisions"], request.user)
         return Response({"n_stored": n_stored})
 
@@ -80,7 +80,10 @@ def entry(relation: Relation, candidate) -> dict[str, Any]:
 
 
 class DecisionSerializer(serializers.ModelSerializer):
-    """A decision, in force unless withdrawn. is_confirmed: True if confirmed as false."""
+    """A decision on a candidate. It is in force unless it was withdrawn.
+
+    is_confirmed: true if the statement was confirmed as false.
+    """
 
     entities = serializers.ListField(child=serializers.CharField())
     seed = serializers.ListField(child=serializers.CharField())
@@ -108,7 +111,7 @@ class WithdrawalInput(StrictSerializer):
 
 
 class DecisionViewSet(PagedList, ApiViewSet):
-    """Decisions on candidates, newest first, including withdrawn ones."""
+    """Decisions on candidates, including withdrawn decisions, newest first."""
 
     serializer_class = DecisionSerializer
     filters = DecisionFilters

@@ -41,7 +41,7 @@ class GoldCandidate(NamedTuple):
 
 
 def gold_candidates(relation: Relation) -> list[GoldCandidate]:
-    """Return at most CANDIDATES_AT_ONCE corrupted seeds without a decision, in a random order fixed per relation.
+    """Return up to CANDIDATES_AT_ONCE corrupted seeds without a decision. The random order is fixed for each relation.
 
     Corrupted seeds that equal a seed tuple or a harvested tuple are excluded, because they may be true.
     """
@@ -71,7 +71,7 @@ def gold_candidates(relation: Relation) -> list[GoldCandidate]:
 
 
 def may_decide(relation: Relation, by) -> bool:
-    """Return whether `by` may work in the relation's project, or in any project for a built-in relation."""
+    """Return whether `by` may work in the relation's project or, for a built-in relation, in at least one project."""
     if relation.project is None and by is not None:
         return may_anywhere(by, Action.WORK)
     return may(by, Action.WORK, relation.project)
@@ -79,9 +79,10 @@ def may_decide(relation: Relation, by) -> bool:
 
 @transaction.atomic
 def decide_on_gold(relation: Relation, decisions: Mapping[str, bool], by=None) -> int:
-    """Store decisions by candidate code and return the number of stored decisions. True means confirmed as false.
+    """Store decisions on candidates and return the number of stored decisions.
 
-    Codes that no longer belong to a candidate are skipped. Raises NotAllowed.
+    decisions: by candidate code; True confirms the statement as false. Codes that no longer belong to a candidate are
+    skipped. Raises NotAllowed.
     """
     if not may_decide(relation, by):
         check_may(by, Action.WORK, relation.project)
@@ -108,7 +109,7 @@ def decide_on_gold(relation: Relation, decisions: Mapping[str, bool], by=None) -
 
 
 def confirmed_counts(relations: Iterable[Relation]) -> dict[int, int]:
-    """Return the number of confirmed false statements by relation id. Relations without any are missing."""
+    """Return the number of confirmed false statements by relation id. Relations without one are omitted."""
     confirmed = GoldDecision.objects.in_force().filter(relation__in=relations, is_confirmed=True).order_by()
     return dict(confirmed.values_list("relation").annotate(n=Count("pk")))
 
@@ -131,7 +132,7 @@ def check_may_withdraw(decision: GoldDecision, by) -> None:
 
 @transaction.atomic
 def withdraw_gold(decision: GoldDecision, reason: str, by=None) -> None:
-    """Withdraw a decision and store the reason. Open rounds keep their gold. Idempotent.
+    """Withdraw a decision and store the reason. Open rounds keep their gold statements. Idempotent.
 
     Raises NotAllowed or ReasonMissing.
     """

@@ -1,4 +1,7 @@
-"""Gold selection: examples, training, and gold statements of a round, in the casing of the sample."""
+"""Selection of the examples, training statements, and gold statements of a round.
+
+Gold statements are written in the casing of the sampled tuples.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -42,7 +45,10 @@ class GoldStatement(NamedTuple):
 
 
 class Gold(NamedTuple):
-    """examples: by relation id, the entities of a true and of a false statement. A missing statement is None."""
+    """Gold of a round.
+
+    examples: entities of a true and of a false statement, by relation id; None for a missing statement.
+    """
 
     mixed_in: list[GoldStatement]
     training: list[GoldStatement]
@@ -73,8 +79,9 @@ def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[Dra
     if n_pairs < needed:
         raise DomainError(
             "NotEnoughGold",
-            f"Training and gold require {needed} true and {needed} false gold statements, in addition to one example "
-            f"of each, but there are {n_pairs} of each. Confirm false gold statements, or reduce training and gold.",
+            f"Training and gold require {needed} true and {needed} false gold statements, in addition to one true and "
+            f"one false example, but there are {n_pairs} pairs of a true and a false statement. Confirm false gold "
+            "statements, or reduce training and gold.",
         )
     in_pairs = list(chain.from_iterable(zip(true[:n_pairs], false[:n_pairs], strict=True)))
     training = in_pairs[: round.training_size]
@@ -139,7 +146,10 @@ def _by_turns(
 
 
 def store_gold_tuple(gold: GoldStatement) -> KnowledgeTuple:
-    """Return the stored tuple of the gold statement, created if missing. It is not added to the knowledge base."""
+    """Return the stored tuple of the gold statement.
+
+    Create it if it is missing, without adding it to the knowledge base.
+    """
     return KnowledgeTuple.objects.get_or_create(
         relation=gold.relation, key=tuple_key(gold.canonical), defaults={"entities": list(gold.canonical)}
     )[0]
@@ -185,5 +195,5 @@ class Casing:
 
 
 def casings(tuples: Iterable[Sequence[str]]) -> list[Casing]:
-    """Return the casing of each slot, or [] without tuples."""
+    """Return the casing of each slot, or [] if there are no tuples."""
     return [Casing(entities) for entities in zip(*tuples, strict=True)]

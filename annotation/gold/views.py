@@ -35,7 +35,7 @@ class GoldList(ListPage):
 
 @researcher_required
 def gold_of_relation(request: HttpRequest, pk: int) -> HttpResponse:
-    """Store decisions on candidate statements, one page at a time. `?page=` selects the page."""
+    """Show one page of candidate statements (`?page=` selects the page) and store the decisions on them."""
     relation = find_relation(request, pk)
     if request.method == "POST":
         decisions = {code: DECISIONS[choice] for code, choice in request.POST.items() if choice in DECISIONS}

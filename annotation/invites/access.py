@@ -1,4 +1,4 @@
-"""Access to annotators' pages: the annotators of a session, and throttling of wrong links and codes."""
+"""Access to annotators' pages: the annotators of a session, and throttling of requests with invalid links or codes."""
 
 from collections.abc import Callable
 from functools import wraps

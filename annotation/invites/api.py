@@ -69,7 +69,7 @@ class InviteViewSet(PagedList, RoundPartViewSet):
 
     @extend_schema(summary="Revoke an invite")
     def destroy(self, request: Request, round_id: int, pk: int) -> Response:
-        """Used invites are not changed."""
+        """Invites that were already used are not changed."""
         round = self.round()
         revoke_invites(round, [self.row(round.invites.all()).token], timezone.now(), request.user)
         return self.deleted()
@@ -81,7 +81,7 @@ class JoinInput(StrictSerializer):
 
 
 class JoinedSerializer(serializers.Serializer):
-    """Round that you have joined. round: number of the round in its judging URLs."""
+    """Round that you have joined. round: id of the round, as used in the judging URLs."""
 
     round = serializers.IntegerField(source="round_id")
     name = serializers.CharField(source="round.name")

@@ -1,4 +1,4 @@
-"""Erasure of people. It deletes accounts and the identities of annotators, but not their judgments."""
+"""Erasure of people. Erasing deletes accounts and the identities of annotators, but not their judgments."""
 
 from django.db import transaction
 from django.db.models import Q
@@ -48,7 +48,7 @@ def erase_annotator(annotator: Annotator, by=None) -> list[str]:
 
 
 def forget(annotator: Annotator, by) -> bool:
-    """Same as erase_annotator for a locked annotator, but without the panel places. Returns False if already erased."""
+    """Erase a locked annotator, but not the annotator's panel places. Return False if already erased."""
     if not Annotator.objects.filter(pk=annotator.pk, erased_at=None).update(
         user=None, name="", erased_at=timezone.now()
     ):

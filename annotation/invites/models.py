@@ -24,7 +24,7 @@ class InviteQuerySet(models.QuerySet):
 
 
 class Invite(models.Model):
-    """Single-use invitation to a round. annotator: the person who joined with it."""
+    """Single-use invitation to a round. annotator: the annotator who joined with the invitation."""
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="invites")
     token = models.CharField(max_length=32, unique=True, default=new_invite_token)

@@ -7,13 +7,14 @@ from kgharvest.registries import hook
 
 
 class Recruitment:
-    """Default implementation without recruiting. A recruiting app replaces the hook `recruitment` with a subclass.
+    """Default implementation for installations without a recruiting app.
 
-    A place is an annotator's paid participation in a study on a recruiting platform.
+    A recruiting app replaces the hook `recruitment` with a subclass. A place is an annotator's paid participation in a
+    study on a recruiting platform.
     """
 
     def lock(self, annotator: Annotator) -> None:
-        """Lock the annotator's places. Lock order: places, annotator."""
+        """Lock the annotator's places. Lock the places before the annotator."""
 
     def withdraw(self, annotator: Annotator, now: datetime) -> None:
         """End the active places of an annotator who withdraws."""

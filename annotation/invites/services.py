@@ -1,4 +1,4 @@
-"""Joining a round with an invite, with an account, or as a guest; return codes; and invites.
+"""Services for joining a round with an invite, with an account, or as a guest, for return codes, and for invites.
 
 Guests need an invite, or a name if the round allows guests. Each person is one annotator. Guests return with a signed
 code.
@@ -78,9 +78,10 @@ def join_round(
 
 
 def find_by_link(link: str) -> tuple[Round, Invite | None] | None:
-    """Return the round of a link or token and its invite (None for a join link), or None if the link is invalid.
+    """Return (round, invite) for a link or token.
 
-    A join link is for many people; an invite is for one person. Links to draft rounds are invalid.
+    The invite is None for a join link. Return None if the link is invalid. A join link is for many people; an invite is
+    for one person. Links to draft rounds are invalid.
     """
     token = link.rstrip("/").rpartition("/")[2]
     rounds = Round.objects.exclude(status=Round.Status.DRAFT)

@@ -27,7 +27,10 @@ LEAST_PER_STRATUM = 5  # minimum statements per label, if available; fewer could
 
 
 class JudgeStrata(NamedTuple):
-    """labels: the judge's label by knowledge tuple id. accuracy: estimated accuracy by stratum, in [0, 1]."""
+    """Strata defined by the labels of a judge.
+
+    labels: by knowledge tuple id. accuracy: estimate by stratum, in [0, 1].
+    """
 
     labels: Mapping[int, str]
     accuracy: Mapping[str, float]
@@ -62,7 +65,7 @@ def judge_strata(round: Round) -> JudgeStrata | None:
 
 
 def accuracy_by_label(run: JudgeRun) -> dict[str, float]:
-    """Return the accuracy of each of JUDGE_STRATA in earlier rounds of the project that the same judge labeled.
+    """Return the accuracy of each of JUDGE_STRATA in other rounds of the project that the same judge labeled.
 
     Simulated rounds are ignored. One accepted and one rejected statement are added to each stratum, so that no estimate
     is 0 or 1. Strata without any statement get ASSUMED_ACCURACY.
@@ -96,11 +99,12 @@ def allocate(
     "optimal" finds the whole numbers within these limits that minimize the variance of the population rate, given the
     standard deviations `spreads` (Neyman 1934; Wright 2012, "The equivalence of Neyman optimum allocation for sampling
     and equal proportions for apportioning the U.S. House of Representatives", American Statistician 66). least: minimum
-    sample size of each stratum (smaller strata are sampled completely); ignored if `n` is too small for it.
+    sample size of each stratum (smaller strata are sampled completely); ignored if `n` is too small to provide it for
+    every stratum.
     """
     if allocation == "optimal":
         weights = [size * spread for size, spread in zip(sizes, spreads or [1.0] * len(sizes), strict=True)]
-        # With `share` statements in a stratum, one more reduces the variance by weight^2 / (share (share + 1)).
+        # With `share` statements in a stratum, one more draw reduces the variance by weight^2 / (share (share + 1)).
         return _one_by_one(n, sizes, weights, lambda share: sqrt(share * (share + 1)), least)
     weights = [1 if allocation == "equal" else size for size in sizes]
     return _one_by_one(n, sizes, weights, lambda share: 2 * share + 1, least)  # Webster's method

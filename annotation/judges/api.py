@@ -82,7 +82,7 @@ class JudgeRunEntrySerializer(serializers.ModelSerializer):
 
 
 class JudgeRunSerializer(JudgeRunEntrySerializer):
-    """Details of a judge run. n_flipped: number of tuples with different labels across repeats."""
+    """Details of a judge run. n_flipped: number of tuples whose labels differ between repeats."""
 
     spec = serializers.SerializerMethodField(help_text="JSON spec without default values.")
     used = serializers.SerializerMethodField()
@@ -109,7 +109,7 @@ class JudgeRunSerializer(JudgeRunEntrySerializer):
 
 class JudgeRunFilters(Filters):
     status = serializers.ChoiceField(JudgeRun.Status.choices, required=False)
-    panel = serializers.SlugField(required=False, help_text="Panel of the runs.")
+    panel = serializers.SlugField(required=False, help_text="Panel that the runs belong to.")
 
 
 class AnswersInput(StrictSerializer):
@@ -197,7 +197,7 @@ class JudgeRunViewSet(RetrieveMixin, ApiViewSet):
         examples=[OpenApiExample("With a larger budget", {"budget": 5}, request_only=True)],
     )
     def resume(self, request: Request, pk: int) -> Response:
-        """Continues a run that failed, was canceled, or is out of budget, with the tuples that have no answer."""
+        """Continues a run that failed, was canceled, or ran out of budget. Only tuples without an answer are judged."""
         run = continue_run(self.get_object(), self.sent(JudgeRunLimits), request.user)
         return self.accepted(run, self.address(run))
 
@@ -208,7 +208,7 @@ class JudgeRunViewSet(RetrieveMixin, ApiViewSet):
         responses={(200, content_type): OpenApiTypes.BINARY for content_type in CONTENT_TYPES.values()},
     )
     def answers_file(self, request: Request, pk: int, file_format: str) -> HttpResponse:
-        """jsonl can be imported again; inspect is an inspect-ai log; lm-eval is a file of logged samples."""
+        """Formats: jsonl (JSON lines, can be imported again), inspect (inspect-ai log), lm-eval (logged samples)."""
         return answers_file(self.get_object(), file_format)
 
 

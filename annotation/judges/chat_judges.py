@@ -29,7 +29,7 @@ class Attempt(NamedTuple):
 
 
 class ChatJudge:
-    """Judge that calls a chat endpoint. used: earlier usage of the run."""
+    """Judge that calls a chat endpoint. used: tokens and cost that the run used earlier."""
 
     def __init__(self, run: JudgeRun, used: Usage):
         self._run = run
@@ -40,13 +40,14 @@ class ChatJudge:
         self._client = endpoint_of(run).client(run.model, run.timeout_s, advice, pace)
 
     def answers(self, questions: Sequence[Question], tick: Callable[[], None]) -> Iterator[list[Answered]]:
-        """Yield answers as they arrive. The caller must store them before it requests the next ones.
+        """Yield answers as they arrive. The caller must store the answers before it requests the next answers.
 
         tick: called regularly; may raise an error to stop the work. Raises ChatFailed, or BudgetSpent if the next
         answer might exceed the budget.
 
-        Before it raises one of these errors, the generator waits for pending requests and yields their answers. It also
-        yields the usage of replies that were not completions, although the questions of these replies stay open.
+        Before it raises one of these errors, the generator waits for pending requests and yields their answers. The
+        generator also yields the usage of replies that were not completions, although the questions of these replies
+        stay open.
         """
         waiting = [Attempt(question) for question in reversed(questions)]
         in_flight: dict[Future[Attempt | Answered], tuple[Attempt, Reserved]] = {}
@@ -115,7 +116,7 @@ class ChatJudge:
         model = f"{completion.model} {completion.fingerprint}".strip()
         tokens = tokens_of(prompt, completion)
         answered = Answered(attempt.question, completion.text, model, *tokens, completion.seconds)
-        # The LM did not write such a reply: "false" in it is not a label, and its length is not a token count.
+        # The LM did not write this reply, so "false" in it is not a label, and its length is not a token count.
         if not is_completion:
             most = self._run.max_completion_tokens
             answered = answered._replace(label=UNPARSABLE, n_completion_tokens=min(answered.n_completion_tokens, most))

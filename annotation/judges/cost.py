@@ -8,7 +8,7 @@ from annotation.judges.allocation import JUDGE_STRATA, LEAST_PER_STRATUM, OTHER,
 from annotation.judges.runs import usage_of
 from annotation.models import Label, Round
 
-# Assumed for a judge without measurements: typical of instruction-tuned LMs on facts.
+# Assumed for a judge that has not been measured. The values are typical of instruction-tuned LMs that judge facts.
 ASSUMED_SENSITIVITY, ASSUMED_SPECIFICITY = 0.9, 0.8
 WANTED_HALF_WIDTH = 0.05
 
@@ -97,7 +97,10 @@ def statements_for(strata: Sequence[StratumPlan], half_width: Callable[[float, f
 
 
 def judge_of(round: Round) -> tuple[str, float | None]:
-    """Return the name and current cost of the round's judge, or a description of the assumed judge and None."""
+    """Return the name and current cost of the round's judge.
+
+    If there is none, describe an assumed judge, with None as cost.
+    """
     run = round.judge_runs.filter(name=round.judge).first() if round.judge and round.pk else None
     if run is None:
         return f"a judge with sensitivity {ASSUMED_SENSITIVITY:g} and specificity {ASSUMED_SPECIFICITY:g}", None

@@ -18,14 +18,15 @@ ANSWER_LINE = re.compile(r"^\W*(?:(?:final\s+)?(?:answer|label|verdict|judg(?:e)
 
 
 class SeveralJudges(DomainError):
-    """Raised if answers of a run came from different prompts or LMs: estimates must not treat the run as one judge."""
+    """Raised if a run has answers from different prompts or LMs. Estimates must not treat such a run as one judge."""
 
 
 def label_of(raw: str) -> str:
-    """Return the label named in an answer, or UNPARSABLE if it names none or several.
+    """Return the label that an answer names, or UNPARSABLE if the answer names no label or several labels.
 
-    In order of precedence: the last line that is only a label, optionally after "Answer:"; a label set apart at the
-    start of the text, as in "False: ..."; the only label in the text. Text between <think> tags is ignored.
+    In order of precedence: the last line that is only a label, optionally after "Answer:"; a label at the start of the
+    text that is followed by punctuation, as in "False: ..."; the only label in the text. Text between <think> tags is
+    ignored.
     """
     text = THOUGHTS.sub("", raw)
     lines = [match[1].lower() for line in text.splitlines() if (match := ANSWER_LINE.match(line.strip()))]

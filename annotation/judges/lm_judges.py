@@ -83,7 +83,10 @@ class CausalJudge:
 
 
 class ScoreJudge:
-    """Label a tuple true if its consistency (Eq. 2; Eq. 1 for one prompt) reaches the threshold, otherwise false."""
+    """Label a tuple true if its score reaches the threshold, otherwise false.
+
+    The score is the consistency (Eq. 2) or, for one prompt, the compatibility (Eq. 1).
+    """
 
     def __init__(self, run: JudgeRun):
         self._run, self._lm = run, load(run)

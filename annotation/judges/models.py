@@ -45,9 +45,9 @@ class JudgeRun(Job):
     A worker or the command `judge_tuples` executes the run. OPTIONS: fields that researchers choose, in the JSON spec
     and the form. prompt_sha256: see annotation.judges.runs.prompt_sha256. relation_texts: prompt texts by relation id,
     frozen when the run is created: {"instructions", "examples", ...}, or {"prompts", "seed_tuples"} for a score judge.
-    payload: "is_trusted" is True if any URL may be called with the installation's key; "unanswered" has the numbers of
-    prompt and completion tokens of replies that were not answers. panel: name of a panel of judges; the runs of a round
-    with the same name form the panel.
+    payload: "is_trusted" is True if the run may send the installation's API key to any URL; "unanswered" has the
+    numbers of prompt and completion tokens of replies that were not answers. panel: name of a panel of judges. The runs
+    of a round with the same panel name form the panel.
     """
 
     KIND = "judge"
@@ -201,8 +201,8 @@ class JudgeRun(Job):
 class JudgeAnswer(models.Model):
     """An answer of a judge about one tuple in one repeat. Rows are only added, so a resumed run skips answered tuples.
 
-    repeat: from 0. raw: text as received. label: empty if `raw` names none. score: nats for a score judge, probability
-    of True among the three answers for a causal LM, otherwise None. prompt_sha256: hash of the template that was used.
+    repeat: from 0. raw: text as received. label: empty if `raw` names no label. score: score in nats for a score judge,
+    probability of True among the three answers for a causal LM, otherwise None. prompt_sha256: hash of the template.
     model_reported: name reported by the endpoint or the loaded LM, with fingerprint or revision, or empty. cost: in the
     currency of the run's prices. seconds: response time without rate-limit waits.
     """

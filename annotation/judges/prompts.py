@@ -1,6 +1,6 @@
 """Judge prompts: templates filled with a statement and the round's texts about its relation.
 
-Examples come from gold only, never from judged tuples.
+Examples are gold statements, never judged tuples.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ Answer with one word: True, False or Unjudgeable.
 Answer:"""
 WRITTEN = {Label.TRUE.value: "True", Label.FALSE.value: "False", Label.UNJUDGEABLE.value: "Unjudgeable"}
 
-RelationTexts = Mapping[str, str]  # by placeholder
+RelationTexts = Mapping[str, str]  # text by placeholder
 
 
 def check_template(template: str) -> None:
@@ -57,10 +57,10 @@ def relation_texts(
     n_examples: int,
     example_order: int = 0,
 ) -> dict[str, dict[str, str]]:
-    """Return the texts for the placeholders of a prompt, by relation id. A new run stores them and never changes them.
+    """Return the texts for the placeholders of a prompt, by relation id.
 
-    judged: (relation id, key) of the tuples to judge; they are excluded from the examples and the default instructions.
-    example_order: see JudgeRun. Raises TooFewExamples.
+    A new run stores the texts and never changes them. judged: (relation id, key) of the tuples to judge. These tuples
+    are excluded from the examples and the default instructions. example_order: see JudgeRun. Raises TooFewExamples.
     """
     relations = list(relations)
     gold = known_answers(relations)
@@ -101,8 +101,8 @@ def _examples(
         raise DomainError(
             "TooFewExamples",
             f"{n_examples} examples of {relation.path} require {n_true} true and {n_false} false gold statements that "
-            f"are not judged, but there are {len(true)} and {len(false)}. Confirm false gold statements, or reduce "
-            "n_examples.",
+            f"are not judged, but there are {len(true)} true and {len(false)} false ones. Confirm false gold "
+            "statements, or reduce n_examples.",
         )
     return [
         f"Statement: {freeze_statement(relation.statement, answer.entities).text}\nAnswer: {WRITTEN[answer.label]}"

@@ -16,7 +16,7 @@ ASKING = "asking the judge"
 
 
 def run_judge(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
-    """Run a judge as a job. A job that was interrupted continues with the questions without an answer."""
+    """Run a judge as a job. A job that was interrupted continues with the questions that have no answer."""
     run = JudgeRun.objects.select_related("round__project", "created_by").get(pk=job.pk)
     heartbeat(Progress(LOADING, 0))
     with heartbeat.kept_alive():

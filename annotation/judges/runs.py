@@ -43,7 +43,7 @@ class AnswersWouldBeLost(DomainError):
 
 
 class JudgedTuple(NamedTuple):
-    """A tuple to judge. entities: as written, by slot."""
+    """A tuple to judge. entities: surface forms by slot."""
 
     tuple_id: int
     relation_id: int
@@ -81,9 +81,9 @@ class Answered(NamedTuple):
 def tuples_to_judge(run: JudgeRun) -> list[JudgedTuple]:
     """Return the tuples of the run: the round's statements, then the populations of its samples, best tuple first.
 
-    For a draft, these are the populations that opening it would sample. Each tuple appears once: in the wording of its
-    statement or, without a statement, of the first harvest that contains it. Gold is excluded. Raises NothingToJudge,
-    or the same errors as freeze_round.
+    For a draft, these are the populations that would be sampled if the draft were opened now. Each tuple appears once,
+    worded as in its statement. A tuple without a statement is worded as in the first harvest that contains it. Gold
+    statements are excluded. Raises NothingToJudge, or the same errors as freeze_round.
     """
     tuples: dict[int, JudgedTuple] = {}
     for judged in _tuples_to_judge(run):
@@ -218,7 +218,7 @@ def record_run(run: JudgeRun, by) -> None:
 
 
 def continue_run(run: JudgeRun, limits: Mapping[str, Any], by=None) -> JudgeRun:
-    """Queue a stopped run again. limits: new `budget` and `max_tokens_total`; missing limits keep their values.
+    """Queue a stopped run again. limits: new `budget` and `max_tokens_total`; a limit that is missing is not changed.
 
     Raises NotAllowed, BudgetTooSmall, or JobNotOpen.
     """
@@ -263,7 +263,7 @@ def find_run(round: Round, name: str) -> JudgeRun:
     """Return the round's run with this name. Raises NotFound."""
     run = round.judge_runs.for_list().filter(name=name).first()
     if run is None:
-        raise NotFound(f"Round {round.name} has no judge run {name!r}. See its list of judge runs.")
+        raise NotFound(f"Round {round.name} has no judge run {name!r}. See the list of judge runs of the round.")
     return run
 
 
@@ -328,9 +328,10 @@ def usage_of(run: JudgeRun) -> Usage:
 
 
 def estimated_usage(round: Round, document: Mapping[str, Any], by=None) -> Usage:
-    """Return the expected usage of a spec if all answers are one word. Raises the same errors as create_run.
+    """Return the expected usage of a run with this spec if all answers are one word.
 
-    Tokens are estimated from the lengths of a sample of prompts. Local LMs use no tokens.
+    Raises the same errors as create_run. Tokens are estimated from the lengths of a sample of prompts. Local LMs use no
+    tokens.
     """
     run, _ = run_from_spec(document)
     prepare_run(run, round, by)

@@ -1,4 +1,4 @@
-"""JSON spec of a judge run, for `judge_tuples` and the API. Its keys are fields of JudgeRun."""
+"""JSON spec of a judge run, for `judge_tuples` and the API. The keys of the spec are fields of JudgeRun."""
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -108,7 +108,7 @@ RULES: list[tuple[Callable[[JudgeRun], bool], str]] = [
 
 
 def spec_of(run: JudgeRun) -> Mapping[str, Any]:
-    """Return the spec of a run without default values. A run with this spec has the same judge."""
+    """Return the spec of a run, without default values. A new run that is created from it has the same judge."""
     default_run = JudgeRun()
     document = {"name": run.name, "kind": run.judge_kind}
     for name in JudgeRun.OPTIONS[1:]:

@@ -135,7 +135,7 @@ def read_answer(annotator: Annotator, fields: Mapping[str, Any]) -> tuple[Answer
 
 
 class StatementReportInput(TaskSerializer):
-    """Report of a statement. The field names are those of the form on the page."""
+    """Report of a broken statement. The fields have the same names as in the form on the page."""
 
     def get_fields(self) -> dict[str, serializers.Field]:
         return super().get_fields() | {
@@ -164,7 +164,7 @@ class TaskQuery(Filters):
 
 
 class BatchSerializer(serializers.Serializer):
-    """tasks: statements assigned to the annotator, oldest first."""
+    """Statements assigned to the annotator, oldest first."""
 
     tasks = StatementSerializer(many=True)
 
@@ -174,7 +174,7 @@ class StoredSerializer(serializers.Serializer):
 
     stored = serializers.UUIDField()
     late = serializers.BooleanField(
-        help_text="True if the lease had expired. The answer then counts only if it was still needed."
+        help_text="True if the lease had expired. The answer then counts only if the statement still needed a judgment."
     )
     tasks = StatementSerializer(many=True, required=False)
 
@@ -186,7 +186,7 @@ class AnsweredSerializer(StatementSerializer):
 
 
 class RecentSerializer(serializers.Serializer):
-    """answers: newest first."""
+    """Recent answers, newest first."""
 
     answers = AnsweredSerializer(many=True)
 
@@ -213,7 +213,7 @@ class NotJoined(exceptions.PermissionDenied):
     default_detail = NOT_JOINED
 
 
-# Load few columns, because judging loads the others when it locks the annotator.
+# Load only a few columns. The other columns are loaded when the annotator is locked for judging.
 find_annotator = SessionAnnotator(lambda: Annotator.objects.only("user", "round", "token_key"))
 
 
@@ -254,7 +254,10 @@ class Judge(JudgingView):
 
     @described("Get the next statements", BatchSerializer, TASKS)
     def get(self, request: Request, round_id: int) -> Response:
-        """Returns your assigned statements after filling up the batch. They are reserved for you for half an hour."""
+        """Returns your assigned statements after filling up the batch.
+
+        The statements are reserved for you for half an hour.
+        """
         return Response({"tasks": statements_of(self.annotator, next_batch(self.annotator, timezone.now()))})
 
     @described(

@@ -1,10 +1,10 @@
 """Assignment: lease tasks to annotators, and release expired leases.
 
-The tasks of a round have a random order. Each annotator goes through it in a cycle that begins at an individual start
-position; `next_position` stores the annotator's progress. In the first lap, all tasks ahead are new to the annotator,
-so finding the next tasks reads only a few index entries, regardless of the size of the round. Gold has separate
-positions, but leases on gold are created, expire, and are renewed like leases on other tasks, with the same number of
-SQL statements.
+The tasks of a round have a random order. Each annotator goes through the tasks in a cycle that begins at an individual
+start position; `next_position` stores the annotator's progress. In the first lap, all tasks ahead are new to the
+annotator, so finding the next tasks reads only a few index entries, regardless of the size of the round. Gold has
+separate positions, but leases on gold are created, expire, and are renewed like leases on other tasks, with the same
+number of SQL statements.
 
 Lock order: annotator, assignments, tasks. Tasks and other annotators' leases are locked with SKIP LOCKED, so batches
 never wait for each other.
@@ -27,7 +27,7 @@ from annotation.rounds.models import JudgmentTaskQuerySet, RoundNotOpen
 from kgharvest.bulk.prepared import Parameter, PreparedSelect, PreparedUpdate
 from kgharvest.errors import DomainError
 
-Tasks = Callable[[], JudgmentTaskQuerySet]  # with the Parameters `annotator` and `round`
+Tasks = Callable[[], JudgmentTaskQuerySet]  # returns a query with the Parameters `annotator` and `round`
 
 LEASE = timedelta(minutes=30)
 RELEASED_AT_ONCE = 100
@@ -59,7 +59,7 @@ def next_batch(annotator: Annotator, now: datetime, few: int | None = None) -> l
     """Return the annotator's leased tasks, oldest first, after leasing more tasks up to the batch size of the round.
 
     All leases are extended to LEASE from now. The list is empty if no task is left for the annotator. few: the batch is
-    filled up only if it has fewer tasks than this. Raises RoundNotOpen, AnnotatorNotActive, QuestionsFirst, or
+    filled up only if it has fewer than `few` tasks. Raises RoundNotOpen, AnnotatorNotActive, QuestionsFirst, or
     TrainingFirst.
     """
     with transaction.atomic():
@@ -135,7 +135,7 @@ def _mix_in_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[Judgme
     """Replace tasks with gold at the annotator's gold positions, unless the annotator has received all gold.
 
     Gold needs no lock because it has no slots. Gold is queried even if no gold position is due, so that response times
-    do not reveal it.
+    do not reveal gold.
     """
     round = annotator.round
     positions = gold_positions(round.seed, annotator.code, round.gold_rate, annotator.n_handed_out, len(tasks))

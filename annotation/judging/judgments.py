@@ -60,8 +60,8 @@ def submit_judgment(annotator: Annotator, answer: Answer, now: datetime) -> Judg
     """Store an answer and return its judgment. Idempotent for the same client_uuid.
 
     A second answer to a task supersedes the first. An answer whose lease has expired counts if the task still needs a
-    judgment and if the annotator's judgments and leases are below the quota. Otherwise, it is stored but does not
-    count. Raises BadAnswer, NotAssigned, UuidReused, or RoundNotOpen.
+    judgment and if the annotator's judgments and leases are below the quota. Otherwise, the answer is stored but does
+    not count. Raises BadAnswer, NotAssigned, UuidReused, or RoundNotOpen.
     """
     return submit_and_fill_batch(annotator, answer, now, fills=False)[0]
 
@@ -140,12 +140,13 @@ def _submit(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
 def _store(judgment: Judgment, assignment: Assignment) -> None:
     """Store the judgment of a locked assignment, decide whether it counts, and update the task's counters and verdict.
 
-    Answers to gold fill no slot and never count. They run the same SQL queries as other answers, so that response times
-    do not reveal gold.
+    Answers to gold fill no slot and never count. These answers run the same SQL queries as other answers, so that
+    response times do not reveal gold.
     """
     task, annotator, was_leased = judgment.task, judgment.annotator, assignment.status == Assignment.Status.LEASED
     round, changes = annotator.round, {}  # changes to the task's counters, by counter
-    if assignment.status == Assignment.Status.DONE:  # supersede the last judgment, and inherit whether it counts
+    if assignment.status == Assignment.Status.DONE:
+        # Supersede the last judgment. The new judgment counts if the last judgment counted.
         last = Judgment.objects.current().get(task=task, annotator=annotator)
         judgment.is_counted, judgment.is_late = last.is_counted, last.is_late
         # The deferred foreign key is checked at commit, after the new judgment is inserted.

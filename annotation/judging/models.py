@@ -34,10 +34,10 @@ JUDGING_COLUMNS = (
 
 
 # Annotators see tokens instead of task ids, because ids follow the order of the round and would reveal gold, which is
-# assigned out of order. A token is the id under the annotator's own permutation of 64-bit numbers. It is stable across
-# reloads, undo, skips, and offline answers, and needs no column or index. The permutation is a four-round Feistel
-# network, indistinguishable from a random permutation without the key (Luby & Rackoff 1988, How to construct
-# pseudorandom permutations from pseudorandom functions).
+# assigned out of order. A token is the task id, mapped by a permutation of the 64-bit numbers that is specific to the
+# annotator. The token is stable across reloads, undo, skips, and offline answers, and needs no column or index. The
+# permutation is a four-round Feistel network. Without the key, the permutation cannot be distinguished from a random
+# permutation (Luby & Rackoff 1988, How to construct pseudorandom permutations from pseudorandom functions).
 N_ROUNDS = 4
 HALF = 4  # bytes
 LARGEST_ID = 2**63 - 1
@@ -58,13 +58,19 @@ def _feistel(left: bytes, right: bytes, key: str, order: Iterable[int]) -> tuple
 
 class AnnotatorManager(models.Manager):
     def of_account(self, user) -> models.QuerySet[Annotator]:
-        """Return the annotators of an account; for a project-bound token, only those in rounds of the project."""
+        """Return the annotators of an account.
+
+        If the request uses a token that is bound to a project, return only annotators in that project.
+        """
         annotators = self.filter(user=user)
         bound_to = getattr(user, "bound_to", None)
         return annotators if bound_to is None else annotators.filter(round__project=bound_to)
 
     def lock(self, pk: int) -> Annotator:
-        """Return the annotator, reloaded and locked until the transaction ends, which serializes their actions."""
+        """Return the annotator, reloaded and locked until the transaction ends.
+
+        The lock serializes the annotator's actions.
+        """
         [annotator] = _locked(id=pk)
         return annotator
 
@@ -79,13 +85,14 @@ class Annotator(models.Model):
     """A person who judges in a round under an anonymous code.
 
     user: None for guests. name: chosen by a guest, visible to researchers only. token_key: secret key of token_of.
-    layout: preferred layout; empty for that of the round. consented_at, consent_sha256: time and text of the consent.
-    next_position: progress in the cyclic order of tasks. n_handed_out, n_judged: numbers of assigned and of judged
-    statements, including gold. trained_at: time at which the training was first completed. place_size: number of
-    statements that the person was recruited to judge, including gold; None for no limit. has_questions_left: True while
-    questions are unanswered (annotation.questionnaire), and after a failed check. status: paused annotators get no new
-    statements; judgments of excluded annotators do not count. status_since: None if the annotator was always active.
-    erased_at: time at which account, name, and invite were erased (annotation.invites.erasure).
+    layout: preferred layout; empty for that of the round. consented_at, consent_sha256: time of the consent, and
+    SHA-256 of the consent text. next_position: progress in the cyclic order of tasks. n_handed_out, n_judged: numbers
+    of assigned and of judged statements, including gold. trained_at: time at which the training was first completed.
+    place_size: number of statements that the person was recruited to judge, including gold; None for no limit.
+    has_questions_left: True while questions are unanswered (annotation.questionnaire), and after a failed check.
+    status: paused annotators get no new statements; judgments of excluded annotators do not count. status_since: None
+    if the annotator was always active. erased_at: time at which account, name, and invite were erased
+    (annotation.invites.erasure).
     """
 
     class Status(models.TextChoices):
@@ -133,7 +140,7 @@ class Annotator(models.Model):
 
     @property
     def who(self) -> str:
-        """Name for researchers: account, guest name, or start of the invite token; otherwise empty."""
+        """Name that researchers see: account, guest name, or start of the invite token; empty if there is none."""
         if self.user:
             return self.user.get_username()
         return self.name or (f"invite {self.invite.token[:6]}…" if hasattr(self, "invite") else "")
@@ -145,7 +152,10 @@ class Annotator(models.Model):
         return (left + right).hex()
 
     def task_of(self, token: str) -> int:
-        """Return the task id of a token, or 0 if it is not a valid id. The annotator need not have the task."""
+        """Return the task id of a token, or 0 if it is not a valid id.
+
+        The function does not check whether the annotator has the task.
+        """
         block = bytes.fromhex(token)
         right, left = _feistel(block[HALF:], block[:HALF], self.token_key, reversed(range(N_ROUNDS)))
         task_id = int.from_bytes(left + right, "big")
@@ -235,8 +245,8 @@ class Judgment(models.Model):
 
     client_uuid: created by the client, so a resent answer is stored once. is_counted: True for the k judgments of a
     task; False if the slot was taken after the lease expired, the quota was exhausted, or the annotator is excluded.
-    is_excluded: True if it counted until the annotator was excluded. is_late: True if the lease had expired at the
-    first answer. Annotators see this, so it is also set for gold. seconds: active time; None if not measured.
+    is_excluded: True if the judgment counted until the annotator was excluded. is_late: True if the lease had expired
+    at the first answer. Annotators see is_late, so it is also set for gold. seconds: active time; None if not measured.
     sealed_in: number of the audit log entry; None until sealed (annotation.judging.sealing).
     """
 

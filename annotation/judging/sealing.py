@@ -1,9 +1,9 @@
 """Judgments in the audit log.
 
-Judgments are sealed in batches, so that storing an answer need not wait for the lock on the chain.
+Judgments are sealed in batches, so that storing an answer does not wait for the lock on the chain of log entries.
 
-A batch adds one entry per round. Sealing holds the lock on the head of the chain. It processes judgments that have no
-entry yet, in any order. Rows that a concurrent answer has locked are sealed in a later batch.
+A batch adds one entry per round. Sealing holds the lock on the head of the chain. Judgments that have no entry yet are
+sealed in any order. Rows that a concurrent answer has locked are sealed in a later batch.
 """
 
 from collections import defaultdict
@@ -46,8 +46,8 @@ class Marks(NamedTuple):
 class Exclusions(NamedTuple):
     """Sets of annotator ids.
 
-    ever: excluded at least once. in_force: excluded now, for so long that all judgments of these annotators are
-    excluded. reinstated: reinstated at least once.
+    ever: excluded at least once. in_force: excluded now and for at least EXCLUDING_TAKES_S, so that none of their
+    judgments may still count. reinstated: reinstated at least once.
     """
 
     ever: set[int]
@@ -59,8 +59,8 @@ class JudgmentTable(AuditedTable):
     """Judgments, each with its statement, the judgment that it supersedes, and a flag for whether the judgment counts.
 
     The flag is also set for judgments that counted before an exclusion, so an exclusion does not change hashes.
-    Judgments that a reinstatement does not restore, or whose comments a withdrawal erases, are sealed again. The
-    entries that sealed them earlier can then no longer be compared with them.
+    Judgments that a reinstatement does not restore, or whose comments a withdrawal erases, are sealed again. After
+    that, these judgments can no longer be compared with the entries that sealed them before.
     """
 
     is_sealed_later = True
@@ -75,7 +75,7 @@ class JudgmentTable(AuditedTable):
 
     def are_as_recorded(self, recorded: dict[str, str], number: int) -> dict[str, bool]:
         exclusions = _exclusions()
-        withdrawals = Withdrawal.objects.filter(on_withdrawal=OnWithdrawal.DELETE)  # erased comments
+        withdrawals = Withdrawal.objects.filter(on_withdrawal=OnWithdrawal.DELETE)  # comments were erased
         withdrawn = set(withdrawals.values_list("annotator_id", flat=True))
         are_as_recorded = {}
         for pk, row, marks in self._rows(list(recorded)):
@@ -94,7 +94,7 @@ class JudgmentTable(AuditedTable):
         return are_as_recorded
 
     def n_sealed(self, number: int) -> int:
-        """Return the number of judgments sealed in an entry up to `number`, or in a later entry that is missing."""
+        """Return the number of judgments sealed in entries up to `number`, or in later entries that are missing."""
         has_entry = Exists(Event.objects.filter(number=OuterRef("sealed_in")))
         return Judgment.objects.filter(Q(sealed_in__lte=number) | Q(sealed_in__gt=number) & ~has_entry).count()
 

@@ -33,7 +33,7 @@ def fill_with_simulated_judgments(round: Round, truth: Truth, rng: Random, n_ann
             code = f"simulated-{number}"
             start = start_position(round.seed, code, round.n_tasks)
             annotators.append(round.annotators.create(code=code, next_position=start, trained_at=timezone.now()))
-        # UUIDs are unique in the installation; rounds can be simulated with the same seed.
+        # UUIDs must be unique in the installation, even if two rounds are simulated with the same seed.
         salt = uuid5(NAMESPACE_OID, f"simulation of round {round.pk}").int
         while sum(_judge_batch(annotator, chances, rng, salt) for annotator in annotators):
             pass

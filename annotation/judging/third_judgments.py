@@ -1,4 +1,4 @@
-"""Adaptive third judgments, and label counts without them.
+"""Adaptive third judgments, and label counts without third judgments.
 
 Agreement uses only the first two judgments, because third judgments would overweight disputed statements.
 """
@@ -12,14 +12,14 @@ from django.db.models import Count, QuerySet
 
 from annotation.models import Judgment, JudgmentTask, Label, Round
 
-WANTED_AFTER_SPLIT = 3  # judgments if the first two differ
+WANTED_AFTER_SPLIT = 3  # required judgments if the first two differ
 ROWS_AT_ONCE = 50_000
 
 LabelCounts = tuple[int, int, int]  # n_true, n_false, n_unjudgeable
 
 
 class ThirdJudgment(NamedTuple):
-    """counts: label counts of its task, including this judgment."""
+    """A third judgment. counts: label counts of its task, including this judgment."""
 
     annotator: int
     label: str
@@ -27,7 +27,7 @@ class ThirdJudgment(NamedTuple):
 
 
 def third_annotators(round: Round, tasks: QuerySet[JudgmentTask] | None = None) -> dict[int, int]:
-    """Return {task id: annotator id} with the annotator of the counted third judgment of each task.
+    """Return, by task id, the id of the annotator who gave the counted third judgment.
 
     Judgments are ordered by the time of the first answer, even if the annotator changed the answer later. tasks:
     defaults to all tasks of the round.
@@ -42,11 +42,11 @@ def third_annotators(round: Round, tasks: QuerySet[JudgmentTask] | None = None) 
     pair, first_answer = np.unique(task * n + annotator, return_index=True)
     is_counted = np.isin(pair, counted_task * n + counted_annotator)
     in_order = pair[is_counted][np.argsort(first_answer[is_counted])]
-    return dict(zip((in_order // n).tolist(), (in_order % n).tolist(), strict=True))  # the last pair of each task
+    return dict(zip((in_order // n).tolist(), (in_order % n).tolist(), strict=True))  # keeps the last pair of a task
 
 
 def first_two_counts(round: Round, tasks: QuerySet[JudgmentTask]) -> Counter[LabelCounts]:
-    """Return the number of tasks by label counts. The label counts exclude third judgments."""
+    """Return the number of tasks for each combination of label counts. Third judgments are not counted."""
     rows = tasks.order_by().values_list("n_true", "n_false", "n_unjudgeable").annotate(n=Count("pk"))
     patterns = Counter({tuple(counts): n for *counts, n in rows})
     for _, third in third_judgments(round, tasks):

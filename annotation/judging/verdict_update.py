@@ -16,7 +16,7 @@ def add_counts(tasks: QuerySet, round: Round, label: str, sign: int) -> None:
 
 
 def update_verdicts(tasks: QuerySet, round: Round) -> None:
-    """Derive the verdicts and, with adaptive third judgments, n_wanted of `tasks` from their counters in one UPDATE."""
+    """Update the verdicts of `tasks` from their counters. With adaptive third judgments, also update n_wanted."""
     n_wanted = WANTED_IF_SPLIT if round.third_only_if_split else F("n_wanted")
     tasks.without_gold().update(n_wanted=n_wanted, verdict=verdict_sql(n_wanted, round.quorum))
 
@@ -30,9 +30,9 @@ def count_draws(round: Round) -> None:
 def recount(round: Round) -> None:
     """Set all counters and verdicts of an imported round from its judgments.
 
-    k of a task is set to the number of its judgments, including judgments of excluded annotators. These judgments do
-    not count and are treated as missing. If an annotator is reinstated, judgments that were imported during the
-    exclusion count like earlier ones.
+    The number of required judgments of a task is set to its number of judgments, including judgments of excluded
+    annotators. Judgments of excluded annotators do not count and are treated as missing. If an annotator is reinstated,
+    judgments that were imported during the exclusion count like earlier judgments.
     """
     excluded = round.annotators.filter(status=Annotator.Status.EXCLUDED)
     Judgment.objects.counted().filter(annotator__in=excluded).update(is_counted=False, is_excluded=True)

@@ -1,6 +1,7 @@
 """Verdicts of tasks from the counters of JudgmentTask.
 
-The rule is kgharvest.statistics.verdicts.is_majority; a property test compares it with the SQL version here.
+The rule is kgharvest.statistics.verdicts.is_majority; a property test compares this rule with the SQL version in this
+module.
 """
 
 from enum import StrEnum
@@ -18,7 +19,10 @@ class Verdict(StrEnum):
 
 
 def majority(n_true: int, n_false: int, n_judgments: int, quorum: int = 1) -> Verdict:
-    """Return the verdict of a complete task: undecided for a tie or no judgments. n_judgments includes Unjudgeable."""
+    """Return the verdict of a complete task: undecided for a tie or no judgments.
+
+    n_judgments: number of judgments, including Unjudgeable.
+    """
     if is_majority(n_true, n_judgments, quorum):
         return Verdict.ACCEPTED
     if is_majority(n_false, n_judgments, quorum):

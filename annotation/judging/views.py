@@ -44,7 +44,7 @@ from kgharvest.errors import DomainError
 
 LARGEST_PAGE = 100  # statements; equals the maximum of batch_size
 N_RECENT = 5
-FEW_AHEAD = 4  # statements; if fewer are left, the one-at-a-time page loads more, as its script does
+FEW_AHEAD = 4  # if fewer statements are left, the one-at-a-time page loads more, like its script
 PAGES = {Layout.ONE: "annotation/judging/judge.html", Layout.PAGE: "annotation/judging/judge_page.html"}
 ROW_FIELDS = ("task", "label", "client_uuid", "seconds", "comment")
 NOTHING_TO_JUDGE = (RoundNotOpen, ComesFirst)  # after these errors, the page cannot show statements
@@ -202,7 +202,7 @@ def _rows(request: HttpRequest) -> list[str]:
 
 
 def _store_rows(request: HttpRequest, annotator: Annotator) -> Drafts:
-    """Store the answered rows of a page and return rejected rows. Adds a message for each rejection."""
+    """Store the answered rows of a page and return the rejected rows. Adds a message for each rejection."""
     refused = {}
     for row in _rows(request):
         if not request.POST.get(f"{row}-label"):
@@ -293,7 +293,10 @@ def judge_instructions(request: HttpRequest, annotator: Annotator) -> HttpRespon
 
 
 def offline_worker(request: HttpRequest) -> HttpResponse:
-    """Return the service worker. Its URL must be on the path of the judging pages, so it cannot be a static file."""
+    """Return the service worker.
+
+    The URL must be on the path of the judging pages, so the worker cannot be a static file.
+    """
     path = finders.find("annotation/judging/offline_worker.js")
     return FileResponse(Path(path).open("rb"), content_type="text/javascript")
 

@@ -91,7 +91,7 @@ def cell_rates(
     rows = sorted({row for n_tasks in n_by_labels for row in n_tasks})
     patterns = np.array(rows, dtype=np.int64).reshape(-1, 4)
     n_tasks = np.array([[n_by_row[row] for row in rows] for n_by_row in n_by_labels], dtype=np.int64)
-    n_tasks = n_tasks.reshape(len(n_by_labels), len(rows))  # for drafts, which have no labels
+    n_tasks = n_tasks.reshape(len(n_by_labels), len(rows))  # needed for drafts, which have no labels
     accepted = CompletedVerdicts(patterns[:, :3], patterns[:, 3], n_tasks, round.quorum).of_groups(ACCEPTED)
     rates, first = [], 0
     for strata in cells:
@@ -140,9 +140,9 @@ COLUMNS = ("relation", "model", "setting", "accuracy", "drawn", *OUTCOMES)  # co
 def cell_tables(cells: Sequence[Cell], address: QueryDict) -> dict[str, Any]:
     """Return the table for the URL parameters `cells` ("list" or "pivot"), `q` (words of names), and `sort` (a column).
 
-    Without `cells`, a round with a single LM and setting is shown as a list, other rounds as a pivot table. sides:
-    columns of the pivot table. rows: rows of the pivot table or the list. n_shown: number of rows that match `q`.
-    notice: reason for missing accuracies, otherwise empty.
+    Without `cells`, a round with a single LM and setting is shown as a list, other rounds as a pivot table. Keys of the
+    result: sides: columns of the pivot table. rows: rows of the pivot table or the list. n_shown: number of rows that
+    match `q`. notice: reason for missing accuracies, otherwise empty.
     """
     sides = sorted({(cell["model"], cell["setting"]) for cell in cells})
     view = address.get("cells", "")
@@ -193,9 +193,9 @@ def _pivot_rows(cells: Sequence[Cell], sides: Sequence[tuple[str, str]], harvest
 
 
 def shown(cell: Cell, harvests_url: str = "") -> dict[str, Any]:
-    """Return the cell with the texts of its row in the list, or of its entry in the pivot table.
+    """Return the cell with the texts that the list and the pivot table show for it.
 
-    URLs of statements are relative to the round page. harvests_url: URL of the list of harvests; pass it to avoid
+    URLs of statements are relative to the round page. harvests_url: URL of the list of harvests; pass the URL to avoid
     resolving it for each of thousands of cells.
     """
     harvests_url = harvests_url or reverse("kgharvest:harvest_list")

@@ -81,8 +81,8 @@ def count_progress(round: Round) -> dict[str, Any]:
     """Count tasks and judgments. The number of queries is independent of the round's size.
 
     patterns: rows of n_true, n_false, n_unjudgeable, and number of tasks. first_two: the same rows without third
-    judgments, for agreement. judgments_per_hour: rate over the last hour or, if the round opened less than an hour ago,
-    since then; None without judgments.
+    judgments, for agreement. judgments_per_hour: rate over the last hour, or since the round opened if that is less
+    than an hour ago; None if there are no judgments.
     """
     patterns: Counter[tuple[int, int, int]] = Counter()
     totals = Counter(dict.fromkeys((*OUTCOMES, "n_tasks", "open", "n_judgments", "n_wanted", "n_leased"), 0))
@@ -131,9 +131,9 @@ HALF_WIDTH = "half_width"  # snapshot subject
 
 
 def look_at_half_width(round: Round, now: datetime) -> float | None:
-    """Return the largest half-width among the anytime-valid intervals, one for each LM and setting of the round.
+    """Return the largest half-width of the anytime-valid intervals. Each LM and setting of the round has one interval.
 
-    Recomputed at most once a minute. None while one of these intervals is undefined.
+    The half-width is recomputed at most once a minute. It is None while one of the intervals is undefined.
     """
     last = last_look(round)
     if last is None or now - last.counted_at > max(LOOK_EVERY, timedelta(seconds=STALE_AFTER * last.took_s)):
@@ -149,8 +149,8 @@ def last_look(round: Round) -> Snapshot | None:
     return round.snapshots.filter(subject=HALF_WIDTH).first()
 
 
-LIVE_JUDGMENTS = 30_000  # rounds up to this size are counted on every request
-LIVE_HISTORY = 5_000  # the history and the annotators are counted on every request up to this size
+LIVE_JUDGMENTS = 30_000  # rounds that require at most this number of judgments are counted on every request
+LIVE_HISTORY = 5_000  # same as LIVE_JUDGMENTS, for the history and the statistics of annotators
 ROWS_AT_ONCE = 10_000
 STALE_AFTER = 20  # cached counts expire after this multiple of the time that counting took
 ABANDONED_AFTER = timedelta(minutes=5)  # a count that takes longer is considered aborted
@@ -175,7 +175,7 @@ def cached_count(
     most: int | None = None,
     first: CountRound | None = None,
 ) -> CachedCount:
-    """Return the result of `count`: computed now if the round needs at most `most` judgments, otherwise cached.
+    """Return the result of `count`, computed now if the round requires at most `most` judgments, otherwise cached.
 
     most: defaults to LIVE_JUDGMENTS. first: quick replacement for a slow `count` on the first request; `count` then
     runs in the background.
@@ -223,8 +223,8 @@ def _count(round: Round, count: CountRound) -> dict[str, Any]:
 class Unit(NamedTuple):
     """Time unit of histories that span at most `longest`.
 
-    step: less than half a unit, even when daylight saving time changes. begin_of: returns the start of the period that
-    contains a time, in the installation's time zone.
+    step: step in which periods are searched; less than half a unit, even when daylight saving time changes. begin_of:
+    returns the start of the period that contains a time, in the installation's time zone.
     """
 
     name: str
@@ -253,10 +253,10 @@ UNITS = (
 
 
 def count_history(round: Round) -> dict[str, Any]:
-    """Return the time unit and all its periods from the first to the last judgment, including empty periods.
+    """Return the time unit and all periods from the first to the last judgment, including empty periods.
 
-    periods: begin, n (judgments, including gold and late ones), n_completed (statements), and the agreement on these
-    statements.
+    periods: begin, n (judgments, including gold and late judgments), n_completed (statements), and the agreement on
+    these statements.
     """
     current = Judgment.objects.current().filter(annotator__round=round).order_by()
     first, last = current.aggregate(first=Min("judged_at"), last=Max("judged_at")).values()
@@ -308,14 +308,14 @@ def _periods(first: datetime, last: datetime, unit: Unit) -> list[datetime]:
 
 WIDTH, HEIGHT = 720, 96
 FEWEST_UNITS = 5  # minimum number of statements for a point of the agreement line
-# Events that may change how people judge. Instructions are frozen when the round opens.
+# Events that may change how people judge. The instructions cannot change, because they are frozen when the round opens.
 MARKED = ("paused", "reopened", "imported", "limits_set", "limit_crossed", "excluded", "reinstated")
 MOST_MARKS = 20
 FORMATS = {"hour": "%Y-%m-%d %H:%M", "day": "%Y-%m-%d", "week": "%Y-%m-%d"}
 
 
 def history_picture(round: Round, now: datetime) -> dict[str, Any]:
-    """Return the history chart and the rows of its table, which are empty without judgments.
+    """Return the history chart and the rows of its table. There are no rows if there are no judgments.
 
     bars, points, marks: texts, and coordinates within WIDTH x HEIGHT. line: SVG points. counted_at: time of a cached
     count. is_counting: True during the first count in the background.
@@ -365,7 +365,10 @@ def history_picture(round: Round, now: datetime) -> dict[str, Any]:
 
 
 def interval_picture(value: float | None, low: float | None, high: float | None) -> SafeString:
-    """Return an SVG of a share in [0, 1] with its interval, or "" without one. The page also shows the numbers."""
+    """Return an SVG image of a share in [0, 1] and its interval, or "" without an interval.
+
+    The page also shows the numbers.
+    """
     if value is None or low is None or high is None:
         return SafeString("")
     x_value, x_low, x_high = (f"{3 + number * 58:.1f}" for number in (value, low, high))
@@ -429,13 +432,14 @@ def count_strips(round: Round) -> list[dict[str, Any]]:
 
 
 def holders(round: Round) -> list[dict[str, Any]]:
-    """Return the annotators with assigned statements, starting with the one inactive for the longest time.
+    """Return the annotators with assigned statements.
 
-    n: number of statements, including gold. last_active_at: last time they loaded or answered statements. expires_at:
-    time at which the statements can be reassigned.
+    The annotator who has been inactive for the longest time comes first. n: number of statements, including gold.
+    last_active_at: last time the annotator loaded or answered statements. expires_at: time at which the statements can
+    be reassigned.
     """
     annotators = round.annotators.filter(assignments__status=Assignment.Status.LEASED).select_related("user", "invite")
-    # All leases of an annotator are extended together when they load statements or answer.
+    # All leases of an annotator are extended together when the annotator loads or answers statements.
     annotators = annotators.annotate(n=Count("assignments"), expires_at=Max("assignments__expires_at"))
     return [
         {
@@ -450,7 +454,7 @@ def holders(round: Round) -> list[dict[str, Any]]:
 
 @transaction.atomic
 def release_assigned(round: Round, codes: Collection[str] | None = None, by=None) -> int:
-    """Release the statements assigned to the annotators with these codes, or to all annotators. Return how many.
+    """Release the statements assigned to the annotators with these codes, or to all annotators. Return their number.
 
     The statements can be reassigned immediately. A later answer is treated like an answer with an expired lease
     (submit_judgment): it counts if the statement needs another judgment. Raises NotAllowed or NotFound.

@@ -1,4 +1,4 @@
-"""Adjudication: experts' labels for disputed statements, stored next to the majority verdict without changing it."""
+"""Adjudication: expert labels of disputed statements, stored next to the majority verdict, which does not change."""
 
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from kgharvest.events.recording import record
 
 LONGEST_REMARK = 2000  # characters
 
-QUEUES = {"undecided": "no majority", "disagreements": "disagreements"}  # labels by name
+QUEUES = {"undecided": "no majority", "disagreements": "disagreements"}  # labels of the queues, by name
 ADJUDICATIONS = AuditedTable(Adjudication, "task_id", "label", "comment", "is_blind", "at", "supersedes__pk")
 
 
@@ -24,7 +24,8 @@ def adjudication_queue(round: Round, queue: str) -> QuerySet[JudgmentTask]:
     tasks = round.tasks.without_gold().complete()
     if queue == "disagreements":
         tasks = tasks.with_disagreement()
-    else:  # DISAGREEMENT is an index condition. It includes unanimous Unjudgeable labels, which are also undecided.
+    else:
+        # DISAGREEMENT is the condition of an index. It includes unanimous Unjudgeable labels, which are also undecided.
         tasks = tasks.filter(tasks.DISAGREEMENT, verdict=Verdict.UNDECIDED)
     current = Adjudication.objects.current().filter(task=OuterRef("pk"))
     return tasks.filter(~Exists(current)).order_by("position")
@@ -33,10 +34,11 @@ def adjudication_queue(round: Round, queue: str) -> QuerySet[JudgmentTask]:
 def adjudicate(
     task: JudgmentTask, label: str, client_uuid: UUID, *, by, comment: str = "", is_blind: bool = True
 ) -> Adjudication:
-    """Store an expert's label for a task. It supersedes all earlier adjudications of the task, by any expert.
+    """Store an expert's label for a task.
 
-    A repeated `client_uuid` changes nothing. The task's counters and majority verdict stay unchanged.
-    Raises NotAllowed, or DomainError UuidReused if the UUID belongs to another task.
+    The label supersedes all earlier adjudications of the task, even those by other experts. A repeated `client_uuid`
+    changes nothing. The task's counters and majority verdict stay unchanged. Raises NotAllowed, or DomainError
+    UuidReused if the UUID belongs to another task.
     """
     with transaction.atomic():
         locked = JudgmentTask.objects.select_for_update(of=("self",), no_key=True).select_related("round__project")

@@ -81,7 +81,7 @@ def statistics_of(annotator: Annotator, now: datetime) -> dict[str, Any]:
 
 
 def judgment_rows(judgments: QuerySet[Judgment], *leading_columns: str) -> QuerySet:
-    """Return tuples of `leading_columns` followed by the columns of JudgmentRow."""
+    """Return a query for tuples with the `leading_columns`, followed by the columns of JudgmentRow."""
     is_counted = Case(When(is_counted=True, then=Value(1)), default=Value(0))
     n_same = Case(*(When(label=label, then=F(f"task__n_{label}")) for label in Label.values)) - is_counted
     n_others = F("task__n_judgments") - is_counted
@@ -127,7 +127,7 @@ def _statistics(
 
 
 class Attention:
-    """Inattention flags that require more data than a profile. judgments: sorted by annotator and time."""
+    """Inattention flags that require more data than a profile contains. judgments: sorted by annotator and time."""
 
     COLUMNS = (
         "annotator", "task", "is_counted", "task__is_gold", "task__n_true", "task__n_false", "task__n_unjudgeable",
@@ -172,7 +172,10 @@ def _texts(round: Round) -> Iterator[tuple[int, str]]:
 
 
 def _other_counts(**annotators: Any) -> Callable[[int], dict[str, Any]]:
-    """Return a function from annotator id to counts of comments, reports, uncounted judgments, and training answers."""
+    """Return a function that maps an annotator id to counts.
+
+    The counts are numbers of comments, reports, uncounted judgments, and training answers.
+    """
     judgments = Judgment.objects.current().filter(**annotators)
     comments = _count(judgments.exclude(comment=""))
     reports = _count(StatementReport.objects.filter(**annotators))

@@ -226,7 +226,10 @@ class AnnotatorViewSet(PagedList, RetrieveMixin, RoundPartViewSet):
         return self.round().annotators.select_related("round__project", "user", "invite")
 
     def paginate_queryset(self, queryset: QuerySet) -> Sequence[dict[str, Any]]:
-        """Return the statistics of the annotators on a page. In a large round, they may be a few minutes old."""
+        """Return the statistics of the annotators on a page.
+
+        In a large round, the statistics may be a few minutes old.
+        """
         now = timezone.now()
         statistics = {row["pk"]: row for row in annotator_statistics(self.round(), now).content}
         page = super().paginate_queryset(queryset)
@@ -243,7 +246,10 @@ class AnnotatorViewSet(PagedList, RetrieveMixin, RoundPartViewSet):
 
     @operation("Erase an annotator's identity", access=Action.MANAGE)
     def erase(self, request: Request, round_id: int, code: str) -> Response:
-        """Erases account, name, and invite; code and judgments stay. Requires the owner role. This cannot be undone."""
+        """Erases the account link, name, and invite, but keeps the code and the judgments.
+
+        Requires the owner role. This cannot be undone.
+        """
         return self.changed(erase_annotator)
 
     @operation("Withdraw an annotator on request")
@@ -305,12 +311,12 @@ class RoundQualityViewSet(RoundOperations):
 
 
 class EventSerializer(serializers.ModelSerializer):
-    """Event of a round. by: null for the system and the operator."""
+    """Event of a round. by: null if the system or the operator caused the event."""
 
     kind = serializers.CharField(max_length=30)
     by = serializers.CharField(source="by.username", allow_null=True)
     annotator = serializers.CharField(allow_null=True)
-    details = serializers.DictField(help_text="Values used in the sentence. The keys depend on the kind.")
+    details = serializers.DictField(help_text="Values that appear in `sentence`. The keys depend on `kind`.")
     sentence = serializers.CharField(source="history_sentence")
 
     class Meta:
@@ -353,7 +359,10 @@ class StatementReportSerializer(serializers.ModelSerializer):
 
 
 class AdjudicationSerializer(serializers.ModelSerializer):
-    """Label given by an expert. It does not change the verdict. is_blind: true if annotators' labels were hidden."""
+    """Label given by an expert.
+
+    The label does not change the verdict. is_blind: true if annotators' labels were hidden.
+    """
 
     by = serializers.CharField(source="by.username", allow_null=True)
 
@@ -496,7 +505,7 @@ class TaskViewSet(PagedList, RoundPartViewSet):
         serializer_class=AdjudicationSerializer,
     )
     def adjudications(self, request: Request, round_id: int, pk: int) -> Response:
-        """The new adjudication supersedes all earlier ones of the statement, by any expert."""
+        """The new adjudication supersedes all earlier adjudications of the statement, even those by other experts."""
         task = get_object_or_404(self.round().tasks.without_gold(), pk=pk)
         return self.created(adjudicate(task, by=request.user, **self.sent(AdjudicationInput)))
 

@@ -41,8 +41,8 @@ class BeingReinstated(DomainError):
 def exclude_annotator(annotator: Annotator, reason: str, by=None, effect: dict | None = None) -> Exclusion:
     """Exclude all judgments of the annotator, so that the tasks need new judgments. Release the annotator's leases.
 
-    effect: result of `exclusion_effect` shown to the user, stored with the decision. Calling this function again
-    resumes an interrupted exclusion. Raises NotAllowed, BeingReinstated, or DomainError NoReason.
+    effect: the result of `exclusion_effect` that the user saw. It is stored with the decision. Calling this function
+    again resumes an interrupted exclusion. Raises NotAllowed, BeingReinstated, or DomainError NoReason.
     """
     check_may(by, Action.WORK, annotator.round.project)
     if not reason.strip():
@@ -121,7 +121,10 @@ def _lock(annotator: Annotator) -> Annotator:
 
 
 def _chunks(judgments) -> Iterator[Sequence[UUID]]:
-    """Return chunks of ids. All are fetched at once, because the annotator cannot add judgments in the meantime."""
+    """Return chunks of ids.
+
+    All ids are fetched at once. This is safe, because the annotator cannot add judgments meanwhile.
+    """
     ids = list(judgments.order_by("task").values_list("pk", flat=True))
     return (ids[start : start + JUDGMENTS_AT_ONCE] for start in range(0, len(ids), JUDGMENTS_AT_ONCE))
 
@@ -145,7 +148,7 @@ def _count_again(exclusion: Exclusion, ids: Sequence[UUID]) -> None:
     free_tasks = _tasks_with_free_slot(annotator.round, [task for task, _ in rows])
     restored = [row for row in rows if row[0] in free_tasks]
     excluded.filter(task__in=free_tasks).update(is_counted=True, is_excluded=False)
-    excluded.update(is_excluded=False, sealed_in=None)  # the other judgments never count and are sealed again
+    excluded.update(is_excluded=False, sealed_in=None)  # judgments without a slot never count and are sealed again
     _change_counts(annotator.round, restored, 1)
     n_restored = len(restored)
     Exclusion.objects.filter(pk=exclusion.pk).update(
@@ -154,7 +157,7 @@ def _count_again(exclusion: Exclusion, ids: Sequence[UUID]) -> None:
 
 
 def _tasks_with_free_slot(round: Round, ids: Sequence[int]) -> set[int]:
-    """Lock the tasks and return those with a free slot. An unused slot for an adaptive third judgment is free.
+    """Lock the tasks and return the tasks with a free slot. An unused slot for an adaptive third judgment is free.
 
     Imported rounds have no slots, so every judgment counts.
     """
@@ -203,7 +206,7 @@ class _JudgedTask(NamedTuple):
         return without_label(self.counts, self.label)
 
     def outcome_without(self, round: Round) -> str:
-        counts = self.counts_without  # the task requires a replacement, unless two equal labels are enough
+        counts = self.counts_without  # the task needs another judgment, unless two equal labels are enough
         n_wanted = wanted_if_split(*counts) if round.third_only_if_split else self.n_wanted
         return task_verdict(*counts, n_wanted, round.quorum) or INCOMPLETE
 
@@ -233,7 +236,7 @@ def exclusion_effect(annotator: Annotator) -> dict[str, Any]:
 
 
 def _agreement(annotator: Annotator, n_by_task: Mapping[_JudgedTask, int]) -> dict[str, Any]:
-    # If one of a statement's three judgments is excluded, the remaining two count as its first two.
+    # If one of a statement's three judgments is excluded, the remaining two count as the first two.
     tasks = annotator.round.tasks.without_gold()
     counted = Judgment.objects.counted().filter(annotator=annotator, task=OuterRef("pk"))
     before = first_two_counts(annotator.round, tasks)
@@ -247,7 +250,7 @@ def _agreement(annotator: Annotator, n_by_task: Mapping[_JudgedTask, int]) -> di
 
 
 def _cells(annotator: Annotator) -> list[dict[str, Any]]:
-    """Return the complete and incomplete statements and the accuracy of each cell, before and after the exclusion.
+    """Return the numbers of complete and incomplete statements and the accuracy per cell, before and after exclusion.
 
     accuracy: as in reports; None if undefined, for example if a stratum has no verdict. `reason` explains why.
     """

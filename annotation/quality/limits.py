@@ -46,7 +46,10 @@ def enforce_limits(annotator: Annotator) -> None:
 
 
 def set_limits(round: Round, by=None, **values: Any) -> Limits:
-    """Set the limits of a round; None is no limit. They apply from each annotator's next check. Raises NotAllowed."""
+    """Set the limits of a round. They apply from each annotator's next check. Raises NotAllowed.
+
+    values: limits by name; None means no limit.
+    """
     check_may(by, Action.WORK, round.project)
     with transaction.atomic():
         limits, _ = Limits.objects.update_or_create(round=round, defaults=values)

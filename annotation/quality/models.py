@@ -12,7 +12,7 @@ from kgharvest.accounts.models import person_or_null
 
 
 class Limits(models.Model):
-    """Limits of a round; annotators who exceed one are paused for review. None: no limit.
+    """Limits of a round. Annotators who exceed a limit are paused for review. None means no limit.
 
     gold_accuracy is tested with annotation.quality.profiles.is_below, after at least `n_gold` gold answers.
     OPTIONS: fields in the form and in the JSON description.

@@ -22,14 +22,15 @@ TOO_FAST_S = 1.0  # too short to read any statement
 MIN_JUDGMENTS = 20  # required before the median time and runs are evaluated
 UNLIKELY = 0.001  # significance level for runs, per annotator
 FLAGGED_GOLD_ACCURACY, FLAGGED_N_GOLD = 0.7, 10  # defaults for flags if a round sets no limit
-# Maximum probability of a false alarm: over all checks of one annotator's gold, or over all annotators of a round.
+# Maximum probability of a false alarm. For gold accuracy, it covers all checks of one annotator. For the other tests,
+# it covers all annotators of a round.
 FALSE_ALARMS = 0.05
 
 
 class JudgmentRow(NamedTuple):
     """One current judgment. gold_label: empty unless the task is gold.
 
-    n_others: number of other counted judgments of the task. n_same: number of these that have the same label.
+    n_others: number of other counted judgments of the task. n_same: number of these judgments with the same label.
     """
 
     label: str
@@ -42,9 +43,9 @@ class JudgmentRow(NamedTuple):
 class Profile(NamedTuple):
     """Summary of one annotator's judgments.
 
-    median_seconds, too_fast (a share): None without recorded times. shares: share of each label, including gold.
+    median_seconds, too_fast (a share): None if no times were recorded. shares: share of each label, including gold.
     n_pairs: number of pairs with other annotators' judgments of the same task, without gold. n_agreeing: number of
-    these with equal labels.
+    these pairs with equal labels.
     """
 
     n: int
@@ -128,9 +129,10 @@ def is_below(limit: float, n_right: int, n: int) -> bool:
     """Return True if `n_right` of `n` answers show an accuracy below `limit`. Valid for repeated checks.
 
     The probability that an annotator at or above the limit is ever reported is at most FALSE_ALARMS. The evidence is
-    the likelihood ratio against the limit, averaged uniformly over all accuracies below it. It is a supermartingale, so
-    the probability that it ever reaches 1 / FALSE_ALARMS is at most FALSE_ALARMS (Ville 1939; Robbins 1970). The
-    average is the sum over j > n_right of C(n + 1, j) / C(n, n_right) / (n + 1) * odds(limit) ** (j - n_right - 1).
+    the likelihood ratio against the limit, averaged uniformly over all accuracies below it. This evidence is a
+    supermartingale, so the probability that it ever reaches 1 / FALSE_ALARMS is at most FALSE_ALARMS (Ville 1939;
+    Robbins 1970).
+    The average is the sum over j > n_right of C(n + 1, j) / C(n, n_right) / (n + 1) * odds(limit) ** (j - n_right - 1).
     """
     if limit in (0, 1):
         return n_right < n * limit
@@ -143,7 +145,7 @@ def is_below(limit: float, n_right: int, n: int) -> bool:
 
 
 def longest_run(labels: Iterable[str]) -> int:
-    """Return the length of the longest run of one label; 0 without labels."""
+    """Return the length of the longest run of equal labels, or 0 if there are no labels."""
     return max((sum(1 for _ in run) for _, run in groupby(labels)), default=0)
 
 
@@ -163,7 +165,7 @@ def chance_of_run(length: int, n: int, shares: Mapping[str, float]) -> float:
 
 
 def expected_longest_run(n: int, shares: Mapping[str, float]) -> float:
-    """Return the mean length of the longest run of `n` independent labels: the sum of P(longest >= length)."""
+    """Return the mean length of the longest run of `n` independent labels, which is the sum of P(longest >= length)."""
     if not n or not any(shares.values()):
         return 0.0
     total = 1.0  # a run of length 1 always exists
@@ -198,7 +200,7 @@ class JudgmentSigns(NamedTuple):
 def attention_flags(
     judgments: Sequence[JudgmentSigns], n_annotators: int, *, is_order_random: bool = True
 ) -> list[str]:
-    """Return the reasons to review an annotator, as phrases. There are none for fewer than MIN_JUDGMENTS judgments.
+    """Return the reasons to review an annotator, as phrases. There are no reasons below MIN_JUDGMENTS judgments.
 
     judgments: sorted by time. n_annotators: number of annotators with at least MIN_JUDGMENTS judgments.
     is_order_random: False skips the test of runs, which requires statements in random order.
@@ -219,7 +221,7 @@ def attention_flags(
 
 
 def reading_speed(judgments: Iterable[JudgmentSigns]) -> float | None:
-    """Return the median of characters per second, or None with fewer than MIN_JUDGMENTS recorded times.
+    """Return the median number of characters per second, or None if fewer than MIN_JUDGMENTS times were recorded.
 
     The median is robust to wrong times, which result from double clicks and from answers that waited in the browser.
     """
@@ -230,7 +232,7 @@ def reading_speed(judgments: Iterable[JudgmentSigns]) -> float | None:
 
 
 def chance_of_longest_run(labels: Sequence[str]) -> float:
-    """Return an upper bound on the probability that a random order of `labels` has as long a run as the given order.
+    """Return an upper bound on the probability that a random order of `labels` has a run as long as in the given order.
 
     Statements are shown in random order, so all orders of honest labels are equally likely. A run of a label with m of
     n judgments begins at the first position or after a different label, that is, at n - m + 1 positions, each with

@@ -41,7 +41,7 @@ class StatementGroup(NamedTuple):
         return sum(map(bool, self.counts)) > 1
 
 
-# LM id and setting; None and "" if the imported judgments lack them
+# LM id and setting; None and "" if imported judgments do not name an LM and a setting
 Side = tuple[int | None, str]
 
 
@@ -56,7 +56,10 @@ def round_sides(round: Round) -> list[tuple[str, str]]:
 
 
 class StatementFilters(NamedTuple):
-    """Filters of a statement list; None matches all. relation: relation id. side: LM and setting of the draws."""
+    """Filters of a statement list.
+
+    None matches all statements. relation: relation id. side: LM and setting of the draws.
+    """
 
     relation: int | None
     counts: Counts | None
@@ -118,7 +121,7 @@ def disagreement_patterns(groups: Sequence[StatementGroup]) -> list[str]:
 def disagreement_page(
     round: Round, filters: StatementFilters, groups: Sequence[StatementGroup], number: str | None
 ) -> Page:
-    """Return a page of the tasks with disagreement. Tasks with the highest share of differing pairs come first."""
+    """Return a page of tasks with disagreement, ordered by the share of pairs of labels that differ, highest first."""
     n_by_counts: Counter[Counts] = Counter()
     for group in groups:
         if group.has_disagreement and filters.match(group):
@@ -128,7 +131,10 @@ def disagreement_page(
 
 
 class _TasksByDisagreement:
-    """List of tasks for a Paginator. A page is found from the number of tasks per label counts, without sorting."""
+    """List of tasks for a Paginator.
+
+    A page is located by the numbers of tasks per label counts, so no sorting is needed.
+    """
 
     def __init__(self, tasks: QuerySet[JudgmentTask], n_by_counts: Mapping[Counts, int]):
         self.tasks = tasks.order_by("position")
@@ -149,7 +155,7 @@ class _TasksByDisagreement:
 
 
 def disagreement(counts: Sequence[int]) -> float:
-    """Return the share of differing pairs of judgments; 0 without pairs."""
+    """Return the share of pairs of judgments with different labels, or 0 if there are no pairs."""
     n = sum(counts)
     return 1 - sum(count * (count - 1) for count in counts) / (n * (n - 1)) if n > 1 else 0.0
 

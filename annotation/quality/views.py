@@ -104,7 +104,7 @@ def annotator_detail(request: HttpRequest, path: str, code: str) -> HttpResponse
 def annotator_change(
     request: HttpRequest, path: str, code: str, change: Callable[..., Any], action: Action
 ) -> HttpResponse:
-    """Apply the service function `change` to an annotator, for example to pause them. action: required permission."""
+    """Apply the service function `change`, such as pause_annotator, to an annotator. action: required permission."""
     annotator = managed_annotator(request, path, code, action)
     with refusal_as_message(request):
         outcome = change(annotator, by=request.user)
@@ -233,7 +233,7 @@ def statement_list(request: HttpRequest, path: str) -> HttpResponse:
     filters = {key: request.GET.get(key, "") for key in ("show", "relation", "pattern", "verdict", "side")}
     filters["show"] = filters["show"] if filters["show"] in STATEMENT_LISTS else "disagreements"
     sides = statement_lists.round_sides(round)
-    if filters["side"] not in dict(sides):  # prevents cached counts for arbitrary parameters
+    if filters["side"] not in dict(sides):  # arbitrary parameters must not create cached counts
         filters["side"] = ""
     statement_filters = StatementFilters.from_address(filters)
     groups, counted_at = statement_lists.statement_groups(round, statement_filters.side)

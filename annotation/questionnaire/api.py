@@ -113,7 +113,7 @@ class CheckCountsSerializer(serializers.Serializer):
 
 
 class WhoTookPartSerializer(serializers.Serializer):
-    """Participants of a round. questions: empty for fewer than five answers. check: null if the round has none."""
+    """Participants of a round. questions: empty for fewer than five answers. check: null if the round has no check."""
 
     questions = QuestionGroupsSerializer(many=True)
     check = CheckCountsSerializer(allow_null=True)

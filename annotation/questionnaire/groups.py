@@ -1,4 +1,4 @@
-"""Questionnaire answers in groups of at least five people: the only form in which they are shown or exported."""
+"""Questionnaire answers in groups of at least five people. Answers are shown and exported only in this form."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -7,13 +7,13 @@ from annotation.judging.models import Annotator
 from annotation.questionnaire.questions import OnWithdrawal
 from kgharvest.accounts.models import person_or_null
 
-MOST_TRIES = 2  # minimum that Prolific requires before a comprehension check can screen out a participant
+MOST_TRIES = 2  # minimum number of attempts that Prolific requires before a check can screen out a participant
 
 
 class WhoAnswers(models.Model):
     """Questionnaire answers of one annotator. Answers leave the database only in groups of at least five people.
 
-    answers: by question key; without the questions that the annotator preferred not to answer.
+    answers: by question key. Questions that the annotator preferred not to answer are omitted.
     """
 
     annotator = models.OneToOneField(Annotator, on_delete=models.CASCADE, related_name="who_answers")

@@ -1,4 +1,4 @@
-"""Questionnaire and comprehension check. Annotators complete them after joining a round and before the training.
+"""Questionnaire and comprehension check. Annotators complete both after joining a round and before the training.
 
 To check whether all questions are answered, judging reads only `Annotator.has_questions_left`. Lock order: place,
 annotator.
@@ -19,7 +19,7 @@ from kgharvest.events.recording import record
 
 
 class Stage(StrEnum):
-    """Next step of an annotator. FAILED: failed the comprehension check and cannot judge."""
+    """Next step of an annotator. FAILED: the annotator failed the comprehension check and cannot judge."""
 
     WHO = "who"
     CHECK = "check"

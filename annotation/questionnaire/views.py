@@ -26,7 +26,7 @@ FOLDER = "annotation/questionnaire"
 
 
 class QuestionsForm(forms.Form):
-    """Form with one field per question, named by its key. It does not contain the correct answers of a check."""
+    """Form with one field per question, named by its key. The form does not contain the correct answers of a check."""
 
     def __init__(self, *args, questions: Sequence[Question], **kwargs):
         super().__init__(*args, **kwargs)
@@ -94,7 +94,7 @@ def questions(request: HttpRequest, annotator: Annotator) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def withdraw(request: HttpRequest, round_id: int) -> HttpResponse:
-    """Show the confirmation page, or withdraw the annotator. This works whatever the status of the round."""
+    """Show the confirmation page, or withdraw the annotator. The status of the round does not matter."""
     annotator = annotator_with_round(request, round_id)
     if annotator is None:
         return no_access(request, "You are not signed in to this round. Open your link or use your return code.", 404)

@@ -112,7 +112,7 @@ class CellPlanSerializer(serializers.Serializer):
     n = serializers.IntegerField()
     n_strata = serializers.IntegerField()
     half_width = serializers.FloatField(help_text="Half-width of the expected 95 % interval.")
-    n_to_halve = serializers.IntegerField(help_text="Number of statements for an interval half as wide.")
+    n_to_halve = serializers.IntegerField(help_text="Number of statements that would halve the interval.")
 
 
 class MacroPlanSerializer(serializers.Serializer):
@@ -152,7 +152,7 @@ class RoundPlanSerializer(serializers.Serializer):
     cells = CellPlanSerializer(many=True)
     macros = MacroPlanSerializer(many=True)
     comparisons = PlannedComparisonSerializer(many=True, source="compared.comparisons")
-    ways = WaySerializer(many=True, help_text="Ways to reach the target half-width: people only, or with a judge.")
+    ways = WaySerializer(many=True, help_text="Ways to reach the target half-width: with people only, or with a judge.")
 
 
 class PlanQuery(Filters):
@@ -223,7 +223,7 @@ class RoundViewSet(PagedList, RoundOperations):
 
     @extend_schema(summary="Delete a draft", parameters=[DeleteQuery])
     def destroy(self, request: Request, round_id: int) -> Response:
-        """The draft's judge runs are deleted, too. Set `judge_answers` to the number of their answers to confirm."""
+        """Also deletes the judge runs of the draft. To confirm, set `judge_answers` to the number of their answers."""
         services.delete_draft(self.round(), request.user, self.filtered_by(DeleteQuery)["judge_answers"])
         return self.deleted()
 
@@ -312,7 +312,7 @@ class RoundViewSet(PagedList, RoundOperations):
         serializer_class=RoundPlanSerializer,
     )
     def plan_description(self, request: Request) -> Response:
-        """Plans a round without creating a draft. Requires the role of owner or researcher in any project."""
+        """Plans a round without creating a draft. Requires the role of owner or researcher in at least one project."""
         check_may_anywhere(request.user, Action.WORK)
         return self.planned(round_from_spec(request.data))
 
@@ -346,7 +346,7 @@ class HolderSerializer(serializers.Serializer):
 
 
 class AssignedSerializer(serializers.Serializer):
-    """Annotators with assigned statements, starting with the one inactive for the longest time."""
+    """Annotators with assigned statements. The annotator who has been inactive for the longest time comes first."""
 
     holders = HolderSerializer(many=True)
 
@@ -372,6 +372,6 @@ class MonitoringViewSet(RoundOperations):
         serializer_class=CountSerializer,
     )
     def release(self, request: Request, round_id: int) -> Response:
-        """Released statements can be reassigned immediately. A late answer counts if a judgment is still needed."""
+        """Released statements can be reassigned immediately. A late answer counts if the statement needs a judgment."""
         codes = self.sent(ReleaseInput).get("annotators")
         return self.answer({"n": release_assigned(self.round(), codes, by=request.user)})

@@ -150,7 +150,7 @@ def _cells_with_jobs(round: Round, by: User) -> list[tuple[Cell, HarvestJob, str
 
 
 def _newest_harvest(cell: Cell, jobs: QuerySet[HarvestJob], round: Round, by: User, path: str) -> HarvestJob | None:
-    """Return the newest harvest of a cell for which the description names the relation, LM, and setting.
+    """Return the newest harvest of a cell that the description identifies by relation, LM, and setting.
 
     Harvests with tuples are preferred and, among these, harvests of the round's project.
     """
@@ -190,7 +190,7 @@ def instructions_by_relation(round: Round) -> dict[int, str]:
 
 
 def populations(round: Round, by: User = None) -> list[tuple[HarvestJob, QuerySet[HarvestedTuple]]]:
-    """Return (harvest, tuples from which a sample is drawn) per cell of a draft.
+    """Return, for each cell of a draft, the harvest and the population (the tuples from which the sample is drawn).
 
     Raises the same errors as freeze_round.
     """

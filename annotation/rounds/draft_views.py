@@ -54,7 +54,10 @@ def round_new(request: HttpRequest) -> HttpResponse:
 
 
 def first_values(jobs: Sequence[HarvestJob]) -> dict[str, Any]:
-    """Return the initial values of the form. Annotators see the name, so it does not reveal the LM or the setting."""
+    """Return the initial values of the form.
+
+    Annotators see the name, so the name does not reveal the LM or the setting.
+    """
     if not jobs or jobs[0].project is None:
         return {"jobs": [str(job.pk) for job in jobs]}
     n = min(RoundForm.base_fields["n"].initial, *(job.n_tuples for job in jobs))

@@ -1,4 +1,4 @@
-"""Round forms: one for harvests with common sampling options, and one for the entire description as JSON."""
+"""Round forms: one for harvests that share their sampling options, and one for the entire description as JSON."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -47,7 +47,10 @@ def option_field(option: models.Field, **kwargs: Any) -> forms.Field | None:
 
 
 class RoundForm(forms.ModelForm):
-    """Form for rounds on harvests with common options. GROUPS: collapsed fields. PLAN: fields used only by the plan."""
+    """Form for rounds that sample all harvests with the same options.
+
+    GROUPS: collapsed fields. PLAN: fields that only the plan uses.
+    """
 
     GROUPS = (
         ("Sample", ("cut", "strata", "allocation", *Round.OPTIONS["Sample"])),
@@ -75,7 +78,8 @@ class RoundForm(forms.ModelForm):
     cut = forms.CharField(
         max_length=50,
         required=False,
-        help_text="Best part of each harvest, for example top:100, share:0.5, base:10, or score:-9.",
+        help_text="Limits the sample to the best tuples of each harvest, for example top:100, share:0.5, base:10, or "
+        "score:-9.",
     )
     strata = forms.CharField(
         max_length=500,

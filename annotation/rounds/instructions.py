@@ -37,7 +37,7 @@ def instructions_html(round: Round, relation: Relation | None = None) -> SafeStr
 def instructions_markdown(round: Round, relation: Relation | None = None) -> str:
     """Return the instructions in Markdown, including those of `relation`.
 
-    They contain only statements and text for annotators, never an LM, a setting, or a score.
+    The instructions contain only statements and text for annotators, never an LM, a setting, or a score.
     """
     parts = [round.instructions or DEFAULT_INSTRUCTIONS]
     if relation is not None and (guide := round.relation_instructions.get(str(relation.pk))):
@@ -76,7 +76,7 @@ def _parser() -> MarkdownIt:
 
 
 def _embed(state) -> None:
-    """Shift headings below those of the page, and open links in a new tab to keep the judging page open."""
+    """Lower headings below those of the page, and open links in a new tab to keep the judging page open."""
     above: list[int] = []  # original levels of the enclosing headings
     for token in state.tokens:
         if token.type == "heading_open":
@@ -91,7 +91,7 @@ def _embed(state) -> None:
 
 
 class Statement(NamedTuple):
-    """spans: [start, end) of each entity in the text, in reading order."""
+    """A frozen statement. spans: [start, end) of each entity in the text, in reading order."""
 
     text: str
     spans: list[list[int]]

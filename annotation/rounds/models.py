@@ -358,7 +358,10 @@ class Round(models.Model):
 
     @property
     def least_k(self) -> int:
-        """Minimum n_wanted in estimates, with third judgments; 0 for imported rounds, in which n_wanted varies."""
+        """Minimum value of n_wanted in estimates. It includes the adaptive third judgment.
+
+        The value is 0 for imported rounds, in which n_wanted varies.
+        """
         return 0 if self.source == self.Source.IMPORTED else self.judgments_per_task
 
 
@@ -460,7 +463,8 @@ class Stratum(models.Model):
 def cell_names(strata: Iterable[Stratum]) -> dict[CellId, tuple[str, str, str]]:
     """Return (relation, LM, setting) names by cell, sorted by name.
 
-    Names are the shortest that are unique among these strata. LM and setting are empty if imported judgments lack them.
+    Each name is as short as possible, but unique among these strata. The names of the LM and setting are empty if
+    imported judgments lack them.
     """
     strata = list(strata)
     relations = shortest_names(stratum.relation.path for stratum in strata)
@@ -474,7 +478,7 @@ def cell_names(strata: Iterable[Stratum]) -> dict[CellId, tuple[str, str, str]]:
 
 
 class JudgmentTaskQuerySet(models.QuerySet):
-    # Same condition as the partial index judgment_task_open. Without parameters, all databases can use the index.
+    # Same condition as the partial index judgment_task_open. It has no parameters, so all databases can use the index.
     OPEN = Q(n_wanted__gt=F("n_judgments") + F("n_leased"))
     # Same condition as the index judgment_task_contested: the labels are neither all True nor all False.
     DISAGREEMENT = Q(n_judgments__gt=F("n_true")) & Q(n_judgments__gt=F("n_false"))
@@ -579,9 +583,10 @@ class JudgmentTask(models.Model):
 
 
 class Draw(models.Model):
-    """Membership of a task in a stratum's sample. A cell's rate uses only its own draws. Gold tasks have no draws.
+    """Membership of a task in a stratum's sample.
 
-    harvested_tuple, inclusion_probability: None for judgments imported without a harvest.
+    The rate of a cell uses only draws for that cell. Gold tasks have no draws. harvested_tuple, inclusion_probability:
+    None for judgments imported without a harvest.
     """
 
     stratum = models.ForeignKey(Stratum, on_delete=models.CASCADE, related_name="draws")

@@ -1,4 +1,4 @@
-"""Plan of a round: required numbers of statements, judgments, and hours; expected intervals. Nothing is stored."""
+"""Plan of a round: the required statements, judgments, and hours, and the expected intervals. Nothing is stored."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -112,7 +112,7 @@ class CellPlan(NamedTuple):
 
 
 class MacroPlan(NamedTuple):
-    """Average over the relations of one LM and setting."""
+    """Planned average over the relations of one LM and setting."""
 
     name: str
     n_relations: int
@@ -133,7 +133,7 @@ class PlannedComparison(NamedTuple):
 
 
 class PlannedComparisons(NamedTuple):
-    """level: Holm's threshold for the smallest p.
+    """Comparisons in a planned round. level: Holm's threshold for the smallest p.
 
     fewest_relations: minimum number of relations with which a test over relations can reach this threshold.
     """
@@ -158,7 +158,7 @@ class PlannedComparisons(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """compared: smallest differences that the comparisons of the report can detect.
+    """Plan of a round. compared: smallest differences that the comparisons of the report can detect.
 
     ways: work and cost of reaching the target half-width in each cell, with people only and with a judge.
     """
@@ -247,9 +247,10 @@ def plan_round(
 def _ways(
     round: Round, cells: Sequence[Sequence[StratumPlan]], is_judged: bool, wish: Wish, pace: float | None
 ) -> list[Way]:
-    """Return the work without a judge, and with the judge of the round or, if it has none, an assumed judge.
+    """Return the work with people only, and the work with a judge.
 
-    Statements that cells share count once per cell.
+    The judge is that of the round or, if the round has none, an assumed judge. A statement that several cells share
+    counts once per cell.
     """
     judge, judge_cost = judge_of(round)
     ways = []
@@ -269,7 +270,7 @@ def _ways(
 
 
 def measured_pace() -> float | None:
-    """Return the median active seconds per judgment of the most recent annotators, or None without measurements."""
+    """Return the median active seconds per judgment of the most recent annotators; None if no times were measured."""
     people = Annotator.objects.filter(round__source=Round.Source.PEOPLE, n_judged__gt=0).order_by("-pk")
     ids = list(people.values_list("pk", flat=True)[:PACE_ANNOTATORS])
     seconds = Judgment.objects.filter(annotator__in=ids, seconds__gt=0).values_list("seconds", flat=True)

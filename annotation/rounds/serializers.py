@@ -201,7 +201,7 @@ class Name(Text, serializers.SlugField):
     }
 )
 class Strata(serializers.Field):
-    """Stratification of a cell: the number of equally sized strata, or the first rank of each, starting with 1."""
+    """Strata of a cell: the number of equally sized strata, or the first rank of each stratum, starting with 1."""
 
     expected = (
         "a number of strata from 2 to 100, or the first rank of each stratum in ascending order, such as [1, 100]"
@@ -256,7 +256,8 @@ class CellSerializer(Description):
         max_length=500,
         allow_blank=True,
         default="",
-        help_text="Use with model and setting instead of job. Selects the cell's newest harvest that has tuples.",
+        help_text="Relation of the cell. Use it with model and setting instead of job. The newest harvest of the cell "
+        "that has tuples is sampled.",
     )
     model = Text(max_length=500, allow_blank=True, default="")
     setting = Text(max_length=500, allow_blank=True, default="")
@@ -265,7 +266,8 @@ class CellSerializer(Description):
         max_length=50,
         allow_blank=True,
         default="",
-        help_text="Best part of the harvest, for example top:100, share:0.5, base:10, or score:-9.",
+        help_text="Limits the sample to the best tuples of the harvest, for example top:100, share:0.5, base:10, or "
+        "score:-9.",
     )
     strata = Strata(allow_null=True, default=None)
     allocation = serializers.ChoiceField(

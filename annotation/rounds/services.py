@@ -105,7 +105,7 @@ def delete_draft(round: Round, by=None, n_judge_answers: int = 0) -> None:
 
 
 def clone_round(round: Round, by=None) -> Round:
-    """Create a draft with the round's description, a free name, the next seed, and the current limits."""
+    """Create a draft with the round's description, an unused name, the next seed, and the current limits."""
     if not round.spec:
         raise DomainError("BadRoundSpec", f"Cannot clone round {round.name}: imported rounds have no description.")
     stem = re.sub(r"-\d+$", "", round.name)

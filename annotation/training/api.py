@@ -21,7 +21,7 @@ class TrainingStatementSerializer(serializers.Serializer):
 
 
 class TrainedSerializer(serializers.Serializer):
-    """missed: (position, given label) of each incorrect answer."""
+    """Result of a training. missed: (position, given label) of each incorrect answer."""
 
     n_right = serializers.IntegerField()
     n_answered = serializers.IntegerField()
@@ -29,7 +29,11 @@ class TrainedSerializer(serializers.Serializer):
 
 
 class TrainingSerializer(serializers.Serializer):
-    """statement: the next statement; null after the last one. `finished` then contains the result."""
+    """Progress of the training.
+
+    statement: the next statement, or null after the last statement. finished: the result after the last statement,
+    otherwise null.
+    """
 
     n_statements = serializers.IntegerField()
     statement = TrainingStatementSerializer(allow_null=True)

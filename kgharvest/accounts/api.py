@@ -52,7 +52,7 @@ class ProjectViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @extend_schema(request=ProjectInput, summary="Create a project")
     def create(self, request: Request) -> Response:
-        """You become its owner. Requires the role owner or researcher in any project."""
+        """You become the owner of the project. Requires the role of owner or researcher in at least one project."""
         project = projects.create_project(self.sent(ProjectInput)["name"], request.user)
         return self.created(self.get_queryset().get(pk=project.pk), self.address(project))
 
@@ -131,7 +131,7 @@ class InviteInput(StrictSerializer):
 
 @extend_schema_view(list=extend_schema(operation_id="project_invites_list"))
 class InviteViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
-    """Invitations to a project, for its owners."""
+    """Invitations to a project. Only owners of the project have access."""
 
     access = Action.MANAGE
     serializer_class = ProjectInviteSerializer

@@ -13,14 +13,14 @@ LAST_PROJECT = "project"  # session key: slug of the project chosen last
 class ProjectField(forms.ModelChoiceField):
     """The project of a new object; hidden and empty if the user can work in only one project (`project_for`)."""
 
-    def __init__(self, help_text: str = "Project whose members can see it."):
+    def __init__(self, help_text: str = "Members of this project can see the result."):
         super().__init__(
             Project.objects.none(), required=False, to_field_name="slug", empty_label=None, help_text=help_text
         )
 
 
 def offer_projects(form: forms.BaseForm, request: HttpRequest) -> None:
-    """Fill the field `project` with the projects in which the user may work; preselect the last one used."""
+    """Fill the field `project` with the projects in which the user may work. Preselect the project chosen last."""
     field = form.fields["project"]
     field.queryset = projects = Project.objects.with_role(request.user, MAY[Action.WORK])
     if len(projects[:2]) < 2:
@@ -30,7 +30,7 @@ def offer_projects(form: forms.BaseForm, request: HttpRequest) -> None:
 
 
 def chosen_project(form: forms.BaseForm, request: HttpRequest) -> Project | None:
-    """Return the project of a valid form and remember it; None if the user can work in only one project."""
+    """Return the project of a valid form and remember it. Return None if the user can work in only one project."""
     project = form.cleaned_data.get("project")
     if project is not None and request.session.get(LAST_PROJECT) != project.slug:
         request.session[LAST_PROJECT] = project.slug

@@ -120,7 +120,10 @@ class ProjectInvite(models.Model):
 
 
 class Attempts(models.Model):
-    """Number of attempts until `ends_at`. key: the limit, followed by an address or account."""
+    """Number of attempts in a window that ends at `ends_at`.
+
+    key: name of the limit, followed by an address or account.
+    """
 
     key = models.CharField(max_length=120, unique=True)
     n = models.PositiveIntegerField(default=0)
@@ -135,7 +138,10 @@ class Attempts(models.Model):
 
 class ApiTokenQuerySet(models.QuerySet):
     def visible_to(self, user):
-        """Return the user's tokens. A request with a token bound to a project sees only tokens bound to it."""
+        """Return the user's tokens.
+
+        A request with a token bound to a project sees only tokens bound to the same project.
+        """
         tokens = self.filter(user=user)
         bound_to = getattr(user, "bound_to", None)
         return tokens if bound_to is None else tokens.filter(project=bound_to)

@@ -139,7 +139,7 @@ def member_remove(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 @require_POST
 @sensitive_variables()
 def invite_new(request: HttpRequest, slug: str) -> HttpResponse:
-    """Create an invitation link. It is shown only once because only its hash is stored."""
+    """Create an invitation link. The link is shown only once, because only its hash is stored."""
     project = find_visible(request, slug, Action.MANAGE)
     form = InviteForm(request.POST)
     if not form.is_valid():

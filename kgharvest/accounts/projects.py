@@ -18,7 +18,7 @@ from kgharvest.names import check_name
 
 DEFAULT = "default"  # slug of the project of a new installation
 LONGEST_NAME = 100  # characters
-MOST_DAYS = 90  # validity of an invitation
+MOST_DAYS = 90  # maximum validity of an invitation
 NOT_USABLE = "This link was already used, was revoked, or has expired. Ask for a new link."
 
 
@@ -77,7 +77,7 @@ def default_project() -> Project:
 
 @transaction.atomic
 def create_project(name: str, by=None) -> Project:
-    """Create a project owned by `by`, or without an owner if None (the operator).
+    """Create a project. `by` becomes its owner. If `by` is None (the operator), the project has no owner.
 
     Raises BadName, NameTaken, or NotAllowed (if `by` cannot work in any project or uses a token bound to a project).
     """
@@ -146,7 +146,7 @@ def remove_member(project: Project, user, by=None) -> None:
 
 @transaction.atomic
 def hand_over(project: Project, user, by) -> None:
-    """Transfer ownership from `by`, who becomes a researcher, to another member. Raises NotAllowed or NotFound."""
+    """Transfer ownership from `by` to another member. `by` becomes a researcher. Raises NotAllowed or NotFound."""
     _lock(project, by)
     if user == by or not ProjectMember.objects.filter(project=project, user=user).update(role=Role.OWNER):
         raise NotFound(f"{user} cannot become the owner of the project {project}. Choose another member.")
@@ -206,7 +206,8 @@ def accept_invite(invite: ProjectInvite, user, now: datetime) -> ProjectMember:
     The first owner (`is_first_owners`) becomes a superuser, and all other unused links are revoked.
     Raises InviteNotUsable.
     """
-    Project.objects.select_for_update(no_key=True).get(pk=invite.project_id)  # a second first owner waits
+    # Lock the project, so that only one of two simultaneous users can become the first owner.
+    Project.objects.select_for_update(no_key=True).get(pk=invite.project_id)
     member = ProjectMember.objects.filter(project=invite.project, user=user).first()
     if member is not None:
         return member

@@ -1,8 +1,8 @@
 """Rate limits, counted in the database and therefore shared by all processes and servers.
 
 Each limit in settings.LIMITS is a number of attempts and a window in seconds. The window starts with the first attempt.
-Attempts are counted per account or IP address. For IPv6, they are counted per /64 network, because providers assign one
-to each customer.
+Attempts are counted per account or IP address. IPv6 addresses are counted per /64 network, because providers assign one
+such network to each customer.
 """
 
 import secrets
@@ -90,7 +90,7 @@ DEVICES = "kgharvest_devices"  # cookie: {digest of a username: random id}, for 
 SALT = "kgharvest.accounts.sign_in.devices"
 COOKIE_LASTS_S = 365 * 24 * 3600
 MOST_NAMES = 5  # accounts remembered per browser
-FEW = 3  # attempts per name from an address with too many wrong passwords
+FEW = 3  # attempts for each name from an address that has sent too many wrong passwords
 TOO_MANY = "Too many wrong passwords. Wait 15 minutes, then log in again."
 
 
@@ -107,11 +107,11 @@ class LoginForm(AuthenticationForm):
 def check_password_attempt(request: HttpRequest, name: str, now: datetime) -> None:
     """Count a password attempt for `name`. Raises TooManyAttempts if the password must not be checked.
 
-    One person's wrong passwords do not lock out others with the same name or IP address. A browser that has logged in
-    to an account has a signed cookie; its attempts for that account are counted separately. All other attempts are
-    counted per pair of name and address, and also per name (at most 100: NIST SP 800-63B, 3.2.2). An address is never
-    blocked: after many wrong passwords from an address, each name gets FEW attempts from it. See OWASP, "Slow Down
-    Online Guessing Attacks with Device Cookies".
+    One person's wrong passwords do not lock out other people who use the same name or IP address. A browser that has
+    logged in to an account has a signed cookie; its attempts for that account are counted separately. All other
+    attempts are counted per pair of name and address, and also per name (at most 100: NIST SP 800-63B, 3.2.2). An
+    address is never blocked: after many wrong passwords from an address, each name gets FEW attempts from it. See
+    OWASP, "Slow Down Online Guessing Attacks with Device Cookies".
     """
     if device := _devices(request).get(_digest(name)):
         most, _ = settings.LIMITS["wrong_passwords_of_device"]

@@ -35,7 +35,10 @@ class NewToken(NamedTuple):
 def create_token(
     user: AbstractBaseUser, name: str, scope: str, days: int, now: datetime, *, project: Project | None = None
 ) -> NewToken:
-    """Create a token valid for `days`. project: the only accessible project. Raises BadToken or BadName."""
+    """Create a token that is valid for `days` days.
+
+    project: the only project that the token can access. Raises BadToken or BadName.
+    """
     check_name(name, ApiToken._meta.get_field("name").max_length, "token")
     if scope not in Scope.values:
         raise DomainError("BadToken", f"Unknown scope {scope!r:.40}. Choose one of {', '.join(Scope.values)}.")

@@ -89,7 +89,7 @@ class Login(auth.LoginView):
 
 
 class Logout(auth.LogoutView):
-    """Log out; show a link that ends the session at the OpenID provider, if any."""
+    """Log out. If the user logged in at an OpenID provider, show a link that ends the session there."""
 
     def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
         id_token = request.session.get(second_factor.ID_TOKEN)
@@ -160,7 +160,10 @@ def in_background(call: Callable[[], None]) -> None:
 
 
 class PasswordResetConfirm(auth.PasswordResetConfirmView):
-    """Password reset page. Remembers the device, so login works even if other people used up the attempts."""
+    """Password reset page.
+
+    Remembers the device, so the user can log in even if other people used up the login attempts.
+    """
 
     def form_valid(self, form) -> HttpResponse:
         response = super().form_valid(form)
@@ -191,7 +194,7 @@ class TokenForm(forms.Form):
 
 @login_required
 def token_list(request: HttpRequest) -> HttpResponse:
-    """List the user's tokens and create new ones. A secret is shown only in the response that creates it."""
+    """List the user's tokens and create new ones. A secret is shown only in the response that creates the token."""
     form = TokenForm(request.user, request.POST or None)
     new: NewToken | None = None
     if form.is_valid():

@@ -1,4 +1,4 @@
-"""Home page, and this app's panels on the home page and project page."""
+"""Home page, and the panels that this app adds to the home page and the project page."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -32,7 +32,7 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 def home_step(noun: str, url: str, description: str, **context: Any) -> Panel:
-    """Return a workflow step. context: for example `n`, the number of existing objects."""
+    """Return a workflow step. context: more template context, for example `n`, the number of existing objects."""
     return Panel("kgharvest/pages/_step.html", {"noun": noun, "url": url, "description": description, **context})
 
 

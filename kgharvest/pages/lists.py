@@ -16,8 +16,8 @@ class ListPage(ABC, TemplateView):
     """List for researchers. Ignores invalid filters and page numbers in the URL.
 
     filters: query parameters, as in the API. searched: columns searched for the parameter `q`. project_path: lookup of
-    the project, "" without a project filter. columns: sortable columns by query key; if empty, the order of the rows is
-    unchanged. order: default key.
+    the project; "" for lists without a project filter. columns: sortable columns by query key; if empty, the order of
+    the rows is unchanged. order: default sort key.
     """
 
     filters: type[Filters] = Filters

@@ -72,11 +72,11 @@ def points_with_interval(difference: float, low: float | None, high: float | Non
 
 def points_tick(difference: float) -> str:
     """Format the axis label of a difference of shares: −20, 0, 2.5."""
-    return f"{round(100 * difference, 2) + 0:g}".replace("-", MINUS)  # + 0: never "-0"
+    return f"{round(100 * difference, 2) + 0:g}".replace("-", MINUS)  # adding 0 turns -0 into 0
 
 
 def decimals_of_points(difference: float) -> int:
-    """Return the number of decimals, at least one, with which a difference in points is not shown as 0.0."""
+    """Return a number of decimals, at least one, at which a nonzero difference in points is not shown as 0.0."""
     size = 100 * abs(difference)
     return 1 if size == 0 or size >= 0.05 else ceil(-log10(size))
 

@@ -1,7 +1,7 @@
-"""Panels: page fragments that apps add to pages of apps that cannot import them (registries.PANELS).
+"""Panels: page fragments that an app adds to pages of other apps, which cannot import that app (registries.PANELS).
 
-`{% panels "region" subject %}` renders the panels of a region, `{% panels list %}` panels from the view. Templates need
-not load the tag (settings.TEMPLATES).
+`{% panels "region" subject %}` renders the panels of a region. `{% panels list %}` renders panels from the view.
+Templates do not need to load the tag (settings.TEMPLATES).
 """
 
 from dataclasses import dataclass, field

@@ -1,8 +1,8 @@
 """Import of judge answers: JSON lines of kgharvest, eval logs of inspect-ai, and logged samples of lm-eval.
 
 inspect-ai: JSON of `EvalLog` (https://inspect.aisi.org.uk/eval-logs.html), one sample per tuple and epoch. lm-eval:
-JSON lines of `--log_samples` (lm_eval.evaluator), one line per tuple, with repeats in `resps`. Both store the tuple as
-`relation` (set/name) and `entities` in user-defined fields: `metadata` of a sample, or `doc` of a line.
+JSON lines of `--log_samples` (lm_eval.evaluator), one line per tuple, with repeats in `resps`. Both formats store the
+tuple as `relation` (set/name) and `entities` in user-defined fields: `metadata` of a sample, or `doc` of a line.
 """
 
 import json
@@ -32,7 +32,7 @@ LONGEST_MODEL = JudgeRun._meta.get_field("model").max_length
 
 
 class FileAnswer(NamedTuple):
-    """An answer in a file. where: for example "line 3". reply: fields of Answered."""
+    """An answer in a file. where: location in the file, for example "line 3". reply: values for fields of Answered."""
 
     where: str
     relation: str
@@ -45,7 +45,10 @@ AnswerReader = Callable[[Any], Iterable[tuple[str, Sequence[str], int, Mapping[s
 
 
 def import_file(round: Round, document: Mapping[str, Any], path: Path | str, by=None) -> JudgeRun:
-    """Import a file. Only for commands, whose operator may read any file. Raises the same errors as import_answers."""
+    """Import the answer file at `path`. Raises the same errors as import_answers.
+
+    Only commands may call this function, because their operator may read any file.
+    """
     path = Path(path)
     return import_answers(round, document, read_bytes(path), path.name, by)
 
@@ -192,7 +195,7 @@ def _from_inspect(log: Mapping[str, Any], sample: Any) -> Iterator[tuple[str, Se
         usage = dict(output.get("usage") or {})
         model = output.get("model") or log["eval"]["model"]
     except (LookupError, TypeError, AttributeError, ValueError):
-        raise BadValue("has no output of a model") from None
+        raise BadValue("has no model output") from None
     if (epoch := _count(sample.get("epoch", 1), "epoch", MOST_REPEATS)) == 0:
         raise BadValue(f"has epoch {sample['epoch']!r}; give a whole number from 1 to {MOST_REPEATS}")
     if isinstance(content, list):

@@ -20,11 +20,14 @@ class Command(DomainCommand):
         parser.add_argument("--round", required=True, metavar="NAME", help="round of imported judgments")
         parser.add_argument("--create", action="store_true", help="create missing rounds, relations, tuples, and tasks")
         parser.add_argument(
-            "--set", dest="set_name", metavar="NAME", help="relation set, if several contain the relation"
+            "--set", dest="set_name", metavar="NAME", help="relation set to use if several sets contain the relation"
         )
         add_project_argument(parser)
         parser.add_argument(
-            "--duplicates", choices=DUPLICATES, default="error", help="how to treat repeated judgments of a tuple"
+            "--duplicates",
+            choices=DUPLICATES,
+            default="error",
+            help="how to treat repeated judgments of a tuple by the same annotator",
         )
 
     def handle(self, *, file, round, create, set_name, project, duplicates, **options):

@@ -24,10 +24,13 @@ class Command(DomainCommand):
 
     def add_arguments(self, parser):
         parser.formatter_class = RawDescriptionHelpFormatter  # preserves line breaks of the example
-        parser.add_argument("--round", required=True, metavar="NAME", help="round or draft, or project/NAME")
+        parser.add_argument("--round", required=True, metavar="NAME", help="name of a round or draft, or project/NAME")
         parser.add_argument("--judge", required=True, type=Path, metavar="SPEC.json", help="JSON spec of the judge")
         parser.add_argument(
-            "--limit", type=positive, metavar="N", help="maximum number of tuples to label; estimates need all labels"
+            "--limit",
+            type=positive,
+            metavar="N",
+            help="maximum number of tuples to label; estimates require labels of all tuples",
         )
         mode = parser.add_mutually_exclusive_group()
         mode.add_argument("--wait", action="store_true", help="run in this process, with a progress bar")

@@ -23,7 +23,7 @@ class Command(DomainCommand):
         parser.add_argument("spec", type=Path, metavar="SPEC.json", help="JSON spec of the round (see below)")
         mode = parser.add_mutually_exclusive_group()
         mode.add_argument("--plan", action="store_true", help="only print cost and expected precision; store nothing")
-        mode.add_argument("--draft", action="store_true", help="save a draft, to be opened on its page")
+        mode.add_argument("--draft", action="store_true", help="save a draft, which you can open on its page")
         parser.add_argument("--by", metavar="USER", help="user who opens the round")
         add_project_argument(parser)
 

@@ -57,7 +57,7 @@ class OpenIDIdentity(models.Model):
 
 
 class GroupMembership(models.Model):
-    """Marks a membership derived from OpenID groups. It is removed when the user leaves the group."""
+    """Marks a membership derived from OpenID groups. The membership is removed when the user leaves the group."""
 
     member = models.OneToOneField("kgharvest.ProjectMember", on_delete=models.CASCADE, related_name="by_groups")
 

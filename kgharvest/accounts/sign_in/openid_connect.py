@@ -56,7 +56,7 @@ def begin(redirect_uri: str) -> tuple[str, dict[str, str]]:
 def finish(expected: Mapping[str, str], answer: Mapping[str, str], redirect_uri: str) -> tuple[dict[str, Any], str]:
     """Return the claims about the person and the ID token. Raises LoginRefused.
 
-    expected: the values of `begin`. answer: the query parameters of the provider's redirect.
+    expected: the values that `begin` returned. answer: the query parameters of the provider's redirect.
     """
     if not expected or not constant_time_compare(expected["state"], answer.get("state", "")):
         raise LoginRefused("This login was started in another browser or has expired. Log in again.")
@@ -155,7 +155,7 @@ def _claims(provider: Provider, token: dict[str, Any], nonce: str) -> dict[str, 
     return {**userinfo, **claims}
 
 
-# Accounts of identities. A person is identified by the provider's `sub`, never by a name or email address.
+# Accounts of OpenID identities. A person is identified by the provider's `sub`, never by a name or email address.
 
 UNUSABLE_IN_NAMES = re.compile(r"[^\w.@+-]+")
 LONGEST_NAME = 140
@@ -177,7 +177,7 @@ def account_of(claims: Mapping[str, Any], now: datetime) -> AbstractBaseUser:
 
 
 def link(user: AbstractBaseUser, claims: Mapping[str, Any]) -> None:
-    """Link this identity to `user`. Raises LoginRefused if it belongs to another account."""
+    """Link this identity to `user`. Raises LoginRefused if the identity belongs to another account."""
     with transaction.atomic():
         identity, is_new = OpenIDIdentity.objects.get_or_create(
             issuer=claims["iss"], subject=claims["sub"], defaults={"user": user}
@@ -200,7 +200,7 @@ def unlink(user: AbstractBaseUser, identity: OpenIDIdentity) -> None:
 
 @transaction.atomic
 def _with_new_account(claims: Mapping[str, Any]) -> OpenIDIdentity:
-    """Create an account with the username that the provider suggests. If it is taken, append a number."""
+    """Create an account with the username that the provider suggests. If the username is taken, append a number."""
     users = get_user_model().objects
     suggested = str(claims.get("preferred_username") or claims.get("name") or "person")
     name = UNUSABLE_IN_NAMES.sub("-", suggested).strip("-")[:LONGEST_NAME] or "person"
@@ -217,7 +217,7 @@ def _with_new_account(claims: Mapping[str, Any]) -> OpenIDIdentity:
 
 
 def roles_of(groups: Collection[str]) -> dict[str, str]:
-    """Return, by project slug, the highest role that settings.OPENID gives to members of any of `groups`."""
+    """Return, by project slug, the highest role that settings.OPENID assigns to members of these groups."""
     roles: dict[str, str] = {}
     for group, slug, role in settings.OPENID["groups"]:
         if group in groups:

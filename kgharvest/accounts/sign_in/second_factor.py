@@ -1,8 +1,9 @@
 """Login, and two-factor authentication of local accounts: authenticator app (TOTP, RFC 6238) and recovery codes.
 
-The app and the server derive a code of six digits from a shared secret and the time. It changes every 30 seconds. Codes
-of the previous and next step are also accepted, because clocks differ; no code is accepted twice. Ten single-use
-recovery codes replace a lost app. Without them, the operator removes the second factor (`remove_second_factor`).
+The app and the server derive a code of six digits from a shared secret and the time. The code changes every 30 seconds.
+Codes of the previous and next step are also accepted, because clocks differ. No code is accepted twice. Ten single-use
+recovery codes replace a lost app. If they are lost, too, the operator can remove the second factor
+(`remove_second_factor`).
 """
 
 import base64
@@ -119,7 +120,7 @@ def _step_of(secret: str, code: str, now: datetime) -> int | None:
 
 
 def _new_recovery_codes(factor: SecondFactor) -> list[str]:
-    """Return ten codes of about 50 bits as "abcde-fghjk"; replace the stored digests."""
+    """Replace the recovery codes with ten new codes of about 50 bits, such as "abcde-fghjk", and return them."""
     codes = ["".join(secrets.choice(ALPHABET) for _ in range(10)) for _ in range(N_RECOVERY_CODES)]
     factor.recovery_codes.all().delete()
     RecoveryCode.objects.bulk_create(RecoveryCode(second_factor=factor, digest=sha256(code)) for code in codes)
@@ -142,7 +143,7 @@ def _decrypted(factor: SecondFactor) -> str | None:
 
 # Session login by password and second factor, or by an OpenID provider
 
-CODE_TIMEOUT_S = 300  # between the password and the second factor
+CODE_TIMEOUT_S = 300  # maximum time between the password and the second factor
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 # Session keys
 AWAITED = "second_factor_awaited"  # a login with a correct password and a pending code
@@ -183,7 +184,8 @@ def pending_login(request: HttpRequest, now: datetime) -> tuple[AbstractBaseUser
 def log_in(request: HttpRequest, user: AbstractBaseUser, id_token: str = "") -> None:
     """Log in `user` after a correct password and code, or after login at the provider. The session gets a new key.
 
-    id_token: from the provider. No second factor is required then, because the provider has its own.
+    id_token: ID token from the provider. With an ID token, no second factor is required, because the provider is
+    responsible for it.
     """
     request.session.pop(AWAITED, None)
     auth.login(request, user, backend=BACKEND)

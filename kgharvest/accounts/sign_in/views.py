@@ -26,7 +26,7 @@ NEW_SECRET = "second_factor_new_secret"  # noqa: S105 - of the app being set up
 EXPECTED = "openid_expected"
 MAY_LINK = "openid_may_link_until"  # seconds since 1970
 
-LINK_TIMEOUT_S = 300  # between the password and the redirect to the provider
+LINK_TIMEOUT_S = 300  # maximum time between the password and the redirect to the provider
 
 
 DIGITS = {"autocomplete": "one-time-code", "autocapitalize": "none", "spellcheck": "false", "autofocus": True}
@@ -41,7 +41,7 @@ class CodeForm(forms.Form):
 
 
 class PasswordForm(forms.Form):
-    """Password confirmation, so that access to an open session is not enough to change how its owner logs in.
+    """Password confirmation. It prevents people with access to an open session from changing how the user logs in.
 
     Attempts count towards the limit `old_passwords`, as on the password change page.
     """
@@ -123,7 +123,7 @@ def second_factor_code(request: HttpRequest) -> HttpResponse:
 @login_required
 @sensitive_post_parameters()
 def second_factor_set_up(request: HttpRequest) -> HttpResponse:
-    """Show a new secret until a valid code is entered, then the recovery codes once."""
+    """Show a new secret until the user enters a valid code. Then show the recovery codes once."""
     if not request.user.has_usable_password():
         raise Http404  # two-factor authentication is up to the OpenID provider
     secret = request.session.setdefault(NEW_SECRET, pyotp.random_base32())
@@ -203,7 +203,10 @@ def openid_begin(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def openid_callback(request: HttpRequest) -> HttpResponse:
-    """Handle the provider's response. It is accepted only once, and only in the browser that started the login."""
+    """Handle the provider's response.
+
+    The response is accepted only once, and only in the browser that started the login.
+    """
     _check_provider()
     expected = request.session.pop(EXPECTED, {})
     linking_user = expected.get("links")

@@ -243,8 +243,8 @@ def test_invalid_relation_name_error_states_allowed_names(db, tmp_path):
     with pytest.raises(ImportRefused) as refusal:
         import_judgments(csv_file(tmp_path, *(f"{name},{DOG},a,True" for name in names)), "new", create=True)
 
-    assert [entry.reason.split(" cannot ")[1] for entry in refusal.value.entries] == [
-        "name a new relation; use up to 100 characters without / and without slots such as <ENT0>"
+    assert [entry.reason.split(" is not valid ")[1] for entry in refusal.value.entries] == [
+        "for a new relation; use up to 100 characters without / and without slots such as <ENT0>"
     ] * 3
 
 

@@ -95,7 +95,10 @@ def test_invalid_line_error_names_line_and_nothing_is_stored(round, fields, says
     [
         ({"epoch": 0}, "has epoch 0"),
         ({"epoch": None}, "has epoch None"),
-        ({"output": {"usage": [1], "model": "m", "choices": [{"message": {"content": "True"}}]}}, "has no output"),
+        (
+            {"output": {"usage": [1], "model": "m", "choices": [{"message": {"content": "True"}}]}},
+            "has no model output",
+        ),
         ({"output": {"model": "m", "choices": [{"message": {"content": [{"text": 1}]}}]}}, "has text 1"),
     ],
 )

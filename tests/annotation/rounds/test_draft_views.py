@@ -499,7 +499,7 @@ def test_round_page_shows_half_width_and_closing_threshold(researcher_client, ha
     judge_all(round, ["true", "true", "false", "true"])
     close_due_rounds(timezone.now())
 
-    assert re.search(r"half-width: ± \.\d{3}, .* closes at ± \.050", researcher_client.get(PILOT).text)
+    assert re.search(r"half-width: ± \.\d{3}, .* are at most ± \.050", researcher_client.get(PILOT).text)
 
 
 def test_cloning_a_round_creates_a_draft(researcher_client, researcher):

@@ -73,7 +73,7 @@ def test_invalid_assumption_is_reported_at_its_field(researcher, draft):
     page = researcher.get(f"{draft.get_absolute_url()}rehearsal/", {"false_called_true": "80", "n_people": "many"}).text
     assert "less than or equal to 50" in page
     assert "Enter a whole number" in page
-    assert "No results: correct the assumptions" in page
+    assert "No results. Correct the assumptions" in page
 
 
 def test_draft_with_errors_redirects_with_reason(researcher, draft):

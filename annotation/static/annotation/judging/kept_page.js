@@ -1,5 +1,5 @@
-// Offline copy of a judging page. The cache of the service worker has its HTML and files, and localStorage has the
-// annotator's progress since the page was loaded.
+// Offline copy of a judging page. The cache of the service worker contains the HTML and the files of the page.
+// localStorage contains the annotator's progress since the page was loaded.
 const CACHE = "kgharvest-judging";
 const isFile = ({ initiatorType, name }) => ["link", "script", "css", "img"].includes(initiatorType) && name.startsWith(location.origin);
 
@@ -16,8 +16,8 @@ export function openKeptPage({ worker, url, outbox: prefix }) {
     await cache.addAll(performance.getEntriesByType("resource").filter(isFile).map(({ name }) => name));
   }
 
-  // Without service workers, HTTPS, or storage, a reload requires a connection. Previews have no worker. A page
-  // with another status, such as the response to a rejected answer, is not stored.
+  // Without service workers, HTTPS, or storage, a reload requires a connection. Previews have no worker. Only pages
+  // with status 200 are stored; the response to a rejected answer, for example, has another status.
   const isPage = worker && performance.getEntriesByType("navigation")[0]?.responseStatus === 200;
   if (isPage && !isOfflineCopy && navigator.serviceWorker && window.caches) addEventListener("load", () => register().catch(() => {}));
 

@@ -1,5 +1,5 @@
 // Save state of the answers: a dot with a short text. Problems are shown and announced as a sentence.
-const LATE = "One answer was late: its statement had been released. The answer is stored but counts only if the statement still needed it.";
+const LATE = "One answer was late: its statement had been released. The answer is stored but counts only if the statement still needed a judgment.";
 const PACE_FROM = 5; // answers
 
 export function showSaveState(root) {

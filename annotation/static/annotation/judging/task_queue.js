@@ -1,5 +1,6 @@
-// Task queue of an annotator: upcoming statements, of which the first is shown, and answered statements, oldest first.
-// Replies to answers contain more statements. Statements are requested separately only if no answer is pending.
+// Task queue of an annotator: upcoming statements and answered statements, oldest first. The page shows the first
+// upcoming statement. Replies to answers contain more statements. The queue requests statements separately only if no
+// answer is pending.
 const RETRY_MS = 2000;
 const LOW = 4;
 
@@ -40,7 +41,7 @@ export function openTaskQueue({ url, outbox, statements, answered, onStatement }
     isLow,
     receive,
     nUnsaved: waiting.filter((action) => !action.path && seenTasks.has(action.values.task)).length,
-    refillIfLow() { // in the background; await it if the queue is empty
+    refillIfLow() { // runs in the background; callers await it if the queue is empty
       if (isLow()) refilling ??= refill().finally(() => { refilling = null; });
       return refilling;
     },

@@ -23,7 +23,8 @@
     return response?.ok && !response.redirected ? response : null;
   };
 
-  // The URL contains filters and sorting. Parts that have the focus or the pointer are not replaced.
+  // Requests the page again with the same filters and sorting, which the URL contains, and replaces its parts. A part
+  // that has the focus or the pointer is not replaced.
   const renewRest = async () => {
     [renewedAt, isRenewed] = [Date.now(), true];
     const response = await fetchOk(location.href);

@@ -26,7 +26,7 @@
     changed();
   };
 
-  // Returns a function that sends a request and aborts its previous one.
+  // Returns a function that sends a request and aborts the previous request.
   const latestRequest = () => {
     let request = null;
     return async (url, body) => {
@@ -44,8 +44,8 @@
     if (text !== null) plan.innerHTML = text;
   };
 
-  // The server filters, because the page may not list all harvests. The button that selects all shown harvests is
-  // disabled until the server responds.
+  // The server filters the harvests, because the page may not list all of them. The button that selects all listed
+  // harvests is disabled until the server responds.
   const list = async () => {
     const body = new FormData(form);
     body.set("action", "filter");

@@ -1,4 +1,5 @@
-// Rows behind every number. The URL fragment selects rows: #relation=...&model=...&setting=...&verdict=...
+// Evidence page: shows the rows behind every number of a report. The URL fragment selects the rows:
+// #relation=...&model=...&setting=...&verdict=...
 "use strict";
 
 const AT_ONCE = 100;
@@ -12,7 +13,7 @@ const more = document.getElementById("more");
 const back = document.getElementById("back");
 const body = listed.querySelector("tbody");
 const panel = document.querySelector(".statements");
-const isWide = matchMedia("(min-width: 1500px)"); // as in the stylesheet; wide pages show rows next to the numbers
+const isWide = matchMedia("(min-width: 1500px)"); // as in the stylesheet: wide windows show rows next to the numbers
 
 const nameOf = (value) => value ?? "not named";
 const capital = (word) => word[0].toUpperCase() + word.slice(1);

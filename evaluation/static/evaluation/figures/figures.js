@@ -1,5 +1,6 @@
-// When a figure becomes visible, replaces its images with a drawing from the server that fits the page width. The marks
-// of the drawing are links with tooltips; arrow keys move between them. Without JavaScript or a drawing, images remain.
+// Replaces the images of a figure with an interactive drawing when the figure becomes visible. The server draws it for
+// the width of the page. The marks of the drawing are links with tooltips, and arrow keys move between the marks.
+// Without JavaScript or without a response, the images stay.
 import { offSeries, onSwitch, wireLegend } from "./series.js";
 
 const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };

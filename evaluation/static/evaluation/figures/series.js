@@ -1,4 +1,5 @@
-// Selection of LMs and settings in the figures of this page. Legends toggle them; the URL lists hidden ones: ?off=0,3.
+// Selection of the series (an LM with a setting) that the figures of this page show. The buttons of the legends show
+// and hide series. The URL lists the hidden series: ?off=0,3.
 const PARAMETER = "off";
 const off = new Set((new URLSearchParams(location.search).get(PARAMETER) ?? "").split(",").filter(Boolean).map(Number));
 const listeners = [];

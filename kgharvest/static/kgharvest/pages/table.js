@@ -1,4 +1,4 @@
-// Filters and sorts a table on the client. All rows are on the page. The URL stores the filter and the sort key.
+// Filters and sorts a table in the browser. The page contains all rows. The URL stores the filter and the sort key.
 (() => {
   const ROWS_PER_FRAME = 100;
   const rowsOf = (section) => [...section.querySelectorAll("[data-table] tbody tr")];
