@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import date, time
@@ -18,6 +19,16 @@ from kgharvest.relations.files import EXPORTED_COLUMNS, read_relation_file
 BUILT_IN = Path(__file__).parent / "built_in"
 SUFFIXES = (".toml", ".json")
 SMALL = "small"
+# Strings, comments, and characters that begin or end a statement of TOML
+TOML_TOKEN = re.compile(
+    r"""
+    "{3} (?: \\. | [^\\] )*? "{3,5} | '{3} .*? '{3,5}  # strings of several lines can end with two more quotes
+    | " (?: \\. | [^"\\] )* " | ' [^']* '
+    | \# [^\n]*
+    | [\[\]{}\n]
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 
 
 def built_in_studies() -> dict[str, Path]:
@@ -163,21 +174,11 @@ def _json_lines(text: str, offset: int = 0, path: KeyPath = ()) -> Iterator[tupl
 
 
 def _toml_lines(text: str) -> Iterator[tuple[KeyPath, int]]:
-    """Yield the line of each table and key of a valid TOML text.
-
-    A statement is the shortest run of lines that is valid TOML by itself, so the parser decides where it ends.
-    """
+    """Yield the line of each table and key of a valid TOML text."""
     table: KeyPath = ()
     n_elements: dict[KeyPath, int] = {}  # of arrays of tables
-    statement, start = "", 1
-    for number, line in enumerate(text.split("\n"), start=1):  # other line separators can be part of a string
-        if not statement:
-            start = number
-        statement += f"{line}\n"
-        try:
-            parsed = tomllib.loads(statement)
-        except tomllib.TOMLDecodeError:
-            continue
+    for statement, start in _toml_statements(text):
+        parsed = tomllib.loads(statement)
         if statement.lstrip().startswith("["):
             table = ()
             is_array = statement.lstrip().startswith("[[")
@@ -193,7 +194,21 @@ def _toml_lines(text: str) -> Iterator[tuple[KeyPath, int]]:
         else:
             for path in _paths(parsed):
                 yield (*table, *path), start
-        statement = ""
+
+
+def _toml_statements(text: str) -> Iterator[tuple[str, int]]:
+    """Yield each statement of a valid TOML text with its first line: table header, key with value, or empty line.
+
+    A statement ends at the first line end outside of strings, arrays, and inline tables.
+    """
+    begin, line, n_lines, depth = 0, 1, 0, 0
+    for token in TOML_TOKEN.finditer(text):
+        n_lines += token[0].count("\n")
+        depth += (token[0] in ("[", "{")) - (token[0] in ("]", "}"))
+        if token[0] == "\n" and not depth:
+            yield text[begin : token.end()], line
+            begin, line = token.end(), n_lines + 1
+    yield text[begin:], line
 
 
 def _innermost(parsed: Mapping[str, Any]) -> list[str]:
