@@ -4,6 +4,7 @@
 that locks the study, so several processes can advance a study at the same time.
 """
 
+from contextlib import suppress
 from random import Random
 from typing import NamedTuple
 
@@ -28,12 +29,11 @@ from evaluation.studies.services import (
     own_set_name,
     plan_of,
     relations_of,
-    requests_of,
     round_spec,
 )
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.errors import DomainError, NotFound
-from kgharvest.harvests.launches import start_launch
+from kgharvest.harvests.launches import NothingToLaunch, start_launch
 from kgharvest.harvests.runner import unique_key_of
 from kgharvest.models import HarvestJob, Job, KnowledgeTuple
 from kgharvest.pages.number_format import counted
@@ -60,17 +60,17 @@ def queue_harvests(study: Study, by=None) -> list[Job]:
         return []
     import_study_relations(current, by)
     check_simulation(current)
-    requests = requests_of(current)
-    check_round(current, requests)
     plan = plan_of(current, by)
+    check_round(current, plan.all_requests)
     if plan.refusals:
         raise DomainError("BadStudy", " ".join(plan.refusals))
-    study.harvest_keys = list(map(unique_key_of, requests))
+    study.harvest_keys = list(map(unique_key_of, plan.all_requests))
     if current.harvest_keys != study.harvest_keys:
         current.harvest_keys = study.harvest_keys
         current.save(update_fields=["harvest_keys", "changed_at"])
     if plan.requests:
-        start_launch(plan, by)
+        with suppress(NothingToLaunch):  # another request has just launched the same harvests
+            start_launch(plan, by)
     return [job for job in jobs_of(current) if job.is_unfinished]
 
 

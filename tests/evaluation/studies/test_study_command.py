@@ -15,11 +15,12 @@ from django.utils import timezone
 from annotation.models import Annotator, Draw, JudgeRun, JudgmentTask, Round
 from evaluation.models import Report, Study
 from evaluation.studies.files import read_study
-from evaluation.studies.services import changes, store_study
+from evaluation.studies.services import changes, plan_of, store_study
 from evaluation.studies.steps import advance, open_study_round, queue_harvests, stages
 from kgharvest.errors import DomainError
+from kgharvest.harvests.launches import Plan, start_launch
 from kgharvest.jobs import ledger
-from kgharvest.models import HarvestJob, Job, Project, Relation
+from kgharvest.models import HarvestJob, Job, Launch, Project, Relation
 from kgharvest.pages.number_format import share
 from tests.factories import join_round, judge, judge_all, make_project, make_round, make_user, next_batch
 
@@ -334,6 +335,22 @@ def test_queue_leaves_the_harvests_to_workers(run, enqueued):
     jobs = HarvestJob.objects.all()
     assert [job.status for job in jobs] == ["queued"] * 3
     assert sorted(enqueued) == sorted(job.pk for job in jobs)
+
+
+def test_harvests_that_another_launch_has_just_queued_are_awaited(study, monkeypatch):
+    def plan_before_another_launch(current: Study, by=None) -> Plan:
+        plan = plan_of(current, by)
+        start_launch(plan, by)
+        return plan
+
+    stored = store_study(read_study(study))
+    monkeypatch.setattr("evaluation.studies.steps.plan_of", plan_before_another_launch)
+
+    jobs = queue_harvests(stored)
+
+    assert [job.unique_key for job in jobs] == stored.harvest_keys
+    assert HarvestJob.objects.count() == len(jobs) == 3
+    assert Launch.objects.count() == 1
 
 
 def test_study_uses_finished_harvests_of_its_project(run, study):
