@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 from django.db import transaction
 from django.utils import timezone
 
+from annotation.judges.models import JudgeRun
 from annotation.models import Round
 from annotation.rounds.builder import population_of
 from annotation.rounds.serializers import Cell, round_from_spec
@@ -136,17 +137,23 @@ def changes(old: Any, new: Any, path: tuple[str | int, ...] = ()) -> Iterator[Ch
 
 
 def check_changes(study: Study, document: Mapping[str, Any]) -> None:
-    """Raise StudyFrozen if the new document changes the drawn sample or an existing judge run."""
+    """Raise StudyFrozen if the new document changes the drawn sample, or options of a judge run except its LIMITS."""
     if study.round is None:
         return
-    old, new = ({judge["name"]: judge for judge in of.get("judges", [])} for of in (study.document, document))
+    old, new = (
+        {judge["name"]: {key: value for key, value in judge.items() if key not in JudgeRun.LIMITS} for judge in judges}
+        for judges in (of.get("judges", []) for of in (study.document, document))
+    )
     refusals = [
         (str(change), f"round {study.round.name} exists, and its harvests, sample, and options are frozen")
         for change in changes(study.document, document)
         if change.path[0] in FROZEN
     ]
     refusals += [
-        (f"judge {name}", "its run exists. Add a judge with another name instead")
+        (
+            f"judge {name}",
+            f"its run exists. Only {' and '.join(JudgeRun.LIMITS)} can change. Add a judge with another name",
+        )
         for name in study.round.judge_runs.values_list("name", flat=True)
         if name in old and name in new and old[name] != new[name]
     ]

@@ -23,6 +23,7 @@ from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job, Launch, Project, Relation
 from kgharvest.pages.number_format import share
 from tests.factories import join_round, judge, judge_all, make_project, make_round, make_user, next_batch
+from tests.fake_chat_endpoint import completion, serving
 
 pytestmark = pytest.mark.usefixtures("fake_harvests")
 
@@ -295,6 +296,38 @@ def test_judges_can_be_added_but_not_changed(run, study):
     assert refusal(run, "run", "--queue", "--yes") == "StudyWaits"
 
     assert {judged.name for judged in JudgeRun.objects.all()} == {"one", "two"}
+
+
+CHAT_JUDGE = """\
+[[judges]]
+name = "chat"
+kind = "chat"
+model = "gpt-x"
+base_url = "{}"
+prompt_price = {}
+max_tokens_total = {}
+"""
+
+
+def test_judge_that_stopped_at_its_budget_continues_with_the_one_in_the_file(run, study):
+    text = study.read_text()
+    with serving(lambda body: completion("True")) as endpoint:
+        study.write_text(text + CHAT_JUDGE.format(endpoint.url, 0, 700))
+        assert refusal(run) == "JobFailed"
+        stopped = JudgeRun.objects.get()
+        assert stopped.is_out_of_budget
+
+        study.write_text(text + CHAT_JUDGE.format(endpoint.url, 0, 1))
+        assert refusal(run, "run", "--yes") == "BudgetTooSmall"
+        study.write_text(text + CHAT_JUDGE.format(endpoint.url, 2, 1))
+        assert refusal(run, "run", "--yes") == "StudyFrozen"
+        assert refusal(run, "check") == "StudyFrozen"
+        study.write_text(text + CHAT_JUDGE.format(endpoint.url, 0, 1_000_000))
+        run("run", "--yes")
+
+    continued = JudgeRun.objects.get()
+    assert (continued.pk, continued.status, continued.max_tokens_total) == (stopped.pk, "succeeded", 1_000_000)
+    assert continued.answers.count() == endpoint.n_answered
 
 
 def test_changes_name_paths_and_values():
