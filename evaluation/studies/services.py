@@ -17,7 +17,7 @@ from kgharvest.accounts.projects import create_project, project_for
 from kgharvest.chat_models.options import options_from
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.types import ParaphraserSettings
-from kgharvest.errors import DomainError
+from kgharvest.errors import DomainError, NotFound
 from kgharvest.events.recording import record
 from kgharvest.harvests.language_models import get_language_model, name_language_model
 from kgharvest.harvests.launches import Plan, plan_launch
@@ -120,7 +120,9 @@ def _of_report(document: Mapping[str, Any]) -> tuple[Any, ...]:
 def locked(study: Study, by=None) -> Study:
     """Return the study, reloaded and locked until the end of the transaction. Raises NotAllowed."""
     check_may(by, Action.WORK, study.project)
-    of_study = Study.objects.select_for_update(of=("self",)).select_related("project", "round__project", "report")
+    of_study = Study.objects.select_for_update(of=("self",)).select_related(
+        "project", "relation_set", "round__project", "report"
+    )
     return of_study.get(pk=study.pk)
 
 
@@ -166,15 +168,11 @@ def check_changes(study: Study, document: Mapping[str, Any]) -> None:
 # Relations
 
 
-def own_set_name(study: Study) -> str:
-    """Return the name of the set of the relations that are written in the study file."""
-    relation_set = RelationSet.objects.filter(name=study.name).first()
-    is_free = relation_set is None or relation_set.project_id == study.project_id
-    return study.name if is_free else f"{study.project.slug}-{study.name}"
-
-
 def import_study_relations(study: Study, by=None) -> None:
-    """Import the relations written in the file, and load built-in sets that are missing. Raises ImportRefused, ..."""
+    """Import the relations written in the file, and load built-in sets that are missing.
+
+    Raises ImportRefused, NotAllowed, or SetNameTaken.
+    """
     sections = study.document["relations"]
     names = {section["set"] for section in sections if "set" in section}
     if names - set(RelationSet.objects.filter(name__in=names).values_list("name", flat=True)):
@@ -183,11 +181,26 @@ def import_study_relations(study: Study, by=None) -> None:
     entries = [entry_of(relation, f"relation {relation['name']!r}") for relation in written]
     if entries and any(_is_changed(study, entry) for entry in entries):
         file = RelationFile(f"study {study.name}", study.name, study.document.get("description", ""), entries)
-        import_relation_file(file, own_set_name(study), by=by, project=study.project)
+        name = study.relation_set.name if study.relation_set else _free_set_name(study)
+        study.relation_set = import_relation_file(file, name, by=by, project=study.project)
+        study.save(update_fields=["relation_set", "changed_at"])
+
+
+def _free_set_name(study: Study) -> str:
+    """Return the name of the study for a new set, or PROJECT-NAME if it is taken. Raises SetNameTaken."""
+    names = (study.name, f"{study.project.slug}-{study.name}")
+    taken = set(RelationSet.objects.filter(name__in=names).values_list("name", flat=True))
+    if free := next((name for name in names if name not in taken), None):
+        return free
+    raise DomainError(
+        "SetNameTaken",
+        f"name: the relation sets {names[0]} and {names[1]} exist, and the study must not change them. Give the study "
+        "another name.",
+    )
 
 
 def _is_changed(study: Study, entry: Any) -> bool:
-    relation = Relation.objects.filter(relation_set__name=own_set_name(study), name=entry.name).first()
+    relation = Relation.objects.filter(relation_set=study.relation_set_id, name=entry.name).first()
     return relation is None or any(getattr(relation, name) != value for name, value in entry.columns().items())
 
 
@@ -196,7 +209,9 @@ def relations_of(study: Study) -> list[Relation]:
     relations: list[Relation] = []
     for section in study.document["relations"]:
         if "name" in section:
-            relations.append(resolve_relation(f"{own_set_name(study)}/{section['name']}"))
+            if study.relation_set is None:
+                raise NotFound(f"The relations of study {study.name} are not imported yet. Start it with study run.")
+            relations.append(resolve_relation(section["name"], study.relation_set.name))
         elif names := section.get("names"):
             relations += [resolve_relation(name, section["set"]) for name in names]
         else:

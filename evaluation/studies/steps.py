@@ -27,7 +27,6 @@ from evaluation.studies.services import (
     import_study_relations,
     jobs_of,
     locked,
-    own_set_name,
     plan_of,
     relations_of,
     round_spec,
@@ -221,10 +220,8 @@ def _relations(study: Study) -> Stage:
         relations = relations_of(study)
     except DomainError:
         return Stage("Relations", "not started", "Not imported yet", [])
-    written = any("name" in section for section in study.document["relations"])
-    names = {section["set"] for section in study.document["relations"] if "set" in section}
-    names |= {own_set_name(study)} if written else set()
-    links = [(name, f"{reverse('kgharvest:relation_list')}?set={name}") for name in sorted(names)]
+    names = sorted({relation.relation_set.name for relation in relations})
+    links = [(name, f"{reverse('kgharvest:relation_list')}?set={name}") for name in names]
     return Stage("Relations", "done", counted(len(relations), "relation"), links)
 
 

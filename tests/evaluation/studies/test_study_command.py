@@ -6,8 +6,10 @@ import json
 import re
 import tomllib
 import zipfile
+from importlib import import_module
 
 import pytest
+from django.apps import apps
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
@@ -15,14 +17,25 @@ from django.utils import timezone
 from annotation.models import Annotator, Draw, JudgeRun, JudgmentTask, Round
 from evaluation.models import Report, Study
 from evaluation.studies.files import read_study
-from evaluation.studies.services import changes, plan_of, store_study
+from evaluation.studies.services import changes, import_study_relations, plan_of, relations_of, store_study
 from evaluation.studies.steps import advance, open_study_round, queue_harvests, stages
+from kgharvest.accounts.projects import default_project
 from kgharvest.errors import DomainError
 from kgharvest.harvests.launches import Plan, start_launch
 from kgharvest.jobs import ledger
-from kgharvest.models import HarvestJob, Job, Launch, Project, Relation
+from kgharvest.models import HarvestJob, Job, Launch, Project, Relation, RelationSet
 from kgharvest.pages.number_format import share
-from tests.factories import join_round, judge, judge_all, make_project, make_round, make_user, next_batch
+from tests.factories import (
+    join_round,
+    judge,
+    judge_all,
+    make_project,
+    make_relation,
+    make_relation_set,
+    make_round,
+    make_user,
+    next_batch,
+)
 from tests.fake_chat_endpoint import completion, serving
 
 pytestmark = pytest.mark.usefixtures("fake_harvests")
@@ -405,6 +418,53 @@ def test_relations_of_another_project_are_not_overwritten(run, study):
     statements = {relation.path: relation.statement for relation in Relation.objects.filter(name="currency_of")}
     assert statements["capitals/currency_of"] == "<ENT0> is the currency of <ENT1>."
     assert statements["other-capitals/currency_of"] == "<ENT0> is a currency of <ENT1>."
+
+
+def test_relations_made_by_hand_are_not_overwritten(run, study):
+    by_hand = make_relation("currency_of", relation_set=make_relation_set("capitals", project=default_project()))
+
+    run()
+    study.write_text(study.read_text().replace("n = 4", "n = 3"))
+    assert refusal(run, "run", "--yes") == "StudyFrozen"
+
+    statements = {relation.path: relation.statement for relation in Relation.objects.filter(name="currency_of")}
+    assert statements == {
+        "capitals/currency_of": by_hand.statement,
+        "default-capitals/currency_of": "<ENT0> is the currency of <ENT1>.",
+    }
+
+
+def test_study_changes_the_relations_of_its_own_set(study):
+    stored = store_study(read_study(study))
+    import_study_relations(stored)
+    RelationSet.objects.filter(name="capitals").update(name="renamed")
+    study.write_text(study.read_text().replace("the currency", "a currency"))
+
+    stored = store_study(read_study(study))
+    import_study_relations(stored)
+
+    assert [relation.path for relation in relations_of(stored)][-1] == "renamed/currency_of"
+    assert Relation.objects.get(name="currency_of").statement == "<ENT0> is a currency of <ENT1>."
+
+
+def test_study_without_a_free_set_name_is_refused(run):
+    for name in ("capitals", "default-capitals"):
+        make_relation_set(name, project=default_project())
+
+    assert refusal(run, "check") == refusal(run) == "SetNameTaken"
+
+
+def test_migration_links_studies_to_their_sets(study):
+    document = read_study(study)
+    demo_only = {"name": "demo-only", "project": "default", "relations": document["relations"][:1]}
+    documents = (document, document | {"project": "Other"}, document | demo_only)
+    studies = [store_study(document) for document in documents]
+    names = ("capitals", "other-capitals", "demo-only")
+    sets = [make_relation_set(name, project=of.project) for name, of in zip(names, studies, strict=True)]
+
+    import_module("evaluation.migrations.0017_study_relation_set").link_sets(apps, None)
+
+    assert [Study.objects.get(pk=of.pk).relation_set for of in studies] == [*sets[:2], None]
 
 
 def test_simulated_study_ends_without_people(run, study):
