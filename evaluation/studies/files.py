@@ -4,7 +4,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, time
 from pathlib import Path
 from typing import Any
@@ -125,18 +125,24 @@ def _with_files_read(relations: list[dict[str, Any]], path: Path) -> Iterator[di
         if not relation.get("file"):
             yield relation
             continue
-        source = path.parent / relation["file"]
-        file = read_relation_file(source.name, read_bytes(source))
-        entries = {entry.name: entry for entry in file.entries}
-        bad = [BadEntry(entry.where, str(error)) for entry in file.entries for error in relation_errors(entry)]
-        bad += [
-            BadEntry("file", f"has no relation {name!r}") for name in relation.get("names", []) if name not in entries
-        ]
-        if bad:
-            raise ImportRefused(source.name, bad)
-        for name in relation.get("names") or entries:
-            columns = {"name": name, **entries[name].columns()}
-            yield {column: columns[column] for column in EXPORTED_COLUMNS if columns[column]}
+        yield from relations_of_file(path.parent / relation["file"], relation.get("names", []))
+
+
+def relations_of_file(source: Path, names: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """Yield the relations of a relation file as sections of a study. names: default: all. Raises ImportRefused."""
+    file = read_relation_file(source.name, read_bytes(source))
+    entries = {entry.name: entry for entry in file.entries}
+    bad = [BadEntry(entry.where, str(error)) for entry in file.entries for error in relation_errors(entry)]
+    bad += [BadEntry("file", f"has no relation {name!r}") for name in names if name not in entries]
+    if bad:
+        raise ImportRefused(source.name, bad)
+    for name in names or entries:
+        yield relation_section({"name": name, **entries[name].columns()})
+
+
+def relation_section(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the section of a relation without empty keys."""
+    return {column: columns[column] for column in EXPORTED_COLUMNS if columns[column]}
 
 
 class _Lines:

@@ -204,6 +204,13 @@ def _is_changed(study: Study, entry: Any) -> bool:
     return relation is None or any(getattr(relation, name) != value for name, value in entry.columns().items())
 
 
+def relations_of_section(section: Mapping[str, Any]) -> list[Relation]:
+    """Return the relations of a section with a set. Raises UnresolvedName."""
+    if names := section.get("names"):
+        return [resolve_relation(name, section["set"]) for name in names]
+    return relations_of_set(section["set"])
+
+
 def relations_of(study: Study) -> list[Relation]:
     """Return the relations in the order of the file. Raises NotFound, or BadStudy for a name that occurs twice."""
     relations: list[Relation] = []
@@ -212,10 +219,8 @@ def relations_of(study: Study) -> list[Relation]:
             if study.relation_set is None:
                 raise NotFound(f"The relations of study {study.name} are not imported yet. Start it with study run.")
             relations.append(resolve_relation(section["name"], study.relation_set.name))
-        elif names := section.get("names"):
-            relations += [resolve_relation(name, section["set"]) for name in names]
         else:
-            relations += relations_of_set(section["set"])
+            relations += relations_of_section(section)
     names = [relation.name for relation in relations]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise DomainError("BadStudy", f"The study has two relations {repeated}. Remove one of them, or rename it.")
@@ -258,12 +263,12 @@ def plan_of(study: Study, by=None) -> Plan:
 
 
 def jobs_of(study: Study) -> list[HarvestJob]:
-    """Return the harvests from which the round was drawn, otherwise the job of each queued harvest, in order.
+    """Return the harvests from which the round was drawn, otherwise the job of each queued harvest, in order."""
+    return (study.round and sampled_jobs(study.round)) or queued_jobs(study)
 
-    The job of a harvest is its newest finished one, or its newest one.
-    """
-    if study.round and (jobs := sampled_jobs(study.round)):
-        return jobs
+
+def queued_jobs(study: Study) -> list[HarvestJob]:
+    """Return the job of each queued harvest, in order: its newest finished one, or its newest one."""
     jobs = HarvestJob.objects.with_cell().filter(project=study.project_id, unique_key__in=study.harvest_keys)
     succeeded_last = sorted(jobs, key=lambda job: (job.status == Job.Status.SUCCEEDED, job.pk))
     job_of = {job.unique_key: job for job in succeeded_last}
