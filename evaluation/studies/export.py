@@ -49,30 +49,32 @@ def file_of_study(study: Study) -> StudyFile:
         jobs[job.relation_id].append(job)
     relations, written_sets = [], set()
     for section in study.document["relations"]:
-        written = _written_relations(section, jobs, study.round) if "set" in section else [section]
+        written = _written_relations(study, section, jobs) if "set" in section else [section]
         relations += written
         if written != [section]:
             written_sets.add(section["set"])
-    options = _without_date(study.document["round"]) if study.round else dict(study.document["round"])
-    if instructions := options.get("relation_instructions"):
-        options["relation_instructions"] = {
-            _name_outside(path, written_sets): text for path, text in instructions.items()
-        }
-    return StudyFile(study.document | {"relations": relations, "round": options})
+    document = study.document | {"relations": relations}
+    if study.round:
+        document["round"] = _without_date(document["round"])
+    if instructions := document.get("round", {}).get("relation_instructions"):
+        renamed = {_name_outside(path, written_sets): text for path, text in instructions.items()}
+        document["round"] = document["round"] | {"relation_instructions": renamed}
+    return StudyFile(document)
 
 
 def _written_relations(
-    section: dict[str, Any], jobs: Mapping[int, Sequence[HarvestJob]], round: Round | None
+    study: Study, section: dict[str, Any], jobs: Mapping[int, Sequence[HarvestJob]]
 ) -> list[dict[str, Any]]:
     """Return the relations of a set as harvested, or `[section]` if any installation has them."""
     try:
         relations = relations_of_section(section)
     except UnresolvedName:  # a built-in set that is not loaded yet
         return [section]
-    if not section.get("names"):  # without relations that were added later
+    harvests_all = any(not harvests.get("relations") for harvests in study.document.get("harvests", []))
+    if harvests_all and not section.get("names"):  # relations without a harvest were added later
         relations = [relation for relation in relations if relation.pk in jobs] or relations
     written = [
-        _relation(relation, relation.name, _texts(jobs[relation.pk]) if relation.pk in jobs else {}, round)
+        _relation(relation, relation.name, _texts(jobs[relation.pk]) if relation.pk in jobs else {}, study.round)
         for relation in relations
     ]
     return [section] if _is_packaged(section, written) else written
