@@ -6,10 +6,10 @@ Celery, and pandas only for `to_pandas`. All functions raise ImportRefused (one 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 from evaluation.evidence.evidence import Evidence, cells_of, drawn_verdicts, evidence_of_rows
 from evaluation.evidence.label_files import Labels, read_labels, rows_of_labels, rules_of_labels
@@ -17,46 +17,35 @@ from evaluation.reports.sections.annotators import agreement_entries
 from evaluation.reports.sections.comparisons import comparison_entries
 from evaluation.reports.sections.conventions import DEFAULT, convention_entries
 from evaluation.reports.sections.rates import NO_COMPARISON, cell_entries, total_entries
-from kgharvest.errors import DomainError
 from kgharvest.pages.number_format import share_with_interval
 from kgharvest.statistics.paired_tests import MARGIN
-from kgharvest.tables.html import html_of
+from kgharvest.tables.results import Result
 from kgharvest.tables.table import Column, Kind, Row, Table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Entry = TypeVar("Entry")
 
 
-class Tabular(ABC):
+class LabelResult(Result):
     """A result with one row per part. Terminals show its sentence, and notebooks the sentence above a table."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.sentence()}>"
 
     @abstractmethod
-    def rows(self) -> Sequence[Any]:
-        """Return the rows of the table, dataclasses of one type."""
-
-    @abstractmethod
     def sentence(self) -> str:
         """Return the main number with its interval."""
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return the rows as a DataFrame, a column per field. Raises DomainError NeedsPandas."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise DomainError("NeedsPandas", "to_pandas requires pandas. Run pip install pandas.") from error
-        return pd.DataFrame([asdict(row) for row in self.rows()])
+    def table(self) -> Table:
+        """Return the rows as a table, without empty columns."""
+        rows = self.rows()
+        names = [name for name in self.COLUMNS if any(getattr(row, name) is not None for row in rows)]
+        columns = tuple(Column(name, _kind_of(getattr(row, name) for row in rows)) for name in names)
+        values = (Row([getattr(row, name) for name in names]) for row in rows)
+        return Table("labels", self.sentence(), columns, tuple(values))
 
-    def _repr_html_(self) -> str:
-        rows = [asdict(row) for row in self.rows()]
-        names = [name for name in rows[0] if any(row[name] is not None for row in rows)] if rows else []
-        columns = tuple(Column(name, _kind_of(row[name] for row in rows)) for name in names)
-        table = Table("labels", self.sentence(), columns, tuple(Row([row[name] for name in names]) for row in rows))
-        return html_of(table)
+
+def _names_of(row: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(row))
 
 
 def _kind_of(values: Iterable[Any]) -> Kind:
@@ -123,7 +112,7 @@ class ConventionAccuracy:
 
 
 @dataclass(frozen=True, repr=False)
-class Accuracy(Tabular):
+class Accuracy(LabelResult):
     """Share of true statements in the whole population, with its 95 % interval, over n statements with a verdict.
 
     value, low, high, reason: of the convention `default`. conventions: the same number by other conventions of the
@@ -138,6 +127,8 @@ class Accuracy(Tabular):
     cells: tuple[CellAccuracy, ...]
     totals: tuple[TotalAccuracy, ...]
     conventions: tuple[ConventionAccuracy, ...]
+
+    COLUMNS = _names_of(CellAccuracy)
 
     def rows(self) -> Sequence[CellAccuracy]:
         return self.cells
@@ -207,7 +198,7 @@ class AgreementPart:
 
 
 @dataclass(frozen=True, repr=False)
-class Agreement(Tabular):
+class Agreement(LabelResult):
     """Agreement of the annotators. value, low, high, n, reason: Krippendorff's alpha over n statements.
 
     alpha_without_unjudgeable: alpha if Unjudgeable counts as a missing label. parts: all statements, then each
@@ -221,6 +212,8 @@ class Agreement(Tabular):
     reason: str | None
     alpha_without_unjudgeable: float | None
     parts: tuple[AgreementPart, ...]
+
+    COLUMNS = _names_of(AgreementPart)
 
     def rows(self) -> Sequence[AgreementPart]:
         return self.parts
@@ -300,13 +293,15 @@ class PairComparison:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Tabular):
+class Comparison(LabelResult):
     """Comparisons of LMs and settings. n: number of pairs. reason: why there is none."""
 
     n: int
     reason: str | None
     pairs: tuple[PairComparison, ...]
     totals: tuple[TotalAccuracy, ...]
+
+    COLUMNS = _names_of(PairComparison)
 
     def rows(self) -> Sequence[PairComparison]:
         return self.pairs
@@ -341,7 +336,7 @@ def _evidence(labels: Labels, duplicates: str) -> Evidence:
 
 def _all_of(result: type[Entry], entries: Sequence[Mapping[str, Any]]) -> Iterator[Entry]:
     """Yield an object of the dataclass `result` for each entry of a report; keys that an entry lacks are None."""
-    names = [field.name for field in fields(result)]  # type: ignore[arg-type]
+    names = _names_of(result)
     return (result(**{name: entry.get(name) for name in names}) for entry in entries)
 
 

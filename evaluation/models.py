@@ -14,7 +14,7 @@ from evaluation.reports.sections.rates import scores_by_relation
 from kgharvest.access import visible
 from kgharvest.accounts.models import person_or_null
 from kgharvest.jobs.models import JobQuerySet
-from kgharvest.models import Job, LanguageModel, Project
+from kgharvest.models import Job, LanguageModel, Project, RelationSet
 
 HEADLINE = ("n_tasks", "n_complete", "n_judgments")
 
@@ -100,7 +100,8 @@ class StudyQuerySet(models.QuerySet):
 class Study(models.Model):
     """A study made from a study file (evaluation.studies).
 
-    document: the valid file, with the relations of relation files. harvest_keys: `unique_key` of each harvest in the
+    document: the valid file, with the relations of relation files. relation_set: set of the relations that are written
+    in the file; None until they are imported. harvest_keys: `unique_key` of each harvest in the
     order of the file; empty until they are queued. round: None until its draft is created. report: the first report on
     the complete round since the last change of report options, judges, or published numbers.
     """
@@ -108,6 +109,9 @@ class Study(models.Model):
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="studies")
     name = models.SlugField(max_length=100)
     document = models.JSONField()
+    relation_set = models.OneToOneField(
+        RelationSet, on_delete=models.SET_NULL, null=True, blank=True, related_name="study"
+    )
     harvest_keys = models.JSONField(default=list, db_default=[], blank=True, editable=False)
     round = models.OneToOneField(Round, on_delete=models.SET_NULL, null=True, blank=True, related_name="study")
     report = models.ForeignKey(Report, on_delete=models.SET_NULL, null=True, blank=True, related_name="studies")

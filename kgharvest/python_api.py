@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine import harvest as engine
@@ -30,14 +30,10 @@ from kgharvest.engine.types import (
     WeightedPrompt,
 )
 from kgharvest.progress_bar import ProgressBar
-from kgharvest.tables.html import html_of
-from kgharvest.tables.table import Column, Kind, Row, Table, first_rows
-
-if TYPE_CHECKING:
-    import pandas
+from kgharvest.tables.results import ROWS_SHOWN, Result
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 BAR_DELAY_S = 1.0  # shorter harvests show no progress bar
-ROWS_SHOWN = 20
 PARAMS = tuple(parameter.name for parameter in fields(HarvestParams))
 
 
@@ -78,7 +74,7 @@ class RankedTuple(ScoredTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Harvest(Sequence[RankedTuple]):
+class Harvest(Result, Sequence[RankedTuple]):
     """The tuples of one harvest, best first, as an immutable sequence.
 
     lm, revision: name of the LM, and its commit or fingerprint of weights. setting: how the prompts were obtained.
@@ -96,6 +92,8 @@ class Harvest(Sequence[RankedTuple]):
     notice: str | None = None
     warning: str | None = None
 
+    COLUMNS = ("rank", "entities", "surface", "score", "mtl")
+
     def __len__(self) -> int:
         return len(self.tuples)
 
@@ -108,13 +106,8 @@ class Harvest(Sequence[RankedTuple]):
     def __getitem__(self, index: int | slice) -> RankedTuple | tuple[RankedTuple, ...]:
         return self.tuples[index]
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return a data frame with the columns rank, entities, surface, score, and mtl. Raises EngineError."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise EngineError("to_pandas requires pandas. Run: pip install pandas") from error
-        return pandas.DataFrame(map(asdict, self), columns=["rank", "entities", "surface", "score", "mtl"])
+    def rows(self) -> tuple[RankedTuple, ...]:
+        return self.tuples
 
     def to_jsonl(self, path: str | Path, relation: str) -> None:
         """Write a file for the command `import_tuples --relation RELATION`, which makes the tuples a harvest to judge.
@@ -140,10 +133,6 @@ class Harvest(Sequence[RankedTuple]):
             for n, noun in ((len(self), "tuple"), (len(self.prompts), "prompt"))
         )
         return f"{n_tuples} from {self.lm}, setting {self.setting}, {n_prompts}; score and MTL in nats"
-
-    def _repr_html_(self) -> str:
-        """Display in notebooks."""
-        return html_of(first_rows(self.table(), ROWS_SHOWN, ROWS_SHOWN))
 
     def __repr__(self) -> str:
         shown = (f"\n{harvested.rank:4}  {harvested.score:7.3f}  {', '.join(harvested.surface)}" for harvested in self)

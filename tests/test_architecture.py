@@ -117,6 +117,18 @@ def test_imports_follow_the_order_of_layers():
     assert wrong == []
 
 
+def test_only_commands_import_commands():
+    wrong = [
+        f"{module} imports {imported}"
+        for module, path in modules()
+        if ".management." not in module
+        for imported in imports_of(path)
+        if layer_of(imported) and ".management.commands." in imported
+    ]
+
+    assert wrong == []
+
+
 def test_names_in_strings_follow_the_order_of_layers():
     """Examples: reverse("evaluation:report"), render(request, "evaluation/..."), and "evaluation.x.y"."""
     named = re.compile(rf"({'|'.join([*APPS, *CONTRIB])})([:/]|(?:\.\w+)+$)")

@@ -43,11 +43,12 @@ class JudgeRun(Job):
     """A run of an LM judge over the tuples of a round. Its prompt and LM never change.
 
     A worker or the command `judge_tuples` executes the run. OPTIONS: fields that researchers choose, in the JSON spec
-    and the form. prompt_sha256: see annotation.judges.runs.prompt_sha256. relation_texts: prompt texts by relation id,
-    frozen when the run is created: {"instructions", "examples", ...}, or {"prompts", "seed_tuples"} for a score judge.
-    payload: "is_trusted" is True if the run may send the installation's API key to any URL; "unanswered" has the
-    numbers of prompt and completion tokens of replies that were not answers. panel: name of a panel of judges. The runs
-    of a round with the same panel name form the panel.
+    and the form. LIMITS: options that can change when a stopped run continues. prompt_sha256: see
+    annotation.judges.runs.prompt_sha256. relation_texts: prompt texts by relation id, frozen when the run is created:
+    {"instructions", "examples", ...}, or {"prompts", "seed_tuples"} for a score judge. payload: "is_trusted" is True if
+    the run may send the installation's API key to any URL; "unanswered" has the numbers of prompt and completion tokens
+    of replies that were not answers. panel: name of a panel of judges. The runs of a round with the same panel name form
+    the panel.
     """
 
     KIND = "judge"
@@ -56,6 +57,7 @@ class JudgeRun(Job):
         "repeats", "threshold", "max_completion_tokens", "max_tokens_total", "budget", "prompt_price",
         "completion_price", "n_parallel", "requests_per_minute", "timeout_s", "device", "dtype", "limit", "panel",
     )  # fmt: skip
+    LIMITS = ("max_tokens_total", "budget")
 
     round = models.ForeignKey(Round, on_delete=models.PROTECT, related_name="judge_runs")
     name = models.SlugField(max_length=100, help_text="Letters, digits, hyphens, and underscores. Unique in the round.")

@@ -218,7 +218,7 @@ def record_run(run: JudgeRun, by) -> None:
 
 
 def continue_run(run: JudgeRun, limits: Mapping[str, Any], by=None) -> JudgeRun:
-    """Queue a stopped run again. limits: new `budget` and `max_tokens_total`; a limit that is missing is not changed.
+    """Queue a stopped run again. limits: new values of JudgeRun.LIMITS; a limit that is missing is not changed.
 
     Raises NotAllowed, BudgetTooSmall, or JobNotOpen.
     """
@@ -233,7 +233,7 @@ def continue_run(run: JudgeRun, limits: Mapping[str, Any], by=None) -> JudgeRun:
             if name in limits and limit is not None and limit <= spent:
                 raise DomainError("BudgetTooSmall", message)
             setattr(run, name, limit)
-        run.save(update_fields=["budget", "max_tokens_total"])
+        run.save(update_fields=run.LIMITS)
         ledger.retry(run, by)
     run.refresh_from_db()
     return run

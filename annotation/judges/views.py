@@ -164,7 +164,7 @@ def judge_run_cancel(request: HttpRequest, path: str, name: str) -> HttpResponse
 class LimitsForm(forms.ModelForm):
     class Meta:
         model = JudgeRun
-        fields = ("max_tokens_total", "budget")
+        fields = JudgeRun.LIMITS
 
 
 @researcher_required

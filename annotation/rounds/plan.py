@@ -1,7 +1,7 @@
 """Plan of a round: the required statements, judgments, and hours, and the expected intervals. Nothing is stored."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
 from statistics import median
@@ -20,6 +20,7 @@ from annotation.judges.cost import (
 from annotation.models import Annotator, Judgment, Round
 from annotation.rounds.builder import FrozenRound, Sample, freeze_round
 from annotation.rounds.models import cell_names
+from kgharvest.pages.number_format import in_points, percent, seconds
 from kgharvest.statistics.paired_tests import (
     FEWEST_RELATIONS_TO_TELL,
     CellKey,
@@ -300,3 +301,32 @@ def _planned(pair: Pair, shared: Sequence[tuple[float, float]], n_comparisons: i
     difference = difference_over_relations(sqrt(total_variance / n), n, n_comparisons)
     is_found = difference < 1 and n >= fewest_relations(n_comparisons)
     return PlannedComparison(name, n, "relations", difference if is_found else None)
+
+
+def plan_lines(plan: Plan) -> Iterator[str]:
+    """Yield the plan as lines of text."""
+    work = plan.workload
+    least = f"{work.n_judgments_least} to " if work.n_judgments_least != work.n_judgments else ""
+    pace = "measured" if work.is_measured else "assumed"
+    yield f"statements: {work.n_tasks} ({work.n_drawn} drawn, {work.n_shared} of them shared between cells)"
+    yield f"judgments: {least}{work.n_judgments}"
+    yield f"gold: {plan.n_gold} statements, shown at most {work.n_gold_shown} times in total"
+    yield f"annotator time: {work.hours:.1f} h at {seconds(work.seconds_per_judgment)} per judgment ({pace})"
+    yield f"expected 95 % intervals at {percent(plan.accuracy)} accuracy:"
+    for cell in plan.cells:
+        halved = f" (to halve the width: {cell.n_to_halve})" if cell.half_width else ""
+        yield f"  {cell.name}: {cell.n} of {cell.population}, +- {in_points(cell.half_width)}{halved}"
+    for macro in plan.macros:
+        yield f"  {macro.name}, average of {macro.n_relations} relations: +- {in_points(macro.half_width)}"
+    yield f"required for +- {in_points(plan.wish.half_width)} in each cell:"
+    for way in plan.ways:
+        method = f"people, with {way.judge}" if way.judge else "people alone"
+        yield f"  {method}: {way.n_statements} statements, {way.n_judgments} judgments, {way.hours:.1f} h"
+    if plan.compared.comparisons:
+        yield "detectable differences (80 % power):"
+    for comparison in plan.compared.comparisons:
+        over = f"over {comparison.n_relations} relations, by {comparison.unit}"
+        difference = "none" if comparison.difference is None else in_points(comparison.difference)
+        yield f"  {comparison.name}: {difference}, {over}"
+    if plan.compared.rule:
+        yield plan.compared.rule

@@ -1,34 +1,109 @@
-"""Study file of a round: reproduces its harvests and its sample in another project or installation."""
+"""Files of studies and rounds to download: they reproduce harvests and sample in another project or installation."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
 
 from annotation.judges.models import JudgeKind
 from annotation.judges.specs import spec_of
 from annotation.models import Round
 from annotation.rounds.builder import instructions_by_relation
+from annotation.rounds.instructions import freeze_statement
+from evaluation.models import Study
+from evaluation.studies.files import relation_section, relations_of_file
 from evaluation.studies.schema import SAMPLE, HarvestSection
-from evaluation.studies.services import sampled_jobs
+from evaluation.studies.services import queued_jobs, relations_of_section, sampled_jobs
 from kgharvest.chat_models.options import ChatOptions, to_json
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.engine.types import HUB_ID, HarvestParams, ParaphraserSettings
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, Relation
+from kgharvest.names import UnresolvedName
 from kgharvest.relations.files import EXPORTED_COLUMNS
+from kgharvest.relations.services import SHIPPED
 
 TEXTS = ("initial_prompts", "prompts", "seed_tuples")  # of a relation, as frozen in its harvests
 Cell = tuple[str, str, str]  # relation, LM, and setting, as named in the file
 
 
-def study_of_round(round: Round) -> dict[str, Any]:
-    """Return the document of a study with the harvests, the sample, and the judges of an opened round.
+class StudyFile(NamedTuple):
+    """A study to download. notes: sentences about the parts that the file does not reproduce."""
 
-    For a round that was made by a study, this is its document. Raises NotReproducible.
+    document: dict[str, Any]
+    notes: Sequence[str] = ()
+
+
+# Studies
+
+
+def file_of_study(study: Study) -> StudyFile:
+    """Return the document of a study for any installation: with the relations as its harvests used them.
+
+    A built-in set stays a name if the harvests used the packaged texts. Raises NotReproducible.
+    """
+    jobs: defaultdict[int, list[HarvestJob]] = defaultdict(list)
+    for job in {*(sampled_jobs(study.round) if study.round else ()), *queued_jobs(study)}:
+        jobs[job.relation_id].append(job)
+    relations, written_sets = [], set()
+    for section in study.document["relations"]:
+        written = _written_relations(study, section, jobs) if "set" in section else [section]
+        relations += written
+        if written != [section]:
+            written_sets.add(section["set"])
+    document = study.document | {"relations": relations}
+    if study.round:
+        document["round"] = _without_date(document["round"])
+    if instructions := document.get("round", {}).get("relation_instructions"):
+        renamed = {_name_outside(path, written_sets): text for path, text in instructions.items()}
+        document["round"] = document["round"] | {"relation_instructions": renamed}
+    return StudyFile(document)
+
+
+def _written_relations(
+    study: Study, section: dict[str, Any], jobs: Mapping[int, Sequence[HarvestJob]]
+) -> list[dict[str, Any]]:
+    """Return the relations of a set as harvested, or `[section]` if any installation has them."""
+    try:
+        relations = relations_of_section(section)
+    except UnresolvedName:  # a built-in set that is not loaded yet
+        return [section]
+    harvests_all = any(not harvests.get("relations") for harvests in study.document.get("harvests", []))
+    if harvests_all and not section.get("names"):  # relations without a harvest were added later
+        relations = [relation for relation in relations if relation.pk in jobs] or relations
+    written = [
+        _relation(relation, relation.name, _texts(jobs[relation.pk]) if relation.pk in jobs else {}, study.round)
+        for relation in relations
+    ]
+    return [section] if _is_packaged(section, written) else written
+
+
+def _is_packaged(section: Mapping[str, Any], written: Sequence[Mapping[str, Any]]) -> bool:
+    """Return True if the section names a built-in set with exactly these relations and texts."""
+    path = SHIPPED / f"{section['set']}.json"
+    packaged = {relation["name"]: relation for relation in relations_of_file(path)} if path.exists() else {}
+    has_all = bool(section.get("names")) or len(packaged) == len(written)
+    return has_all and all(packaged.get(relation["name"]) == relation for relation in written)
+
+
+def _name_outside(path: str, sets: Collection[str]) -> str:
+    """Return the bare name of a relation if its set is in `sets`."""
+    in_set, _, name = path.rpartition("/")
+    return name if in_set in sets else path
+
+
+# Rounds
+
+
+def study_of_round(round: Round) -> StudyFile:
+    """Return a study with the harvests, the sample, and the judges of an opened round.
+
+    For a round that was made by a study, this is the file of the study. Raises NotReproducible.
     """
     if study := getattr(round, "study", None):
-        return dict(study.document)
+        return file_of_study(study)
     if round.status == Round.Status.DRAFT or not round.spec:
         raise DomainError("NotReproducible", f"Round {round.name} has no drawn sample. Open the round first.")
     jobs = _reproducible_jobs(round)
@@ -44,17 +119,36 @@ def study_of_round(round: Round) -> dict[str, Any]:
         for options, cells in sections.values()
         for relations, models, settings in _products(cells)
     ]
+    relations = {job.relation_id: job.relation for job in jobs}
     document = {
         "name": round.name,
         "description": f"Reproduces round {round.path}.",
-        "relations": [_relation(relation, name, texts[relation.pk]) for relation, name in _with_names(jobs, names)],
+        "relations": [_relation(relations[pk], name, texts[pk], round) for pk, name in names.items()],
         "harvests": harvests,
         "round": _round(round, [_cell(job, names) for job in jobs], harvests, names),
     }
+    notes = []
     if round.source == Round.Source.SIMULATED:
-        document["simulation"] = {"seed": 0}
+        document["simulation"] = {"n_annotators": round.annotators.count()} if round.annotators.exists() else {}
+        notes.append(
+            "The seed of the simulated labels is not stored with the round, so this study gets other labels. If you "
+            "know the seed, set simulation.seed."
+        )
+    if _lacks_judge(round):
+        notes.append(
+            f"The strata of round {round.path} are the labels of the judge {round.judge}, which were imported from a "
+            "file or deleted. A study cannot import labels, so this study samples without these strata. To draw the "
+            f"same sample, save a draft of the round with judge {round.judge}, import the labels with judge_tuples, "
+            "and open the draft."
+        )
     judges = round.judge_runs.exclude(judge_kind=JudgeKind.FILE).order_by("pk")
-    return document | ({"judges": [dict(spec_of(run)) for run in judges]} if judges else {})
+    return StudyFile(document | ({"judges": [dict(spec_of(run)) for run in judges]} if judges else {}), notes)
+
+
+def _lacks_judge(round: Round) -> bool:
+    """Return True if the strata of the round are labels of a judge that no study can run."""
+    runs = round.judge_runs.exclude(judge_kind=JudgeKind.FILE)
+    return bool(round.judge) and not runs.filter(name=round.judge).exists()
 
 
 def _reproducible_jobs(round: Round) -> list[HarvestJob]:
@@ -76,11 +170,6 @@ def _relation_names(relations: Sequence[Relation]) -> dict[int, str]:
         pk: relation.name if names.count(relation.name) == 1 else f"{relation.relation_set.name}-{relation.name}"
         for pk, relation in distinct.items()
     }
-
-
-def _with_names(jobs: Sequence[HarvestJob], names: Mapping[int, str]) -> Iterator[tuple[Relation, str]]:
-    relations = {job.relation_id: job.relation for job in jobs}
-    return ((relations[pk], name) for pk, name in names.items())
 
 
 def _texts(jobs: Sequence[HarvestJob]) -> dict[str, Any]:
@@ -105,9 +194,23 @@ def _prompts(job: HarvestJob, texts: Mapping[str, Any]) -> list[str] | None:
     return list(spec["prompts"]) if is_replaced else None
 
 
-def _relation(relation: Relation, name: str, texts: Mapping[str, Any]) -> dict[str, Any]:
-    columns = {column: getattr(relation, column) for column in EXPORTED_COLUMNS} | texts | {"name": name}
-    return {column: value for column, value in columns.items() if value}
+def _relation(relation: Relation, name: str, texts: Mapping[str, Any], round: Round | None) -> dict[str, Any]:
+    columns = {column: getattr(relation, column) for column in EXPORTED_COLUMNS}
+    return relation_section(columns | {"statement": _statement(relation, round)} | texts | {"name": name})
+
+
+def _statement(relation: Relation, round: Round | None) -> str:
+    """Return the statement with its slots as it was when the round was opened."""
+    tasks = round.tasks.without_gold().filter(knowledge_tuple__relation=relation) if round else ()
+    for task in tasks:
+        if freeze_statement(relation.statement, task.entities).text == task.statement:
+            break
+        if len(set(task.entities)) == len(task.entities):  # each span belongs to one slot
+            slots = [task.entities.index(task.statement[start:end]) for start, end in task.spans]
+            between = pairwise([0, *chain.from_iterable(task.spans), len(task.statement)])
+            texts = [task.statement[start:end] for start, end in between][::2]
+            return texts[0] + "".join(f"<ENT{slot}>{text}" for slot, text in zip(slots, texts[1:], strict=True))
+    return relation.statement
 
 
 def _options(job: HarvestJob, texts: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,16 +273,24 @@ def _products(cells: Sequence[Cell]) -> Iterator[tuple[list[str], list[str], lis
         yield of_relations, list(names), list(of_models)
 
 
+def _without_date(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a round without its closing date, which is in the past when the study runs again."""
+    has_date = options.get("closes_when") == Round.ClosesWhen.DATE
+    return {name: value for name, value in options.items() if not (has_date and name in ("closes_when", "closes_at"))}
+
+
 def _round(
     round: Round, cells: Sequence[Cell], harvests: Sequence[Mapping[str, Any]], names: Mapping[int, str]
 ) -> dict[str, Any]:
     """Return the section of the round. Cells are listed only if their order or their samples differ."""
-    spec = {name: value for name, value in round.spec.items() if name not in ("name", "source", "cells")}
-    if spec.get("closes_when") == Round.ClosesWhen.DATE:  # in the past when the study runs
-        del spec["closes_when"], spec["closes_at"]
+    spec = _without_date({name: value for name, value in round.spec.items() if name not in ("name", "source", "cells")})
     if instructions := instructions_by_relation(round):
         spec["relation_instructions"] = {names[pk]: text for pk, text in instructions.items() if pk in names}
-    samples = [{name: cell[name] for name in SAMPLE if cell.get(name) is not None} for cell in round.spec["cells"]]
+    sample_keys = SAMPLE
+    if _lacks_judge(round):
+        del spec["judge"]
+        sample_keys = tuple(name for name in SAMPLE if name != "allocation")  # of the judge's strata
+    samples = [{name: cell[name] for name in sample_keys if cell.get(name) is not None} for cell in round.spec["cells"]]
     order = [
         (relation, model, setting)
         for section in harvests

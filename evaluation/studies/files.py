@@ -2,8 +2,9 @@
 
 import json
 import os
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, time
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,16 @@ from kgharvest.relations.files import EXPORTED_COLUMNS, read_relation_file
 BUILT_IN = Path(__file__).parent / "built_in"
 SUFFIXES = (".toml", ".json")
 SMALL = "small"
+# Strings, comments, and characters that begin or end a statement of TOML
+TOML_TOKEN = re.compile(
+    r"""
+    "{3} (?: \\. | [^\\] )*? "{3,5} | '{3} .*? '{3,5}  # strings of several lines can end with two more quotes
+    | " (?: \\. | [^"\\] )* " | ' [^']* '
+    | \# [^\n]*
+    | [\[\]{}\n]
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 
 
 def built_in_studies() -> dict[str, Path]:
@@ -114,18 +125,24 @@ def _with_files_read(relations: list[dict[str, Any]], path: Path) -> Iterator[di
         if not relation.get("file"):
             yield relation
             continue
-        source = path.parent / relation["file"]
-        file = read_relation_file(source.name, read_bytes(source))
-        entries = {entry.name: entry for entry in file.entries}
-        bad = [BadEntry(entry.where, str(error)) for entry in file.entries for error in relation_errors(entry)]
-        bad += [
-            BadEntry("file", f"has no relation {name!r}") for name in relation.get("names", []) if name not in entries
-        ]
-        if bad:
-            raise ImportRefused(source.name, bad)
-        for name in relation.get("names") or entries:
-            columns = {"name": name, **entries[name].columns()}
-            yield {column: columns[column] for column in EXPORTED_COLUMNS if columns[column]}
+        yield from relations_of_file(path.parent / relation["file"], relation.get("names", []))
+
+
+def relations_of_file(source: Path, names: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """Yield the relations of a relation file as sections of a study. names: default: all. Raises ImportRefused."""
+    file = read_relation_file(source.name, read_bytes(source))
+    entries = {entry.name: entry for entry in file.entries}
+    bad = [BadEntry(entry.where, str(error)) for entry in file.entries for error in relation_errors(entry)]
+    bad += [BadEntry("file", f"has no relation {name!r}") for name in names if name not in entries]
+    if bad:
+        raise ImportRefused(source.name, bad)
+    for name in names or entries:
+        yield relation_section({"name": name, **entries[name].columns()})
+
+
+def relation_section(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the section of a relation without empty keys."""
+    return {column: columns[column] for column in EXPORTED_COLUMNS if columns[column]}
 
 
 class _Lines:
@@ -163,21 +180,11 @@ def _json_lines(text: str, offset: int = 0, path: KeyPath = ()) -> Iterator[tupl
 
 
 def _toml_lines(text: str) -> Iterator[tuple[KeyPath, int]]:
-    """Yield the line of each table and key of a valid TOML text.
-
-    A statement is the shortest run of lines that is valid TOML by itself, so the parser decides where it ends.
-    """
+    """Yield the line of each table and key of a valid TOML text."""
     table: KeyPath = ()
     n_elements: dict[KeyPath, int] = {}  # of arrays of tables
-    statement, start = "", 1
-    for number, line in enumerate(text.split("\n"), start=1):  # other line separators can be part of a string
-        if not statement:
-            start = number
-        statement += f"{line}\n"
-        try:
-            parsed = tomllib.loads(statement)
-        except tomllib.TOMLDecodeError:
-            continue
+    for statement, start in _toml_statements(text):
+        parsed = tomllib.loads(statement)
         if statement.lstrip().startswith("["):
             table = ()
             is_array = statement.lstrip().startswith("[[")
@@ -193,7 +200,21 @@ def _toml_lines(text: str) -> Iterator[tuple[KeyPath, int]]:
         else:
             for path in _paths(parsed):
                 yield (*table, *path), start
-        statement = ""
+
+
+def _toml_statements(text: str) -> Iterator[tuple[str, int]]:
+    """Yield each statement of a valid TOML text with its first line: table header, key with value, or empty line.
+
+    A statement ends at the first line end outside of strings, arrays, and inline tables.
+    """
+    begin, line, n_lines, depth = 0, 1, 0, 0
+    for token in TOML_TOKEN.finditer(text):
+        n_lines += token[0].count("\n")
+        depth += (token[0] in ("[", "{")) - (token[0] in ("]", "}"))
+        if token[0] == "\n" and not depth:
+            yield text[begin : token.end()], line
+            begin, line = token.end(), n_lines + 1
+    yield text[begin:], line
 
 
 def _innermost(parsed: Mapping[str, Any]) -> list[str]:

@@ -7,9 +7,8 @@ from typing import Any
 from django.db import transaction
 
 from annotation.judges.runs import estimated_usage
-from annotation.management.commands.open_round import plan_lines
 from annotation.models import Round
-from annotation.rounds.plan import half_width, macro_half_width, measured_pace, plan_round, workload
+from annotation.rounds.plan import half_width, macro_half_width, measured_pace, plan_lines, plan_round, workload
 from annotation.rounds.serializers import round_from_spec
 from annotation.rounds.services import create_draft
 from evaluation.models import Study
@@ -21,13 +20,11 @@ from evaluation.studies.services import (
     import_study_relations,
     locked,
     plan_of,
-    requests_of,
     round_spec,
     store_study,
 )
 from kgharvest.errors import DomainError
-from kgharvest.harvests.launches import Plan
-from kgharvest.management.commands.harvest import summary_of
+from kgharvest.harvests.launches import Plan, summary_of_plan
 from kgharvest.models import Job
 from kgharvest.pages.number_format import counted, in_points, seconds
 
@@ -42,9 +39,9 @@ def planned_study(document: dict[str, Any], by=None) -> Iterator[tuple[Study, Pl
         study = locked(store_study(document, by), by)
         import_study_relations(study, by)
         check_simulation(study)
-        check_round(study, requests_of(study))
-        check_outputs(study)
         plan = plan_of(study, by)
+        check_round(study, plan.all_requests)
+        check_outputs(study)
         if plan.refusals:
             raise DomainError("BadStudy", " ".join(plan.refusals))
         yield study, plan
@@ -54,7 +51,7 @@ def planned_study(document: dict[str, Any], by=None) -> Iterator[tuple[Study, Pl
 def study_plan_lines(document: dict[str, Any], by=None) -> Iterator[str]:
     """Yield the plan as lines. Raises as planned_study."""
     with planned_study(document, by) as (study, plan):
-        yield f"harvests: {summary_of(plan)}"
+        yield f"harvests: {summary_of_plan(plan)}"
         for request in plan.requests:
             n = request.params.n_candidates_in_all(request.relation.arity)
             yield f"  {request.cell}: {counted(n, 'candidate')}"
@@ -93,8 +90,7 @@ def _bounds(study: Study, plan: Plan) -> Iterator[str]:
     pace = "measured" if work.is_measured else "assumed"
     yield f"annotator time: at most {work.hours:.1f} h at {seconds(work.seconds_per_judgment)} per judgment ({pace})"
     yield f"expected 95 % interval of a cell at 50 % accuracy: +- {in_points(half_width(max(sizes)))}"
-    requests = [*plan.requests, *(request for request, _ in plan.skipped)]
-    n_relations = len({request.relation.pk for request in requests})
+    n_relations = len({request.relation.pk for request in plan.all_requests})
     if n_relations > 1 and "cells" not in section:
         width = macro_half_width([0.25 / sizes[0]] * n_relations)
         yield f"expected 95 % interval of the average of {n_relations} relations: +- {in_points(width)}"

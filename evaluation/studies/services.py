@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 from django.db import transaction
 from django.utils import timezone
 
+from annotation.judges.models import JudgeRun
 from annotation.models import Round
 from annotation.rounds.builder import population_of
 from annotation.rounds.serializers import Cell, round_from_spec
@@ -16,7 +17,7 @@ from kgharvest.accounts.projects import create_project, project_for
 from kgharvest.chat_models.options import options_from
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.types import ParaphraserSettings
-from kgharvest.errors import DomainError
+from kgharvest.errors import DomainError, NotFound
 from kgharvest.events.recording import record
 from kgharvest.harvests.language_models import get_language_model, name_language_model
 from kgharvest.harvests.launches import Plan, plan_launch
@@ -119,7 +120,9 @@ def _of_report(document: Mapping[str, Any]) -> tuple[Any, ...]:
 def locked(study: Study, by=None) -> Study:
     """Return the study, reloaded and locked until the end of the transaction. Raises NotAllowed."""
     check_may(by, Action.WORK, study.project)
-    of_study = Study.objects.select_for_update(of=("self",)).select_related("project", "round__project", "report")
+    of_study = Study.objects.select_for_update(of=("self",)).select_related(
+        "project", "relation_set", "round__project", "report"
+    )
     return of_study.get(pk=study.pk)
 
 
@@ -136,17 +139,23 @@ def changes(old: Any, new: Any, path: tuple[str | int, ...] = ()) -> Iterator[Ch
 
 
 def check_changes(study: Study, document: Mapping[str, Any]) -> None:
-    """Raise StudyFrozen if the new document changes the drawn sample or an existing judge run."""
+    """Raise StudyFrozen if the new document changes the drawn sample, or options of a judge run except its LIMITS."""
     if study.round is None:
         return
-    old, new = ({judge["name"]: judge for judge in of.get("judges", [])} for of in (study.document, document))
+    old, new = (
+        {judge["name"]: {key: value for key, value in judge.items() if key not in JudgeRun.LIMITS} for judge in judges}
+        for judges in (of.get("judges", []) for of in (study.document, document))
+    )
     refusals = [
         (str(change), f"round {study.round.name} exists, and its harvests, sample, and options are frozen")
         for change in changes(study.document, document)
         if change.path[0] in FROZEN
     ]
     refusals += [
-        (f"judge {name}", "its run exists. Add a judge with another name instead")
+        (
+            f"judge {name}",
+            f"its run exists. Only {' and '.join(JudgeRun.LIMITS)} can change. Add a judge with another name",
+        )
         for name in study.round.judge_runs.values_list("name", flat=True)
         if name in old and name in new and old[name] != new[name]
     ]
@@ -159,15 +168,11 @@ def check_changes(study: Study, document: Mapping[str, Any]) -> None:
 # Relations
 
 
-def own_set_name(study: Study) -> str:
-    """Return the name of the set of the relations that are written in the study file."""
-    relation_set = RelationSet.objects.filter(name=study.name).first()
-    is_free = relation_set is None or relation_set.project_id == study.project_id
-    return study.name if is_free else f"{study.project.slug}-{study.name}"
-
-
 def import_study_relations(study: Study, by=None) -> None:
-    """Import the relations written in the file, and load built-in sets that are missing. Raises ImportRefused, ..."""
+    """Import the relations written in the file, and load built-in sets that are missing.
+
+    Raises ImportRefused, NotAllowed, or SetNameTaken.
+    """
     sections = study.document["relations"]
     names = {section["set"] for section in sections if "set" in section}
     if names - set(RelationSet.objects.filter(name__in=names).values_list("name", flat=True)):
@@ -176,12 +181,34 @@ def import_study_relations(study: Study, by=None) -> None:
     entries = [entry_of(relation, f"relation {relation['name']!r}") for relation in written]
     if entries and any(_is_changed(study, entry) for entry in entries):
         file = RelationFile(f"study {study.name}", study.name, study.document.get("description", ""), entries)
-        import_relation_file(file, own_set_name(study), by=by, project=study.project)
+        name = study.relation_set.name if study.relation_set else _free_set_name(study)
+        study.relation_set = import_relation_file(file, name, by=by, project=study.project)
+        study.save(update_fields=["relation_set", "changed_at"])
+
+
+def _free_set_name(study: Study) -> str:
+    """Return the name of the study for a new set, or PROJECT-NAME if it is taken. Raises SetNameTaken."""
+    names = (study.name, f"{study.project.slug}-{study.name}")
+    taken = set(RelationSet.objects.filter(name__in=names).values_list("name", flat=True))
+    if free := next((name for name in names if name not in taken), None):
+        return free
+    raise DomainError(
+        "SetNameTaken",
+        f"name: the relation sets {names[0]} and {names[1]} exist, and the study must not change them. Give the study "
+        "another name.",
+    )
 
 
 def _is_changed(study: Study, entry: Any) -> bool:
-    relation = Relation.objects.filter(relation_set__name=own_set_name(study), name=entry.name).first()
+    relation = Relation.objects.filter(relation_set=study.relation_set_id, name=entry.name).first()
     return relation is None or any(getattr(relation, name) != value for name, value in entry.columns().items())
+
+
+def relations_of_section(section: Mapping[str, Any]) -> list[Relation]:
+    """Return the relations of a section with a set. Raises UnresolvedName."""
+    if names := section.get("names"):
+        return [resolve_relation(name, section["set"]) for name in names]
+    return relations_of_set(section["set"])
 
 
 def relations_of(study: Study) -> list[Relation]:
@@ -189,11 +216,11 @@ def relations_of(study: Study) -> list[Relation]:
     relations: list[Relation] = []
     for section in study.document["relations"]:
         if "name" in section:
-            relations.append(resolve_relation(f"{own_set_name(study)}/{section['name']}"))
-        elif names := section.get("names"):
-            relations += [resolve_relation(name, section["set"]) for name in names]
+            if study.relation_set is None:
+                raise NotFound(f"The relations of study {study.name} are not imported yet. Start it with study run.")
+            relations.append(resolve_relation(section["name"], study.relation_set.name))
         else:
-            relations += relations_of_set(section["set"])
+            relations += relations_of_section(section)
     names = [relation.name for relation in relations]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise DomainError("BadStudy", f"The study has two relations {repeated}. Remove one of them, or rename it.")
@@ -236,12 +263,12 @@ def plan_of(study: Study, by=None) -> Plan:
 
 
 def jobs_of(study: Study) -> list[HarvestJob]:
-    """Return the harvests from which the round was drawn, otherwise the job of each queued harvest, in order.
+    """Return the harvests from which the round was drawn, otherwise the job of each queued harvest, in order."""
+    return (study.round and sampled_jobs(study.round)) or queued_jobs(study)
 
-    The job of a harvest is its newest finished one, or its newest one.
-    """
-    if study.round and (jobs := sampled_jobs(study.round)):
-        return jobs
+
+def queued_jobs(study: Study) -> list[HarvestJob]:
+    """Return the job of each queued harvest, in order: its newest finished one, or its newest one."""
     jobs = HarvestJob.objects.with_cell().filter(project=study.project_id, unique_key__in=study.harvest_keys)
     succeeded_last = sorted(jobs, key=lambda job: (job.status == Job.Status.SUCCEEDED, job.pk))
     job_of = {job.unique_key: job for job in succeeded_last}

@@ -4,6 +4,7 @@
 that locks the study, so several processes can advance a study at the same time.
 """
 
+from contextlib import suppress
 from random import Random
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from django.urls import reverse
 
 from annotation.judges.models import JudgeRun
 from annotation.judges.runs import continue_run, queue_run
+from annotation.judges.specs import run_from_spec
 from annotation.judging.simulation import Truth, fill_with_simulated_judgments
 from annotation.models import Round
 from annotation.rounds.services import create_draft, open_draft
@@ -25,15 +27,13 @@ from evaluation.studies.services import (
     import_study_relations,
     jobs_of,
     locked,
-    own_set_name,
     plan_of,
     relations_of,
-    requests_of,
     round_spec,
 )
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.errors import DomainError, NotFound
-from kgharvest.harvests.launches import start_launch
+from kgharvest.harvests.launches import NothingToLaunch, start_launch
 from kgharvest.harvests.runner import unique_key_of
 from kgharvest.models import HarvestJob, Job, KnowledgeTuple
 from kgharvest.pages.number_format import counted
@@ -60,17 +60,17 @@ def queue_harvests(study: Study, by=None) -> list[Job]:
         return []
     import_study_relations(current, by)
     check_simulation(current)
-    requests = requests_of(current)
-    check_round(current, requests)
     plan = plan_of(current, by)
+    check_round(current, plan.all_requests)
     if plan.refusals:
         raise DomainError("BadStudy", " ".join(plan.refusals))
-    study.harvest_keys = list(map(unique_key_of, requests))
+    study.harvest_keys = list(map(unique_key_of, plan.all_requests))
     if current.harvest_keys != study.harvest_keys:
         current.harvest_keys = study.harvest_keys
         current.save(update_fields=["harvest_keys", "changed_at"])
     if plan.requests:
-        start_launch(plan, by)
+        with suppress(NothingToLaunch):  # another request has just launched the same harvests
+            start_launch(plan, by)
     return [job for job in jobs_of(current) if job.is_unfinished]
 
 
@@ -107,7 +107,10 @@ def _finished_harvests(study: Study) -> list[HarvestJob]:
 
 @transaction.atomic
 def queue_judges(study: Study, by=None) -> list[Job]:
-    """Queue the missing judge runs, and failed ones again; return the unfinished runs."""
+    """Queue the missing judge runs, and stopped ones again with the limits in the file; return the unfinished runs.
+
+    Raises BudgetTooSmall, and the errors of queue_run.
+    """
     return _queue_runs(locked(study, by), {judge["name"] for judge in study.document.get("judges", [])}, by)
 
 
@@ -121,7 +124,9 @@ def _queue_runs(study: Study, names: set[str], by) -> list[Job]:
         if run is None:
             run = queue_run(study.round, document, by)
         elif run.can_retry:
-            run = continue_run(run, {}, by)
+            wanted, _ = run_from_spec(document)
+            limits = {name: getattr(wanted, name) for name in run.LIMITS}
+            run = continue_run(run, {name: limit for name, limit in limits.items() if limit != getattr(run, name)}, by)
         runs.append(run)
     return [run for run in runs if run.is_unfinished]
 
@@ -215,10 +220,8 @@ def _relations(study: Study) -> Stage:
         relations = relations_of(study)
     except DomainError:
         return Stage("Relations", "not started", "Not imported yet", [])
-    written = any("name" in section for section in study.document["relations"])
-    names = {section["set"] for section in study.document["relations"] if "set" in section}
-    names |= {own_set_name(study)} if written else set()
-    links = [(name, f"{reverse('kgharvest:relation_list')}?set={name}") for name in sorted(names)]
+    names = sorted({relation.relation_set.name for relation in relations})
+    links = [(name, f"{reverse('kgharvest:relation_list')}?set={name}") for name in names]
     return Stage("Relations", "done", counted(len(relations), "relation"), links)
 
 

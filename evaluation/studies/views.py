@@ -1,12 +1,16 @@
 """Pages of studies, and study files of rounds."""
 
+from collections.abc import Callable
+from textwrap import fill
+
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
+from annotation.models import Round
 from annotation.rounds.views import visible_round
 from evaluation.models import Study
-from evaluation.studies.export import study_of_round
+from evaluation.studies.export import StudyFile, file_of_study, study_of_round
 from evaluation.studies.files import toml_of
 from evaluation.studies.steps import stages
 from kgharvest import code_version
@@ -40,21 +44,25 @@ def study_detail(request: HttpRequest, pk: int) -> HttpResponse:
 
 @researcher_required
 def study_file(request: HttpRequest, pk: int) -> HttpResponse:
+    """Download the file of the study, with its relations as they were harvested."""
     study = find_study(request, pk)
-    return toml_file(study.document, study.name)
+    return _toml_file(request, study, lambda: file_of_study(study))
 
 
 @researcher_required
 def round_study_file(request: HttpRequest, path: str) -> HttpResponse:
     """Download a study file that reproduces the harvests and the sample of the round."""
     round = visible_round(request, path)
+    return _toml_file(request, round, lambda: study_of_round(round))
+
+
+def _toml_file(request: HttpRequest, subject: Study | Round, make: Callable[[], StudyFile]) -> HttpResponse:
+    """Return the file, or the page of the study or round with the reason why there is none."""
     try:
-        return toml_file(study_of_round(round), round.name)
+        file = make()
     except DomainError as refusal:
         messages.error(request, str(refusal))
-        return redirect(round)
-
-
-def toml_file(document: dict, name: str) -> HttpResponse:
-    text = toml_of(document, f"Study file of kgharvest {code_version()}: study run {name}.toml")
-    return download([text], f"{name}.toml", "application/toml")
+        return redirect(subject)
+    comments = [f"Study file of kgharvest {code_version()}: study run {subject.name}.toml", *file.notes]
+    text = toml_of(file.document, "\n".join(fill(comment, 100) for comment in comments))
+    return download([text], f"{subject.name}.toml", "application/toml")

@@ -46,8 +46,8 @@ def harvest(
     """Return the tuples of `spec.relation` that `lm` considers true, best first.
 
     `on_progress` is called at least once a second, provided that each forward pass takes less than a second. Exceptions
-    that it raises end the harvest. `paraphraser` replaces the paraphraser in the spec. A small LM uses one thread
-    (kgharvest.engine.language_models.threads). Raises EngineError with a user-facing message.
+    that it raises end the harvest. `paraphraser` replaces the paraphraser in the spec. Small LMs and small paraphrasers
+    use one thread (kgharvest.engine.language_models.threads). Raises EngineError with a user-facing message.
     """
     with suitable_threads(lm):
         prepared = prepare(spec, lm, on_progress, paraphraser)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -182,11 +181,9 @@ def load(language_model: LanguageModel, device: str, dtype: str, random_seed: in
 
     random_seed: if set, replace the weights with random weights, as a control without knowledge.
     """
-    import torch
 
-    from kgharvest.engine.language_models.threads import thread_count
+    from kgharvest.engine.language_models.threads import set_suitable_threads
 
-    default_threads = _default_number_of_threads()  # before the first change
     name = in_words(str(language_model), device, dtype)
     if random_seed is not None:
         name += f", random weights ({random_seed})"
@@ -202,7 +199,7 @@ def load(language_model: LanguageModel, device: str, dtype: str, random_seed: in
         lm = _load(language_model.name, language_model.revision or None, device, dtype, random_seed)
         _loaded[name] = lm, device
     lm = _loaded[name][0]
-    torch.set_num_threads(thread_count(lm, default_threads))
+    set_suitable_threads(lm)
     return lm
 
 
@@ -214,13 +211,6 @@ def in_words(name: str, device: str, dtype: str) -> str:
 def in_memory() -> tuple[str, ...]:
     """Return the keys (`in_words`) of the LMs in this process's memory. The most recently used LM is last."""
     return tuple(_loaded)
-
-
-@cache
-def _default_number_of_threads() -> int:
-    import torch
-
-    return torch.get_num_threads()
 
 
 def _load(name: str, revision: str | None, device: str, dtype: str, random_seed: int | None) -> LoadedLanguageModel:

@@ -32,7 +32,7 @@ from kgharvest.harvests.runner import (
 )
 from kgharvest.jobs import ledger, workers
 from kgharvest.models import HarvestJob, Job, LanguageModel, Launch, Project, Relation
-from kgharvest.pages.number_format import counted
+from kgharvest.pages.number_format import counted, duration
 
 JOBS_FOR_MEDIAN = 50  # number of latest jobs used to estimate the duration
 JOBS_FOR_PACE = 20
@@ -61,6 +61,10 @@ class Skipped(NamedTuple):
     job: HarvestJob
 
 
+class NothingToLaunch(DomainError):
+    """Other requests have launched all harvests of the plan."""
+
+
 class Estimate(NamedTuple):
     """Rough estimate of the duration of harvests.
 
@@ -81,10 +85,12 @@ class Estimate(NamedTuple):
 class Plan:
     """Plan of a launch. refusals: one sentence for each relation that cannot be harvested.
 
-    n_parallel: number of harvests that the current workers run in parallel.
+    all_requests: the planned cells in their order: those to harvest (`requests`) and the skipped ones. n_parallel:
+    number of harvests that the current workers run in parallel.
     """
 
     project: Project
+    all_requests: Sequence[HarvestRequest]
     requests: Sequence[HarvestRequest]
     skipped: Sequence[Skipped]
     refusals: Sequence[str]
@@ -93,7 +99,7 @@ class Plan:
 
     @property
     def n_cells(self) -> int:
-        return len(self.requests) + len(self.skipped)
+        return len(self.all_requests)
 
     @property
     def without_past(self) -> list[str]:
@@ -150,6 +156,7 @@ def plan_launch(
     n_parallel = workers.n_processes(now)
     return Plan(
         project=project,
+        all_requests=list(cells.values()),
         requests=list(new_cells.values()),
         skipped=[Skipped(request, job_of[key]) for key, request in cells.items() if key in job_of],
         refusals=list(refusals),
@@ -219,6 +226,25 @@ def _median_seconds(pace_key: PaceKey) -> float | None:
     return median(durations) if durations else None
 
 
+def summary_of_plan(plan: Plan) -> str:
+    """Return one sentence with the numbers of planned and skipped harvests and the expected duration."""
+    n, n_skipped = len(plan.requests), len(plan.skipped)
+    estimate = f", {_duration_of(plan)}" if n else ""
+    skipped = f"; {n_skipped} skipped as finished or in progress (--again repeats finished harvests)"
+    return f"{n} of {plan.n_cells} cells to harvest{estimate}{skipped if n_skipped else ''}."
+
+
+def _duration_of(plan: Plan) -> str:
+    estimate = plan.estimate
+    parallel = f"{plan.n_parallel} in parallel" if plan.n_parallel > 1 else "one at a time"
+    if estimate.is_complete:
+        return f"about {duration(estimate.seconds)}, {parallel}"
+    no_past = f"no past harvests of {', '.join(plan.without_past)}"
+    if not estimate.n_estimated:
+        return f"duration unknown ({no_past})"
+    return f"at least {duration(estimate.seconds)} for {estimate.n_estimated} of them, {parallel} ({no_past})"
+
+
 @transaction.atomic
 def start_launch(plan: Plan, by=None) -> tuple[Launch, Plan]:
     """Queue all harvests of the plan, or none if one fails. Return the launch and the plan as executed.
@@ -239,8 +265,7 @@ def start_launch(plan: Plan, by=None) -> tuple[Launch, Plan]:
         except CellUnderWay as refusal:
             skipped.append(Skipped(request, refusal.job))
     if not queued:
-        raise DomainError(
-            "NothingToLaunch",
+        raise NothingToLaunch(
             f"Nothing to launch: {counted(plan.n_cells, 'cell')} skipped because of finished or unfinished harvests "
             "with the same parameters. To repeat finished harvests, select Repeat finished harvests or add --again.",
         )

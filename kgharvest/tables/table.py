@@ -149,13 +149,16 @@ def table_of_records(titles: Iterable[str], records: Iterable[Mapping[str, Any]]
     return Table("", "", columns, rows)
 
 
-def first_rows(table: Table, most: int, n: int) -> Table:
-    """Return the table. If it has more than `most` rows, return its first n rows and its summaries, with a note."""
+def first_rows(table: Table, most: int, n: int, hint: str = "The files below contain all rows.") -> Table:
+    """Return the table. If it has more than `most` rows, return its first n rows and its summaries, with a note.
+
+    hint: end of the note.
+    """
     rows = [row for row in table.rows if not row.is_summary]
     if len(rows) <= most:
         return table
     summaries = [row for row in table.rows if row.is_summary]
-    note = f"The first {n} of {len(rows):,} rows. The files below contain all rows."
+    note = f"The first {n} of {len(rows):,} rows. {hint}"
     return replace(table, rows=(*rows[:n], *summaries), notes=(*table.notes, note))
 
 

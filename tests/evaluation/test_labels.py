@@ -125,8 +125,22 @@ def test_results_are_frozen_and_convert_to_frames_and_html():
 def test_without_pandas_the_error_names_the_fix(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
 
-    with pytest.raises(DomainError, match="pip install pandas"):
+    with pytest.raises(DomainError, match="pip install pandas") as refusal:
         accuracy(crowd()).to_pandas()
+    assert refusal.value.code == "NeedsPandas"
+
+
+def test_frame_without_rows_has_the_columns():
+    assert "p_holm" in compare(labels({"1": "tt"})).to_pandas().columns
+
+
+def test_long_results_show_their_first_rows():
+    result = accuracy([{**row, "relation": row["item"]} for row in labels({str(n): "tt" for n in range(30)})])
+
+    html = result._repr_html_()
+
+    assert html.count("<tr>") == 1 + 20
+    assert "to_pandas()" in html
 
 
 def test_neither_django_nor_celery_nor_pandas_is_imported(tmp_path):

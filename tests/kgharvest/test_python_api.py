@@ -16,13 +16,15 @@ from django.core.management import call_command
 
 import kgharvest as kg
 from kgharvest import progress_bar
-from kgharvest.engine.types import BadSeed, EngineError, HarvestParams, ModelNotFound, Progress
+from kgharvest.engine.language_models import encoder_decoder, threads
+from kgharvest.engine.types import BadSeed, EngineError, HarvestParams, ModelNotFound, ParaphraserSettings, Progress
 from kgharvest.harvests import language_models
 from kgharvest.models import HarvestJob, JobPrompt, LanguageModel
 from kgharvest.progress_bar import ProgressBar
 from kgharvest.python_api import BAR_DELAY_S, RankedTuple
 from tests import factories
 from tests.kgharvest.engine.fakes import FakeLM
+from tests.kgharvest.engine.prompts.test_seq2seq import tiny_t5
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMPT = "<ENT0> is the capital of <ENT1> ."
@@ -220,7 +222,8 @@ def test_random_weights_are_a_control(lm):
 
 class TestThreads:
     @pytest.fixture(autouse=True)
-    def _two_threads(self):
+    def _two_threads(self, monkeypatch):
+        monkeypatch.setattr(threads, "_default", None)  # other tests may have loaded LMs as workers do
         n_threads = torch.get_num_threads()
         torch.set_num_threads(2)
         yield
@@ -252,15 +255,37 @@ class TestThreads:
 
         assert threads_used == {2}
 
+    @pytest.mark.parametrize(("weights", "n_threads"), [(100_000_000, 2), (1_000_000, 1)])
+    def test_a_paraphraser_uses_the_number_for_its_own_size(
+        self, weights, n_threads, lm, threads_used, monkeypatch, tmp_path
+    ):
+        numbers: set[int] = set()
+        encoded = encoder_decoder.Seq2SeqModel._encoded
+
+        def recorded(self, text):
+            numbers.add(torch.get_num_threads())
+            return encoded(self, text)
+
+        monkeypatch.setattr(encoder_decoder.Seq2SeqModel, "_encoded", recorded)
+        monkeypatch.setattr(encoder_decoder, "weights_per_token", lambda model: weights)
+        paraphraser = ParaphraserSettings(kind="seq2seq", model=str(tiny_t5(tmp_path)))
+
+        kg.harvest(PROMPT, SEEDS, lm, setting="multi", paraphraser=paraphraser, **SHORT)
+
+        assert (numbers, threads_used) == ({n_threads}, {1})
+        assert torch.get_num_threads() == 2
+
     def test_workers_follow_the_same_rule(self, monkeypatch):
         monkeypatch.setattr(language_models, "_loaded", {})
-        monkeypatch.setattr(language_models, "_default_number_of_threads", lambda: 2)
         named = LanguageModel(name="embedded-small")
 
         lm = language_models.load(named, "cpu", "float32")
         assert torch.get_num_threads() == 1
 
         monkeypatch.setattr(lm, "weights_per_token", 100_000_000)
+        with threads.suitable_threads(lm):  # as for a large paraphraser of a small LM
+            assert torch.get_num_threads() == 2
+        assert torch.get_num_threads() == 1
         assert language_models.load(named, "cpu", "float32") is lm
         assert torch.get_num_threads() == 2
 

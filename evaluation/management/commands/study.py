@@ -92,7 +92,7 @@ class Command(DomainCommand):
         if not small and has_small_version(path):
             check_small_version(path)
         with planned_study(document) as (_, plan):
-            n_relations = len({request.relation.pk for request in requests_of_plan(plan)})
+            n_relations = len({request.relation.pk for request in plan.all_requests})
         cells = counted(plan.n_cells, "harvest")
         self.stdout.write(f"{path.name}: no errors. {counted(n_relations, 'relation')}, {cells}.")
 
@@ -256,10 +256,6 @@ def stored_study(document: dict[str, Any]) -> Study:
 def results_folder(path: Path, study: Study) -> Path:
     parent = Path() if path.parent == BUILT_IN else path.parent
     return parent / f"{study.name}-results"
-
-
-def requests_of_plan(plan) -> list[Any]:
-    return [*plan.requests, *(request for request, _ in plan.skipped)]
 
 
 def schema_text() -> str:

@@ -35,7 +35,8 @@ METHOD_PARTS = {
         "By reliability (Marchesin, Silvello, and Alonso, HCOMP 2024): the weight of an annotator is sigmoid(5 kappa), "
         "where kappa is Cohen's with linear weights (False < Unjudgeable < True) of the annotator's labels and the "
         "most frequent label of the other annotators; a single label decides, two labels decide if they are equal, and "
-        "of three or more the label with the largest total weight decides. If the sizes of all strata are known, they "
+        "of three or more the label with the largest total weight decides; statements of a round without all their "
+        "judgments are incomplete and do not count. If the sizes of all strata are known, they "
         "weight the strata; otherwise every cell has the same weight."
     ),
     "clusters": (
@@ -51,17 +52,17 @@ def convention_entries(evidence: Evidence, drawn: DrawnVerdicts) -> list[dict[st
     """Return `conventions` of docs/report-json.md."""
     accepted, rejected = (drawn.of_groups(verdict) for verdict in (ACCEPTED, REJECTED))
     as_false = drawn_verdicts(evidence, rule=unjudgeable_as_false)
-    samples = {
-        DEFAULT: (accepted, _effects(evidence, evidence.verdict)),
-        DECIDED: (_among_decided(accepted, rejected), _effects_among_decided(evidence, evidence.verdict)),
-        AS_FALSE: (as_false.of_groups(ACCEPTED), _effects(evidence, _as_false(evidence))),
+    samples = {  # with the statements (S,) of which the denominator is a part
+        DEFAULT: (accepted, accepted.n, _effects(evidence, evidence.verdict)),
+        DECIDED: (_among_decided(accepted, rejected), accepted.n, _effects_among_decided(evidence, evidence.verdict)),
+        AS_FALSE: (as_false.of_groups(ACCEPTED), accepted.n, _effects(evidence, _as_false(evidence))),
         RELIABILITY: _by_reliability(evidence),
     }
     n_drawn = np.maximum(np.bincount(evidence.draws.stratum, minlength=len(evidence.strata)), 1)
     entries = []
-    for name, (sample, effects) in samples.items():
+    for name, (sample, n_judged, effects) in samples.items():
         # Undecided statements stand for tuples that do not belong to the denominator.
-        share_of_frame = np.minimum(sample.n / np.where(accepted.n > 0, accepted.n, n_drawn), 1)
+        share_of_frame = np.minimum(sample.n / np.where(n_judged > 0, n_judged, n_drawn), 1)
         rate = _whole_population(evidence, sample, share_of_frame, effects)
         n = int(np.rint(sample.n).sum())
         entries.append({
@@ -95,17 +96,19 @@ def _among_decided(accepted: VerdictSample, rejected: VerdictSample) -> VerdictS
     return VerdictSample(decided, accepted.n_hits, *bounds)
 
 
-def _by_reliability(evidence: Evidence) -> tuple[VerdictSample, Floats]:
+def _by_reliability(evidence: Evidence) -> tuple[VerdictSample, Codes, Floats]:
+    """Return the evidence of complete statements, their number (S,), and the design effects (S,)."""
     task, annotator, label, _ = evidence.judgments
     weights = reliability_weights(task, annotator, label, len(evidence.annotators))
     verdict = verdicts_by_reliability(task, annotator, label, evidence.n_tasks, weights)
+    verdict = np.where(evidence.is_complete, verdict, INCOMPLETE)
     drawn = verdict[evidence.draws.task]
-    n_accepted, n_rejected = (
-        np.bincount(evidence.draws.stratum[drawn == code], minlength=len(evidence.strata))
-        for code in (ACCEPTED, REJECTED)
+    n_accepted, n_rejected, n_complete = (
+        np.bincount(evidence.draws.stratum[chosen], minlength=len(evidence.strata))
+        for chosen in (drawn == ACCEPTED, drawn == REJECTED, drawn != INCOMPLETE)
     )
     sample = VerdictSample.of_complete(n_accepted + n_rejected, n_accepted)
-    return sample, _effects_among_decided(evidence, verdict)
+    return sample, n_complete, _effects_among_decided(evidence, verdict)
 
 
 def _as_false(evidence: Evidence) -> Codes:

@@ -12,7 +12,8 @@ import torch
 from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, TokenIds
 from kgharvest.engine.language_models.masked import fill_and_mask
 from kgharvest.engine.language_models.networks.heads import device_of, head_on_hidden, network_of
-from kgharvest.engine.language_models.pretrained import PretrainedLM
+from kgharvest.engine.language_models.pretrained import PretrainedLM, weights_per_token
+from kgharvest.engine.language_models.threads import suitable_threads
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadPrompt
 
@@ -48,15 +49,21 @@ class Seq2SeqModel:
 
     def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
         self.name = name
-        self._model, self._tokenizer, self._device = model, tokenizer, device_of(model)
+        self._model, self._tokenizer, self.device = model, tokenizer, device_of(model)
+        self.weights_per_token = weights_per_token(model)
 
     def beam(self, text: str, n: int) -> list[str]:
         """Return the `n` best outputs of a beam search, best first."""
-        return self._read(self._beam(text, n))
+        with suitable_threads(self):
+            return self._read(self._beam(text, n))
 
     @torch.inference_mode()
     def beam_with_logprobs(self, text: str, n: int) -> list[tuple[str, float]]:
         """Return the outputs of a beam search with their log-probabilities in nats, most likely first."""
+        with suitable_threads(self):
+            return self._beam_with_logprobs(text, n)
+
+    def _beam_with_logprobs(self, text: str, n: int) -> list[tuple[str, float]]:
         outputs = self._beam(text, n)  # (n, T), including the start token
         inputs = self._encoded(text)
         targets = outputs[:, 1:]
@@ -73,8 +80,8 @@ class Seq2SeqModel:
 
     def sample(self, text: str, n: int, seed: int) -> list[str]:
         """Return `n` outputs drawn with `seed`. Does not change torch's global random state."""
-        devices = [self._device] if self._device.type == "cuda" else []
-        with torch.random.fork_rng(devices):
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices), suitable_threads(self):
             torch.manual_seed(seed)
             return self._read(self._generate(text, num_beams=1, num_return_sequences=n, do_sample=True, top_p=TOP_P))
 
@@ -93,7 +100,7 @@ class Seq2SeqModel:
 
     def _encoded(self, text: str) -> Any:
         limit = min(self._tokenizer.model_max_length, self._n_positions)
-        return self._tokenizer(text, return_tensors="pt", truncation=True, max_length=limit).to(self._device)
+        return self._tokenizer(text, return_tensors="pt", truncation=True, max_length=limit).to(self.device)
 
     @property
     def _n_positions(self) -> int:

@@ -21,7 +21,7 @@ from kgharvest.engine.types import (
 )
 from kgharvest.errors import DomainError
 from kgharvest.harvests.language_models import LM_NAMES_HELP, get_language_model, name_language_model
-from kgharvest.harvests.launches import Plan, plan_launch, start_launch
+from kgharvest.harvests.launches import Plan, plan_launch, start_launch, summary_of_plan
 from kgharvest.harvests.runner import CellUnderWay, HarvestRequest, check_harvest, create_harvest_job, requests_for
 from kgharvest.harvests.tuple_files import export_tuples
 from kgharvest.management.command import (
@@ -32,7 +32,7 @@ from kgharvest.management.command import (
     run_to_the_end,
 )
 from kgharvest.models import HarvestJob, Job, Project
-from kgharvest.pages.number_format import counted, duration, seconds
+from kgharvest.pages.number_format import counted, seconds
 from kgharvest.relations.names import relations_of_set, resolve_relation
 
 PARAMS = ("max_tuples", "candidates", "max_entity_tokens", "max_entity_repeats", "pattern_budget", "seed")
@@ -99,7 +99,7 @@ class Command(DomainCommand):
             for request in plan.requests:
                 self.stdout.write(f"-\t{request.cell}\twould be harvested")
             self.list_skipped(plan)
-            self.stderr.write(summary_of(plan))
+            self.stderr.write(summary_of_plan(plan))
         elif options["wait"]:
             self.harvest_all_here(requests, plan, options["output"])
         else:
@@ -114,7 +114,7 @@ class Command(DomainCommand):
             for job in launch.jobs.with_cell().order_by("pk"):
                 self.stdout.write(f"{job.pk}\t{job}")
             self.stderr.write(f"{launch}: {settings.ORIGIN}{launch.get_absolute_url()}")
-        self.stderr.write(summary_of(plan))
+        self.stderr.write(summary_of_plan(plan))
 
     def list_skipped(self, plan: Plan) -> None:
         for _, job in plan.skipped:
@@ -160,25 +160,6 @@ class Command(DomainCommand):
     def show_notices(self, job: HarvestJob) -> None:
         for sentence in filter(None, (job.summary.get("notice"), job.summary.get("warning"))):
             self.stderr.write(f"Job {job.pk}: {sentence}")
-
-
-def summary_of(plan: Plan) -> str:
-    """Return one sentence with the numbers of planned and skipped harvests and the expected duration."""
-    n, n_skipped = len(plan.requests), len(plan.skipped)
-    estimate = f", {duration_of(plan)}" if n else ""
-    skipped = f"; {n_skipped} skipped as finished or in progress (--again repeats finished harvests)"
-    return f"{n} of {plan.n_cells} cells to harvest{estimate}{skipped if n_skipped else ''}."
-
-
-def duration_of(plan: Plan) -> str:
-    estimate = plan.estimate
-    parallel = f"{plan.n_parallel} in parallel" if plan.n_parallel > 1 else "one at a time"
-    if estimate.is_complete:
-        return f"about {duration(estimate.seconds)}, {parallel}"
-    no_past = f"no past harvests of {', '.join(plan.without_past)}"
-    if not estimate.n_estimated:
-        return f"duration unknown ({no_past})"
-    return f"at least {duration(estimate.seconds)} for {estimate.n_estimated} of them, {parallel} ({no_past})"
 
 
 def requests_of(options: dict[str, Any]) -> Iterator[HarvestRequest]:

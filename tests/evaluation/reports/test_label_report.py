@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,14 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from evaluation.evidence.evidence import Judgments, drawn_verdicts
 from evaluation.reports.document import report_tables
 from evaluation.reports.label_report import document_of_labels
-from evaluation.reports.sections.conventions import why_conventions_differ
+from evaluation.reports.sections.conventions import convention_entries, why_conventions_differ
 from kgharvest.errors import ImportRefused
+from kgharvest.statistics.paired_tests import CellKey
 from kgharvest.statistics.rates import population_rate, simple_interval
+from tests.evaluation.evidence_factory import make_evidence
 from tests.evaluation.label_tables import crowd, dbpedia_records, labels, write_csv
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -283,6 +287,32 @@ def test_explanation_without_undecided_statements_names_the_weights():
     assert values["by_reliability"] == pytest.approx(6 / 13)
     assert "undecided" not in why_conventions_differ(document)
     assert "by_reliability" in why_conventions_differ(document)
+
+
+def test_incomplete_statements_of_a_round_are_not_decided_by_reliability():
+    """Statements 4 and 5 have fewer than the three required judgments; the file has no required number."""
+    labels = [(0, 0, 1), (1, 1, 0), (0, 0, 0), (0,), (1, 1), ()]  # by statement: 0 is True, 1 is False
+    task = np.repeat(range(6), list(map(len, labels)))
+    judgments = Judgments(
+        task,
+        np.array([annotator for of_task in labels for annotator in range(len(of_task))]),
+        np.array([label for of_task in labels for label in of_task]),
+        np.full(len(task), np.nan),
+    )
+    evidence = make_evidence({CellKey("helps", "lm", "human"): [2, 1, 0, 3]}, judgments=judgments,
+                             verdict=[0, 1, 0, 3, 3, 3])  # fmt: skip
+
+    without_k = replace(evidence, verdict=np.array([0, 1, 0, 2, 1, 3]), wanted=np.array(list(map(len, labels))))
+
+    of_round, of_file = (
+        {entry["name"]: entry for entry in convention_entries(of, drawn_verdicts(of))}["by_reliability"]
+        for of in (evidence, without_k)
+    )
+
+    assert (of_round["n"], of_round["accuracy"]) == (3, pytest.approx(2 / 3))
+    assert (of_file["n"], of_file["accuracy"]) == (5, pytest.approx(3 / 5))
+    expected = population_rate([2], [3], [60])
+    assert (of_round["accuracy_low"], of_round["accuracy_high"]) == (expected.low, expected.high)
 
 
 def test_default_is_the_accuracy_of_a_single_cell_with_its_interval():

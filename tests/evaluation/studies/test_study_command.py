@@ -6,8 +6,10 @@ import json
 import re
 import tomllib
 import zipfile
+from importlib import import_module
 
 import pytest
+from django.apps import apps
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
@@ -15,13 +17,26 @@ from django.utils import timezone
 from annotation.models import Annotator, Draw, JudgeRun, JudgmentTask, Round
 from evaluation.models import Report, Study
 from evaluation.studies.files import read_study
-from evaluation.studies.services import changes, store_study
+from evaluation.studies.services import changes, import_study_relations, plan_of, relations_of, store_study
 from evaluation.studies.steps import advance, open_study_round, queue_harvests, stages
+from kgharvest.accounts.projects import default_project
 from kgharvest.errors import DomainError
+from kgharvest.harvests.launches import Plan, start_launch
 from kgharvest.jobs import ledger
-from kgharvest.models import HarvestJob, Job, Project, Relation
+from kgharvest.models import HarvestJob, Job, Launch, Project, Relation, RelationSet
 from kgharvest.pages.number_format import share
-from tests.factories import join_round, judge, judge_all, make_project, make_round, make_user, next_batch
+from tests.factories import (
+    join_round,
+    judge,
+    judge_all,
+    make_project,
+    make_relation,
+    make_relation_set,
+    make_round,
+    make_user,
+    next_batch,
+)
+from tests.fake_chat_endpoint import completion, serving
 
 pytestmark = pytest.mark.usefixtures("fake_harvests")
 
@@ -296,6 +311,38 @@ def test_judges_can_be_added_but_not_changed(run, study):
     assert {judged.name for judged in JudgeRun.objects.all()} == {"one", "two"}
 
 
+CHAT_JUDGE = """\
+[[judges]]
+name = "chat"
+kind = "chat"
+model = "gpt-x"
+base_url = "{}"
+prompt_price = {}
+max_tokens_total = {}
+"""
+
+
+def test_judge_that_stopped_at_its_budget_continues_with_the_one_in_the_file(run, study):
+    text = study.read_text()
+    with serving(lambda body: completion("True")) as endpoint:
+        study.write_text(text + CHAT_JUDGE.format(endpoint.url, 0, 700))
+        assert refusal(run) == "JobFailed"
+        stopped = JudgeRun.objects.get()
+        assert stopped.is_out_of_budget
+
+        study.write_text(text + CHAT_JUDGE.format(endpoint.url, 0, 1))
+        assert refusal(run, "run", "--yes") == "BudgetTooSmall"
+        study.write_text(text + CHAT_JUDGE.format(endpoint.url, 2, 1))
+        assert refusal(run, "run", "--yes") == "StudyFrozen"
+        assert refusal(run, "check") == "StudyFrozen"
+        study.write_text(text + CHAT_JUDGE.format(endpoint.url, 0, 1_000_000))
+        run("run", "--yes")
+
+    continued = JudgeRun.objects.get()
+    assert (continued.pk, continued.status, continued.max_tokens_total) == (stopped.pk, "succeeded", 1_000_000)
+    assert continued.answers.count() == endpoint.n_answered
+
+
 def test_changes_name_paths_and_values():
     old = {"a": [{"b": 1}, {"b": 2}], "c": "x"}
     new = {"a": [{"b": 1}, {"b": 3}], "d": [1]}
@@ -336,6 +383,22 @@ def test_queue_leaves_the_harvests_to_workers(run, enqueued):
     assert sorted(enqueued) == sorted(job.pk for job in jobs)
 
 
+def test_harvests_that_another_launch_has_just_queued_are_awaited(study, monkeypatch):
+    def plan_before_another_launch(current: Study, by=None) -> Plan:
+        plan = plan_of(current, by)
+        start_launch(plan, by)
+        return plan
+
+    stored = store_study(read_study(study))
+    monkeypatch.setattr("evaluation.studies.steps.plan_of", plan_before_another_launch)
+
+    jobs = queue_harvests(stored)
+
+    assert [job.unique_key for job in jobs] == stored.harvest_keys
+    assert HarvestJob.objects.count() == len(jobs) == 3
+    assert Launch.objects.count() == 1
+
+
 def test_study_uses_finished_harvests_of_its_project(run, study):
     run()
     study.write_text(study.read_text().replace('"capitals"', '"capitals-2"').replace("n = 4", "n = 2"))
@@ -355,6 +418,53 @@ def test_relations_of_another_project_are_not_overwritten(run, study):
     statements = {relation.path: relation.statement for relation in Relation.objects.filter(name="currency_of")}
     assert statements["capitals/currency_of"] == "<ENT0> is the currency of <ENT1>."
     assert statements["other-capitals/currency_of"] == "<ENT0> is a currency of <ENT1>."
+
+
+def test_relations_made_by_hand_are_not_overwritten(run, study):
+    by_hand = make_relation("currency_of", relation_set=make_relation_set("capitals", project=default_project()))
+
+    run()
+    study.write_text(study.read_text().replace("n = 4", "n = 3"))
+    assert refusal(run, "run", "--yes") == "StudyFrozen"
+
+    statements = {relation.path: relation.statement for relation in Relation.objects.filter(name="currency_of")}
+    assert statements == {
+        "capitals/currency_of": by_hand.statement,
+        "default-capitals/currency_of": "<ENT0> is the currency of <ENT1>.",
+    }
+
+
+def test_study_changes_the_relations_of_its_own_set(study):
+    stored = store_study(read_study(study))
+    import_study_relations(stored)
+    RelationSet.objects.filter(name="capitals").update(name="renamed")
+    study.write_text(study.read_text().replace("the currency", "a currency"))
+
+    stored = store_study(read_study(study))
+    import_study_relations(stored)
+
+    assert [relation.path for relation in relations_of(stored)][-1] == "renamed/currency_of"
+    assert Relation.objects.get(name="currency_of").statement == "<ENT0> is a currency of <ENT1>."
+
+
+def test_study_without_a_free_set_name_is_refused(run):
+    for name in ("capitals", "default-capitals"):
+        make_relation_set(name, project=default_project())
+
+    assert refusal(run, "check") == refusal(run) == "SetNameTaken"
+
+
+def test_migration_links_studies_to_their_sets(study):
+    document = read_study(study)
+    demo_only = {"name": "demo-only", "project": "default", "relations": document["relations"][:1]}
+    documents = (document, document | {"project": "Other"}, document | demo_only)
+    studies = [store_study(document) for document in documents]
+    names = ("capitals", "other-capitals", "demo-only")
+    sets = [make_relation_set(name, project=of.project) for name, of in zip(names, studies, strict=True)]
+
+    import_module("evaluation.migrations.0017_study_relation_set").link_sets(apps, None)
+
+    assert [Study.objects.get(pk=of.pk).relation_set for of in studies] == [*sets[:2], None]
 
 
 def test_simulated_study_ends_without_people(run, study):

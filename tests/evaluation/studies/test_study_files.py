@@ -215,6 +215,41 @@ def test_lines_of_keys_are_the_first_lines_that_contain_them(document):
         assert key in tomllib.loads(until)
 
 
+def test_lines_end_statements_only_outside_of_strings_and_arrays():
+    text = """\
+'a#"' = "[" # [
+b = [ # ]
+    "x]", 'y"', \'\'\'
+z]\'\'\', \"\"\"\\"\"\"\\"
+w\"\"\"\"\",
+]
+"" = 1
+d = { e = "\\"}", f = [{ g = 1 }] }
+[[t]] # [
+u = "" # \"\"\"
+"""
+
+    lines = lines_of_keys(text)
+
+    assert {path: line for path, line in lines.items() if len(path) == 1} == {
+        ('a#"',): 1, ("b",): 2, ("",): 7, ("d",): 8, ("t",): 9,
+    }  # fmt: skip
+    assert lines["t", 0, "u"] == 10
+
+
+def test_lines_are_found_in_linear_time(monkeypatch):
+    """Each character is parsed once, not again for each line of its array."""
+    n_parsed, loads = [], tomllib.loads
+    seeds = [[f"city {n}", f"country {n}"] for n in range(20_000)]
+    text = toml_of({"name": "x", "relations": [{"name": "r", "seed_tuples": seeds}], "round": {"n": 5}})
+    monkeypatch.setattr("tomllib.loads", lambda part: n_parsed.append(len(part)) or loads(part))
+
+    lines = lines_of_keys(text)
+
+    assert sum(n_parsed) == len(text)
+    assert lines["round", "n"] == text.count("\n", 0, text.index("n = 5")) + 1 > 20_000
+
+
 def test_reference_lists_every_key():
     """docs/studies.md has a row for each key of each section."""
     page = (Path(__file__).parents[3] / "docs" / "studies.md").read_text()
