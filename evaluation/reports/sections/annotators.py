@@ -1,4 +1,4 @@
-"""Annotators: labels, gold accuracy, agreement, and models of annotators compared with the majority."""
+"""Annotators in reports: labels, gold accuracy, agreement, and models of annotators."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ NO_GOLD = "without gold statements, it is unknown which of the two is correct"
 
 @dataclass(frozen=True)
 class FittedModel:
-    """A fitted model of annotators, with its verdicts on all statements (T,) and on gold statements.
+    """A fitted model of annotators, with the model's verdicts on all statements (T,) and on gold statements.
 
     fit: None if the model cannot be fitted; `reason` says why. has_opinion (A,): see `judged_opinions`.
     """
@@ -112,7 +112,10 @@ def fit_models(evidence: Evidence) -> list[FittedModel]:
 
 
 def judged_opinions(evidence: Evidence) -> tuple[Judged, Flags]:
-    """Return all True and False labels (of gold statements last), and a mask (A,) of annotators with such a label."""
+    """Return all True and False labels, and a mask (A,) of annotators with such a label.
+
+    Gold statements come last.
+    """
     columns = [np.concatenate(pair) for pair in zip(evidence.judgments[:3], evidence.gold[:3], strict=True)]
     task, annotator, label = (column[columns[2] != UNJUDGEABLE] for column in columns)
     n_tasks = evidence.n_tasks + len(evidence.gold_truth)
@@ -210,9 +213,9 @@ def _on_gold(evidence: Evidence, gold_verdict: Codes) -> dict[str, Any] | None:
 
 
 def _sentence(name: str, converged: bool, n_compared: int, n_differing: int, gold: Mapping[str, Any] | None) -> str:
-    """Return a sentence on how the verdicts of the model and of the majority differ.
+    """Return sentences that compare the verdicts of the model with those of the majority.
 
-    The sentence calls one of them better only if the difference on gold statements is significant.
+    One of the two is called better only if the difference on gold statements is significant.
     """
     title = MODEL_TITLES[name]
     start = f"{title} and the majority differ on {n_differing} of {n_compared} statements decided by both"
@@ -227,7 +230,7 @@ def _sentence(name: str, converged: bool, n_compared: int, n_differing: int, gol
     return f"{start}; {correct}: {better} is better (p {'' if gold['p'] < 0.001 else '= '}{p_value(gold['p'])}).{rest}"
 
 
-MOST_ANNOTATORS_IN_MATRIX = 20  # maximum number of columns on a page
+MOST_ANNOTATORS_IN_MATRIX = 20  # maximum number of columns that fit on a page
 NOTE_ON_MODELS = (
     "sensitivity: share of True labels among the annotator's labels of statements that are true according to "
     "Dawid-Skene. specificity: share of False labels among the annotator's labels of statements that are false. "
@@ -356,7 +359,10 @@ def _coefficients(evidence: Evidence, tasks: Codes, n_draws: int) -> dict[str, A
 
 
 def _alpha_entry(evidence: Evidence, tasks: Codes, counts: Codes, n_tasks: Codes, n_draws: int) -> dict[str, Any]:
-    """Return alpha of these statements. counts (P, C), n_tasks (P,): patterns of C labels and their frequencies."""
+    """Return Krippendorff's alpha of statements. counts (P, C): patterns of C labels.
+
+    n_tasks (P,): number of statements with each pattern.
+    """
     alpha = krippendorff_alpha(counts, n_tasks, np.random.default_rng(evidence.seed), n_draws)
     is_in_part = np.zeros(evidence.n_tasks, dtype=np.bool_)
     is_in_part[tasks] = True

@@ -106,7 +106,7 @@ def _rate(assisted: AssistedRate) -> dict[str, Any]:
 
 
 def _judge_alone(strata: Codes, judged: JudgedStrata) -> float | None:
-    """Return the share of tuples that the judge labels True, or None if it did not label every tuple."""
+    """Return the share of tuples that the judge labels True, or None if the judge did not label every tuple."""
     population = judged.sample(strata, judged.ranked.last[strata]).population.sum(axis=0)
     size = int(population.sum())
     return int(population[CALLED_TRUE]) / size if size and judged.is_labelled(strata) else None
@@ -153,13 +153,13 @@ def with_assisted_averages(
 
 
 def macro_weights(cells: Sequence[Codes], evidence: Evidence) -> Floats:
-    """Return the weight of each stratum of the cells. The weights of every cell have the same sum."""
+    """Return the weights of the cells' strata. The weights add up to the same sum in every cell."""
     sizes = [evidence.population_of_stratum[strata] for strata in cells]
     return np.concatenate([*(size / size.sum() / len(cells) for size in sizes), np.zeros(0)])
 
 
 def assisted_point(judged: JudgedStrata, strata: Codes, last_rank: Codes) -> dict[str, Any]:
-    """Return the key `judge` of a cut, or of a point of a curve."""
+    """Return the value of the key `judge` for a cut or for a point of a curve."""
     return {"judge": _rate(judged.rate(strata, last_rank))}
 
 
