@@ -1,4 +1,4 @@
-"""Options for requesting tuples from chat models, declared once for the command, form, API, and job."""
+"""Options for requesting tuples from chat models. They are declared once for the command, form, API, and job."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -14,7 +14,7 @@ MAX_MONEY = 10**6
 
 
 class About(NamedTuple):
-    """Description of an option. kind: type of the value, which can also be None if the default is None."""
+    """Description of an option. kind: type of the value. The value can also be None if the default is None."""
 
     label: str
     help: str

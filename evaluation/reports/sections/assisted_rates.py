@@ -179,7 +179,7 @@ NOTE_ON_ALONE = (
 
 
 def assisted_table(document: Document) -> Table:
-    """Accuracy of each cell and average: by people alone, with the judge, by the judge alone, and by PPI++."""
+    """Table of accuracies per cell and average: by people alone, with the judge, by the judge alone, and by PPI++."""
     of_cells = [
         _row(cell, cell["relation"], KEYS, cell["judge"].get("prediction_powered"))
         for cell in document["cells"]
@@ -238,7 +238,7 @@ def _notes(document: Document) -> list[str]:
 
 
 def assisted_cut_table(document: Document) -> Table:
-    """Accuracy of cuts and of the top-ranked parts of each harvest, by people alone and with the judge."""
+    """Table of accuracies of cuts and of top-ranked parts of each harvest, by people alone and with the judge."""
     of_cuts = [
         _part_row("all", cut, cut["cut"], cut["size"], cut) for cut in document.get("cuts", []) if cut.get("judge")
     ]
@@ -348,7 +348,7 @@ def _youden(evidence: Evidence, judged: JudgedStrata, of_a: Codes, of_b: Codes) 
     for strata in (of_a, of_b):
         is_in = np.isin(evidence.draws.stratum, strata) & evidence.is_complete[evidence.draws.task]
         if not judged.is_labelled(strata):
-            is_in[:] = False  # a missing label is not an error
+            is_in[:] = False  # a missing label does not count as an error of the judge
         rates.append(judge_errors(verdict[is_in], judged.tuples.group_of_draw[is_in], weight[is_in]).youden_j)
     a, b = rates
     low, high = difference_interval(a, b)

@@ -1,4 +1,4 @@
-"""Comparisons of an LM's settings and of the LMs in a setting, paired by relation; ranks; matrices of differences."""
+"""Comparisons of settings of an LM and of LMs in a setting, paired by relation; ranks; matrices of differences."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -129,7 +129,7 @@ def sides_of(entry: Mapping[str, Any]) -> tuple[Side, Side]:
     return Side(entry["a"], entry["setting"]), Side(entry["b"], entry["setting"])
 
 
-# Comparison of two sides by their statements; None if the statements are unknown.
+# Function that compares two sides by their statements, or None if the statements are unknown.
 ByStatements = Callable[[Pair], StatementDifference | None]
 
 
@@ -147,8 +147,8 @@ def compare_sides(
 ) -> list[dict[str, Any]]:
     """Compare every pair of settings of an LM, or of LMs in a setting, that shares at least two relations.
 
-    accuracies: None without a verdict. n_shared: number of shared statements with a verdict. margin: equivalence
-    margin. planned: preregistered comparisons, which form a separate family for the adjustment of p.
+    accuracies: accuracy of each cell, None without a verdict. n_shared: number of shared statements with a verdict.
+    margin: equivalence margin. planned: preregistered comparisons. Their p-values are adjusted as a separate family.
     """
     compared = [
         (pair, compare_pair(differences, statements := by_statements(pair), seed, margin), statements)
@@ -182,12 +182,15 @@ def compare_pair(
     )
 
 
-# Comparison of two sides by their statements under the verdict rule with this number.
+# Function that compares two sides by their statements under the verdict rule with the given number.
 ByStatementsOfRule = Callable[[Pair, int], StatementDifference | None]
 
 
 class ComparedRules(NamedTuple):
-    """A comparison of two sides under R rules. difference, p_holm (R,): NaN if a rule leaves too few relations."""
+    """A comparison of two sides under R rules.
+
+    difference, p_holm (R,): NaN under rules that leave too few relations with verdicts.
+    """
 
     pair: Pair
     difference: Floats
@@ -226,7 +229,7 @@ def compare_rules(
             ]
             compared.append((pair, np.array(means), ps))
     families = [is_planned(pair, planned) for pair, *_ in compared]
-    # p is adjusted per rule and family, over the comparisons defined under the rule.
+    # p-values are adjusted separately for each rule and family. Only comparisons that are defined under the rule count.
     ps = np.array([p for *_, p in compared]).reshape(len(compared), len(table))
     adjusted = np.full(ps.shape, np.nan)
     for rule, values in enumerate(ps.T):
@@ -270,7 +273,7 @@ def tested(paired: PairedDifference, p_holm: float) -> dict[str, Any]:
 
 
 def comparison_in_words(pair: Pair, paired: PairedDifference, p_holm: float) -> str:
-    """Return the result as a sentence. It calls a side better only if the Holm-adjusted p is below .05."""
+    """Return the result as a sentence. The sentence calls a side better only if the Holm-adjusted p is below .05."""
     ahead, behind = pair.names if paired.difference >= 0 else pair.names[::-1]
     size = in_points(paired.difference, decimals_of_points(paired.difference))
     over = f"over {paired.n_relations} relations"
@@ -292,7 +295,7 @@ def comparison_in_words(pair: Pair, paired: PairedDifference, p_holm: float) -> 
 
 
 def _at_most(equivalence: Equivalence | None) -> str:
-    """Return the equivalence bound: the requested margin if it holds, otherwise the smallest margin that holds.
+    """Return the equivalence bound as text: the requested margin if it holds, otherwise the smallest margin that holds.
 
     The text omits the word "points", because this word marks the main number of the sentence.
     """
@@ -312,7 +315,7 @@ def rounded_up(margin: float) -> float:
 
 
 def _interval(paired: PairedDifference) -> str:
-    """Return the interval of the difference in favor of the leading side.
+    """Return the interval of the difference as text, in favor of the leading side.
 
     Limits are in whole points, or have as many decimals as a small difference.
     """
@@ -328,7 +331,7 @@ def family_of(comparison: Mapping[str, Any]) -> str:
 
 
 def comparison_table(document: Document) -> Table:
-    """Comparisons, with a column for the family if the round was preregistered."""
+    """Return the table of comparisons. If the round was preregistered, a column shows the family of each comparison."""
     has_plan = any("planned" in comparison for comparison in document["comparisons"])
     margin = 100 * document.get("equivalence_margin", MARGIN)
     rows = [
@@ -414,7 +417,7 @@ def _key(cell: Mapping[str, Any]) -> CellKey:
 
 
 def _tests(evidence: Evidence, by_side: Mapping[Side, Mapping[str, float]], drawn: DrawnVerdicts) -> Iterator[PairTest]:
-    """Yield a test, as for comparisons, of each pair of sides that shares enough relations."""
+    """Yield a test of each pair of sides that shares enough relations. The tests are those of comparisons."""
     compare_statements, accepted = statement_comparisons(evidence), drawn.accepted
     for (number_a, a), (number_b, b) in combinations(enumerate(by_side), 2):
         shared = sorted(by_side[a].keys() & by_side[b].keys())
@@ -465,7 +468,10 @@ def ranks_of(document: Document) -> Mapping[str, Any]:
 
 
 def rank_table(document: Document) -> Table:
-    """Sides with their possible ranks, sorted by these ranks and never by their order in the sample."""
+    """Return the table of sides with their possible ranks.
+
+    It is sorted by these ranks, never by the order in the sample.
+    """
     ranks = ranks_of(document)
     rows = [
         Row(
@@ -516,7 +522,7 @@ def _notes(document: Document) -> Iterator[str]:
 
 
 def relation_rank_table(document: Document) -> Table:
-    """Relations with significant differences; sides as columns."""
+    """Return the table of ranks in relations with significant differences, with sides as columns."""
     sides = [(total["model"], total["setting"]) for total in document["totals"]]
     rows = []
     for relation in ranks_of(document)["relations"]:
@@ -533,7 +539,7 @@ def relation_rank_table(document: Document) -> Table:
 # Matrices
 
 
-MOST_SENTENCES = 10  # with more comparisons, pages show matrices and fold the sentences
+MOST_SENTENCES = 10  # if there are more comparisons, pages show matrices and fold the sentences
 
 
 class Difference(NamedTuple):
@@ -547,7 +553,7 @@ class Difference(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """Differences between the settings of an LM, or the LMs in a setting: row minus column, None on the diagonal."""
+    """Differences between settings of an LM, or between LMs in a setting: row minus column, None on the diagonal."""
 
     common: str
     names: list[str]

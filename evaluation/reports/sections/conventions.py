@@ -1,4 +1,4 @@
-"""Accuracy of the whole population under each convention of the field (docs/report-json.md, Conventions)."""
+"""Accuracy of the whole population under each convention of the field. See "Conventions" in docs/report-json.md."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -60,7 +60,7 @@ def convention_entries(evidence: Evidence, drawn: DrawnVerdicts) -> list[dict[st
     n_drawn = np.maximum(np.bincount(evidence.draws.stratum, minlength=len(evidence.strata)), 1)
     entries = []
     for name, (sample, effects) in samples.items():
-        # Undecided statements stand for tuples that do not belong to the denominator.
+        # The tuples that undecided statements represent do not belong to the denominator.
         share_of_frame = np.minimum(sample.n / np.where(accepted.n > 0, accepted.n, n_drawn), 1)
         rate = _whole_population(evidence, sample, share_of_frame, effects)
         n = int(np.rint(sample.n).sum())
@@ -85,7 +85,7 @@ def _whole_population(evidence: Evidence, sample: VerdictSample, share_of_frame:
 
 
 def _among_decided(accepted: VerdictSample, rejected: VerdictSample) -> VerdictSample:
-    """Return the evidence for accepted among accepted and rejected statements."""
+    """Return the evidence for acceptance, restricted to accepted and rejected statements."""
     decided = accepted.n_hits + rejected.n_hits
     with np.errstate(divide="ignore", invalid="ignore"):
         least = np.nan_to_num(accepted.least / (accepted.least + rejected.most))
@@ -121,7 +121,7 @@ def _effects(evidence: Evidence, verdict: Codes) -> Floats:
 
 
 def _effects_among_decided(evidence: Evidence, verdict: Codes) -> Floats:
-    """Return the same for the share among accepted and rejected statements."""
+    """Return the design effects on the share of accepted statements among accepted and rejected statements, (S,)."""
     if evidence.cluster is None:
         return np.ones(len(evidence.strata))
     drawn = verdict[evidence.draws.task]
@@ -131,7 +131,7 @@ def _effects_among_decided(evidence: Evidence, verdict: Codes) -> Floats:
 
 
 def why_conventions_differ(document: Mapping[str, Any]) -> str:
-    """Return one sentence that explains the differences between the conventions. Empty if there is none."""
+    """Return a sentence that explains the differences between the conventions, or an empty text if there are none."""
     entries = {entry["name"]: entry for entry in document.get("conventions") or ()}
     if not entries or entries[DEFAULT]["accuracy"] is None:
         return ""

@@ -78,7 +78,7 @@ def titled(card: Mapping[str, Any], title: str) -> str:
 
 
 def effect_table(document: Document) -> Table:
-    """Effects of single options, such as wording and order: runs that differ in one option."""
+    """Return the table of effects of single options, such as wording and order, from runs that differ in one option."""
     card = card_of(document)
     rows = [
         Row((
@@ -101,7 +101,7 @@ def effect_table(document: Document) -> Table:
 
 
 def steadiness_table(document: Document) -> Table:
-    """Label changes between repeats, and between runs that differ in several options."""
+    """Return the table of label changes between repeats, and between runs that differ in several options."""
     card = card_of(document)
     rows = []
     if card and (repeated := card["flips"]).get("n"):
@@ -196,7 +196,7 @@ def _by_relation(evidence: Evidence, answers: JudgeAnswers, has_verdict: Flags) 
 
 
 def _calibration_entry(evidence: Evidence, answers: JudgeAnswers, has_verdict: Flags) -> dict[str, Any]:
-    """Return the calibration of the judge's probabilities or, for a score judge, the accuracy by score."""
+    """Return the calibration of the judge's probabilities. For a score judge, return the accuracy by score."""
     weight, is_accepted = statement_weights(evidence), evidence.verdict == ACCEPTED
     has_score = has_verdict & ~np.isnan(answers.score)
     if has_score.any():
@@ -335,7 +335,7 @@ def calibration_table(document: Document) -> Table:
 
 
 def score_table(document: Document) -> Table:
-    """Accuracy by the score of a score judge, to choose its threshold."""
+    """Return the table of accuracy by the score of a score judge. It helps to choose the judge's threshold."""
     card = card_of(document)
     rows = [
         Row((part["score_low"], part["score_high"], part["n"], part["accuracy"], part["low"], part["high"]))
@@ -376,7 +376,7 @@ def panel_table(document: Document) -> Table:
     return Table("judge-panel", titled(card, "Effective votes of the panel"), columns, tuple(rows), notes)
 
 
-STEADINESS_TABLES = (effect_table, steadiness_table)  # these require no human verdicts
+STEADINESS_TABLES = (effect_table, steadiness_table)  # these tables require no human verdicts
 TABLES = (
     judge_table, confusion_table, alternative_annotator_table, effect_table, steadiness_table, calibration_table,
     score_table, panel_table,

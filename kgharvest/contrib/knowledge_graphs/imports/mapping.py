@@ -25,7 +25,10 @@ class BadMapping(DomainError):
 
 
 class Target(NamedTuple):
-    """Target of a file's relation: an existing `relation` or a new `entry`. slots: value names by slot."""
+    """Target to which a file's relation is mapped: an existing `relation` or a new `entry`.
+
+    slots: value names by slot.
+    """
 
     name: str
     statement: str
@@ -34,7 +37,7 @@ class Target(NamedTuple):
     entry: RelationEntry | None = None
 
     def entities_of(self, statement: Statement) -> list[str | None]:
-        """Return the entities by slot, None for slots without a value in the statement."""
+        """Return the entities by slot. The entity is None if the statement has no value for the slot."""
         values = {**statement.others, HEAD: statement.head, TAIL: statement.tail}
         return [values.get(slot) for slot in self.slots]
 
