@@ -74,7 +74,7 @@ def default_name(file_relation: str) -> str:
 
 
 def targets_by_name(file_relations: Iterable[str], relations: QuerySet[Relation]) -> dict[str, Target]:
-    """Return targets for the file's relations that have the name of exactly one existing relation."""
+    """Return a target for each relation of the file whose name belongs to exactly one existing relation."""
     existing_names = set(relations.values_list("name", flat=True))
     targets: dict[str, Target] = {}
     for name in file_relations:
@@ -83,7 +83,7 @@ def targets_by_name(file_relations: Iterable[str], relations: QuerySet[Relation]
                 try:
                     targets[name] = existing_target(candidate, relations)
                 except BadMapping:
-                    continue  # several relations have this name
+                    continue  # no target, because several relations have this name
     return targets
 
 

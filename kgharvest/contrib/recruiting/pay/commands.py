@@ -1,8 +1,8 @@
-"""Commands to platforms about submissions (approvals, bonuses), their outbox, and the review of places.
+"""Commands to platforms about submissions, such as approvals and bonuses, with the outbox and the review of places.
 
-A command is stored once per key of its submission and sent by a job. A payment is sent at most once: the mark
-"uncertain" is committed before sending. If the worker is killed after that, the payment stays uncertain until
-reconciliation or a researcher decides whether it was made (`settle`).
+A command is stored once per key of its submission and sent by a job. A payment is sent at most once, because it is
+marked as uncertain in a committed transaction before it is sent. If the worker is then killed, the payment stays
+uncertain until reconciliation or a researcher determines whether it was made (`settle`).
 """
 
 import logging
@@ -29,15 +29,15 @@ from kgharvest.jobs.outbox import Outbox, Outcome, Result, wait_after
 
 logger = logging.getLogger(__name__)
 
-SENDING_LASTS = timedelta(minutes=15)  # a payment that the platform does not show after this time was not made
+SENDING_LASTS = timedelta(minutes=15)  # if the platform does not show a payment after this time, it was not made
 MOST_AT_ONCE = 1000  # maximum approvals by a researcher at once, and in one platform request
-FEWEST_AT_ONCE = 50  # minimum for a bulk request; fewer approvals are sent individually
-APPROVED_WITHIN = timedelta(minutes=15)  # time for a bulk approval to appear on the platform
-SHORTEST_REJECTION = 100  # characters; Prolific's minimum for a rejection message
+FEWEST_AT_ONCE = 50  # minimum number of approvals in a bulk request; fewer approvals are sent individually
+APPROVED_WITHIN = timedelta(minutes=15)  # time within which a bulk approval appears on the platform
+SHORTEST_REJECTION = 100  # number of characters; Prolific's minimum for a rejection message
 
 Kind, State, Status = PlatformCommand.Kind, PlatformCommand.State, Submission.Status
 
-# Valid reasons for a rejection, by Prolific's category. Disagreement is excluded because rounds measure it.
+# Valid reasons for a rejection, by Prolific's category. Disagreement is not a valid reason, because rounds measure it.
 GROUNDS = {
     "LOW_EFFORT": "answered without reading the statements",
     "TOO_QUICKLY": "too fast to have read the statements",
@@ -61,7 +61,7 @@ ALLOWED_STATUSES = {
 
 
 class NotAskable(DomainError):
-    """The submission's status rules the command out, or a decision already exists."""
+    """The submission's status does not allow the command, or a decision already exists."""
 
 
 class NotUncertain(DomainError):
@@ -77,7 +77,7 @@ def ask(
 ) -> PlatformCommand:
     """Store a command and queue the job that sends it. A repeated key returns the existing command.
 
-    amount: bonus in minor units; it is recorded as owed. message, category: explanation and category of a rejection.
+    amount: bonus in minor units, which is recorded as owed. message, category: explanation and category of a rejection.
     Raises NotAllowed, NotAskable, BadRejection, BadAmount, or PlatformRefused.
     """
     check_may(by, Action.WORK, submission.panel.project)
@@ -153,7 +153,7 @@ def check_rejection(message: str, category: str) -> None:
 
 
 class CommandOutbox(Outbox):
-    """Send commands one after another, as Prolific requires.
+    """Outbox that sends commands one after another, as Prolific requires.
 
     Claiming a payment marks it as uncertain, so that it is sent at most once until it is settled.
     """
@@ -189,7 +189,7 @@ class CommandOutbox(Outbox):
                     claimed = list(approvals.select_for_update(of=("self",), skip_locked=True)[:MOST_AT_ONCE])
                     for command in claimed:
                         command.n_tries, command.next_try_at = 1, now + APPROVED_WITHIN
-                        command.retry_at = now + wait_after(1)  # used if only one approval was claimed
+                        command.retry_at = now + wait_after(1)  # next attempt if only one approval was claimed
                     PlatformCommand.objects.bulk_update(claimed, ["n_tries", "next_try_at"])
                 return claimed
         return []
@@ -218,7 +218,7 @@ class CommandOutbox(Outbox):
             platforms.platform_of(command.submission.panel).execute(command)
         except platforms.PlatformUnavailable as reason:
             return Outcome(Result.RETRY, str(reason), reason.after_s)
-        except (platforms.PlatformRefused, Unreadable) as reason:  # unreadable ids: nothing was sent
+        except (platforms.PlatformRefused, Unreadable) as reason:  # if ids are unreadable, nothing was sent
             return Outcome(Result.FAILED, str(reason))
         except platforms.OutcomeUnknown as reason:
             return Outcome(Result.UNCERTAIN, str(reason))
@@ -239,7 +239,7 @@ outbox = CommandOutbox()
 
 @transaction.atomic
 def finish(command: PlatformCommand, now: datetime) -> bool:
-    """Mark a command as done and update pay and status; return False if it was already done."""
+    """Mark a command as done, and update pay and status. Return False if it was already done."""
     submission = Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=command.submission_id)
     undone = PlatformCommand.objects.filter(pk=command.pk).exclude(state=State.DONE)
     if not undone.update(state=State.DONE, done_at=now, error=""):
@@ -247,7 +247,7 @@ def finish(command: PlatformCommand, now: datetime) -> bool:
     command.refresh_from_db()
     purpose, kind = pay.Purpose, command.kind
     if kind == Kind.APPROVE:
-        if not holds_another_place(submission):  # the participant may have timed out and entered again
+        if not holds_another_place(submission):  # the participant may have timed out and then entered again
             move(submission, Status.ACTIVE, Status.COMPLETED, Status.TIMED_OUT, to=Status.APPROVED, ended_at=now)
         if not pay.balance_of(submission, purpose.REWARD).owed:
             pay.owe_in_all(submission, purpose.REWARD, submission.panel.reward, "The place was approved.")
