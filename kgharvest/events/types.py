@@ -14,10 +14,11 @@ from django.utils.module_loading import import_string
 class EventType(NamedTuple):
     """One type of event.
 
-    key: stored in events and the audit log; never changes. sentence: predicate of the audit log sentence, whose subject
-    is the actor, with facts in braces. kind: code in the history of a round; empty if the history does not show it.
-    history: sentence of the history. topic: webhook topic, a key of TOPICS. names_actor: False for events of
-    annotators, so that the chain does not connect an annotator's account with the annotator code.
+    key: key stored in events and the audit log; it never changes. sentence: predicate of the sentence in the audit log,
+    with facts in braces. The subject of the sentence is the actor. kind: code in the history of a round; empty if the
+    history does not show the event. history: predicate of the sentence in the history. topic: webhook topic, a key of
+    TOPICS. names_actor: False for events of annotators, so that the chain does not connect an annotator's account with
+    the annotator code.
     """
 
     key: str
@@ -161,7 +162,7 @@ CORE_TYPES = (
 
 @cache
 def event_types() -> dict[str, EventType]:
-    """Return all event types by key: core types, then types of installed optional apps."""
+    """Return all event types by key: core types, followed by types of installed optional apps."""
     added = [event_type for path in settings.EVENT_TYPES for event_type in import_string(path)]
     return {event_type.key: event_type for event_type in (*CORE_TYPES, *added)}
 

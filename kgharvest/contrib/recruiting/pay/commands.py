@@ -258,7 +258,7 @@ def finish(command: PlatformCommand, now: datetime) -> bool:
         reason = f"Rejected: {GROUNDS.get(command.category, command.category)}."
         pay.owe_in_all(submission, purpose.REWARD, 0, reason, command=command, by=command.created_by)
     elif kind == Kind.RETURN:
-        if not platforms.platform_of(submission.panel).has_api:  # otherwise the platform reports the return
+        if not platforms.platform_of(submission.panel).has_api:  # a platform with an API reports the return itself
             leave(submission, Status.RETURNED, now)
     elif kind == Kind.SCREEN_OUT:
         leave(submission, Status.SCREENED_OUT, now)
@@ -273,11 +273,11 @@ def finish(command: PlatformCommand, now: datetime) -> bool:
 
 
 def settle(command: PlatformCommand, was_done: bool, now: datetime) -> bool:
-    """Settle a command according to the platform's state; return whether the command changed.
+    """Settle a command according to the platform's state. Return whether the command changed.
 
-    was_done: True if the platform shows the command as done, even if it is still pending here (done manually on the
-    platform). now: time of the platform's state. A missing payment is retried only SENDING_LASTS after it was sent;
-    before that, it may still be in progress.
+    was_done: True if the platform shows the command as done. It can be done there while it is still pending here,
+    because somebody did it manually on the platform. now: time of the platform's state. A missing payment is retried
+    only if it was sent at least SENDING_LASTS ago; before that, it may still be in progress.
     """
     if was_done:
         return finish(command, now)
@@ -333,7 +333,10 @@ def resend(command: PlatformCommand, by=None) -> None:
 
 
 def to_review(panel: Panel) -> QuerySet[Submission]:
-    """Return completed submissions without a decision, earliest auto-approval first; none if the platform is closed."""
+    """Return completed submissions without a decision, earliest automatic approval first.
+
+    If the platform is closed, return none.
+    """
     if panel.is_platform_closed:
         return Submission.objects.none()
     decisions = PlatformCommand.objects.filter(submission=OuterRef("pk")).exclude(kind=Kind.BONUS)
@@ -344,7 +347,7 @@ def to_review(panel: Panel) -> QuerySet[Submission]:
 
 
 def decide(submission: Submission, kind: str, *, message: str = "", category: str = "", by=None) -> PlatformCommand:
-    """Store a decision: approve, reject, request return, or screen out. If the same decision failed before, retry it.
+    """Store a decision: approve, reject, request a return, or screen out. If the same decision failed before, retry it.
 
     Raises NotAllowed, NotAskable, or BadRejection.
     """
@@ -359,7 +362,7 @@ def decide(submission: Submission, kind: str, *, message: str = "", category: st
 
 
 def approve(panel: Panel, submissions: Collection[int] | None = None, by=None) -> int:
-    """Approve up to MOST_AT_ONCE places awaiting review; return the number of approvals.
+    """Approve up to MOST_AT_ONCE places that await review. Return the number of approvals.
 
     submissions: ids of the submissions to approve; default: all. Submissions with a decision are skipped. Raises
     NotAllowed or PlatformRefused.
