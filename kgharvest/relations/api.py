@@ -104,7 +104,8 @@ class PromptFileInput(StrictSerializer):
 class PromptsImportedSerializer(serializers.Serializer):
     message = serializers.CharField()
     unknown = serializers.ListField(
-        child=serializers.CharField(), help_text="Relations that are missing from the set or not binary."
+        child=serializers.CharField(),
+        help_text="Names of relations in the file that are missing from the set or not binary.",
     )
 
 
@@ -123,7 +124,7 @@ class SetViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @extend_schema(request=SetCopyInput, summary="Duplicate a set")
     def create(self, request: Request) -> Response:
-        """Empty sets do not exist. To create a new set, create a relation in it or import a file."""
+        """Copies a set. There are no empty sets: to create a new set, create a relation in it or import a file."""
         sent = self.sent(SetCopyInput)
         return self.created_set(
             services.duplicate_set(sent["copy_of"], sent["name"], request.user, sent.get("project"))
@@ -138,7 +139,7 @@ class SetViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @extend_schema(summary="Delete a set with its relations")
     def destroy(self, request: Request, pk: int) -> Response:
-        """Fails if a relation of the set has harvests or tuples."""
+        """Deletes the set unless a relation of the set has harvests or tuples."""
         services.delete_set(self.named(), request.user)
         return self.deleted()
 

@@ -114,8 +114,8 @@ class Sharing:
         try:
             if workers.idle_processes(shared_now()).get(self._job.queue):
                 self._hand_out()
-        # While the database is unavailable, other workers cannot claim parts either.
         except ledger.DATABASE_IS_AWAY as error:
+            # While the database is unavailable, other workers cannot claim parts either.
             logger.warning("Cannot share harvest %s: %s", self._job.pk, error)
 
     # Running parts in several workers
