@@ -215,7 +215,7 @@ def sentences_field(help_text: str) -> serializers.ListField:
 
 
 class RelationTextInput(StrictSerializer):
-    """A relation without its set. Slots in statement and prompts are written <ENT0>, <ENT1>, ..."""
+    """A relation without its set. In the statement and the prompts, slots are written <ENT0>, <ENT1>, ..."""
 
     name = serializers.CharField(max_length=100, help_text="Short name without spaces.")
     statement = serializers.CharField(max_length=LONGEST_SENTENCE, help_text="Sentence that annotators judge.")
@@ -230,15 +230,15 @@ class RelationTextInput(StrictSerializer):
         max_length=MOST_SENTENCES,
         help_text="True examples, at least two.",
     )
-    initial_prompts = sentences_field("Prompts to start from. Default: the statement.")
+    initial_prompts = sentences_field("Prompts from which further prompts are created. Default: the statement.")
     prompts = sentences_field("Predefined prompts. Default: paraphrases of the initial prompts.")
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A relation to write", RELATION_INPUT, request_only=True)])
 class RelationInput(RelationTextInput):
-    """Relation to create or change. Slots in the statement and the prompts are written <ENT0>, <ENT1>, ...
+    """A relation to create or change. In the statement and the prompts, slots are written <ENT0>, <ENT1>, ...
 
-    project: project of a new set. It is ignored for an existing set.
+    project: project of the set if the set is new; ignored for an existing set.
     """
 
     project = ProjectField()
@@ -246,7 +246,10 @@ class RelationInput(RelationTextInput):
 
 
 def save(sent: dict[str, Any], relation: Relation | None, by) -> Relation:
-    """Create a relation, or change the sent fields of `relation`. Raises ValidationError with errors by field."""
+    """Create a relation, or change those fields of `relation` that were sent.
+
+    Raises ValidationError with errors by field.
+    """
     values = {column: getattr(relation, column) for column in EXPORTED_COLUMNS} if relation else {}
     values |= {column: sent[column] for column in EXPORTED_COLUMNS if column in sent}
     values["initial_prompts"] = values.get("initial_prompts") or [values["statement"]]
@@ -275,11 +278,14 @@ class RelationViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @extend_schema(request=RelationInput, summary="Edit a relation")
     def partial_update(self, request: Request, pk: int) -> Response:
-        """The name, set, and number of slots of a relation with harvests or tuples cannot be changed."""
+        """Changes fields of a relation.
+
+        If the relation has harvests or tuples, its name, set, and number of slots cannot be changed.
+        """
         return self.answer(save(self.sent(RelationInput, partial=True), self.named(), request.user))
 
     @extend_schema(summary="Delete a relation")
     def destroy(self, request: Request, pk: int) -> Response:
-        """Fails if the relation has harvests, tuples, or gold statements."""
+        """Deletes the relation unless it has harvests, tuples, or gold statements."""
         services.delete_relation(self.named(), request.user)
         return self.deleted()
