@@ -169,9 +169,10 @@ LIMITS = {
     "wrong_passwords": env.limit("KGHARVEST_WRONG_PASSWORDS", 50, 900),
     "wrong_passwords_of_name": env.limit("KGHARVEST_WRONG_PASSWORDS_OF_NAME", 10, 900),  # per name and address
     "wrong_passwords_everywhere": env.limit("KGHARVEST_WRONG_PASSWORDS_EVERYWHERE", 100, 3600),  # per name
-    "wrong_passwords_of_device": env.limit("KGHARVEST_WRONG_PASSWORDS_OF_DEVICE", 10, 900),  # per browser with a login
-    "old_passwords": env.limit("KGHARVEST_OLD_PASSWORDS", 5, 900),  # per account, for password confirmation
-    "second_factors": env.limit("KGHARVEST_SECOND_FACTORS", 5, 900),  # codes per account
+    # Per browser in which the user has logged in before.
+    "wrong_passwords_of_device": env.limit("KGHARVEST_WRONG_PASSWORDS_OF_DEVICE", 10, 900),
+    "old_passwords": env.limit("KGHARVEST_OLD_PASSWORDS", 5, 900),  # wrong password confirmations, per account
+    "second_factors": env.limit("KGHARVEST_SECOND_FACTORS", 5, 900),  # wrong codes of the second factor, per account
     "share_passwords": env.limit("KGHARVEST_SHARE_PASSWORDS", 10, 900),  # per report link and address
     "share_passwords_everywhere": env.limit("KGHARVEST_SHARE_PASSWORDS_EVERYWHERE", 100, 3600),  # per report link
     "reset_requests": env.limit("KGHARVEST_RESET_REQUESTS", 20, 3600),  # per address

@@ -22,7 +22,7 @@ EMPTY = -1
 PAPER_ORDER = ("human", "autoprompt", "top1", "multi")  # order of the settings in Table 5
 
 Columns = Mapping[str, Any]
-Rows = Mapping[str, Columns]  # by name of the table
+Rows = Mapping[str, Columns]  # columns by name of the table
 
 
 class RowColumn(NamedTuple):

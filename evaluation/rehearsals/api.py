@@ -66,7 +66,10 @@ class SideOutcomeSerializer(serializers.Serializer):
 
 
 class ComparisonOutcomeSerializer(serializers.Serializer):
-    """expected: assumed accuracy of a minus that of b. found: share of simulations with a Holm-adjusted p < .05."""
+    """Simulated comparison of two sides. expected: assumed accuracy of a minus that of b.
+
+    found: share of simulations with a Holm-adjusted p < .05.
+    """
 
     common = serializers.CharField(allow_null=True)
     a = serializers.CharField()

@@ -198,7 +198,9 @@ class CellOutcome:
 
 @dataclass(frozen=True)
 class ComparisonOutcome:
-    """expected: assumed accuracy of a minus that of b. found: share of simulations with a Holm-adjusted p < .05.
+    """Simulated comparison of two sides. expected: assumed accuracy of a minus that of b.
+
+    found: share of simulations with a Holm-adjusted p < .05.
 
     wrong_sign: share of simulations in which the less accurate side is significantly better.
     """

@@ -53,7 +53,7 @@ class ReportSection(ABC):
         return {}
 
     def badge(self, entry: Mapping[str, Any]) -> str:
-        """Return a short text shown below the finding; empty for no badge."""
+        """Return the short text of a badge below the finding. If it is empty, there is no badge."""
         return ""
 
 

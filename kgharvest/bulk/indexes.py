@@ -38,7 +38,8 @@ class _WithoutDowntime:
                 schema_editor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {schema_editor.quote_name(self.index.name)}")
             _, _, arguments = self.deconstruct()  # type: ignore[attr-defined]  # of the operation
             getattr(import_string(self.concurrent)(**arguments), direction)(app_label, schema_editor, *states)
-            cursor.execute(f"SET lock_timeout = '{timeout}'")  # not needed after a failure, because `migrate` then ends
+            # After a failure, this is not needed, because `migrate` ends.
+            cursor.execute(f"SET lock_timeout = '{timeout}'")
 
 
 class AddIndex(_WithoutDowntime, migrations.AddIndex):  # type: ignore[misc]  # Django has no types

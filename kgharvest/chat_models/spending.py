@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from kgharvest.engine.chat_completions import ChatFailed, Completion
 from kgharvest.errors import DomainError
 
-CHARACTERS_PER_TOKEN = 4  # for estimates, and for endpoints that report no usage
+CHARACTERS_PER_TOKEN = 4  # used for estimates, and for endpoints that do not report their usage
 MAX_TEMPLATE_TOKENS = 50  # maximum number of tokens that a chat template adds to a message
 COST_PRECISION = Decimal("0.00000001")
 
@@ -72,7 +72,7 @@ class Spending:
         self._counting = threading.Lock()
 
     def has_room(self, requests: Iterable[Reserved]) -> bool:
-        """Return whether the budget covers the maximum usage of these requests."""
+        """Return whether the budget covers the maximum usage of the requests."""
         n_tokens, cost = self.n_tokens, self.cost
         for request in requests:
             n_tokens, cost = n_tokens + request.n_tokens, cost + request.cost

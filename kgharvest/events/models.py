@@ -77,10 +77,10 @@ class EventQuerySet(models.QuerySet):
 class Event(models.Model):
     """One action. Triggers forbid deletion and all changes except sealing and erasure.
 
-    The following columns are hashed. at: time of the action. project_id: None for the installation. actor: an Actor's
-    code; empty for workers and the operator. action: key of an EventType. subject_type, subject_id: the affected
-    object. facts: canonical JSON of codes, ids, numbers, and stored names. row_hashes: a line "table id sha256" for
-    each recorded row of an audited table (kgharvest.audit.tables).
+    The following columns are hashed. at: time of the action. project_id: id of the project, None for the installation.
+    actor: code of an Actor; empty for workers and the operator. action: key of an EventType. subject_type, subject_id:
+    the affected object. facts: canonical JSON of codes, ids, numbers, and stored names. row_hashes: a line "table id
+    sha256" for each recorded row of an audited table (kgharvest.audit.tables).
 
     The sealer (kgharvest.events.chain) sets number (1, 2, 3, ... without gaps), previous_hash, and hash. Before that,
     all three are None. Events from the round logs of older versions are not in the chain; their hash is empty.

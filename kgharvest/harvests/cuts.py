@@ -184,9 +184,11 @@ def score_curve(job: HarvestJob, n_points: int = 60) -> list[tuple[int, float]]:
 
 
 class CurvePicture(NamedTuple):
-    """Score curve. points: SVG polyline within WIDTH x HEIGHT. kept_to: x coordinate of the cut; None without a cut.
+    """Picture of a score curve. points: SVG polyline within WIDTH x HEIGHT.
 
-    first, last: (rank, score). table: about a dozen points, including the last one.
+    kept_to: x coordinate of the cut, None without a cut.
+
+    first, last: (rank, score) of the first and the last tuple. table: about a dozen points, including the last point.
     """
 
     points: str

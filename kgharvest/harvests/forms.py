@@ -112,7 +112,7 @@ class LaunchForm(RelationPickerForm, PlacementForm):
     candidates = forms.IntegerField(
         min_value=1,
         required=False,
-        help_text="Number of tuples proposed for re-scoring, per combination of entity lengths. "
+        help_text="Number of tuples that the search proposes for re-scoring, per combination of entity lengths. "
         f"Default: {CANDIDATES_PER_KEPT} times the maximum tuples, at least {MIN_CANDIDATES}.",
     )
     max_entity_tokens = forms.IntegerField(

@@ -253,7 +253,7 @@ def effective_votes(is_wrong: Flags) -> EffectiveVotes:
 class Change(NamedTuple):
     """Comparison of two runs on the n tuples that both labeled. An unreadable answer is a separate label.
 
-    n_differing, share: number and share of tuples with different labels. kappa: Cohen's kappa. n_to_true: number of
+    n_differing, share: number and share of tuples whose labels differ. kappa: Cohen's kappa. n_to_true: number of
     tuples called True only by the other run. n_from_true: number of tuples called True only by this run. more_true:
     (n_to_true - n_from_true) / n. p: two-sided p value of the hypothesis that changes to True and from True are equally
     probable (exact McNemar test); None if both counts are 0.

@@ -99,7 +99,7 @@ outbox = DeliveryOutbox()
 
 
 class Answer(NamedTuple):
-    """Result of a POST. status: HTTP status; None without a response. error: a sentence; empty on success."""
+    """Result of a POST request. status: HTTP status, None without a response. error: a sentence, empty on success."""
 
     status: int | None
     error: str

@@ -194,7 +194,10 @@ def model_entries(evidence: Evidence, models: Iterable[FittedModel]) -> list[dic
 
 
 def _on_gold(evidence: Evidence, gold_verdict: Codes) -> dict[str, Any] | None:
-    """Count correct verdicts of the model and the majority on judged gold statements; None if there are none."""
+    """Count the correct verdicts of the model and of the majority on judged gold statements.
+
+    None without such statements.
+    """
     n_gold = len(evidence.gold_truth)
     counts = label_counts(evidence.gold._replace(task=evidence.gold.task - evidence.n_tasks), n_gold)  # (gold, 3)
     is_judged = counts.sum(axis=1) > 0
@@ -261,7 +264,10 @@ def annotator_table(document: Document) -> Table:
 
 
 def pair_table(document: Document) -> Table:
-    """Agreement of each pair of annotators; empty without shared statements or with too many annotators."""
+    """Return the table of agreement by pair of annotators.
+
+    It is empty if no statements are shared or there are too many annotators.
+    """
     codes = [annotator["annotator"] for annotator in document["annotators"]]
     columns = (Column("annotator"), *(Column(code, Kind.SHARE) for code in codes))
     rows: list[Row] = []

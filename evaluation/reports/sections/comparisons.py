@@ -463,7 +463,7 @@ def _better_cells(cells: Sequence[Mapping[str, Any]]) -> Flags:
 
 
 def ranks_of(document: Document) -> Mapping[str, Any]:
-    """Return the ranks of a document; empty ranks if it has none."""
+    """Return the ranks of a document. They are empty if the document has none."""
     return document.get("ranks") or {"sides": [], "relations": []}
 
 
@@ -561,7 +561,10 @@ class Matrix(NamedTuple):
 
 
 def matrices_of(document: Document) -> list[Matrix]:
-    """Return a matrix per LM or setting that compared sides share; none if there are few comparisons."""
+    """Return a matrix for each LM or setting that compared sides share.
+
+    If there are few comparisons, return no matrices.
+    """
     if len(document["comparisons"]) <= MOST_SENTENCES:
         return []
     groups: dict[tuple[str, str], dict[tuple[str, str], Difference]] = {}

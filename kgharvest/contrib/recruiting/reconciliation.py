@@ -224,7 +224,7 @@ def enqueue_due_reconciliations(now: datetime) -> None:
 
 
 def due_panels(now: datetime) -> QuerySet[Panel]:
-    """Return the panels to reconcile: those that were not reconciled within the last EVERY and can have changed.
+    """Return the panels to reconcile: panels that can have changed and were not reconciled within the last EVERY.
 
     A panel can change if it has a study and is open, or has unfinished submissions or commands.
     """

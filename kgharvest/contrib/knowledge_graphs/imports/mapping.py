@@ -1,4 +1,4 @@
-"""Mapping of a file's relations to existing relations, or to new ones created from templates."""
+"""Mapping of a file's relations to existing relations, or to new relations created from templates."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -51,7 +51,12 @@ class HypothesisSerializer(ComparisonSerializer):
         min_value=0.1, max_value=50, allow_null=True, default=None,
         help_text="Equivalence margin in percentage points. Required if `expects` is `alike`.",
     )  # fmt: skip
-    words = Words(max_length=LONGEST_HYPOTHESIS, allow_blank=True, default="", help_text="Wording. Default: generated.")
+    words = Words(
+        max_length=LONGEST_HYPOTHESIS,
+        allow_blank=True,
+        default="",
+        help_text="Wording of the hypothesis. Default: a generated sentence.",
+    )
 
     def validate(self, hypothesis: dict[str, Any]) -> dict[str, Any]:
         if (hypothesis["expects"] == Expects.ALIKE) != (hypothesis["margin"] is not None):

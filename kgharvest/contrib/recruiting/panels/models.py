@@ -176,7 +176,7 @@ class Panel(models.Model):
 
 class SubmissionQuerySet(models.QuerySet):
     def holding_places(self):
-        """Return the submissions that occupy a place: those that are active, completed, or approved."""
+        """Return the submissions that occupy a place because they are active, completed, or approved."""
         return self.filter(status__in=Submission.HOLDING)
 
 

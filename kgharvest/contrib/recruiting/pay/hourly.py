@@ -49,7 +49,7 @@ class Work:
 
     @property
     def hourly(self) -> Fraction | None:
-        """The exact hourly rate in minor units; None if the active time is unknown."""
+        """The exact hourly rate in minor units, or None if the active time is unknown."""
         return Fraction(self.earned) * 3600 / Fraction(self.active_s) if self.active_s else None
 
 

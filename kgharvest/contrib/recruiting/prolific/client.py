@@ -130,7 +130,7 @@ class Client:
         return self._ask("GET", "/.well-known/study/jwks.json")
 
     def _ask(self, method: str, path: str, body: Document | None = None, **options: Any) -> Any:
-        """Return the JSON of the response, or None if it is empty or has status 404. options: those of `_answer`."""
+        """Return the JSON of the response, or None if it is empty or has status 404. options: options of `_answer`."""
         answer = self._answer(method, path, body, **options)
         try:
             return answer.json() if answer.content and answer.status_code != 404 else None

@@ -198,7 +198,7 @@ class Prolific(RecruitingPlatform):
     def _transition(self, study: dict[str, Any], action: str) -> None:
         try:
             self.client.move_study(study["id"], action)
-        except PlatformRefused:  # also raised if an earlier attempt succeeded but its answer was lost
+        except PlatformRefused:  # also raised if an earlier attempt succeeded but Prolific's answer was lost
             if self.client.study(study["id"])["status"] == study["status"]:
                 raise
 
