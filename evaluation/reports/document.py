@@ -57,9 +57,10 @@ METHOD_PARTS = {
         "False, and undecided otherwise."
     ),
     "incomplete_statements": (
-        "Incomplete statements contribute the probability of each verdict given their labels. Labels are assumed to be "
-        "missing at random; the probabilities are estimated by EM from the shares of complete label patterns. If the "
-        "labels do not identify a share, its interval covers the range from the worst to the best possible outcome."
+        "An incomplete statement contributes the probability of each verdict, given its labels. Labels are assumed to "
+        "be missing at random. The probabilities are estimated by EM from the shares of complete label patterns. If "
+        "the labels do not identify a share, its interval covers the range from the worst to the best possible "
+        "outcome."
     ),
     **rates.METHOD_PARTS,
     **conventions.METHOD_PARTS,

@@ -40,27 +40,29 @@ from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD_PARTS = {
     "agreement": (
-        "Agreement: nominal Krippendorff's alpha over statements with at least two judgments, and Gwet's AC1 (2008) "
-        "with the shares of labels over all judged statements. Percent agreement is the share of agreeing pairs of "
-        "judgments. Intervals hold for similar statements and the same annotators: 2.5 % and 97.5 % quantiles of 5,000 "
-        "draws (1,000 for a part of the statements) of the Bayesian bootstrap (Rubin 1981) over all possible patterns "
-        "of a statement's judgments. For few statements, the quantiles are widened like those of Student's t "
-        "(Hesterberg 2015)."
+        "Agreement is measured by nominal Krippendorff's alpha over statements with at least two judgments, and by "
+        "Gwet's AC1 (2008) with the shares of labels over all judged statements. Percent agreement is the share of "
+        "agreeing pairs of judgments. Intervals hold for similar statements and the same annotators. Their limits are "
+        "the 2.5 % and 97.5 % quantiles of 5,000 draws (1,000 for a part of the statements) of the Bayesian bootstrap "
+        "(Rubin 1981) over all possible patterns of a statement's judgments. For few statements, the quantiles are "
+        "widened like those of Student's t (Hesterberg 2015)."
     ),
     "agreement_of_annotators": (
-        "The second interval of alpha also holds for similar annotators. Each of its arms adds, in quadrature, the arm "
-        "of two-way clustering by annotator (Cameron, Gelbach, and Miller 2011)."
+        "The second interval of alpha also holds for similar annotators. Each arm of the first interval is combined "
+        "in quadrature with the arm of two-way clustering by annotator (Cameron, Gelbach, and Miller 2011)."
     ),
-    "fleiss_kappa": ("Fleiss' kappa is computed over all statements if each has the same number of judgments."),
+    "fleiss_kappa": (
+        "Fleiss' kappa is computed over all statements if all statements have the same number of judgments."
+    ),
     "verdict_stability": (
-        "Verdict stability: the expected share of verdicts that a new panel of annotators would change. The size of "
-        "the panel is the most frequent number of judgments of a statement. Each statement's propensity to be judged "
-        "True is fitted by EM on a grid. The interval uses polynomials that bound the share of changed verdicts at "
-        "every propensity from below and above."
+        "Verdict stability is the expected share of verdicts that a new panel of annotators would change. The size of "
+        "the panel is the most frequent number of judgments of a statement. The distribution of the statements' "
+        "propensities to be judged True is fitted by EM on a grid. The interval uses polynomials that bound the share "
+        "of changed verdicts at every propensity from below and above."
     ),
     "annotator_models": (
-        "Models of annotators: Dawid and Skene (1979) and MACE (Hovy et al. 2013), fitted by EM to all judgments "
-        "except Unjudgeable."
+        "The models of annotators are those of Dawid and Skene (1979) and MACE (Hovy et al. 2013). They are fitted by "
+        "EM to all judgments except Unjudgeable."
     ),
     "annotator_models_on_gold": (
         "McNemar's exact test compares each model of annotators with the majority on gold statements."

@@ -43,25 +43,26 @@ from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD_PARTS = {
     "judge_assisted": (
-        "Judge-assisted estimates: human verdicts are post-stratified by the LM judge's labels of all tuples in the "
-        "population. Only human verdicts determine the truth, so the estimate holds for a judge of any quality. The "
-        "interval of a simple sample is the shortest 95 % interval of the beta-binomial posterior of the tuples that "
-        "were not drawn (Jeffreys prior in each group), convolved over groups. For several strata and for averages, it "
-        "is the exact interval over all groups."
+        "In judge-assisted estimates, human verdicts are post-stratified by the LM judge's labels of all tuples in "
+        "the population. Only human verdicts determine the truth, so the estimate holds for a judge of any quality. "
+        "For a simple sample, the tuples that were not drawn have a beta-binomial posterior with a Jeffreys prior in "
+        "each group, convolved over groups. The interval is the shortest 95 % interval of this posterior. For several "
+        "strata and for averages, it is the exact interval over all groups."
     ),
     "people_alone": (
-        "The estimate is based on human verdicts alone if fewer than three draws are expected in a group, or if the "
-        "verdicts on an LM and setting with several strata do not differ between the judge's labels (F test)."
+        "A judge-assisted estimate is based on human verdicts alone if fewer than three draws are expected in a "
+        "group. The same holds if the verdicts on an LM and setting with several strata do not differ between the "
+        "judge's labels (F test)."
     ),
     "prediction_powered": (
-        "PPI++ (Angelopoulos, Duchi, and Zrnic 2023) is shown for comparison, with a normal interval and a weight "
-        "derived from the gradients."
+        "The estimate of PPI++ (Angelopoulos, Duchi, and Zrnic 2023) is shown for comparison. It has a normal "
+        "interval and a weight derived from the gradients."
     ),
     "judge_assisted_comparisons": (
         "Judge-assisted comparisons hold for these relations and are based on their statements. Each side is "
         "post-stratified and corrected by its own verdicts, because a judge's errors differ between sides. p is "
         "derived from the interval and adjusted by Holm's method for all judge-assisted comparisons. The intervals of "
-        "the judge's Youden's J on each side, and of the difference, are based on Newcombe's method."
+        "the judge's Youden's J on each side, and of the difference between sides, are based on Newcombe's method."
     ),
 }
 METHOD_NAMES = {POST_STRATIFIED: "with the judge"}

@@ -43,39 +43,43 @@ from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD_PARTS = {
     "comparisons": (
-        "Comparisons: the difference of macro averages over the relations that both sides share. p is adjusted by "
-        "Holm's method for all comparisons of the report. One side is better if the adjusted p is below .05. The "
-        "intervals of single relations are based on both exact intervals (Newcombe's method 10)."
+        "A comparison of two sides estimates the difference of their macro averages over the relations that both "
+        "sides share. p is adjusted by Holm's method for all comparisons of the report. One side is better if the "
+        "adjusted p is below .05. The interval of the difference in a single relation is based on the exact intervals "
+        "of both sides (Newcombe's method 10)."
     ),
     "comparisons_by_relations": (
         "With at least six shared relations, a comparison holds for similar relations. It consists of a 95 % "
-        "bootstrap-t interval over relations (5,000 resamples; Student's t if the former is more than three times as "
-        "wide) and a two-sided sign-flip test over relations (exact up to 20 relations, otherwise 9,999 random "
-        "patterns)."
+        "bootstrap-t interval over relations (5,000 resamples) and a two-sided sign-flip test over relations (exact "
+        "up to 20 relations, otherwise with 9,999 random patterns). If the bootstrap-t interval is more than three "
+        "times as wide as Student's t interval, Student's t interval is used."
     ),
     "comparisons_by_statements": (
         "With fewer than six shared relations, a test over relations cannot give p below .05. The comparison then "
-        "holds for these relations only and is based on their statements. Its interval is derived from the intervals "
-        "of both averages (MOVER, Zou and Donner 2008) and the correlation of shared statements; p is the level at "
+        "holds only for these relations and is based on their statements. Its interval is derived from the intervals "
+        "of both averages (MOVER, Zou and Donner 2008) and the correlation of shared statements. p is the level at "
         "which this interval ends at 0."
     ),
-    "equivalence": ("Equivalence bounds: two one-sided tests at .05 over the same unit of analysis, not adjusted."),
+    "equivalence": (
+        "Equivalence bounds come from two one-sided tests at .05 over the same unit of analysis as the comparison. "
+        "They are not adjusted for multiple comparisons."
+    ),
     "shared_tuples": (
-        "A statement drawn for both sides has one verdict, so McNemar's test over shared statements does not apply. "
-        "That test is used to compare the reports of two rounds that judged the same tuples."
+        "McNemar's test does not apply to statements that were drawn for both sides, because such a statement has "
+        "only one verdict. McNemar's test is used to compare the reports of two rounds that judged the same tuples."
     ),
     "ranks": (
-        "Ranks of LMs and settings by accuracy averaged over relations: simultaneous 95 % intervals for the true ranks "
-        "(Mogstad, Romano, Shaikh, and Wilhelm 2024). All pairs of sides that share two relations are compared as "
-        "above, with p adjusted by Holm's method for all these pairs. The first rank is 1 plus the number of "
-        "significantly better sides. The last rank is the number of sides minus the number of significantly worse "
-        "sides. The true rank of a side is 1 plus the number of sides that are more accurate on the relations that "
-        "both sides share."
+        "LMs and settings are ranked by accuracy averaged over relations, with simultaneous 95 % intervals for the "
+        "true ranks (Mogstad, Romano, Shaikh, and Wilhelm 2024). All pairs of sides that share two relations are "
+        "compared like the comparisons of the report. p is adjusted by Holm's method for all these pairs. The first "
+        "rank is 1 plus the number of significantly better sides. The last rank is the number of sides minus the "
+        "number of significantly worse sides. The true rank of a side is 1 plus the number of sides that are more "
+        "accurate on the relations that both sides share."
     ),
     "ranks_of_relations": (
-        "Ranks within a relation are based on the exact intervals of its cells (Newcombe's method 10, widened by half "
-        "a statement of either cell), adjusted by Holm's method for the pairs of that relation. They hold with 95 % "
-        "confidence for each relation separately."
+        "Ranks within a relation are based on the exact intervals of the relation's cells (Newcombe's method 10, "
+        "widened by half a statement of either cell). They are adjusted by Holm's method for the pairs of that "
+        "relation. They hold with 95 % confidence for each relation separately."
     ),
 }
 ONE_VERDICT = "A statement has one verdict in a round, regardless of the side, so McNemar's test does not apply."

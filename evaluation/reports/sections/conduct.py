@@ -133,8 +133,9 @@ def prompt_table(document: Document) -> Table:
 
 METHOD_PARTS = {
     "exclusions": (
-        "Effect of exclusions: the accuracy with an excluded annotator is based on the verdicts from all counted "
-        "judgments together with the judgments of this annotator. All other excluded annotators remain excluded."
+        "The effect of an exclusion is shown by the accuracy with and without the annotator. The accuracy with the "
+        "annotator is based on the verdicts from all counted judgments together with the annotator's judgments. All "
+        "other excluded annotators remain excluded."
     ),
 }
 

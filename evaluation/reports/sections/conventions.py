@@ -31,18 +31,18 @@ RULES = {
 }
 METHOD_PARTS = {
     "conventions": (
-        "Conventions. The accuracy of the whole population is also computed by three other conventions of the field. "
-        "By reliability (Marchesin, Silvello, and Alonso, HCOMP 2024): the weight of an annotator is sigmoid(5 kappa), "
-        "where kappa is Cohen's with linear weights (False < Unjudgeable < True) of the annotator's labels and the "
-        "most frequent label of the other annotators; a single label decides, two labels decide if they are equal, and "
-        "of three or more the label with the largest total weight decides. If the sizes of all strata are known, they "
-        "weight the strata; otherwise every cell has the same weight."
+        "Conventions: the accuracy of the whole population is also computed by three other conventions of the field. "
+        "In the convention by reliability (Marchesin, Silvello, and Alonso, HCOMP 2024), the weight of an annotator "
+        "is sigmoid(5 kappa). Here, kappa is Cohen's kappa with linear weights (False < Unjudgeable < True) between "
+        "the annotator's labels and the most frequent label of the other annotators. A single label decides, and two "
+        "labels decide if they are equal. Of three or more labels, the label with the largest total weight decides. "
+        "Strata are weighted by their sizes if all sizes are known; otherwise, every cell has the same weight."
     ),
     "clusters": (
-        "Clusters. Statements that were sampled together count as fewer statements: their number is divided by the "
-        "design effect of their stratum (Korn and Graubard 1998). This applies to accuracy, rejection, their averages, "
-        "the pooled rates, the conventions, and the differences between sides. Other intervals treat statements as "
-        "independent."
+        "Clusters: statements that were sampled together count as fewer statements. Their number is divided by the "
+        "design effect of their stratum (Korn and Graubard 1998). This applies to accuracy, rejection, their "
+        "averages, the pooled rates, the conventions, and the differences between sides. All other intervals treat "
+        "statements as independent."
     ),
 }
 

@@ -126,18 +126,20 @@ def steadiness_table(document: Document) -> Table:
 
 METHOD_PARTS = {
     "judge_quality": (
-        "Judge quality: sensitivity, specificity, and Youden's J of the LM judge's labels against human verdicts. "
-        "Statements are weighted by their inverse inclusion probability (Wilson's interval at Kish's effective sample "
-        "size; Newcombe's method for J). Agreement of the judge, and of each annotator, is measured against the most "
-        "frequent label of the other annotators."
+        "Judge quality is measured by the sensitivity, specificity, and Youden's J of the LM judge's labels, compared "
+        "with human verdicts. Statements are weighted by their inverse inclusion probability. The intervals are "
+        "Wilson's intervals at Kish's effective sample size and, for J, Newcombe's. The agreement of the judge, and "
+        "of each annotator, is measured against the most frequent label of the other annotators."
     ),
-    "alternative_annotator": ("Alternative annotator test: Calderon, Reichart, and Dror (2025)."),
+    "alternative_annotator": ("The alternative annotator test is that of Calderon, Reichart, and Dror (2025)."),
     "label_changes": (
-        "Label changes between repeats of the judge, and between runs that differ in one option: McNemar's exact test, "
-        "adjusted by Holm's method, and Cohen's kappa."
+        "Label changes between repeats of the judge, and between runs that differ in one option, are tested by "
+        "McNemar's exact test, adjusted by Holm's method, and measured by Cohen's kappa."
     ),
-    "calibration": ("Calibration of the judge: ten bins of equal width."),
-    "panel": ("Effective votes of a panel of judges: from the correlations of their errors (Kish 1965)."),
+    "calibration": ("The calibration of the judge is computed in ten bins of equal width."),
+    "panel": (
+        "The effective votes of a panel of judges are computed from the correlations of the judges' errors (Kish 1965)."
+    ),
 }
 JUDGE_LABELS = (*LABELS, "unparsable")
 NO_VERDICTS = "No statement labeled by the judge has a human verdict yet, so its quality is unknown."

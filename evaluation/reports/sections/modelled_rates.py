@@ -28,28 +28,32 @@ from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD_PARTS = {
     "corrected_rates": (
-        "Accuracy corrected for annotators' errors: a two-class model with the sensitivity and specificity of each "
-        "annotator (Dawid and Skene 1979), partially pooled over annotators, and with one prevalence per group of "
-        "statements drawn for the same strata. Unjudgeable counts as missing; the truth of gold statements is known. "
-        "The posterior is drawn by Gibbs sampling. Each arm of the interval is the sum in quadrature of the arm of the "
-        "exact interval for the finite population and the arm of the posterior."
+        "The accuracy corrected for annotators' errors is based on a two-class model with a sensitivity and a "
+        "specificity for each annotator (Dawid and Skene 1979). Sensitivities and specificities are partially pooled "
+        "over annotators. Statements drawn for the same strata form a group, and each group has its own prevalence. "
+        "Unjudgeable counts as missing, and the truth of gold statements is known. The posterior is drawn by Gibbs "
+        "sampling. Each arm of the interval combines two arms in quadrature: the arm of the exact interval for the "
+        "finite population and the arm of the posterior."
     ),
     "pooled_rates": (
-        "Partially pooled relations: a beta-binomial model over the relations of an LM and setting. Mean and precision "
-        "are drawn from a grid. Strata have the same weights as in the rate of the cell, and judged tuples are known."
+        "Relations are partially pooled by a beta-binomial model over the relations of an LM and setting. The mean "
+        "and the precision of the model are drawn from a grid. Strata have the same weights as in the rate of the "
+        "cell. Judged tuples are known."
     ),
     "every_look": (
-        "Anytime-valid intervals contain the numbers of hits whose prior-to-posterior ratio has stayed below 20, for a "
-        "beta-binomial prior (1/2, 1/2) in each stratum (Waudby-Smith and Ramdas 2020). The ratios of strata are "
-        "multiplied. In at most 5 % of rounds, at least one interim interval misses the true value."
+        "An anytime-valid interval contains the numbers of hits whose prior-to-posterior ratio has stayed below 20, "
+        "for a beta-binomial prior (1/2, 1/2) in each stratum (Waudby-Smith and Ramdas 2020). The ratios of strata "
+        "are multiplied. In at most 5 % of rounds, at least one interim interval misses the true value."
     ),
     "every_look_with_judge": (
-        "Anytime-valid intervals with a judge: the ratios of people alone and with the judge are averaged."
+        "For anytime-valid intervals with a judge, the ratios of people alone and the ratios with the judge are "
+        "averaged."
     ),
     "every_look_of_averages": (
-        "Anytime-valid intervals of averages over relations: normal mixture (Robbins 1970), with variances from shares "
-        "to which a hit and a miss are added. They hold asymptotically: with two or three relations and few "
-        "statements, at least one interim interval missed the true value in up to 6 of 100 simulated rounds."
+        "Anytime-valid intervals of averages over relations are based on a normal mixture (Robbins 1970). Variances "
+        "are computed from shares to which a hit and a miss are added. The intervals hold asymptotically: with two or "
+        "three relations and few statements, at least one interim interval missed the true value in up to 6 of 100 "
+        "simulated rounds."
     ),
 }
 NOTE_ON_CORRECTION = (

@@ -39,20 +39,21 @@ from kgharvest.tables.table import Column, Kind, Rates, Row, Table, of_kind
 METHOD_PARTS = {
     "rates": (
         "Accuracy and rejection rates estimate shares of the population of tuples from which the statements of a cell "
-        "were drawn. They are based on the statements with a verdict; strata of ranks are weighted by their size. The "
-        "95 % intervals are exact for the finite population: Blaker's interval for the hypergeometric distribution, "
-        "convolved over strata. Judged tuples are known, so a census has an interval of zero width."
+        "were drawn. They are based on the statements with a verdict. Strata of ranks are weighted by their size. The "
+        "95 % intervals are exact for the finite population: they are Blaker's intervals for the hypergeometric "
+        "distribution, convolved over strata. A census has an interval of zero width, because nothing remains unknown "
+        "about judged tuples."
     ),
     "unknown_population": ("If the size of the population is unknown, the interval is Blaker's binomial interval."),
     "averages": (
-        "Macro averages are means over relations. Their interval for similar relations is Student's t over relations. "
-        "Their interval for these relations is the exact interval of the mean with equal weights. The pooled rate of "
-        "all statements is not weighted by the sizes of the harvests and therefore has no interval. In the weighted "
-        "accuracy, the weight of a relation is its population."
+        "Macro averages are means over relations. The interval for similar relations is Student's t interval over "
+        "relations. The interval for these relations is the exact interval of the mean with equal weights. The pooled "
+        "rate of all statements has no interval, because it is not weighted by the sizes of the harvests. In the "
+        "weighted accuracy, the weight of a relation is its population."
     ),
     "curves_and_cuts": (
-        "Accuracy by size and at cuts is estimated like the accuracy of a cell, over the part of each stratum inside "
-        "the cut. It is undefined if one of these parts has no verdict."
+        "The accuracy of top-ranked tuples and of cuts is estimated like the accuracy of a cell, but from the part of "
+        "each stratum inside the cut. The accuracy is undefined if any of these parts has no verdict."
     ),
 }
 
@@ -576,13 +577,13 @@ def size_table(document: Document) -> Table:
 
 PLAN_METHOD_PARTS = {
     "planned_statements": (
-        "Sample-size planning: the number of statements that halves an interval is based on the finite population of "
-        "each stratum (four times as many statements for an infinite population)."
+        "Sample-size planning: the number of statements that halves an interval takes the finite population of each "
+        "stratum into account. For an infinite population, it is four times the current number of statements."
     ),
     "planned_relations": (
-        "The number of relations that distinguishes two sides is based on the paired t test with power .8 and a "
-        "two-sided level of .05 divided by the number of comparisons. It is at least the minimum number that the "
-        "sign-flip test requires."
+        "Sample-size planning for comparisons: the number of relations that distinguishes two sides is calculated for "
+        "the paired t test with power .8 and a two-sided level of .05 divided by the number of comparisons. It is at "
+        "least the minimum number of relations that the sign-flip test requires."
     ),
 }
 NO_INTERVAL = "There is no interval yet."

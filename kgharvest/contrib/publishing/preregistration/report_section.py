@@ -25,14 +25,14 @@ from kgharvest.statistics.rates import SIGNIFICANCE
 from kgharvest.tables.table import Column, Kind, Row, Table
 
 METHOD = (
-    "Preregistration: the comparisons in the frozen document are one family, and all others, which are exploratory, "
-    "another; p is adjusted by Holm's method within each family. A hypothesis that one side is more accurate, or that "
-    "two sides differ, is supported if the adjusted p of the comparison is below .05 and the difference has the "
-    "expected sign, and not supported if the sign is opposite. Equivalence is supported if two one-sided tests at .05 "
-    "show a difference within the planned margin, and not supported if the 95 % interval is beyond the margin. "
-    "Otherwise the outcome is undecided. Deviations: values of the frozen document that have changed at the report, "
-    "exclusions of people before a limit of the round paused them, and a report or end of judging before the closing "
-    "rule of the round applied."
+    "The comparisons in the frozen document of a preregistration form one family, and all other comparisons, "
+    "which are exploratory, form another. p is adjusted by Holm's method within each family. If the adjusted p of "
+    "a comparison is below .05, a hypothesis that one side is more accurate, or that two sides differ, is "
+    "supported if the difference has the expected sign, and not supported if the sign is opposite. Equivalence is "
+    "supported if two one-sided tests at .05 show a difference within the planned margin. It is not supported if "
+    "the 95 % interval is beyond the margin. Otherwise, the outcome is undecided. Deviations are values that "
+    "differ from the frozen document, exclusions of people before a limit of the round paused them, and reports "
+    "or ends of judging before the closing rule of the round applied."
 )
 SUPPORTED, NOT_SUPPORTED, UNDECIDED = "supported", "not supported", "undecided"
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -50,6 +50,7 @@ EARLIER_WORDINGS = {
     "c8460897190de13af2fd250555f7507ead324dda5b8fd274a3e98dca8dcff2e4",
     "c18fe9102c55f7412719c14add282089936141a2fa296f0156e7dbdb4bd1054f",
     "094b78ebf0c6ed7566e414ff1e1f89a9ddf497156df1eefc9d0524acb73f1764",
+    "dc1b30455461c1b66a385d04f80c30dca867aa1914df4d3b9d209cb128e8b11e",
 }
 LONGEST = 300  # maximum number of characters of a displayed value
 
