@@ -1,7 +1,7 @@
 """Access policy: one table of actions and roles, used by pages, API, services, and commands.
 
-Annotators only judge and never see the LM, setting, or score. Members of a project see the pages for researchers,
-limited to their projects: each query starts with `objects.visible_to(user)`, so objects of other projects are not
+Annotators only judge and never see the LM, setting, or score. Members of a project see the pages for researchers, but
+only objects of their projects: each query starts with `objects.visible_to(user)`, so objects of other projects are not
 found. Actions that the role does not permit raise NotAllowed.
 """
 

@@ -91,7 +91,7 @@ HSTS = re.compile(r"max-age=([0-9]{1,9})((?:; ?(?:includeSubDomains|preload))*)"
 def hsts(name: str) -> tuple[int, bool, bool]:
     """Return the seconds, includeSubDomains, and preload of a Strict-Transport-Security header.
 
-    If not set, there are 0 seconds.
+    The number of seconds is 0 if the variable is not set.
     """
     text = os.environ.get(name, "").strip()
     match = HSTS.fullmatch(text or "max-age=0")

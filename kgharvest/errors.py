@@ -18,9 +18,9 @@ class DomainError(Exception):
 
     The message states the problem, its location, and a fix.
 
-    Pages show the message, the API answers 409 with code and message, commands print the message and exit with status
-    1. Codes are part of the API. A subclass exists only if a caller catches it by name. The code of a subclass is its
-      class name, and its constructor takes only the message.
+    Pages show the message. The API answers 409 with the code and the message. Commands print the message and exit
+    with status 1. Codes are part of the API. A subclass exists only if a caller catches it by name. The code of a
+    subclass is its class name, and its constructor takes only the message.
     """
 
     def __init__(self, *args: object):

@@ -98,7 +98,8 @@ OUTBOXES = {
     "deliver_webhooks": "kgharvest.webhooks.delivery.outbox",
 }
 
-# Runner of each job kind: functions of (job, heartbeat) that return a function to store the result (jobs.ledger)
+# Runners by job kind: functions of (job, heartbeat) that run the job and return a function that stores the result
+# (jobs.ledger)
 JOB_RUNNERS = {
     "harvest": "kgharvest.harvests.runner.run_harvest",
     "harvest-part": "kgharvest.harvests.parts.sharing.run_part",

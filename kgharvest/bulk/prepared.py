@@ -31,7 +31,7 @@ class Parameter(Expression):  # type: ignore[misc]
 
 
 class Prepared(Generic[Row]):
-    """Statement for the rows of a QuerySet with Parameters in place of values."""
+    """SQL statement for the rows of a QuerySet in which Parameters stand for values."""
 
     def __init__(self, rows: Callable[[], QuerySet[Row]]):
         """`rows` is called on the first execution, because models and databases are not ready at import."""

@@ -70,9 +70,9 @@ def _check_revision(name: str, revision: str) -> None:
 def language_model_for_pages(name: str, revision: str = "") -> LanguageModel:
     """Return the LM with this name, for users who do not own the server. Raises NotFound or BadName.
 
-    Accepts LMs that were named in commands, hub ids, folders below settings.MODEL_ROOTS (relative or absolute), and LMs
-    behind settings.LM_SERVERS with a hub id as tokenizer. Errors disclose nothing about other folders. Naming a folder
-    as a chat model, or as the LM of imported tuples, does not make it loadable.
+    The name can be that of an LM that was named in a command, a hub id, a relative or absolute folder below
+    settings.MODEL_ROOTS, or an LM behind settings.LM_SERVERS with a hub id as tokenizer. Errors disclose nothing about
+    other folders. Naming a folder as a chat model, or as the LM of imported tuples, does not make it loadable.
     """
     if served := served_name(name):
         check_server(served)

@@ -105,7 +105,7 @@ def import_prompts(
 def prompt_files_at(path: Path, origin: str | None = None) -> list[PromptFile]:
     """Return the file RELATION.jsonl, or all such files in a folder and its subfolders.
 
-    origin: None to derive it from the folder names. Raises NoSuchFile if there is no such file or the folder has more
+    origin: None to derive it from the folder names. Raises NoSuchFile if the file does not exist or the folder has more
     than MOST_ENTRIES entries, and ImportRefused if a file is not UTF-8.
     """
     paths, n_entries = [] if path.is_dir() else [path], 0

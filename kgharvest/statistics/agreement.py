@@ -105,8 +105,8 @@ def alpha_of_shares(patterns: Counts, shares: NDArray[np.number]) -> Floats:
 
     It is NaN if undefined.
 
-    With m judgments in a pattern, n_c judgments of label c, and n judgments in total:
-    alpha = 1 - n * sum over tasks of (disagreeing ordered pairs) / (m - 1) / (n^2 - sum_c n_c^2).
+    Let a pattern have m judgments, let n_c be the number of judgments of label c, and let n be the number of all
+    judgments. Then alpha = 1 - n * sum over tasks of (disagreeing ordered pairs) / (m - 1) / (n^2 - sum_c n_c^2).
     """
     n_per_pattern = patterns.sum(axis=1)
     disagreeing = n_per_pattern**2 - (patterns**2).sum(axis=1)

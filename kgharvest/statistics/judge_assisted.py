@@ -1,7 +1,7 @@
 """Judge-assisted rates: people's verdicts on a sample are combined with an LM judge's labels of the whole harvest.
 
-The sample is post-stratified by the judge's label. The number of tuples that the judge calls true, false, or neither is
-known, and the draws in each group are a simple random sample of the group. The estimate is therefore valid for any
+The sample is post-stratified by the judge's label. It is known how many tuples the judge calls true, false, or neither.
+The draws in each of these groups are a simple random sample of the group. The estimate is therefore valid for any
 judge: only people's verdicts determine the truth, and the judge only groups similar tuples (Holt and Smith 1979, Post
 stratification, JRSS A 142; Cochran 1977, section 5A.9).
 

@@ -101,9 +101,10 @@ class Calibration(NamedTuple):
 def calibration(probability: Floats, is_accepted: Flags, weight: Floats) -> Calibration | None:
     """Compare a judge's probability of True (T,) with people's verdicts. Returns None if there are no statements.
 
-    There are N_BINS bins of equal width. The error is the mean over statements of the absolute difference between the
-    mean probability and the share of accepted statements in the statement's bin (Naeini, Cooper, and Hauskrecht 2015;
-    Guo et al. 2017, equation 3). If bins have few statements, the error is biased upward, even for a calibrated judge.
+    There are N_BINS bins of equal width. The error is a mean over statements. For each statement, it takes the absolute
+    difference between the mean probability and the share of accepted statements in the statement's bin (Naeini, Cooper,
+    and Hauskrecht 2015; Guo et al. 2017, equation 3). If bins have few statements, the error is biased upward, even for
+    a calibrated judge.
     """
     if not len(probability):
         return None
@@ -282,8 +283,8 @@ def change_between(label: Codes, other: Codes) -> Change | None:
     n_to_true, n_from_true = (
         int(np.count_nonzero((now == TRUE) & (then != TRUE))) for now, then in ((other, label), (label, other))
     )
-    # Wald's interval of a difference of paired shares after adding half a pair to each of the four cells, which is
-    # valid for small differences (Agresti and Min 2005, Statistics in Medicine 24).
+    # Wald's interval of a difference of paired shares, after half a pair is added to each of the four cells. It is
+    # valid even for small differences (Agresti and Min 2005, Statistics in Medicine 24).
     difference = (n_to_true - n_from_true) / (n + 2)
     error = Z_95 * float(np.sqrt(n_to_true + n_from_true + 1 - (n + 2) * difference**2)) / (n + 2)
     return Change(

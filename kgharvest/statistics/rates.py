@@ -519,7 +519,7 @@ def likeliest_shares(rate: float, n_hits: Floats, n: Counts, population: Counts,
 
 # Cuts of ranked harvests
 #
-# A cut takes a part of each stratum, and the judged draws up to the cut's rank are a simple sample of that part. The
+# A cut contains a part of each stratum. The judged draws up to the cut's rank are a simple sample of this part. The
 # rate of the top R tuples is therefore a `population_rate` over these parts. The rate of all tuples is the rate of the
 # cell.
 

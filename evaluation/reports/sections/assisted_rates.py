@@ -174,8 +174,9 @@ NOTE = (
     "may be biased."
 )
 NOTE_ON_ALONE = (
-    "People alone: used if fewer than three draws are expected in a label group, if the judge did not label every "
-    "tuple, or if the verdicts on an LM and setting do not differ between the judge's labels."
+    "The estimate by people alone is used if fewer than three draws are expected in a label group, "
+    "if the judge did not label every tuple, or if the verdicts on an LM and setting do not differ between "
+    "the judge's labels."
 )
 
 

@@ -114,7 +114,7 @@ def _as_false(evidence: Evidence) -> Codes:
 
 
 def _effects(evidence: Evidence, verdict: Codes) -> Floats:
-    """Return the design effects on the share of accepted statements, (S,); 1 without clusters."""
+    """Return the design effects on the share of accepted statements, (S,). Without clusters, they are 1."""
     if evidence.cluster is None:
         return np.ones(len(evidence.strata))
     return verdict_design_effects(evidence, verdict)[ACCEPTED]

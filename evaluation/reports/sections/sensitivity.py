@@ -48,8 +48,8 @@ class WithoutAnnotator(NamedTuple):
 def without_each_annotator(evidence: Evidence) -> Iterator[WithoutAnnotator]:
     """Yield the results without each annotator in turn. Yield nothing if there is only one annotator.
 
-    Statements are counted once by pattern, verdict, and stratum. Omitting an annotator changes few of these counts, so
-    updating them for each of hundreds of annotators takes little more time than counting once.
+    Statements are counted once by pattern, verdict, and stratum. Omitting an annotator changes few of these counts.
+    Therefore, updating the counts for each of hundreds of annotators takes little more time than counting once.
     """
     if len(evidence.annotators) < FEWEST_ANNOTATORS:
         return

@@ -310,8 +310,8 @@ def settle_by_hand(command: PlatformCommand, was_done: bool, by=None) -> None:
 def resend(command: PlatformCommand, by=None) -> None:
     """Retry a failed command.
 
-    Raises NotAllowed, PlatformRefused if the platform is closed, NotUncertain if the command has not failed, and
-    NotAskable if it was paid or another decision was made in the meantime.
+    Raises NotAllowed; PlatformRefused if the platform is closed; NotUncertain if the command has not failed; and
+    NotAskable if the payment or another decision was made in the meantime.
     """
     check_may(by, Action.WORK, command.submission.panel.project)
     platforms.check_not_closed(command.submission.panel)
