@@ -348,7 +348,7 @@ def without_traceback_of_refusals(record: logging.LogRecord) -> bool:
     return True
 
 
-# Monitoring (docs/operations.md). There is one folder per machine, because process ids are unique only within a machine.
+# Monitoring (docs/operations.md). Each machine has its own folder, because process ids are unique only per machine.
 METRICS_DIR = DATA_DIR / "metrics" / socket.gethostname()
 METRICS_TOKEN = os.environ.get("KGHARVEST_METRICS_TOKEN", "")
 
