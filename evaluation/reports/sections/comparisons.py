@@ -421,7 +421,10 @@ def _key(cell: Mapping[str, Any]) -> CellKey:
 
 
 def _tests(evidence: Evidence, by_side: Mapping[Side, Mapping[str, float]], drawn: DrawnVerdicts) -> Iterator[PairTest]:
-    """Yield a test of each pair of sides that shares enough relations. The tests are those of comparisons."""
+    """Yield a test of each pair of sides that shares enough relations.
+
+    Each pair is tested like a comparison of the report.
+    """
     compare_statements, accepted = statement_comparisons(evidence), drawn.accepted
     for (number_a, a), (number_b, b) in combinations(enumerate(by_side), 2):
         shared = sorted(by_side[a].keys() & by_side[b].keys())

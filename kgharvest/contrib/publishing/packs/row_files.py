@@ -70,7 +70,7 @@ def round_facts(round: Round, document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def preregistration_files(facts: Mapping[str, Any]) -> list[PackFile]:
-    """Return the file of the round's preregistration. Its hash is the published one.
+    """Return the file of the round's preregistration. The hash of this file was published.
 
     Without a preregistration, return no file.
     """
