@@ -29,11 +29,11 @@ from kgharvest.relations.names import resolve_relation
 RESEARCHER = "researcher"
 ANNOTATORS = ("annotator-1", "annotator-2", "annotator-3")
 PASSWORD_LENGTH = 12
-LEGIBLE = "abcdefghijkmnpqrstuvwxyz23456789"  # without l, o, 0, and 1
+LEGIBLE = "abcdefghijkmnpqrstuvwxyz23456789"  # without l, o, 0, and 1, which look alike
 
 PROJECT = "Demo"
-PEOPLE, SIMULATED = "demo", "demo-simulated"  # built-in studies, which share their harvests
-# Harvested by the worker while the pages are open
+PEOPLE, SIMULATED = "demo", "demo-simulated"  # built-in studies that use the same harvests
+# The worker harvests these relations while the demo's pages are open.
 MORE_RELATIONS = ("currency_of", "eats", "language_of", "made_of", "part_of", "used_for")
 MORE_PARAMS = HarvestParams(candidates=300, max_tuples=150)
 
@@ -70,8 +70,8 @@ def researcher() -> AbstractBaseUser:
 def study(name: str) -> Study:
     """Return the built-in study, created if it is missing.
 
-    A study with a round keeps its document, because a release can have edited the packaged one. A demo of an older
-    version has its round already.
+    If the study already has a round, for example from an older version's demo, its document is kept: the new version
+    may contain a different document.
     """
     document = read_study(study_path(name))
     stored = find_study(document, researcher())

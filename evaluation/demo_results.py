@@ -1,4 +1,4 @@
-"""Saved results of the demo's harvests and LM judge, so that its pages open within seconds.
+"""Saved results of the demo's harvests and LM judge. With these results, the demo is ready within seconds.
 
 `demo --save-results` writes the file for a release. A result is used only for a job with the same parameters, relation,
 and LM; other jobs run as usual.
@@ -133,7 +133,10 @@ def _relation_names(run: JudgeRun) -> dict[int, str]:
 
 
 def _identity(run: JudgeRun) -> str:
-    """Return a hash that is equal for runs that give equal tuples the same label."""
+    """Return a hash of everything that determines the judge's labels.
+
+    Runs with equal hashes give equal tuples the same label.
+    """
     names = _relation_names(run)
     texts = sorted((names[int(relation)], texts) for relation, texts in run.relation_texts.items())
     options = [run.judge_kind, run.model, run.revision, run.dtype, run.threshold, run.repeats]

@@ -32,8 +32,8 @@ class ReportQuerySet(models.QuerySet):
 class Report(models.Model):
     """A frozen report on a round. `document` is its JSON; pages and files only render it.
 
-    headline: values shown in lists. abridged: the part of the document that pages show; empty or incomplete in old
-    reports. method: paragraphs on the statistical methods.
+    headline: values shown in lists of reports. abridged: the part of the document that pages show; empty or incomplete
+    in old reports. method: paragraphs on the statistical methods.
     """
 
     round = models.ForeignKey(Round, on_delete=models.PROTECT, related_name="reports")
@@ -72,7 +72,7 @@ class Report(models.Model):
 
     @property
     def document_for_pages(self) -> Mapping[str, Any]:
-        """The abridged document, or the whole document if the abridged one is old and lacks curves."""
+        """The abridged document. In old reports, it lacks curves; then the whole document is returned."""
         return self.abridged if "scored_relations" in self.abridged else self.document
 
     def scores_of(self, relation: str) -> Mapping[str, Any] | None:
@@ -98,12 +98,12 @@ class StudyQuerySet(models.QuerySet):
 
 
 class Study(models.Model):
-    """A study made from a study file (evaluation.studies).
+    """A study created from a study file (see evaluation.studies).
 
-    document: the valid file, with the relations of relation files. relation_set: set of the relations that are written
-    in the file; None until they are imported. harvest_keys: `unique_key` of each harvest in the
-    order of the file; empty until they are queued. round: None until its draft is created. report: the first report on
-    the complete round since the last change of report options, judges, or published numbers.
+    document: the validated study file, with the relations of its relation files. relation_set: set of the relations
+    that are written in the file; None until they are imported. harvest_keys: `unique_key` of each harvest, in the order
+    of the file; empty until the harvests are queued. round: None until its draft is created. report: the first report
+    on the complete round since the last change of report options, judges, or published numbers.
     """
 
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="studies")
@@ -134,7 +134,10 @@ class Study(models.Model):
 
 
 class ScoresOfRelation(models.Model):
-    """The part of a report's document for figures of one relation's scores. relation: name in the document."""
+    """The part of a report's document that figures of one relation's scores need.
+
+    relation: the relation's name in the document.
+    """
 
     report = models.ForeignKey(Report, on_delete=models.CASCADE, related_name="scores_of_relations")
     relation = models.TextField()
@@ -186,7 +189,7 @@ class ReportShare(models.Model):
 
 
 class ScoreEvaluation(Job):
-    """Job that evaluates an LM's scores on known facts and false tuples; run by a worker or a command.
+    """Job that evaluates an LM's scores on known facts and false tuples. A worker or a command runs the job.
 
     document: JSON of `evaluate_scores` (docs/report-json.md), empty until the job succeeds. samples: facts and false
     tuples with their scores; empty in old evaluations.

@@ -1,4 +1,7 @@
-"""Panels about reports and comparisons for other pages (registered in PANELS and HOOKS of kgharvest.registries)."""
+"""Panels about reports and comparisons that other pages show.
+
+They are registered in PANELS and HOOKS of kgharvest.registries.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -77,7 +80,7 @@ def report_to_make(request: HttpRequest, subject: None) -> Iterator[Panel]:
 
 
 def newest_report(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    """Yield the finding and the forest plot of the newest report."""
+    """Yield a panel with the finding and the forest plot of the newest report."""
     reports = Report.objects.visible_to(request.user).for_list().filter(headline__n_judgments__gt=0)
     report = reports.order_by("-created_at", "-pk").first()
     if report:

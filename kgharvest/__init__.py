@@ -51,7 +51,7 @@ def code_version() -> str:
     """
     if commit := os.environ.get("KGHARVEST_COMMIT", "")[:8]:
         return f"{VERSION}+{commit}"
-    if not (Path(__file__).parents[1] / ".git").exists():  # a parent folder may be another repository
+    if not (Path(__file__).parents[1] / ".git").exists():  # a repository in a parent folder is unrelated
         return VERSION
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=8", "HEAD"]
     try:

@@ -1,7 +1,7 @@
 """Access policy: one table of actions and roles, used by pages, API, services, and commands.
 
-Annotators only judge and never see the LM, setting, or score. Members of a project see the pages for researchers,
-limited to their projects: each query starts with `objects.visible_to(user)`, so objects of other projects are not
+Annotators only judge and never see the LM, setting, or score. Members of a project see the pages for researchers, but
+only objects of their projects: each query starts with `objects.visible_to(user)`, so objects of other projects are not
 found. Actions that the role does not permit raise NotAllowed.
 """
 
@@ -24,7 +24,7 @@ from rest_framework.permissions import BasePermission
 from kgharvest.accounts.models import Project, ProjectMember, Role
 from kgharvest.errors import DomainError
 
-User = AbstractBaseUser | AnonymousUser | None  # None: the operator, running a command
+User = AbstractBaseUser | AnonymousUser | None  # None stands for the operator, who runs commands
 
 
 class Action(StrEnum):
@@ -33,7 +33,7 @@ class Action(StrEnum):
     VIEW = "view"
     ADJUDICATE = "adjudicate"
     WORK = "work"
-    MANAGE = "manage"  # name, members, and personal data
+    MANAGE = "manage"  # change the project's name and members, and see personal data
 
 
 MAY: Mapping[Action, frozenset[Role]] = {
@@ -55,15 +55,15 @@ def owns_installation(user: User) -> bool:
 
 
 def bound_to(user: User) -> int | None:
-    """Return the id of the project to which the request's token is bound, or None."""
+    """Return the id of the project to which the token of the user's request is bound, or None."""
     return getattr(user, "bound_to", None)
 
 
 def may(user: User, action: Action, project: Project | None) -> bool:
     """Return whether `user` may do `action` in `project`.
 
-    None stands for the installation, which members of any project may view. Superusers and the operator may do
-    everything.
+    A project of None stands for the whole installation, which members of any project may view. Superusers and the
+    operator may do everything.
     """
     if owns_installation(user):
         return True
@@ -88,7 +88,7 @@ def _roles(action: Action) -> str:
 
 
 def allowed_actions(user: User, project: Project | None) -> dict[str, bool]:
-    """Return, for each action, whether `user` may do it in `project`. Templates read it, for example, as `may.work`."""
+    """Return, for each action, whether `user` may do it in `project`. Templates use, for example, `may.work`."""
     if user is None or user.is_superuser or project is None:
         return {action.value: may(user, action, project) for action in Action}
     role = ProjectMember.objects.filter(project=project, user=user).values_list("role", flat=True).first()
@@ -108,7 +108,7 @@ def visible(objects: QuerySet, user: User, path: str = "project") -> QuerySet:
 def visible_or_404(user: User, objects: Any, action: Action = Action.VIEW, **lookup: Any) -> Any:
     """Return the object selected by `lookup`. Raises Http404 if `user` cannot see it.
 
-    Raises NotAllowed if `user` may not do `action` in its project.
+    Raises NotAllowed if `user` can see the object but may not do `action` in its project.
 
     objects: a manager or queryset of a model with `visible_to` and `project`.
     """
@@ -121,8 +121,8 @@ def visible_or_404(user: User, objects: Any, action: Action = Action.VIEW, **loo
 def knows(user: User, person: Any) -> bool:
     """Return whether `user` may see that `person` acted on data that projects share.
 
-    These are built-in gold statements and decisions on knowledge tuples. True for members of the user's projects.
-    Runs one query per request and user.
+    Shared data are built-in gold statements and decisions on knowledge tuples. The result is True for members of the
+    user's projects. Runs one query per request and user.
     """
     if owns_installation(user) or person == user:
         return True
@@ -135,9 +135,9 @@ def knows(user: User, person: Any) -> bool:
 def may_anywhere(user: User, action: Action) -> bool:
     """Return whether `user` may do `action` in any project.
 
-    Always true for superusers, because they can create a project.
-    Researchers are the users who may do VIEW: members of any project and superusers. They see the pages for
-    researchers. Runs one query per request and user.
+    Superusers may do every action, because they can create a project. Users who may do VIEW anywhere are called
+    researchers: superusers and the members of any project. Researchers see the pages for researchers. Runs one query
+    per request and user.
     """
     if not user.is_active or user.is_superuser:
         return user.is_active
@@ -192,7 +192,9 @@ def roles(request: HttpRequest) -> dict[str, Any]:
 
 
 def client_ip(request: HttpRequest) -> str | None:
-    """Return the client address that our outermost proxy sees or, if there is no proxy, the connection's address.
+    """Return the client's address as seen by the outermost trusted proxy.
+
+    Without a proxy, return the connection's address.
 
     Entries further left in X-Forwarded-For come from the client and can be forged.
     """

@@ -42,7 +42,7 @@ def main() -> None:
         CommandLine(sys.argv).execute()
     except ImproperlyConfigured as error:
         sys.exit(f"Error: {error}")
-    except (DatabaseError, OSError) as error:  # of Django's own commands
+    except (DatabaseError, OSError) as error:  # errors of Django's own commands
         if not (reason := fault_of_machine(error)):
             raise
         sys.exit(f"Error: {reason}")
@@ -62,7 +62,10 @@ class CommandLine(ManagementUtility):
 
 
 def sections(app_of_command: dict[str, str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield title and installed commands of each section, with all remaining commands of this project in the last."""
+    """Yield the title and the installed commands of each section.
+
+    The last section has all remaining commands of this project.
+    """
     for title, names in SECTIONS.items():
         yield title, [name for name in names if name in app_of_command]
     listed = {name for names in SECTIONS.values() for name in names}

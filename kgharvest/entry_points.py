@@ -1,4 +1,4 @@
-"""Entry points: registry entries of installed distributions (docs/extending.md).
+"""Entry points, with which installed distributions add entries to registries. See docs/extending.md.
 
 Imports only the standard library, so that the pure libraries can use it.
 """
@@ -19,7 +19,7 @@ Entry = TypeVar("Entry")
 
 @cache
 def entry_points(group: str) -> Mapping[str, Any]:
-    """Load the objects of a group; return them by name. Raises ImportError with the name of the distribution."""
+    """Load the objects of a group, and return them by name. Raises ImportError with the name of the distribution."""
     objects: dict[str, Any] = {}
     for point in sorted(metadata.entry_points(group=group), key=lambda point: point.name):
         distribution = point.dist.name if point.dist else "an unknown distribution"
@@ -38,7 +38,7 @@ def entry_points(group: str) -> Mapping[str, Any]:
 class Registry(Mapping[str, Entry]):
     """Built-in entries, followed by entries of installed distributions, which are loaded on the first lookup.
 
-    condition: entries that do not satisfy it are omitted.
+    condition: condition that entries must satisfy; other entries are omitted.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Parsers of environment variables for settings.py. They raise ImproperlyConfigured for invalid values.
 
-name: name of a variable. Default values are in settings.py.
+The argument `name` is the name of a variable. Default values are in settings.py.
 """
 
 import os
@@ -21,15 +21,15 @@ import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 
 PACKAGE_DIR = Path(__file__).resolve().parent
-IS_CHECKOUT = not (PACKAGE_DIR / "templates").is_dir()  # only wheels have templates in the package
-# Prefixes of commands in messages; RUN: of `web` and `worker`
+IS_CHECKOUT = not (PACKAGE_DIR / "templates").is_dir()  # only wheels contain templates inside the package
+# Prefixes of commands in messages. RUN is the prefix of the commands `web` and `worker`.
 PROGRAM, RUN = ("python manage.py", "./run") if IS_CHECKOUT else ("kgharvest", "kgharvest")
 
 ROLES = ("owner", "researcher", "adjudicator", "viewer")
 
 
 def command_names(request: object) -> dict[str, str]:
-    """Context processor: prefixes of commands in pages."""
+    """Context processor for the prefixes of commands in pages."""
     return {"PROGRAM": PROGRAM, "RUN": RUN}
 
 
@@ -46,10 +46,12 @@ def data_folder_needed() -> Iterator[None]:
 
 
 def create_data_folder(folder: Path) -> Path:
-    """Create the data folder, or a folder in it, when it is first needed; importing the settings creates nothing.
+    """Create the data folder, or a folder in it.
 
-    All created folders are private to this user: the SQLite file contains email addresses, sessions, and password
-    hashes. Raises ImproperlyConfigured.
+    It is created when it is first needed, not when the settings are imported.
+
+    Only this user can access the created folders, because the SQLite file contains email addresses, sessions, and
+    password hashes. Raises ImproperlyConfigured.
     """
     with data_folder_needed():
         for part in (*reversed(folder.parents), folder):
@@ -87,7 +89,10 @@ HSTS = re.compile(r"max-age=([0-9]{1,9})((?:; ?(?:includeSubDomains|preload))*)"
 
 
 def hsts(name: str) -> tuple[int, bool, bool]:
-    """Return seconds, includeSubDomains, and preload of a Strict-Transport-Security header; 0 seconds if not set."""
+    """Return the seconds, includeSubDomains, and preload of a Strict-Transport-Security header.
+
+    The number of seconds is 0 if the variable is not set.
+    """
     text = os.environ.get(name, "").strip()
     match = HSTS.fullmatch(text or "max-age=0")
     if match is None:
@@ -98,7 +103,7 @@ def hsts(name: str) -> tuple[int, bool, bool]:
 
 
 def limit(name: str, n: int, window_s: int) -> tuple[int, int]:
-    """Return attempts and window in seconds, from "30/900"."""
+    """Parse a rate limit such as "30/900" into the number of attempts and the window in seconds."""
     text = os.environ.get(name) or f"{n}/{window_s}"
     attempts, _, seconds = text.partition("/")
     if not (attempts.isdecimal() and seconds.isdecimal() and int(seconds)):
@@ -107,11 +112,14 @@ def limit(name: str, n: int, window_s: int) -> tuple[int, int]:
 
 
 def base_url(text: str) -> SplitResult:
-    """Split KGHARVEST_BASE_URL; the path has no trailing slash. All parts are empty if it is not set."""
+    """Split KGHARVEST_BASE_URL into its parts. The path has no trailing slash.
+
+    All parts are empty if the variable is not set.
+    """
     parts = urlsplit(text.strip().rstrip("/"))
     try:
         is_address = parts.scheme in {"http", "https"} and parts.hostname and (parts.port or True)
-    except ValueError:  # invalid port
+    except ValueError:  # the port is invalid
         is_address = False
     if text and (not is_address or parts.username or parts.query or parts.fragment):
         raise ImproperlyConfigured(
@@ -121,7 +129,7 @@ def base_url(text: str) -> SplitResult:
 
 
 def mail(address: str) -> dict:
-    """Return Django's settings for `smtp://user:password@host:587` (STARTTLS), `smtps://` (TLS), or `console:`.
+    """Return Django's email settings for `smtp://user:password@host:587` (STARTTLS), `smtps://` (TLS), or `console:`.
 
     `smtp://host:25?tls=0` sends in plain text, for example to a local relay.
     """
@@ -169,7 +177,7 @@ def openid() -> dict | None:
         "issuer": issuer,
         "client_id": client_id,
         "client_secret": os.environ.get("KGHARVEST_OIDC_CLIENT_SECRET", ""),
-        "name": os.environ.get("KGHARVEST_OIDC_NAME") or host.hostname,  # button label
+        "name": os.environ.get("KGHARVEST_OIDC_NAME") or host.hostname,  # label of the login button
         "scope": os.environ.get("KGHARVEST_OIDC_SCOPE") or "openid profile email",
         "groups_claim": os.environ.get("KGHARVEST_OIDC_GROUPS_CLAIM") or "groups",
         "groups": group_roles("KGHARVEST_OIDC_GROUPS"),
@@ -184,7 +192,7 @@ def networks(name: str) -> list[IPv4Network | IPv6Network]:
 
 
 def lm_servers(name: str) -> dict[str, str]:
-    """Parse "http://a/v1 https://b/v1=NAME": server URL -> variable with its API key, "" without a key."""
+    """Parse "http://a/v1 https://b/v1=NAME" into a mapping from server URLs to the variables with their API keys."""
     entries = [
         re.fullmatch(r"(https?://[^\s=]+)(?:=([A-Za-z_]\w*))?", word) for word in os.environ.get(name, "").split()
     ]
@@ -203,7 +211,10 @@ def lm_servers(name: str) -> dict[str, str]:
 
 
 def generated_secret_key(path: Path) -> str:
-    """Return the key in `path`; create it on first use. Processes that start simultaneously use the same key."""
+    """Return the secret key in the file `path`. The file is created on first use.
+
+    Processes that start simultaneously use the same key.
+    """
     with data_folder_needed():
         if not path.exists():
             handle, draft = tempfile.mkstemp(dir=create_data_folder(path.parent))  # readable only by its owner
@@ -228,17 +239,17 @@ def check_not_restoring(path: Path) -> None:
 
 
 def restoring_key(path: Path) -> Path:
-    """Return the path of the key of a backup during a restore (kgharvest.operations.backup)."""
+    """Return the path under which kgharvest.operations.backup stores the backup's key during a restore."""
     return path.with_name(f"{path.name}.restoring")
 
 
 def sqlite(path: Path | str) -> dict:
     return {
-        "ENGINE": "kgharvest.sqlite",  # Django's backend with a queue of writers
+        "ENGINE": "kgharvest.sqlite",  # Django's backend, extended by a queue of writers
         "NAME": path,
         "CONN_MAX_AGE": 600,  # seconds; opening the file takes as long as a request
         "OPTIONS": {
-            # Lock at the start of a transaction: locking at the first write deadlocks two readers.
+            # Lock at the start of a transaction. If two readers locked at their first write, they would deadlock.
             "transaction_mode": "IMMEDIATE",
             "timeout": 30,
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA foreign_keys=ON;",
@@ -247,13 +258,15 @@ def sqlite(path: Path | str) -> dict:
 
 
 def broker_tls(url: str) -> dict | None:
-    """Return options that verify the broker's certificate and hostname (not kombu's default); None without TLS.
+    """Return options that verify the broker's certificate and hostname, which kombu does not do by default.
+
+    None without TLS.
 
     Options in a Redis URL, such as `?ssl_cert_reqs=none`, take precedence.
     """
     scheme = url.partition(":")[0]
     if scheme == "amqps":
-        return {"server_hostname": None}  # None: the host in the URL
+        return {"server_hostname": None}  # None stands for the host in the URL
     if scheme == "rediss":
         return {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_check_hostname": True}
     return None
@@ -264,7 +277,7 @@ BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
 def file_storage(name: str, folder: Path) -> dict:
-    """Return Django's settings for file storage: `folder`, or `s3://bucket/prefix?endpoint=...&region=...`."""
+    """Return Django's settings for file storage in `folder` or `s3://bucket/prefix?endpoint=...&region=...`."""
     address = os.environ.get(name, "").strip()
     if not address:
         return {"BACKEND": "kgharvest.operations.files.DataFolder", "OPTIONS": {"location": folder}}
@@ -302,8 +315,8 @@ def file_storage(name: str, folder: Path) -> dict:
     }
 
 
-# Timeouts for unreachable hosts, at the client and, to release locks, at the server. tcp_user_timeout is in
-# milliseconds, all others in seconds.
+# Timeouts for unreachable hosts at the client, and at the server, which then releases locks. tcp_user_timeout is in
+# milliseconds; all others are in seconds.
 SILENCE = {
     "connect_timeout": 5,
     "tcp_user_timeout": 8_000,
@@ -315,14 +328,14 @@ SILENCE_AT_THE_SERVER = {
     "options": "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3",
 }
 
-POOL_MODES = ("session", "transaction")  # terms of PgBouncer
+POOL_MODES = ("session", "transaction")  # as PgBouncer calls them
 
 
 def database(url: str) -> dict:
     """Return Django's settings for `sqlite:///path` or `postgres://user:password@host:port/name?option=value`.
 
-    Options: those of libpq, and `pool_mode`. Poolers in transaction mode keep neither prepared statements nor cursors
-    between transactions.
+    Valid options are those of libpq, and `pool_mode`. Poolers in transaction mode keep neither prepared statements nor
+    cursors between transactions.
     """
     scheme = url.partition(":")[0]
     if scheme not in {"sqlite", "postgres", "postgresql"}:
@@ -343,5 +356,5 @@ def database(url: str) -> dict:
     is_lent = pool_mode == "transaction"
     # Without prepared statements, PostgreSQL needs 50 % more time per request for parsing and planning.
     prepared = {"server_side_binding": True, "prepare_threshold": None if is_lent else 5}
-    silence = SILENCE if is_lent else SILENCE | SILENCE_AT_THE_SERVER  # poolers accept no options of a client
+    silence = SILENCE if is_lent else SILENCE | SILENCE_AT_THE_SERVER  # poolers do not accept `options` from clients
     return parsed | {"OPTIONS": prepared | silence | options, "DISABLE_SERVER_SIDE_CURSORS": is_lent}

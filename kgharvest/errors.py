@@ -7,18 +7,20 @@ import errno
 from collections.abc import Sequence
 from typing import NamedTuple
 
-CONNECTION_IS_LOST = ("08", "57P")  # SQLSTATE classes of PostgreSQL: connection errors, server shutdown
+CONNECTION_IS_LOST = ("08", "57P")  # SQLSTATE classes of PostgreSQL for connection errors and server shutdown
 TOO_MANY_CONNECTIONS = "53300"
 FILE_IS_BUSY = ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_IOERR")
 DISK_IS_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class DomainError(Exception):
-    """Violation of a domain rule: `DomainError(code, message)`. The message states problem, location, and fix.
+    """Violation of a domain rule: `DomainError(code, message)`.
 
-    Pages show the message, the API answers 409 with code and message, commands print the message and exit with status
-    1. Codes are part of the API. A subclass exists only if a caller catches it by name; its code is its class name, and
-    its constructor takes the message alone.
+    The message states the problem, its location, and a fix.
+
+    Pages show the message. The API answers 409 with the code and the message. Commands print the message and exit
+    with status 1. Codes are part of the API. A subclass exists only if a caller catches it by name. The code of a
+    subclass is its class name, and its constructor takes only the message.
     """
 
     def __init__(self, *args: object):
@@ -47,7 +49,8 @@ class BadEntry(NamedTuple):
 class ImportRefused(DomainError):
     """An import file has errors; nothing was stored.
 
-    entries: the first SHOWN errors, with reasons of at most LONGEST_REASON characters. n_entries: their total number.
+    entries: the first SHOWN errors, with reasons of at most LONGEST_REASON characters. n_entries: total number of
+    errors.
     """
 
     SHOWN = 20
@@ -73,7 +76,7 @@ class ImportRefused(DomainError):
 
 
 class Faults:
-    """Errors collected while a file is read. n: their number; only the first SHOWN are stored."""
+    """Errors collected while a file is read. n: number of errors. Only the first SHOWN errors are stored."""
 
     def __init__(self) -> None:
         self.n = 0
@@ -101,7 +104,8 @@ def fault_of_machine(error: BaseException) -> str | None:
         if error.errno in DISK_IS_FULL:
             return f"The disk is full{file}. Free disk space and try again."
         return f"{error.strerror}{file}. Check that it exists and that you have permission."
-    if type(error) in (OperationalError, InternalError, DatabaseError):  # other subclasses are bugs
+    # Other subclasses of DatabaseError indicate bugs.
+    if type(error) in (OperationalError, InternalError, DatabaseError):
         reason = str(error).strip().partition("\n")[0]
         return f"Database error: {reason}. Run {PROGRAM} doctor to find the cause."
     return None
@@ -109,7 +113,7 @@ def fault_of_machine(error: BaseException) -> str | None:
 
 def is_connection_lost(error: BaseException) -> bool:
     """Return whether the connection to PostgreSQL failed or was lost."""
-    state = getattr(error.__cause__, "sqlstate", "")  # None: no response from the server
+    state = getattr(error.__cause__, "sqlstate", "")  # None if the server did not respond
     return state is None or state.startswith(CONNECTION_IS_LOST)
 
 

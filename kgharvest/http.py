@@ -29,13 +29,16 @@ def is_too_large_a_number(error: Exception) -> bool:
 
 
 class HashedStaticFiles(CompressedManifestStaticFilesStorage):
-    """Static files with hashed names, also in imports of scripts, so that browsers never mix two versions."""
+    """Static files with hashed names.
+
+    Imports in scripts use hashed names, too, so that browsers never mix two versions.
+    """
 
     support_js_module_import_aggregation = True
 
 
 def is_api(request: HttpRequest) -> bool:
-    """Return whether the request is for the API, whose errors are JSON."""
+    """Return whether the request is for the API, which returns errors as JSON."""
     return request.path_info.startswith("/api/")
 
 
@@ -44,7 +47,7 @@ def refusal(code: str, message: str, **more: Any) -> dict[str, Any]:
     return {"error": {"code": code, "message": message, **more}}
 
 
-REFUSALS = {  # the first match applies
+REFUSALS = {  # the first matching entry applies
     NotAllowed: status.HTTP_403_FORBIDDEN,
     FilesUnavailable: status.HTTP_503_SERVICE_UNAVAILABLE,
     DomainError: status.HTTP_409_CONFLICT,
@@ -53,7 +56,10 @@ REFUSALS = {  # the first match applies
 
 
 def error_response(error: Exception, context: dict[str, Any]) -> Response | None:
-    """Return {"error": {"code", "message"}}, with "fields" for invalid input; None for bugs (500)."""
+    """Return the response {"error": {"code", "message"}}, with "fields" for invalid input.
+
+    Return None for bugs (500).
+    """
     if isinstance(error, ImportRefused):
         fields = {"file": [f"{entry.where}: {entry.reason}" for entry in error.entries]}
         return Response(refusal(error.code, str(error), fields=fields), status.HTTP_400_BAD_REQUEST)

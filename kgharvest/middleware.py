@@ -34,15 +34,15 @@ from kgharvest.operations.views import PROBES
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
-NO_ID = re.compile(r"/\d{19,}(?=[/.]|$)")  # too large for an id
+NO_ID = re.compile(r"/\d{19,}(?=[/.]|$)")  # number of digits of numbers that are too large for an id
 requests_log = logging.getLogger("kgharvest.requests")
 
 
 def observe_requests(get_response: GetResponse) -> GetResponse:
-    """Middleware that must be first: answer probes; log, count, and time all other requests.
+    """Middleware that answers probes, and logs, counts, and times all other requests. It must be the first middleware.
 
     Probes use plain HTTP and a hostname that is not configured, so later middleware would redirect or reject them.
-    Other requests get an id for the response, the log, and their jobs.
+    Other requests get an id, which appears in the response, the log, and the jobs of the request.
     """
     create_metrics_folder()
 
@@ -75,17 +75,19 @@ def observe_requests(get_response: GetResponse) -> GetResponse:
     return observed
 
 
-SLOW_S = 1.0  # slower failures block threads: the database does not respond, instead of refusing immediately
+# If a failure takes longer, it blocks a thread: the database does not respond instead of refusing immediately.
+SLOW_S = 1.0
 LOOK_AFTER_S = 1.0
 LOOK_TAKES_S = 10.0
 
 
 def spare_threads(get_response: GetResponse) -> GetResponse:
-    """Middleware: while the database does not respond, one request at a time tries it; all others get 503 immediately.
+    """Middleware that lets one request at a time try a database that does not respond. All others get 503 immediately.
 
-    Otherwise all threads would wait, and none would serve probes and static files, which precede this middleware.
+    Otherwise, all threads would wait for the database, and none would serve probes and static files, which are handled
+    before this middleware.
     """
-    look_again_at: float | None = None  # None: the database responds
+    look_again_at: float | None = None  # None while the database responds
 
     def spared(request: HttpRequest) -> HttpResponse:
         nonlocal look_again_at
@@ -117,11 +119,11 @@ MALFORMED = {
 
 
 class RefuseMalformed:
-    """Middleware: answer 400 to URLs with a NUL, which PostgreSQL rejects, and to malformed forms.
+    """Middleware that answers 400 to malformed forms, and to URLs with a NUL, which PostgreSQL rejects.
 
     Forms are parsed here first, because otherwise the CSRF check and Django's error pages would parse them again and
-    fail. The form itself reports a NUL in a field. Numbers too large for an id: 404 in a URL path, otherwise 400 if the
-    database rejects them.
+    fail. The form itself reports a NUL in a field. A number that is too large for an id gives 404 in a URL path.
+    Elsewhere, it gives 400 if the database rejects it.
     """
 
     def __init__(self, get_response: GetResponse):
@@ -149,7 +151,7 @@ def _malformed(request: HttpRequest, reason: str) -> HttpResponse:
 
 
 def require_second_factor(get_response: GetResponse) -> GetResponse:
-    """Middleware: redirect users who must set up a second factor to its page from every page except logout."""
+    """Middleware that redirects users who must set up a second factor to the setup page. Logout is not redirected."""
 
     def guarded(request: HttpRequest) -> HttpResponse:
         if request.session.get(MUST_SET_UP):
@@ -162,7 +164,7 @@ def require_second_factor(get_response: GetResponse) -> GetResponse:
 
 
 def store_nothing(get_response: GetResponse) -> GetResponse:
-    """Middleware: forbid caching of responses without Cache-Control, because most contain evidence or names.
+    """Middleware that forbids caching of responses without Cache-Control, because most contain evidence or names.
 
     Static files do not pass this middleware.
     """

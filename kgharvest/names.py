@@ -1,7 +1,7 @@
 """Name resolution for relations and LMs.
 
-A full name ("set/relation", a hub id, a folder) takes precedence. A short name, the last part of the full name, is
-valid only if it is unique.
+A full name is "set/relation", a hub id, or a folder. A short name is the last part of a full name and is valid only if
+it is unique. Full names take precedence.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from kgharvest.bulk.file_reading import CONTROL
 from kgharvest.engine.language_models.served.names import served_name
 from kgharvest.errors import DomainError, NotFound
 
-MOST_CANDIDATES = 10  # listed in an error message
+MOST_CANDIDATES = 10  # maximum number of names in an error message
 
 
 class UnresolvedName(NotFound):
@@ -42,7 +42,7 @@ def short_name(full_name: str) -> str:
 
 
 def shortest_names(full_names: Iterable[str], shorten: Callable[[str], str] = short_name) -> dict[str, str]:
-    """Map each full name to its short name if that is unique, otherwise to itself."""
+    """Map each full name to its short name if the short name is unique, otherwise to itself."""
     full_names = set(full_names)
     n_names = Counter(map(shorten, full_names))
     return {name: shorten(name) if n_names[shorten(name)] == 1 else name for name in full_names}

@@ -1,7 +1,7 @@
-"""Optional apps: Django apps that extend the registries of the core, which never imports them.
+"""Optional apps: Django apps that extend the registries of the core. The core never imports them.
 
-An optional app is active if it is in INSTALLED_APPS. Without it, its URLs do not exist, its panels do not appear, and
-its queued jobs wait until it is installed again.
+An optional app is active if it is in INSTALLED_APPS. If it is removed, its URLs do not exist, its panels do not appear,
+and its queued jobs wait until the app is installed again.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -60,7 +60,7 @@ def uninstalled_apps(migrations: Iterable[Sequence[str]]) -> list[str]:
 def uninstalled_rows_kept() -> Iterator[None]:
     """Raise DomainError AppNotInstalled if a deletion fails because rows of an uninstalled app refer to the row.
 
-    Enter it before the outermost transaction, because databases check foreign keys when that transaction ends.
+    Enter the block before the outermost transaction, because databases check foreign keys when that transaction ends.
     """
     try:
         yield

@@ -7,14 +7,14 @@ import warnings
 from time import monotonic
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # a notebook without ipywidgets shows the bar as text
+    warnings.simplefilter("ignore")  # without ipywidgets, a notebook shows the bar as text
     from tqdm.auto import tqdm
 
 from kgharvest.engine.types import Progress
 
 
 class ProgressBar:
-    """Progress callback that draws a bar on standard error, reset at each stage.
+    """Progress callback that draws a bar on standard error. The bar restarts at each stage.
 
     The bar appears with the first report after `delay_s` seconds, if standard error is a terminal or a notebook.
     """
@@ -36,7 +36,7 @@ class ProgressBar:
         if self._bar is None:
             if monotonic() < self._starts_at:
                 return
-            # None: only on terminals
+            # None shows the bar only on terminals
             self._bar = tqdm(desc=self._label, disable=False if "ipykernel" in sys.modules else None, leave=False)
         if progress.stage != self._stage:
             self._stage = progress.stage

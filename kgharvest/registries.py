@@ -1,4 +1,4 @@
-"""Registries: dotted paths of extensions for packages that may not import them.
+"""Registries: dotted paths to extensions, for packages that may not import the extensions.
 
 Panels of pages, report sections, hooks, job kinds, periodic tasks, audited tables, and metrics. They are settings
 (`django.conf.settings.PANELS`), which optional apps extend (kgharvest.optional_apps).
@@ -19,11 +19,12 @@ NAVIGATION = [
     ("Reports", "evaluation:report_list"),
 ]
 
-# Panels by page region: functions of (request, subject), in the order in which the page shows them (pages.panels)
+# Panels by page region: functions of (request, subject), in the order in which the page shows their panels
+# (pages.panels)
 PANELS = {
-    "navigation": [],  # after the links of NAVIGATION
+    "navigation": [],  # links shown after those of NAVIGATION
     "home_steps": ["kgharvest.pages.home.home_steps", "annotation.panels.home_steps", "evaluation.panels.home_steps"],
-    "home_next": [  # next step; only the first panel is shown
+    "home_next": [  # suggested next step; only the first panel is shown
         "kgharvest.pages.home.next_steps",
         "annotation.panels.first_round",
         "evaluation.panels.report_to_make",
@@ -31,9 +32,9 @@ PANELS = {
     ],
     "home_under_way": ["annotation.panels.open_rounds", "kgharvest.pages.home.harvests_under_way"],
     "home_results": ["evaluation.panels.newest_report"],
-    "home_return": ["annotation.panels.return_link"],  # for guest annotators
+    "home_return": ["annotation.panels.return_link"],  # shown to guest annotators
     "home_work": ["annotation.panels.home_work"],  # rounds that an annotator can continue
-    "harvest_list_actions": [],  # for people who can create harvests
+    "harvest_list_actions": [],  # shown to people who can create harvests
     "relation_harvests": ["evaluation.panels.compare_relation"],  # subject: a relation with several harvests
     # subject: a harvest
     "harvest_actions": ["annotation.panels.open_round_of_harvest", "evaluation.panels.compare_harvest"],
@@ -63,19 +64,21 @@ PANELS = {
 
 # Functions that other apps provide: `hook(question)` returns the function.
 HOOKS = {
-    # user -> kgharvest.knowledge.search.TupleVerdicts: verdicts on tuples, for search
+    # Takes a user. Returns the verdicts on tuples for search, as a kgharvest.knowledge.search.TupleVerdicts.
     "tuple_verdicts": "annotation.panels.JudgedTuples",
-    # job, `precision:0.8` -> kgharvest.harvests.cuts.ScoreCut estimated from judgments
+    # Takes a job and a cut such as `precision:0.8`. Returns a kgharvest.harvests.cuts.ScoreCut estimated from
+    # judgments.
     "cut_from_judgments": "evaluation.evidence.judged_harvests.score_cut",
-    # round -> largest half-width of its anytime-valid intervals, None while one is undefined
+    # Takes a round. Returns the largest half-width of the round's anytime-valid intervals, or None while any is
+    # undefined.
     "half_width": "evaluation.panels.half_width",
-    # -> (report name, head of the audit log) of each report
+    # Yields the name of each report, and the head of the audit log that the report contains.
     "audit_heads": "evaluation.reports.services.reported_heads",
-    # ids of finished, failed, or canceled jobs; called in the transaction that ends them
+    # Takes the ids of finished, failed, or canceled jobs. It is called in the transaction that ends these jobs.
     "jobs_ended": "kgharvest.harvests.launches.record_ended_jobs",
-    # seal pending judgments -> their number
+    # Seals pending judgments, and returns their number.
     "seal": "annotation.judging.sealing.seal_judgments",
-    # -> annotation.invites.recruitment.Recruitment; the app `recruiting` replaces it
+    # Returns an annotation.invites.recruitment.Recruitment. The app `recruiting` replaces this function.
     "recruitment": "annotation.invites.recruitment.Recruitment",
 }
 
@@ -85,7 +88,7 @@ DRAFT_DELETED: list[str] = []
 # Report sections of optional apps: instances of evaluation.reports.report_sections.ReportSection
 REPORT_SECTIONS: list[str] = []
 
-# Files that studies write in addition to the formats of reports, by file name: functions of (report, path)
+# Files that studies write in addition to report files, by file name: functions of (report, path)
 REPORT_OUTPUTS = {
     "pack.zip": "evaluation.studies.outputs.refuse_pack",  # the app `publishing` replaces it
 }
@@ -95,7 +98,8 @@ OUTBOXES = {
     "deliver_webhooks": "kgharvest.webhooks.delivery.outbox",
 }
 
-# Runner of each job kind: functions of (job, heartbeat) that return a function to store the result (jobs.ledger)
+# Runners by job kind: functions of (job, heartbeat) that run the job and return a function that stores the result
+# (jobs.ledger)
 JOB_RUNNERS = {
     "harvest": "kgharvest.harvests.runner.run_harvest",
     "harvest-part": "kgharvest.harvests.parts.sharing.run_part",
@@ -104,10 +108,11 @@ JOB_RUNNERS = {
     "judge": "annotation.judges.runner.run_judge",
     **OUTBOXES,
 }
-# Job kinds by queue; all others are light (kgharvest.jobs.queues). Urgent jobs are short, and users wait for them:
-# until tuples are marked, exports and rounds use the old word list.
+# Job kinds by queue. All other kinds are light (kgharvest.jobs.queues). Urgent jobs are short, and users wait for them:
+# for example, exports and rounds use the old word list until tuples are marked.
 URGENT_JOBS = ["mark_sensitive", *OUTBOXES]
-LM_JOBS = ["harvest", "harvest-part", "evaluate_scores", "judge"]  # may load an LM on the `device` of their payload
+# Kinds of jobs that can load an LM on the `device` of their payload.
+LM_JOBS = ["harvest", "harvest-part", "evaluate_scores", "judge"]
 
 # Periodic tasks, which every worker runs every few seconds: functions of the current time
 PERIODIC_TASKS = [
@@ -145,5 +150,5 @@ METRICS = [
 
 
 def hook(question: str) -> Callable[..., Any]:
-    """Return the function for a key of HOOKS, which documents arguments and results."""
+    """Return the function for a key of HOOKS. HOOKS documents the arguments and results of each function."""
     return import_string(settings.HOOKS[question])

@@ -1,9 +1,9 @@
 """Settings, configured by environment variables.
 
-The default is *embedded* mode: SQLite and Celery's filesystem broker in the data folder (KGHARVEST_DATA_DIR), a
-generated secret key, localhost only. If DATABASE_URL, BROKER_URL, SECRET_KEY, ALLOWED_HOSTS, or an https
-KGHARVEST_BASE_URL is set and DEBUG is not, the mode is *production*: it requires a secret key and hosts, and a TLS
-proxy that sets X-Forwarded-Proto. Importing this module creates no files.
+The default is *embedded* mode. It uses SQLite and Celery's filesystem broker in the data folder (KGHARVEST_DATA_DIR)
+and a generated secret key, and serves localhost only. The mode is *production* if DEBUG is not set and any of
+DATABASE_URL, BROKER_URL, SECRET_KEY, ALLOWED_HOSTS, or an https KGHARVEST_BASE_URL is set. Production requires a secret
+key, hosts, and a TLS proxy that sets X-Forwarded-Proto. Importing this module creates no files.
 """
 
 import logging
@@ -24,9 +24,9 @@ from kgharvest.jobs.queues import HARVEST, QUEUES
 from kgharvest.operations.logs import without_addresses
 from kgharvest.registries import *  # noqa: F403 - all registries are settings
 
-# Folder of templates/, gunicorn.conf.py and requirements.txt
+# Folder that contains templates/, gunicorn.conf.py, and requirements.txt
 BASE_DIR = env.PACKAGE_DIR.parent if env.IS_CHECKOUT else env.PACKAGE_DIR
-# Created when first needed (environment.create_data_folder)
+# Created when it is first needed (environment.create_data_folder)
 DATA_DIR = Path(
     os.environ.get("KGHARVEST_DATA_DIR") or (BASE_DIR / "var" if env.IS_CHECKOUT else user_data_path("kgharvest"))
 ).resolve()
@@ -58,8 +58,8 @@ if not SECRET_KEY:
     SECRET_KEY = SimpleLazyObject(partial(env.generated_secret_key, DATA_DIR / "secret_key"))
 ALLOWED_HOSTS = ALLOWED_HOSTS or ["localhost", "127.0.0.1", "[::1]", *PUBLIC_HOSTS]
 
-# Optional apps to install (kgharvest.optional_apps); KGHARVEST_CONTRIB=none for the core only.
-# A name with a dot is the module of an app in another package.
+# Optional apps to install (kgharvest.optional_apps). KGHARVEST_CONTRIB=none installs only the core. A name with a dot
+# is the module of an app in another package.
 CONTRIB_APPS = env.words("KGHARVEST_CONTRIB") or ["knowledge_graphs", "probing", "publishing", "recruiting"]
 INSTALLED_APPS = [
     "kgharvest",
@@ -99,7 +99,7 @@ MIDDLEWARE = [
 ]
 
 ROOT_URLCONF = "kgharvest.urls"
-FORM_RENDERER = "django.forms.renderers.TemplatesSetting"  # custom widgets are in templates/
+FORM_RENDERER = "django.forms.renderers.TemplatesSetting"  # find the custom widgets in templates/
 WSGI_APPLICATION = "kgharvest.wsgi.application"
 TEMPLATES = [
     {
@@ -127,7 +127,8 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 
-# Static files: hashed names in production (requires `collectstatic`), otherwise served from the apps.
+# In production, static files have hashed names, which `collectstatic` creates. Otherwise, they are served from the
+# apps.
 STATIC_URL = f"{PUBLIC.path}/static/"
 STATIC_ROOT = (BASE_DIR if env.IS_CHECKOUT else DATA_DIR) / "staticfiles" if PRODUCTION else None
 WHITENOISE_USE_FINDERS = not PRODUCTION
@@ -157,18 +158,21 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 # Rate limits: (attempts, seconds) (kgharvest.accounts.throttle)
 LIMITS = {
-    "wrong_links": env.limit("KGHARVEST_WRONG_LINKS", 30, 900),  # or codes; per address, which a whole class may share
+    # Wrong links or codes, per address, which a whole class may share.
+    "wrong_links": env.limit("KGHARVEST_WRONG_LINKS", 30, 900),
     "forged_events": env.limit(
         "KGHARVEST_FORGED_EVENTS", 60, 60
     ),  # platform events with an invalid signature, per address
     "guests": env.limit("KGHARVEST_GUESTS", 30, 600),  # joining one round by name, per address
     "panel_entries": env.limit("KGHARVEST_PANEL_ENTRIES", 60, 600),  # new participants of one panel, per address
-    "wrong_passwords": env.limit("KGHARVEST_WRONG_PASSWORDS", 50, 900),  # per address; afterwards few attempts per name
+    # Per address; after that, only a few attempts per name.
+    "wrong_passwords": env.limit("KGHARVEST_WRONG_PASSWORDS", 50, 900),
     "wrong_passwords_of_name": env.limit("KGHARVEST_WRONG_PASSWORDS_OF_NAME", 10, 900),  # per name and address
     "wrong_passwords_everywhere": env.limit("KGHARVEST_WRONG_PASSWORDS_EVERYWHERE", 100, 3600),  # per name
-    "wrong_passwords_of_device": env.limit("KGHARVEST_WRONG_PASSWORDS_OF_DEVICE", 10, 900),  # per browser with a login
-    "old_passwords": env.limit("KGHARVEST_OLD_PASSWORDS", 5, 900),  # per account, for password confirmation
-    "second_factors": env.limit("KGHARVEST_SECOND_FACTORS", 5, 900),  # codes per account
+    # Per browser in which the user has logged in before.
+    "wrong_passwords_of_device": env.limit("KGHARVEST_WRONG_PASSWORDS_OF_DEVICE", 10, 900),
+    "old_passwords": env.limit("KGHARVEST_OLD_PASSWORDS", 5, 900),  # wrong password confirmations, per account
+    "second_factors": env.limit("KGHARVEST_SECOND_FACTORS", 5, 900),  # wrong codes of the second factor, per account
     "share_passwords": env.limit("KGHARVEST_SHARE_PASSWORDS", 10, 900),  # per report link and address
     "share_passwords_everywhere": env.limit("KGHARVEST_SHARE_PASSWORDS_EVERYWHERE", 100, 3600),  # per report link
     "reset_requests": env.limit("KGHARVEST_RESET_REQUESTS", 20, 3600),  # per address
@@ -179,12 +183,12 @@ API_LIMITS = {
     "token": env.limit("KGHARVEST_API_REQUESTS", 1200, 60),  # per token
     "anonymous": env.limit("KGHARVEST_API_ANONYMOUS_REQUESTS", 60, 60),  # per address without a valid token
 }
-CACHES = {  # per process; contains its share of the API rate limits
+CACHES = {  # each process has its own cache, which contains the requests reserved for the API rate limits
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}}
 }
-PROXY_COUNT = int(os.environ.get("PROXY_COUNT") or PRODUCTION)  # trusted proxies before this server
+PROXY_COUNT = int(os.environ.get("PROXY_COUNT") or PRODUCTION)  # number of trusted proxies in front of this server
 
-# Login: docs/sign-in.md
+# Login (docs/sign-in.md)
 OPENID = env.openid()
 LOCAL_LOGIN = os.environ.get("KGHARVEST_LOCAL_LOGIN", "1") != "0"  # password login
 if not LOCAL_LOGIN and not OPENID:
@@ -196,8 +200,8 @@ if SECOND_FACTOR_FOR not in {"", "staff", "owners", "everybody"}:
     raise ImproperlyConfigured(
         f"KGHARVEST_SECOND_FACTOR is {SECOND_FACTOR_FOR!r}. Use staff, owners (includes staff), or everybody."
     )
-PASSWORD_RESET_TIMEOUT = 3600  # seconds that a reset link is valid
-CONTACT = os.environ.get("KGHARVEST_CONTACT", "")  # for example "Ada, room 7, ada@example.org"
+PASSWORD_RESET_TIMEOUT = 3600  # number of seconds for which a reset link is valid
+CONTACT = os.environ.get("KGHARVEST_CONTACT", "")  # contact shown on pages, for example "Ada, room 7, ada@example.org"
 
 # Email
 EMAIL_URL = os.environ.get("EMAIL_URL", "")
@@ -221,19 +225,21 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 X_FRAME_OPTIONS = "DENY"
-DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000  # a launch can select all relations
-DATA_UPLOAD_MAX_MEMORY_SIZE = 3 << 20  # bytes of a form without files, or of JSON
-LARGEST_UPLOAD = 32 << 20  # bytes of a form with files: three times bulk.file_reading.LARGEST_FILE
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000  # large, because a launch can select all relations
+DATA_UPLOAD_MAX_MEMORY_SIZE = 3 << 20  # maximum bytes of a form without files, or of JSON
+LARGEST_UPLOAD = 32 << 20  # maximum bytes of a form with files, three times bulk.file_reading.LARGEST_FILE
 SESSION_ENGINE = "kgharvest.accounts.sign_in.session_store"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PRODUCTION
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_SSL_REDIRECT = PRODUCTION
-# Off by default, because browsers remember the header for its lifetime, optionally for all subdomains and ports.
+# HSTS is off by default, because browsers remember the header for its lifetime, optionally for all subdomains and
+# ports.
 SECURE_HSTS_SECONDS, SECURE_HSTS_INCLUDE_SUBDOMAINS, SECURE_HSTS_PRELOAD = env.hsts("KGHARVEST_HSTS")
-SILENCED_SYSTEM_CHECKS = ["security.W004", "security.W005", "security.W021"]  # HSTS, subdomains, preload
+# Checks of HSTS, its subdomains, and its preload.
+SILENCED_SYSTEM_CHECKS = ["security.W004", "security.W005", "security.W021"]
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if PRODUCTION else None
 PORT = os.environ.get("PORT") or "8000"
-# Scheme, host, and port of links in emails and printed output; prefix for paths from `reverse`
+# Scheme, host, and port of links in emails and printed output. The paths of these links come from `reverse`.
 ORIGIN = f"http://127.0.0.1:{PORT}"
 if PRODUCTION:
     ORIGIN = f"https://{ALLOWED_HOSTS[0].lstrip('.')}"
@@ -241,7 +247,7 @@ CSRF_TRUSTED_ORIGINS = [f"https://{'*' * host.startswith('.')}{host}" for host i
 if PUBLIC.netloc:
     ORIGIN = f"{PUBLIC.scheme}://{PUBLIC.netloc}"
     CSRF_TRUSTED_ORIGINS.append(ORIGIN)
-FORCE_SCRIPT_NAME = PUBLIC.path or None  # prefix of all links, static files, and cookies
+FORCE_SCRIPT_NAME = PUBLIC.path or None  # path prefix of all links, static files, and cookies
 SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = f"{PUBLIC.path}/"
 
 
@@ -254,8 +260,8 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_SCHEMA_CLASS": "kgharvest.api.schema.ApiSchema",
     "EXCEPTION_HANDLER": "kgharvest.http.error_response",
-    "DEFAULT_METADATA_CLASS": None,  # replaced by the OpenAPI schema
-    "URL_FORMAT_OVERRIDE": None,  # "format" is a query parameter of our views
+    "DEFAULT_METADATA_CLASS": None,  # no metadata, because the OpenAPI schema describes the views
+    "URL_FORMAT_OVERRIDE": None,  # disabled, because "format" is a query parameter of our views
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "kgharvest",
@@ -264,7 +270,7 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.0",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SERVE_INCLUDE_SCHEMA": False,
-    "POSTPROCESSING_HOOKS": [],  # inline enums, because fields of the same name have different choices
+    "POSTPROCESSING_HOOKS": [],  # keep enums inline, because fields with the same name have different choices
     "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
@@ -274,16 +280,16 @@ SPECTACULAR_SETTINGS = {
 # Private networks that webhooks may access, also by plain http
 WEBHOOK_NETWORKS = env.networks("KGHARVEST_WEBHOOK_NETWORKS")
 
-# URLs of log-probability servers, with the variable that contains each key
+# URLs of log-probability servers, with the environment variables that contain their keys
 LM_SERVERS = env.lm_servers("KGHARVEST_LM_SERVERS")
 
-# Default URL of chat models for launches; its responses are trusted (docs/harvesting.md)
+# Default URL of chat models for launches. Responses from this URL are trusted (docs/harvesting.md)
 CHAT_BASE_URL = os.environ.get("KGHARVEST_CHAT_BASE_URL", "").strip()
 
-# Default URL of chat judges; its responses are trusted (docs/judges.md)
+# Default URL of chat judges. Responses from this URL are trusted (docs/judges.md)
 JUDGE_BASE_URL = os.environ.get("KGHARVEST_JUDGE_BASE_URL", "").strip()
 
-# Prolific: recruiting and pay (docs/prolific.md)
+# Recruiting and pay on Prolific (docs/prolific.md)
 PROLIFIC = {
     "token": os.environ.get("KGHARVEST_PROLIFIC_TOKEN", "").strip(),
     "url": os.environ.get("KGHARVEST_PROLIFIC_URL", "").strip() or "https://api.prolific.com",
@@ -291,22 +297,22 @@ PROLIFIC = {
 }
 
 # Jobs. The broker only wakes workers; the state of jobs is in the database (kgharvest.jobs.ledger).
-JOB_LEASE_S = 30  # a running job is lost after this time without a heartbeat
-JOB_LOOK_EVERY_S = 5  # interval between heartbeats of a worker, which also poll the ledger
+JOB_LEASE_S = 30  # a running job counts as lost after this time without a heartbeat
+JOB_LOOK_EVERY_S = 5  # interval at which a worker records its heartbeat and checks the ledger
 # Search time after which idle workers get parts of a harvest; most harvests of the embedded LM end earlier.
 HARVEST_SHARED_AFTER_S = 2
 
 CELERY_BROKER_URL = os.environ.get("BROKER_URL") or "filesystem://"
 CELERY_BROKER_USE_SSL = env.broker_tls(CELERY_BROKER_URL)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # wait for the broker without limit
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # keep waiting for the broker
 CELERY_TASK_DEFAULT_QUEUE = HARVEST
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_TASK_TIME_LIMIT = 24 * 3600
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-# One child, so that torch is loaded there and not in the forking process; more with `--concurrency`.
+# One child process, so that torch is loaded there and not in the forking process. `--concurrency` starts more.
 CELERY_WORKER_CONCURRENCY = 1
 QUEUE_ARGUMENTS = None
 if CELERY_BROKER_URL.startswith("filesystem:"):
@@ -319,30 +325,31 @@ if CELERY_BROKER_URL.startswith("filesystem:"):
     }
 elif CELERY_BROKER_URL.startswith("redis"):
     env.check_installed("redis", "server", "BROKER_URL")
-    # Redis redelivers messages after visibility_timeout, so it must exceed the longest task.
+    # Redis redelivers messages after visibility_timeout, so this timeout must exceed the longest task.
     CELERY_BROKER_TRANSPORT_OPTIONS = {
         "visibility_timeout": CELERY_TASK_TIME_LIMIT + 3600,
-        # Seconds. Without timeouts, an unresponsive Redis blocks forever.
+        # Timeouts in seconds. Without them, an unresponsive Redis blocks forever.
         "socket_connect_timeout": 3,
         "socket_timeout": 10,
         "socket_keepalive": True,
     }
 else:
-    # Default 30 minutes. RabbitMQ ends consumers without acknowledgment; this must exceed the longest task.
+    # RabbitMQ ends consumers that do not acknowledge a message within this timeout. The default is 30 minutes, but the
+    # timeout must exceed the longest task.
     consumer_timeout_ms = 1000 * (CELERY_TASK_TIME_LIMIT + 3600)
     QUEUE_ARGUMENTS = {"x-queue-type": "quorum", "x-consumer-timeout": consumer_timeout_ms}
 CELERY_TASK_QUEUES = [Queue(name, Exchange(name), routing_key=name, queue_arguments=QUEUE_ARGUMENTS) for name in QUEUES]
 
 
 def without_traceback_of_refusals(record: logging.LogRecord) -> bool:
-    """Remove tracebacks of 4xx and 503 responses; only other failures need them."""
+    """Remove the tracebacks of 4xx and 503 responses, because only other failures need a traceback."""
     if getattr(record, "status_code", 500) < 500 or getattr(record, "status_code", 500) == 503:
         record.exc_info = None
     return True
 
 
-# Monitoring: docs/operations.md
-METRICS_DIR = DATA_DIR / "metrics" / socket.gethostname()  # per machine, because process ids are unique per machine
+# Monitoring (docs/operations.md). Each machine has its own folder, because process ids are unique only per machine.
+METRICS_DIR = DATA_DIR / "metrics" / socket.gethostname()
 METRICS_TOKEN = os.environ.get("KGHARVEST_METRICS_TOKEN", "")
 
 LOG_FORMAT = os.environ.get("KGHARVEST_LOG") or "lines"
@@ -372,7 +379,7 @@ LOGGING = {
     "root": {"handlers": ["console"], "level": "INFO"},
     "loggers": {
         "django": {"handlers": ["console"], "level": "INFO", "propagate": False},
-        "kgharvest.requests": {"level": "INFO" if LOG_FORMAT == "json" else "WARNING"},  # one line per request
+        "kgharvest.requests": {"level": "INFO" if LOG_FORMAT == "json" else "WARNING"},  # logs one line per request
         "waitress": {"level": "WARNING"},
         "waitress.queue": {"level": "ERROR"},  # warns whenever a request waits for a thread
         "botocore": {"level": "WARNING"},  # logs the source of credentials per connection

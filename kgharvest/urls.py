@@ -197,7 +197,7 @@ urlpatterns = [
     path("api/schema/", RedirectView.as_view(pattern_name="api_schema", permanent=True)),
     path("accounts/", include(accounts)),
     path("", include(probes)),
-    path("admin/login/", Login.as_view()),  # this and the next two pages have rate limits and two-factor login
+    path("admin/login/", Login.as_view()),  # replaces Django's pages: these pages have rate limits and two-factor login
     path("admin/logout/", Logout.as_view()),
     path("admin/password_change/", PasswordChange.as_view()),
     path("admin/", admin.site.urls),

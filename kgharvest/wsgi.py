@@ -16,10 +16,10 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def refuse_unreadable(application: Application) -> Application:
-    """Answer 400 or 413 to requests with invalid headers or oversized bodies, before Django parses them.
+    """Answer 400 or 413 to requests with invalid headers or too large bodies, before Django parses them.
 
-    Django decodes URLs and forms with any Python codec named by the client, including `hex` and `punycode`. The
-    resulting errors occur outside its middleware.
+    Django decodes URLs and forms with any Python codec that the client names, including `hex` and `punycode`. The
+    resulting errors occur outside Django's middleware.
     """
 
     def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -58,7 +58,7 @@ def why_unreadable(environ: dict[str, Any]) -> str:
 
 
 def below(prefix: str, application: Application) -> Application:
-    """Strip `prefix` from paths, so that proxies can forward them unchanged; paths without it also work.
+    """Strip `prefix` from paths, so that proxies can forward paths unchanged. Paths without the prefix also work.
 
     The prefix without a trailing slash is redirected to the home page with a slash, which is the path of the cookies.
     """
@@ -76,4 +76,5 @@ def below(prefix: str, application: Application) -> Application:
 
 
 application = below(settings.FORCE_SCRIPT_NAME or "", refuse_unreadable(get_wsgi_application()))
-import_string("kgharvest.operations.metrics.forget_dead_processes")()  # requires a configured Django
+# Imported here because it requires a configured Django.
+import_string("kgharvest.operations.metrics.forget_dead_processes")()

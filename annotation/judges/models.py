@@ -47,8 +47,8 @@ class JudgeRun(Job):
     annotation.judges.runs.prompt_sha256. relation_texts: prompt texts by relation id, frozen when the run is created:
     {"instructions", "examples", ...}, or {"prompts", "seed_tuples"} for a score judge. payload: "is_trusted" is True if
     the run may send the installation's API key to any URL; "unanswered" has the numbers of prompt and completion tokens
-    of replies that were not answers. panel: name of a panel of judges. The runs of a round with the same panel name form
-    the panel.
+    of replies that were not answers. panel: name of a panel of judges. The runs of a round with the same panel name
+    form the panel.
     """
 
     KIND = "judge"

@@ -1,4 +1,4 @@
-"""API that compares two reports, a report and the paper's Table 5, two harvests, or two cells over a relation set."""
+"""API to compare two reports, a report with the paper's Table 5, two harvests, or two cells over a relation set."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from kgharvest.api.views import ApiView
 from kgharvest.models import HarvestJob
 from kgharvest.tables.table import Marked, Table, split_rates
 
-MOST_RELATIONS = 100  # per response; each relation loads two harvests
+MOST_RELATIONS = 100  # maximum per response, because each relation loads two harvests
 
 
 # Reports
@@ -94,7 +94,10 @@ class RateSerializer(serializers.Serializer):
 
 
 class PartSerializer(serializers.Serializer):
-    """Tuples found by `a` alone, by both, or by `b` alone, as `name` says. n_judged: number of judged statements."""
+    """Tuples found only by `a`, by both harvests, or only by `b`. `name` says which.
+
+    n_judged: number of judged tuples.
+    """
 
     name = serializers.ChoiceField(harvest_overlap.PARTS)
     n = serializers.IntegerField()
@@ -104,7 +107,7 @@ class PartSerializer(serializers.Serializer):
 
 
 class CorrelationSerializer(serializers.Serializer):
-    """Rank correlations of the shared tuples; null if undefined."""
+    """Correlations between the ranks of the shared tuples in the two harvests; null if undefined."""
 
     spearman = serializers.FloatField(allow_null=True)
     kendall = serializers.FloatField(allow_null=True)
@@ -194,7 +197,10 @@ class SetComparison(HarvestComparisonView):
 
     @extend_schema(summary="Compare two cells over a set", parameters=[HarvestPair])
     def get(self, request: Request) -> Response:
-        """Compares the cells (LM and setting) of two harvests on all relations of their set that both cells contain."""
+        """Compares the cells (LM and setting) of two harvests.
+
+        The comparison covers the relations of their set that both cells contain.
+        """
         a, b = self.pair()
         if a.relation.relation_set_id != b.relation.relation_set_id:
             raise exceptions.NotFound("The harvests have different relation sets. Choose harvests of one set.")

@@ -16,7 +16,7 @@ PARTS = ("only_a", "both", "only_b")
 
 
 class PartAccuracy(NamedTuple):
-    """Accuracy of the tuples of one part. n_judged: number of judged statements."""
+    """Accuracy of the tuples in one part of the overlap. n_judged: number of judged tuples."""
 
     n_judged: int
     accuracy: Rate
@@ -34,7 +34,10 @@ class PartSizes(NamedTuple):
 
 
 class HarvestOverlap(NamedTuple):
-    """Two harvests. ranks_a, ranks_b: ranks of the best tuples by knowledge tuple id."""
+    """Two harvests to compare.
+
+    `ranks_a` and `ranks_b` map the ids of the best tuples in each harvest to their ranks.
+    """
 
     a: HarvestJob
     b: HarvestJob
@@ -43,7 +46,7 @@ class HarvestOverlap(NamedTuple):
 
     @property
     def parts(self) -> dict[str, list[int]]:
-        """Knowledge tuple ids of each part, best first. Shared tuples are ordered by the better of their two ranks."""
+        """Tuple ids by part of the overlap, best first. Shared tuples are ordered by the better of their two ranks."""
         both = self.ranks_a.keys() & self.ranks_b.keys()
         return {
             "only_a": [pk for pk in self.ranks_a if pk not in both],
@@ -91,8 +94,8 @@ def overlaps_of(pairs: Sequence[tuple[HarvestJob, HarvestJob]]) -> list[HarvestO
 def accuracy_of_parts(overlap: HarvestOverlap, user) -> dict[str, PartAccuracy]:
     """Return the accuracy of each part, estimated as for cells in reports, from rounds visible to `user`.
 
-    The accuracy of tuples found only by A is estimated from the sample that the newest judged round drew from A, and
-    likewise for B. For shared tuples, the sample in which more of them were judged is used.
+    For tuples found only by A, the estimate uses the sample that the newest judged round drew from A, and likewise for
+    B. For shared tuples, it uses the sample that contains more judged shared tuples.
     """
     rounds = Round.objects.visible_to(user)
     judged_a, judged_b = judged_harvest(overlap.a, rounds), judged_harvest(overlap.b, rounds)
@@ -132,10 +135,10 @@ def _newest_by_relation(job: HarvestJob, user) -> dict[int, HarvestJob]:
 
 
 class SetTotals(NamedTuple):
-    """Totals over the relations of a set. pooled: sums of part sizes, so longer harvests have more weight.
+    """Totals over the relations of a set. `pooled` contains sums of part sizes, so longer harvests have more weight.
 
-    The means give each relation the same weight. The means of the correlations cover the n_correlated relations with a
-    defined correlation. A mean over no relations is None.
+    All means give each relation the same weight. Correlations are averaged over the `n_correlated` relations in which
+    they are defined. A mean over no relations is None.
     """
 
     n_relations: int

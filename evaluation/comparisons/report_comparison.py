@@ -30,9 +30,11 @@ FEWEST_RELATIONS = 2
 
 @dataclass(frozen=True)
 class ReportSide:
-    """One of the two reports. cells: {side: {plain name of the relation: cell}}, in the order of the report.
+    """One of the two compared reports.
 
-    origin: source of the judgments if they were not made by people, otherwise empty. demonstrators: built-in LMs.
+    `cells` has the shape {side: {plain name of the relation: cell}}, in report order.
+
+    origin: source of the judgments, or empty if people made them. demonstrators: names of built-in LMs.
     """
 
     name: str
@@ -49,7 +51,9 @@ class ReportSide:
 
 
 def report_side(name: str, document: Document) -> ReportSide:
-    """Return one side of a comparison from a report's document. LMs are named by the last part of a folder or hub id.
+    """Return one side of a comparison from a report's document.
+
+    LM names are shortened to the last part of the path or hub id.
 
     For example, FacebookAI/roberta-large matches the paper's roberta-large. Names are not shortened if the result would
     be ambiguous.
@@ -165,11 +169,11 @@ def comparisons_between(a: ReportSide, b: ReportSide, seed: int) -> list[dict[st
 
 
 def _sample(cells: Sequence[Mapping[str, Any]]) -> SideSample | None:
-    """Return the strata of a report's cells with equal weight per cell, or None if the report has no counts.
+    """Return the strata of the report's cells, with equal weight for each cell, or None if the report has no counts.
 
-    Populations are treated as infinite: rounds may have different annotators, so verdicts vary even if all tuples are
-    judged. The two reports are treated as independent. For tuples judged in both rounds, there is a separate McNemar
-    test.
+    Populations are treated as infinite, because different annotators can reach different verdicts even if every tuple
+    is judged. The two reports are treated as independent. Tuples judged in both rounds are compared by a separate
+    McNemar test.
     """
     if not all(cell.get("strata") for cell in cells):
         return None
@@ -262,7 +266,7 @@ def published_table(paper: PublishedTable) -> Table:
 
 
 class SharedVerdicts(NamedTuple):
-    """Numbers of tuples with a verdict in both rounds, by the rounds that accepted them.
+    """Counts of the tuples that have a verdict in both rounds: accepted by both, by one, or by neither.
 
     p: p-value of the exact McNemar test, or None if the rounds never disagree.
     """

@@ -120,8 +120,8 @@ def published(request: HttpRequest) -> HttpResponse:
     return render(request, "evaluation/comparisons/published.html", context)
 
 
-RELATIONS_PER_PAGE = 10  # each loads two harvests
-MOST_ADDED_UNASKED = 50_000  # tuples; above this, totals are computed only on request
+RELATIONS_PER_PAGE = 10  # each relation loads two harvests
+MOST_ADDED_UNASKED = 50_000  # number of tuples above which totals are computed only on request
 
 
 @researcher_required

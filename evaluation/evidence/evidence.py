@@ -1,8 +1,10 @@
-"""The evidence of a report: judgments, verdicts of drawn statements, and cells. Computed from rows without a database.
+"""Evidence of a report: judgments, verdicts of drawn statements, and cells.
 
-Array shapes use these letters: T statements without gold, J counted judgments, A annotators, D draws, S strata,
-s strata of one cell, C cells, G judgments of gold statements, and P patterns of labels. Statements, annotators, and
-strata are numbered from 0 in a fixed order.
+It is computed from rows, without a database.
+
+Letters in array shapes stand for the number of: statements without gold (T), counted judgments (J), annotators (A),
+draws (D), strata (S), strata of one cell (s), cells (C), judgments of gold statements (G), and label patterns (P).
+Statements, annotators, and strata are numbered from 0 in a fixed order.
 """
 
 from __future__ import annotations
@@ -62,9 +64,11 @@ class ExcludedJudgments(NamedTuple):
 
 
 class Conduct(NamedTuple):
-    """The study log. entry: the object `conduct` of docs/report-json.md, without the parts that require verdicts.
+    """Study log.
 
-    excluded: judgments of excluded annotators, by annotator code.
+    `entry` is the object `conduct` described in docs/report-json.md, without the parts that require verdicts.
+
+    `excluded` maps the codes of excluded annotators to their judgments.
     """
 
     entry: Mapping[str, Any]
@@ -93,10 +97,10 @@ class SampledHarvest(NamedTuple):
 
 
 class Patterns(NamedTuple):
-    """Distinct combinations of label counts and required judgments.
+    """Label patterns: distinct combinations of label counts and the number of required judgments.
 
-    counts (P, 3): judgments by label. wanted (P,): required judgments. of_task (T,): pattern of each statement.
-    n_tasks (P,): number of statements with each pattern.
+    counts (P, 3): number of judgments by label. wanted (P,): number of required judgments. of_task (T,): pattern of
+    each statement. n_tasks (P,): number of statements with each pattern.
     """
 
     counts: Codes
@@ -110,12 +114,13 @@ class Evidence:
     """The judgments and samples of a round as arrays.
 
     verdict (T,): stored verdicts as positions in VERDICTS. adjudicated (T,): expert's verdict, or INCOMPLETE. cells: in
-    report order. annotators: sorted codes. has_thirds: a third judgment was requested only if the first two differed;
-    third (T,): annotator of the third judgment, or -1. wanted (T,): required judgments, including those of excluded
-    annotators. quorum: minimum number of judgments for a verdict. gold: judgments of gold statements, numbered after
-    the other statements; gold_truth (number of gold statements,): TRUE or FALSE. demonstrators: LMs of the round whose
-    quality does not generalize to other LMs. planned: the two sides of each preregistered comparison; None without a
-    preregistration. cluster (T,): statements sampled together; None if each was sampled by itself.
+    report order. annotators: sorted codes. has_thirds: True if a third judgment was requested only if the first two
+    differed. third (T,): annotator of the third judgment, or -1. wanted (T,): number of required judgments, including
+    judgments by excluded annotators. quorum: minimum number of judgments for a verdict. gold: judgments of gold
+    statements, numbered after the other statements; gold_truth (number of gold statements,): TRUE or FALSE.
+    demonstrators: LMs of the round whose accuracy does not generalize to other LMs. planned: the two sides of each
+    preregistered comparison; None without a preregistration. cluster (T,): number of the cluster with which each
+    statement was sampled; None if statements were sampled one by one.
     """
 
     round: str
@@ -172,7 +177,7 @@ class Evidence:
 
     @cached_property
     def strata_of_cells(self) -> list[Codes]:
-        """Numbers of the strata of each cell, ascending."""
+        """Ascending stratum numbers of each cell."""
         order = np.argsort(self.cell_of_stratum, kind="stable")
         edges = np.searchsorted(self.cell_of_stratum[order], np.arange(1, len(self.cells)))
         return np.split(order, edges)[: len(self.cells)]
@@ -189,7 +194,7 @@ class Evidence:
 
     @cached_property
     def sides(self) -> list[Side]:
-        """LMs and settings in order of first appearance."""
+        """Sides (LM and setting) in order of first appearance."""
         return list(dict.fromkeys(Side(cell.model, cell.setting) for cell in self.cells))
 
     @cached_property
@@ -209,7 +214,10 @@ def label_counts(judgments: Judgments, n_tasks: int) -> Codes:
 
 
 def patterns_of(counts: Codes, wanted: Codes) -> Patterns:
-    """Return the patterns of statements. counts (T, 3): judgments by label. wanted (T,): required judgments."""
+    """Return the label patterns of statements. counts (T, 3): number of judgments by label.
+
+    wanted (T,): number of required judgments.
+    """
     rows = np.column_stack([counts, np.maximum(wanted, counts.sum(axis=1))])
     base = int(rows.max(initial=0)) + 1
     place = np.array([base**3, base**2, base, 1])
@@ -219,10 +227,10 @@ def patterns_of(counts: Codes, wanted: Codes) -> Patterns:
 
 
 def changed_patterns(patterns: Patterns, tasks: Codes, counts: Codes, wanted: Codes) -> tuple[Patterns, Codes]:
-    """Return the patterns after the distinct `tasks` (n,) change to `counts` (n, 3) and `wanted` (n,), and new numbers.
+    """Return the patterns, and their new numbers, after `tasks` (n,) change to `counts` (n, 3) and `wanted` (n,).
 
-    The of_task of the result covers only these tasks. The new numbers (P,) contain the new number of each previous
-    pattern, or -1 if it no longer occurs.
+    The tasks are distinct. The result's `of_task` covers only these tasks. The array of new numbers (P,) maps each
+    previous pattern to its new number, or to -1 if the pattern no longer occurs.
     """
     new = patterns_of(counts, wanted)
     rows = np.concatenate([np.column_stack(patterns[:2]), np.column_stack(new[:2])])
@@ -256,7 +264,8 @@ def evidence_of_rows(rows: Rows, rules: Mapping[str, Any]) -> Evidence:
     present = np.unique(counted.annotator)
     new_number = np.full(len(is_in), -1)
     new_number[present] = np.arange(len(present))
-    # Gold judgments never have the status COUNTED. All current ones are used, except those of excluded annotators.
+    # Judgments of gold statements never have the status COUNTED. All current gold judgments are used, except those of
+    # excluded annotators.
     is_in &= new_number >= 0
     gold = _judgments(judgments, (judgments["status"] == GOLD) & is_in[judgments["annotator"]])
     third = np.full(n_tasks, -1)
@@ -317,7 +326,7 @@ def stratum_keys(strata: Columns) -> list[StratumKey]:
     number = {key: position for position, key in enumerate(dict.fromkeys(keys))}
     names = ("harvest", "rank_from", "rank_to", "population", "judge_label", "ranks")
     columns = (strata[name] for name in names)
-    weights = strata.get("weight") or [None] * len(keys)  # only in files of labels
+    weights = strata.get("weight") or [None] * len(keys)  # only label files contain weights
     return [
         StratumKey(number[key], first, last, population, job, judge_label or "", ranks and json.loads(ranks))
         if job
@@ -335,7 +344,10 @@ def sampled_harvests(harvests: Columns) -> list[SampledHarvest]:
 
 
 def conduct_of_rows(rows: Rows, quota: int | None, facts: Mapping[str, Any], evidence: Evidence) -> Conduct:
-    """Return the study log, counted in the rows, except for `facts` from `evaluation.evidence.rows.conduct_facts`."""
+    """Return the study log.
+
+    Its counts are computed from the rows; `facts` come from `evaluation.evidence.rows.conduct_facts`.
+    """
     judgments, annotators = rows["judgments"], rows["annotators"]
     n_of_status = np.bincount(judgments["status"], minlength=len(STATUSES)).tolist()
     gold = rows["statements"]["gold_label"][rows["statements"]["is_gold"]].tolist()
@@ -413,7 +425,7 @@ def n_kept(n_tuples: int, cut: str, last_rank: int) -> int:
     """Return the number of tuples in the cut; for a cut by score, the last rank of the sampling frame."""
     if not cut:
         return n_tuples
-    from kgharvest.harvests.cuts import parse_cut  # imports Django, unlike the evidence of a file of labels
+    from kgharvest.harvests.cuts import parse_cut  # requires Django, unlike label files
 
     parsed = parse_cut(cut)
     return parsed.size(range(n_tuples)) if parsed.kind in BY_LENGTH else last_rank
@@ -423,7 +435,9 @@ def n_kept(n_tuples: int, cut: str, last_rank: int) -> int:
 
 
 class DrawnVerdicts(CompletedVerdicts):
-    """Verdicts of the statements drawn for strata, including incomplete statements. The groups are the strata (S,).
+    """Verdicts of the statements drawn for each stratum, including incomplete statements.
+
+    The groups are the strata (S,).
 
     draws: stratum (D,) and task (D,) of each draw. patterns: label patterns of the statements.
     """
@@ -445,12 +459,15 @@ class DrawnVerdicts(CompletedVerdicts):
 
     @cached_property
     def accepted(self) -> VerdictSample:
-        """Weight of each draw (D,) for acceptance. The sum over a stratum is the sample of the stratum."""
+        """Evidence for the verdict ACCEPTED, by draw (D,).
+
+        The sum over the draws of a stratum is the stratum's sample.
+        """
         return self.of_statements(self._stratum, self._pattern, ACCEPTED)
 
 
 def drawn_verdicts(evidence: Evidence, patterns: Patterns | None = None, rule: VerdictRule = majority) -> DrawnVerdicts:
-    """Return the verdicts of all draws. patterns: label patterns; default: the patterns of the evidence."""
+    """Return the verdicts of all draws. `patterns` defaults to the label patterns of the evidence."""
     draws = evidence.draws.stratum, evidence.draws.task
     return DrawnVerdicts(len(evidence.strata), draws, patterns or evidence.patterns, evidence.quorum, rule)
 
@@ -459,11 +476,12 @@ def drawn_verdicts(evidence: Evidence, patterns: Patterns | None = None, rule: V
 class Cell:
     """A cell with the data of its strata.
 
-    counts (s, 4): drawn statements by verdict, in the order of VERDICTS. samples: for the first three verdicts.
-    accepted_at_least, accepted_at_most (s,): bounds over all outcomes of incomplete statements. population (s,): 0 if
-    unknown. size (s,): relative size of the strata, 0 if unknown. judge_labels (s,): the judge's label of all tuples in
-    the stratum if strata are formed by label, or empty. design_effects: design effects (s,) of each verdict in
-    `samples`; None without clusters.
+    counts (s, 4): number of drawn statements by verdict, in the order of VERDICTS. samples: samples for the first three
+    verdicts. accepted_at_least, accepted_at_most (s,): bounds on the accepted statements over all outcomes of
+    incomplete statements. population (s,): population of each stratum, 0 if unknown. size (s,): relative size of each
+    stratum, 0 if unknown. judge_labels (s,): label that the judge gave to all tuples of the stratum; empty unless
+    strata are formed by judge label. design_effects: design effects (s,) of each verdict in `samples`; None without
+    clusters.
     """
 
     key: CellKey
@@ -497,13 +515,16 @@ class Cell:
         return len(self.size) == 1 or bool(self.size.all())
 
     def effective_sample(self, verdict: int) -> VerdictSample:
-        """Return the evidence for a verdict in statements of a simple sample per stratum, (s,)."""
+        """Return the evidence for a verdict in each stratum (s,), converted to statements of a simple random sample."""
         sample = self.samples[verdict]
         return sample if self.design_effects is None else sample.divided(self.design_effects[verdict])
 
 
 def joint_rate(cells: Sequence[Cell], verdict: int, *, weights: ArrayLike | None = None) -> Rate:
-    """Return the share of a verdict in the joint population of cells. weights: one per stratum, in order."""
+    """Return the share of a verdict in the joint population of the cells.
+
+    weights: one weight per stratum, in the order of the cells.
+    """
     samples = (cell.effective_sample(verdict) for cell in cells)
     sample = VerdictSample(*map(np.concatenate, zip(*samples, strict=True)))
     population = np.concatenate([cell.population for cell in cells])
@@ -536,7 +557,7 @@ def cells_of(evidence: Evidence, drawn: DrawnVerdicts) -> list[Cell]:
 
 
 def verdict_design_effects(evidence: Evidence, verdict: Codes) -> list[Floats]:
-    """Return the design effects (S,) of the clusters on the share of each verdict except incomplete."""
+    """Return the design effects (S,) of clustering on the share of each verdict except incomplete."""
     assert evidence.cluster is not None
     stratum, task = evidence.draws.stratum, evidence.draws.task
     return [
@@ -553,7 +574,7 @@ def accuracies_of(evidence: Evidence, shares: Floats) -> Floats:
 
 
 def ranked_strata(evidence: Evidence, drawn: DrawnVerdicts) -> RankedStrata:
-    """Return the strata with the draws that have a rank. Ranks are 0 if the population of a stratum is unknown."""
+    """Return the strata with their ranked draws. If the population of a stratum is unknown, its ranks are 0."""
     strata, draws = evidence.strata, evidence.draws
     has_rank = (draws.rank > 0) & (evidence.population_of_stratum[draws.stratum] > 0)
     accepted = drawn.accepted.at(has_rank)
@@ -567,7 +588,10 @@ def ranked_strata(evidence: Evidence, drawn: DrawnVerdicts) -> RankedStrata:
 
 
 def members_of(ranks: Sequence[Sequence[int] | None]) -> Members | None:
-    """Return the tuples of the strata that store ranks, or None if no stratum does. ranks: one item per stratum."""
+    """Return the tuples of the strata that store ranks, or None if no stratum stores ranks.
+
+    ranks: one item per stratum.
+    """
     if not any(ranks):
         return None
     sizes = [len(of_stratum or ()) for of_stratum in ranks]
@@ -578,8 +602,8 @@ def members_of(ranks: Sequence[Sequence[int] | None]) -> Members | None:
 # Comparisons of two sides by the statements drawn for each
 
 
-# Arguments: two sides and the weight of each draw (D,) for acceptance. Returns None if the sides share no relation
-# with verdicts in all strata.
+# Compares two sides. The third argument is the evidence for the verdict ACCEPTED, by draw (D,). Returns None if the
+# sides share no relation with verdicts in all strata.
 CompareStatements = Callable[[Side, Side, VerdictSample], StatementDifference | None]
 
 

@@ -1,4 +1,4 @@
-"""Accuracy of parts and cuts of a harvest, from the newest judged round that sampled it."""
+"""Accuracy of parts and cuts of a harvest, estimated from the newest judged round that sampled the harvest."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,14 +49,14 @@ class JudgedHarvest:
     has_verdict: Flags
 
     def cuts(self) -> Cuts:
-        """Return the cuts at the scores of the judged tuples."""
+        """Return one cut at the score of each judged tuple."""
         judged = self.accepted.n > 0
         return score_cuts(self.ranked, np.arange(len(self.ranked.first)), self.rank[judged], self.score[judged])
 
     def part(self, ranks: Mapping[int, int]) -> tuple[int, Rate]:
         """Return the number of judged draws in a part of the harvest, and the accuracy of the part.
 
-        ranks: ranks of the part's tuples by knowledge tuple id. The draws of a stratum that are in the part are a
+        `ranks` maps the ids of the part's tuples to their ranks. Within each stratum, the draws in the part are a
         simple random sample of the stratum's tuples in the part. Hidden tuples of a stratum are assumed to be evenly
         distributed over its ranks.
         """

@@ -1,7 +1,7 @@
-"""Labels of a judge for the statements of a round and for all tuples in the population of its strata.
+"""Labels of an LM judge for the statements of a round and for all tuples in the population of the round's strata.
 
-Array shapes use the letters of evaluation.evidence.evidence and U, the number of tuples with answers of the judge or of
-tuples in the population. A dimension of 3 stands for the groups of labels.
+Array shapes use the letters of evaluation.evidence.evidence. U is the number of tuples that the judge answered, or the
+number of tuples in the population. A dimension of 3 stands for the groups of labels.
 """
 
 import json
@@ -38,7 +38,7 @@ from kgharvest.statistics.rates import (
     bounded_numbers,
 )
 
-CAUSAL, SCORE = "causal", "score"  # annotation.judges.models.JudgeKind, which imports Django
+CAUSAL, SCORE = "causal", "score"  # values of annotation.judges.models.JudgeKind, which imports Django
 N_GROUPS = len(GROUPS)
 GROUP_OF_LABEL = np.array([CALLED_TRUE, CALLED_FALSE, OTHER, OTHER, OTHER])  # the last one is for NO_ANSWER
 NO_ANSWER = -1
@@ -48,7 +48,10 @@ DESCRIBED = (
 
 
 class OtherRun(NamedTuple):
-    """Another judge run of the round. differs: options that differ. own, other (V,): labels of shared tuples."""
+    """Another judge run of the round. differs: options in which the runs differ.
+
+    own, other (V,): labels that the report's run and this run gave to the same tuples.
+    """
 
     name: str
     model: str
@@ -148,11 +151,11 @@ def judge_answers_of_rows(rows: Rows, evidence: Evidence) -> JudgeAnswers:
 
 
 class JudgedTuples(NamedTuple):
-    """Label groups of the draws (D,), and of all tuples in the population (U,) except those that curation excludes.
+    """Label groups of the draws (D,) and of the population (U,), without tuples that curation excludes.
 
-    run, model: names of the judge run and its LM. is_labelled: True if the judge gave any answer. If a tuple of a
-    stratum has no answer, the group of the whole stratum is OTHER: judges label drawn tuples first, so answers reveal
-    which tuples were drawn, and drawn tuples with a label would only represent themselves.
+    run, model: names of the judge run and its LM. is_labelled: True if the judge gave any answer. If any tuple of a
+    stratum has no answer, all tuples of the stratum are in the group OTHER. Judges label drawn tuples first, so in such
+    a stratum the labeled tuples are mainly the drawn ones and do not represent the others.
     """
 
     run: str
@@ -191,7 +194,10 @@ def judged_tuples_of_rows(rows: Rows, evidence: Evidence) -> JudgedTuples:
 
 
 class JudgedStrata:
-    """The strata of a round, divided by label group: like `kgharvest.statistics.rates.RankedStrata`, with a judge."""
+    """Strata of a round, divided by the judge's label group.
+
+    Corresponds to `kgharvest.statistics.rates.RankedStrata`, which has no judge.
+    """
 
     def __init__(self, evidence: Evidence, drawn: DrawnVerdicts, tuples: JudgedTuples) -> None:
         self.tuples = tuples
@@ -211,7 +217,7 @@ class JudgedStrata:
             self._is_heard[strata] = tells_apart(self.sample(strata, self.ranked.last[strata]))
 
     def heard(self, strata: Codes, last_rank: Codes) -> JudgedSample:
-        """Return `sample`, ignoring the judge for each LM and setting whose verdicts do not depend on judge labels.
+        """Return `sample`, ignoring the judge for each LM and setting with verdicts that do not depend on its labels.
 
         Whether to ignore the judge is decided once per LM and setting, so that an average is the mean of its cells.
         """
@@ -237,7 +243,7 @@ class JudgedStrata:
         return judge_assisted_rate(taken, None if weights is None else weights[is_taken])
 
     def largest_part(self, cuts: Cuts, target: float) -> KeptPart | None:
-        """Return the largest cut whose judge-assisted precision reaches `target`, or None."""
+        """Return the largest cut with a judge-assisted precision of at least `target`, or None."""
         for number in reversed(range(len(cuts.share))):
             taken, is_taken = self._taken(cuts.strata, np.full(len(cuts.strata), cuts.last_rank[number]))
             value = judge_assisted_share(taken) if is_taken.any() else None
@@ -246,7 +252,7 @@ class JudgedStrata:
         return None
 
     def surely_largest_part(self, cuts: Cuts, target: float) -> KeptPart | None:
-        """Return the largest of several cuts whose judge-assisted lower limit reaches `target`, or None."""
+        """Return the largest tried cut with a judge-assisted lower limit of at least `target`, or None."""
         parts = (self.part(cuts, number) for number in reversed(bounded_numbers(cuts)))
         return next((part for part in parts if part.low >= target - 1e-9), None)
 
@@ -287,8 +293,8 @@ class JudgedStrata:
 def _apportioned(counted: Floats, population: Codes, drawn: Codes) -> Codes:
     """Return the number of tuples by group (S, 3): at least `drawn` (S, 3), adding up to `population` (S,) per stratum.
 
-    `counted` contains the tuples that curation does not hide now. Tuples that were hidden after the draw belonged to
-    the population and are distributed like the counted tuples (largest remainders).
+    `counted` contains the tuples that curation does not hide now. Tuples hidden after the draw still belong to the
+    population. They are apportioned like the counted tuples, by the method of largest remainders.
     """
     apportioned = np.maximum(counted, drawn).astype(np.int64)
     for row in np.flatnonzero(apportioned.sum(axis=1) != population):

@@ -1,4 +1,6 @@
-"""Evidence from a file of labels, without a database: the rows of evaluation.evidence.tables from CSV or records.
+"""Evidence from a label file, without a database.
+
+Converts CSV files or records to the rows of evaluation.evidence.tables.
 
 docs/label-files.md describes the columns.
 """
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 REQUIRED = ("annotator", "label")
 REQUIRED_OF_JUDGES = ("label",)
-TOLERANCE = 0.005  # of the sum of the weights of a cell's strata
+TOLERANCE = 0.005  # tolerance for the sum of the weights of a cell's strata
 
 # A path to a CSV file, a pandas DataFrame, or a list of mappings of column names to values
 Labels: TypeAlias = "str | Path | pd.DataFrame | Sequence[Mapping[str, Any]]"
@@ -85,8 +87,8 @@ def rows_of_labels(labels: LabelRows, duplicates: str = "error", judge: LabelRow
     """Return the rows of a report.
 
     duplicates: policy for repeated judgments of one annotator on one statement: "error", or keep the "first" or "last".
-    The same label for another cell is one judgment that counts for both cells. judge: labels of an LM judge. Raises
-    ImportRefused with all faults, or DomainError BadDuplicates.
+    If an annotator gave the same label to a statement in two cells, this is one judgment that counts for both cells.
+    judge: labels of an LM judge. Raises ImportRefused with all faults, or DomainError BadDuplicates.
     """
     if duplicates not in DUPLICATES:
         raise DomainError("BadDuplicates", f"duplicates is {duplicates!r:.40}. Use {', '.join(DUPLICATES)}.")
@@ -181,7 +183,7 @@ def _strata(labels: LabelRows, statements: Sequence[int], faults: Faults) -> tup
         where = f"{labels.unit} {row.line}"
         if bool(row.stratum) != (row.weight is not None):
             missing = "weight" if row.stratum else "stratum"
-            faults.add(BadEntry(f"{where}, {missing}", "is empty; a row needs both stratum and weight, or neither"))
+            faults.add(BadEntry(f"{where}, {missing}", "is empty; fill in both stratum and weight, or neither"))
             continue
         first = stratum_of.setdefault((cell, task), row)
         if first.stratum != row.stratum:
@@ -219,7 +221,8 @@ def _strata(labels: LabelRows, statements: Sequence[int], faults: Faults) -> tup
 
 
 def _cell(row: ImportedRow) -> CellKey:
-    return CellKey(row.relation or None, row.model or None, row.setting or None)  # type: ignore[arg-type]  # no relation
+    # Type: ignore[arg-type]  # no relation
+    return CellKey(row.relation or None, row.model or None, row.setting or None)
 
 
 def _clusters(
@@ -248,8 +251,9 @@ def _clusters(
 def _add_judge(rows: dict[str, dict[str, Any]], judge: LabelRows, number: dict[Statement, int]) -> None:
     """Add the labels of an LM judge, and the statements that only the judge labeled, to the rows.
 
-    The statements of a cell with a judge label are its population if people judged only some of them. A cell with
-    strata keeps its weights. number: of the judged statements; those of other statements follow. Raises ImportRefused.
+    If people judged only some of a cell's statements with a judge label, these statements are the cell's population. A
+    cell with strata keeps its weights. `number` contains the numbers of the judged statements; the remaining statements
+    are numbered after them. Raises ImportRefused.
     """
     faults = Faults()
     first: dict[Statement, ImportedRow] = {}
@@ -285,10 +289,10 @@ def _add_judge(rows: dict[str, dict[str, Any]], judge: LabelRows, number: dict[S
 
 
 def _add_populations(rows: dict[str, dict[str, Any]], judge: LabelRows, number: Mapping[Statement, int]) -> None:
-    """Make the statements of each cell a population, if the judge labeled more of them than people judged.
+    """Use the statements of each cell as its population if the judge labeled more statements than people judged.
 
-    Judge labels without LM and setting are about the only cell of their relation. Ranks only number the statements. All
-    cells get a population, or none.
+    Judge labels without LM and setting belong to the only cell of their relation. Ranks only number the statements.
+    Either all cells get a population or none does.
     """
     strata, draws = rows["strata"], rows["draws"]
     labeled: defaultdict[CellKey, dict[int, None]] = defaultdict(dict)  # statements in the order of the file

@@ -1,4 +1,7 @@
-"""Novelty: share of a round's population that is absent from a reference KG, a file of triples."""
+"""Novelty: the share of a round's population that is absent from a reference KG.
+
+The reference KG is a file of triples.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,7 @@ class Novelty(NamedTuple):
 
 
 def comparable(entity: str) -> str:
-    """Return the case-folded entity, in which each run of spaces and underscores is replaced by one space."""
+    """Return the entity in case-folded form, with one space in place of each run of spaces and underscores."""
     return " ".join(entity.casefold().replace("_", " ").split())
 
 
@@ -81,7 +84,7 @@ def comparable(entity: str) -> str:
 class ReferenceIndex:
     """Harvested entities and tuples, and those found in the reference KG.
 
-    Only harvested entities are in memory, so the reference can have any size.
+    Only harvested entities are kept in memory, so the reference KG can have any size.
     """
 
     entities: set[str] = field(default_factory=set)
@@ -106,7 +109,7 @@ class ReferenceIndex:
         return n_triples
 
     def novelty(self, tuples: Iterable[Sequence[str]]) -> Novelty:
-        """Return the novelty of `tuples`, which must have been added before the reference was read."""
+        """Return the novelty of `tuples`. They must have been added to the index before the reference KG was read."""
         distinct_tuples = {tuple(map(comparable, entities)) for entities in tuples}
         entities = {entity for names in distinct_tuples for entity in names}
         n_new_tuples = sum((names[0], names[-1]) not in self.reference_ends for names in distinct_tuples)

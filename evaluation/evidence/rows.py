@@ -128,7 +128,7 @@ def rows_of_round(round: Round, judge: JudgeRun | None = None, *, for_files: boo
 # Columns
 
 
-WHOLE, FLOAT, FLAG = np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.bool_)  # None becomes NaN in FLOAT
+WHOLE, FLOAT, FLAG = np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.bool_)  # FLOAT converts None to NaN
 Kind = np.dtype | tuple[str, ...]
 
 
@@ -156,7 +156,7 @@ def coded(values: Sequence[str | None], names: Sequence[str]) -> Codes:
 
 
 def _positions(ids: Codes, among: Codes) -> Codes:
-    """Return the position of each id in `among`, which contains all of them."""
+    """Return the position of each of the ids in `among`. `among` must contain all ids."""
     order = np.argsort(among, kind="stable")
     return order[np.searchsorted(among, ids, sorter=order)]
 
@@ -217,7 +217,9 @@ STATUS = Case(
 def _judgment_rows(
     round: Round, tasks: Codes, counts_in_rates: NDArray[np.bool_], annotators: Codes, for_files: bool
 ) -> Columns:
-    """Return the judgments sorted by statement, and by time if files are written or third judgments depend on it.
+    """Return the judgments sorted by statement.
+
+    They are also sorted by time if files are written, or to find third judgments.
 
     Gold judgments have the status GOLD unless superseded.
     """
@@ -264,7 +266,7 @@ def cells_of_strata(strata: Iterable[Stratum]) -> dict[CellKey, list[Stratum]]:
 
 def stratum_rows(cells: Cells) -> Columns:
     strata = [(key, stratum) for key, of_cell in cells.items() for stratum in of_cell]
-    of_harvests = ("rank_from", "rank_to", "population")  # without a harvest, the population is unknown
+    of_harvests = ("rank_from", "rank_to", "population")  # The population of a stratum without a harvest is unknown.
     return {
         "stratum": list(range(1, len(strata) + 1)),
         **{name: [getattr(key, name) for key, _ in strata] for name in CellKey._fields},
@@ -277,7 +279,7 @@ def stratum_rows(cells: Cells) -> Columns:
     }
 
 
-# Filters for draws. Harvests without scores store the negative rank as the score.
+# Filters for draws. If a harvest has no scores, the negative rank is stored as the score.
 IS_SCORED = ~Q(harvested_tuple__job__score_scale=HarvestJob.ScoreScale.ORDER)
 OWN_SCORE = Case(When(IS_SCORED, then=F("harvested_tuple__score")), output_field=FloatField())
 
@@ -304,7 +306,7 @@ def _draw_rows(round: Round, tasks: Codes, strata: Codes, for_files: bool) -> Co
 
 # The cut base:k requires one of these score scales.
 LOGARITHMS = (HarvestJob.ScoreScale.NATS, HarvestJob.ScoreScale.LOG_SHARE)
-NOT_PARAMETERS = ("device", "dtype")  # stored in separate columns
+NOT_PARAMETERS = ("device", "dtype")  # these parameters have their own columns
 
 
 def harvest_rows(cells: Cells, *, for_files: bool = False) -> dict[str, Any]:
@@ -365,7 +367,10 @@ def _parameters(job: HarvestJob) -> dict[str, Any]:
 
 
 def _curated_ranks(round: Round, jobs: Collection[int]) -> Columns:
-    """Return the ranks that curation excludes from samples, by harvest. Partial indexes find these few tuples."""
+    """Return, for each harvest, the ranks of tuples that curation excludes from samples.
+
+    Partial indexes find these few tuples.
+    """
     is_hidden = Q(curation=KnowledgeTuple.Curation.HIDDEN)
     shown_sensitive = ~is_hidden & Q(is_sensitive=True)
     columns = {}
@@ -451,7 +456,7 @@ DIFFERENCES = {
     "threshold": "threshold",
 }
 WORDING, ORDER_OF_LABELS = "wording of the prompt", "order of the labels"
-TEXTS = {"instructions": "instructions", "examples": "examples"}  # parts of prompts about each relation
+TEXTS = {"instructions": "instructions", "examples": "examples"}  # texts about each relation in prompts
 ORDER_OF_EXAMPLES = "order of the examples"
 
 
@@ -487,7 +492,7 @@ NOT_IN_TIMELINE = (
     "adjudicated",
     "place_completed",
     "place_left",
-)  # frequent events, which are counted instead
+)  # events that are counted, because there are too many to list
 SUPERUSER = "superuser"
 FORMER_MEMBER = "former member"
 
@@ -515,7 +520,8 @@ def conduct_facts(round: Round) -> dict[str, Any]:
     users = {event.by_id for event in events} - {None}
     for exclusion in exclusions:
         users |= {exclusion.excluded_by_id, exclusion.reinstated_by_id} - {None}
-    # Reports contain roles instead of user names. None stands for the system or the operator, who has no account.
+    # Reports contain roles instead of user names. The role None stands for the system, or for the operator, who has no
+    # account.
     superusers = get_user_model().objects.filter(pk__in=users, is_superuser=True).values_list("pk", flat=True)
     members = ProjectMember.objects.filter(project=round.project_id, user__in=users).values_list("user", "role")
     roles: dict[int | None, str | None] = dict.fromkeys(users, FORMER_MEMBER) | dict.fromkeys(superusers, SUPERUSER)

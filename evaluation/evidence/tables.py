@@ -1,9 +1,10 @@
-"""Tables of the rows from which a report is computed, declared once for the database, files, and reports.
+"""Tables that contain the rows of a report. Each table is declared once for the database, files, and reports.
 
-In memory, a table is a mapping of its columns. Statements, judge runs, and strata are numbered from 1; tuples and
-harvests have arbitrary ids; judgments refer to annotators by position in `annotators`. A column with `values` is an
-array of positions in `values`; -1 means empty. Numbers are arrays of floats; NaN means empty. Other columns are lists
-or arrays of integers; None or 0 means empty. Columns that only files contain are absent from the rows of a report.
+In memory, a table is a mapping from column names to columns. Statements, judge runs, and strata are numbered from 1.
+Tuples and harvests have arbitrary ids. Judgments refer to annotators by their position in `annotators`. A column with
+`values` is an array of positions in `values`, in which -1 means empty. Columns of numbers are arrays of floats, in
+which NaN means empty. Other columns are lists or arrays of integers, in which None or 0 means empty. Columns that only
+files contain are absent from the rows of a report.
 """
 
 from collections.abc import Mapping
@@ -18,10 +19,10 @@ SUPERSEDED, GOLD, COUNTED, EXCLUDED, LATE = range(5)
 LEFT_OUT = ("hidden", "sensitive")  # reasons for excluding tuples from samples
 HIDDEN, SENSITIVE = range(2)
 EMPTY = -1
-PAPER_ORDER = ("human", "autoprompt", "top1", "multi")  # of the settings in Table 5
+PAPER_ORDER = ("human", "autoprompt", "top1", "multi")  # order of the settings in Table 5
 
 Columns = Mapping[str, Any]
-Rows = Mapping[str, Columns]  # by name of the table
+Rows = Mapping[str, Columns]  # columns by name of the table
 
 
 class RowColumn(NamedTuple):
@@ -43,7 +44,7 @@ class RowTable(NamedTuple):
 
     @property
     def jsonl(self) -> str:
-        """Return the path in a replication package."""
+        """Return the path of the table's file in a replication package."""
         return f"rows/{self.name}.jsonl"
 
     @property
@@ -72,7 +73,7 @@ TABLES = (
         RowColumn("n_wanted", "integer", "Number of required judgments."),
         RowColumn("verdict", "string", "accepted, rejected, or undecided; empty if judgments are missing.",
                   VERDICTS[:3]),
-        RowColumn("adjudication", "string", "Label of an expert, stored next to the verdict.", LABELS),
+        RowColumn("adjudication", "string", "Expert's label. It does not replace the verdict.", LABELS),
     )),
     RowTable("judgments", "All judgments, including those that do not count.", (
         STATEMENT,
@@ -83,7 +84,7 @@ TABLES = (
         RowColumn("status", "string", "counted, superseded (withdrawn by the annotator), excluded (with its "
                    "annotator), late (after the statement was reassigned), or gold.", STATUSES),
     )),
-    RowTable("annotators", "Annotators who joined the round, under pseudonyms.", (
+    RowTable("annotators", "Pseudonyms of the annotators who joined the round.", (
         ANNOTATOR,
         RowColumn("status", "string", "active, paused, or excluded."),
         RowColumn("is_trained", "boolean", "True if the annotator finished the training."),
@@ -99,7 +100,7 @@ TABLES = (
         RowColumn("rank_to", "integer", "Last rank of the stratum in the harvest."),
         RowColumn("population", "integer", "Number of tuples from which the sample was drawn; empty if unknown."),
         RowColumn("judge_label", "string", "Judge's label of the stratum's tuples, if strata are formed by label."),
-        RowColumn("ranks", "string", "JSON list of the ranks, if they are interleaved with those of other strata."),
+        RowColumn("ranks", "string", "JSON list of the ranks if they are interleaved with those of other strata."),
     )),
     RowTable("draws", "Statements drawn for each stratum. A statement can be drawn for several strata.", (
         RowColumn("stratum", "integer", "Number of the stratum."),
@@ -110,7 +111,7 @@ TABLES = (
     )),
     RowTable("harvests", "Sampled harvests and their parameters.", (
         HARVEST,
-        RowColumn("fingerprint", "string", "Fingerprint, equal for harvests with the same parameters and LM revision."),
+        RowColumn("fingerprint", "string", "Fingerprint of the parameters and the LM revision."),
         RELATION,
         MODEL,
         SETTING,
@@ -140,19 +141,19 @@ TABLES = (
         RowColumn("score", "number", "Score on the scale of the harvest; empty if the harvest has no scores."),
         RowColumn("left_out", "string", "hidden or sensitive, if curation excludes the tuple from samples.", LEFT_OUT),
     )),
-    RowTable("judge_runs", "LM judge used by the report, and the runs with which it is compared.", (
+    RowTable("judge_runs", "Judge run used by the report, and other judge runs for comparison.", (
         RUN,
         RowColumn("name", "string", "Name of the run."),
         MODEL._replace(description="LM of the judge."),
-        RowColumn("revision", "string", "Revision of an LM that ran in kgharvest."),
+        RowColumn("revision", "string", "Revision of the judge's LM, if the LM ran in kgharvest."),
         RowColumn("kind", "string", "chat, causal, score, or file."),
         RowColumn("prompt", "string", "Prompt template."),
-        RowColumn("prompt_sha256", "string", "SHA-256 of the whole prompt, including its texts about each relation."),
+        RowColumn("prompt_sha256", "string", "SHA-256 of the whole prompt, including the texts about each relation."),
         RowColumn("temperature", "number", "Sampling temperature."),
         RowColumn("seed", "integer", "Seed sent with each request."),
         RowColumn("repeats", "integer", "Number of requests per tuple."),
         RowColumn("threshold", "number", "Threshold of a score judge, in nats."),
-        RowColumn("panel", "string", "Name of the panel whose runs judge together."),
+        RowColumn("panel", "string", "Panel to which the run belongs; the runs of a panel judge together."),
         RowColumn("differs", "string", "JSON list of the options that differ from run 1."),
     )),
     RowTable("judge_answers", "Answers of the judges, one per request.", (

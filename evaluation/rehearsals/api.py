@@ -66,7 +66,10 @@ class SideOutcomeSerializer(serializers.Serializer):
 
 
 class ComparisonOutcomeSerializer(serializers.Serializer):
-    """expected: assumed accuracy of a minus that of b. found: share of simulations with a Holm-adjusted p < .05."""
+    """Simulated comparison of two sides. expected: assumed accuracy of a minus that of b.
+
+    found: share of simulations with a Holm-adjusted p < .05.
+    """
 
     common = serializers.CharField(allow_null=True)
     a = serializers.CharField()
@@ -77,11 +80,11 @@ class ComparisonOutcomeSerializer(serializers.Serializer):
 
 
 class RehearsalSerializer(serializers.Serializer):
-    """Expected report on the draft, estimated from many simulated rounds."""
+    """Expected results of the draft's report, estimated from many simulated rounds."""
 
     n_runs = serializers.IntegerField(help_text="Number of simulated rounds.")
     sides = SideOutcomeSerializer(many=True)
-    cells = CellOutcomeSerializer(many=True, help_text="Widest intervals first.")
+    cells = CellOutcomeSerializer(many=True, help_text="Cells with the widest intervals first.")
     comparisons = ComparisonOutcomeSerializer(many=True)
     alpha = SpreadSerializer(allow_null=True)
     undecided = SpreadSerializer(help_text="Share of undecided statements.")

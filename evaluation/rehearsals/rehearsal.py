@@ -43,10 +43,12 @@ from kgharvest.statistics.rates import SIGNIFICANCE, Rate, VerdictSample, macro_
 from kgharvest.statistics.statement_test import StatementDifference
 from kgharvest.statistics.verdicts import majority
 
-# Upper limit of the spread, as a share of the Bernoulli standard deviation, which a beta distribution cannot exceed.
+# Maximum spread, as a share of the Bernoulli standard deviation. The standard deviation of a beta distribution is
+# always below that of a Bernoulli distribution with the same mean.
 MOST_OF_DEVIATION = 0.95
 MOST_RUNS, FEWEST_RUNS = 100, 10
-CELLS_AT_ONCE, STATEMENTS_AT_ONCE = 2000, 100_000  # limits for all runs together, so that they take a second or two
+# Limits on the total work of all runs, which keep a simulation to a second or two
+CELLS_AT_ONCE, STATEMENTS_AT_ONCE = 2000, 100_000
 MIDDLE = (5, 50, 95)  # percentiles
 
 
@@ -110,8 +112,8 @@ def _expected_accuracies(evidence: Evidence, assumed: Assumptions, rng: np.rando
 def judged(evidence: Evidence, is_true: Flags, assumed: Assumptions, rng: np.random.Generator) -> Evidence:
     """Return the evidence with simulated judgments.
 
-    Each statement has k judgments by different people. With adaptive third judgments, it has two judgments, and a third
-    if these differ.
+    Each statement gets k judgments by different people. With adaptive third judgments, it gets two judgments, and a
+    third if the first two differ.
     """
     k, n_tasks = evidence.judgments_per_task, evidence.n_tasks
     people = _people(n_tasks, k, max(assumed.n_people, k), rng)  # (T, k)
@@ -196,7 +198,9 @@ class CellOutcome:
 
 @dataclass(frozen=True)
 class ComparisonOutcome:
-    """expected: assumed accuracy of a minus that of b. found: share of simulations with a Holm-adjusted p < .05.
+    """Simulated comparison of two sides. expected: assumed accuracy of a minus that of b.
+
+    found: share of simulations with a Holm-adjusted p < .05.
 
     wrong_sign: share of simulations in which the less accurate side is significantly better.
     """
@@ -261,10 +265,12 @@ def rehearse(evidence: Evidence, assumed: Assumptions, n_runs: int) -> Rehearsal
 
 
 class Run(NamedTuple):
-    """One simulated round. true (C,): population accuracy of each cell. Other fields are computed as in reports.
+    """Results of one simulated round. true (C,): population accuracy of each cell.
 
-    cells: accuracy of each cell. these: average of each side, with the interval for these relations. others: interval
-    of the average for similar relations. accepted: evidence for the verdict ACCEPTED, by draw.
+    The other fields are computed as in reports.
+
+    cells: accuracy of each cell. these: average accuracy of each side, with the interval for the relations in the
+    round. others: interval of this average for similar relations. accepted: evidence for the verdict ACCEPTED, by draw.
     """
 
     true: Floats
@@ -347,7 +353,7 @@ def _spread(values: Iterable[float]) -> Spread:
 
 
 def draft_evidence(round: Round, frozen: FrozenRound) -> Evidence:
-    """Return the evidence of a draft, without judgments or gold statements.
+    """Return the evidence of a draft, which has no judgments. Gold statements are omitted.
 
     frozen: rows that opening the round would store.
     """

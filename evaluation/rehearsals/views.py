@@ -18,7 +18,7 @@ from kgharvest.access import User, researcher_required
 from kgharvest.errors import DomainError
 
 N_CELLS = 20  # maximum number of listed cells; those with the widest intervals are listed
-MOST_SIDES = 8  # LMs and settings with separate accuracies; if there are more, all share one accuracy
+MOST_SIDES = 8  # maximum number of LMs and settings with separate accuracies; if there are more, all share one accuracy
 DEFAULTS = Assumptions(())
 DEFAULT_ACCURACY = 70
 MOST_PEOPLE = 1000
@@ -107,7 +107,10 @@ def rehearsal_form(draft: Round, given: Any, by: User) -> tuple[RehearsalForm, E
 
 
 def outcome_of(form: RehearsalForm, evidence: Evidence) -> dict[str, Any]:
-    """Return the simulation, and low, median, and high hours and pay. Pay is None without an hourly rate."""
+    """Return the simulation, and the low, median, and high values of hours and pay.
+
+    Pay is None without an hourly rate.
+    """
     rehearsed = rehearse(evidence, form.assumptions(), n_runs_of(evidence))
     hours = [n * form.cleaned_data["seconds"] / 3600 for n in rehearsed.n_judgments]
     pay_per_hour = form.cleaned_data["pay_per_hour"]

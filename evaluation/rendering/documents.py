@@ -1,4 +1,4 @@
-"""Parts of a report's document as text: names of LMs and settings, dates, and query strings of pages."""
+"""Text for parts of a report's document: names of LMs and settings, dates, and query strings of pages."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -59,7 +59,7 @@ def tuples_query(about: Mapping[str, Any], **part: Any) -> str:
 
 
 def key_numbers(document: Document) -> Iterator[tuple[str, str, str]]:
-    """Yield the name, value, and basis of each key number."""
+    """Yield the name, the value, and the basis (sample size or interval) of each key number."""
     yield "Statements complete", f"{count(document['n_complete'])} of {count(document['n_tasks'])}", ""
     yield "Judgments", count(document["n_judgments"]), f"by {counted(len(document['annotators']), 'annotator')}"
     alpha = document["alpha"]

@@ -79,7 +79,10 @@ def embedded(rows: Mapping[str, Any]) -> SafeString:
 
 
 def address(*, verdict: str = "", **part: Any) -> str:
-    """Return the fragment that selects rows. part: `relation`, `model`, and `setting`; None means not named."""
+    """Return the URL fragment that selects rows.
+
+    part: `relation`, `model`, and `setting`; None means that rows are not filtered by it.
+    """
     query = {key: value or "" for key, value in part.items()} | ({"verdict": verdict} if verdict else {})
     return "#" + urlencode(query, doseq=True)
 
@@ -127,7 +130,7 @@ def _comparisons(document: Document) -> Iterator[dict[str, Any]]:
 
 
 def _relations(document: Document) -> Iterator[tuple[str, str, list[dict[str, Any] | None]]]:
-    """Yield each relation, the fragment that selects its rows, and its cells in the order of the totals."""
+    """Yield each relation, the URL fragment that selects its rows, and its cells in the order of the totals."""
     for relation, cells in cells_by_relation(document):
         yield relation, address(relation=relation), [_cell(cell) for cell in cells]
 

@@ -111,7 +111,7 @@ class ReportInput(StrictSerializer):
 class FigureQuery(Filters):
     theme = serializers.ChoiceField(list(THEMES), required=False, help_text="Default: light.")
     relation = serializers.CharField(
-        required=False, max_length=500, help_text="Relation to show in a figure of accuracy by score."
+        required=False, max_length=500, help_text="Relation that a figure of accuracy by score shows."
     )
 
 
@@ -128,7 +128,7 @@ class ReportViewSet(PagedList, ReportOperations):
     serializer_class = ReportDetailSerializer
     entry_serializer_class = ReportEntrySerializer
     filters = ReportFilters
-    once = False  # `create` computes the report before it starts a transaction
+    once = False  # `create` computes the report first and then opens a transaction itself
 
     @extend_schema(
         summary="Create a report",
@@ -235,7 +235,7 @@ class TupleFilters(Filters):
         required=False,
         min_value=0,
         max_value=1,
-        help_text="Top share of each cell's ranks, for example 0.3 for ranks 1 to 30 of 100.",
+        help_text="Share of top-ranked tuples of each cell. For example, 0.3 selects ranks 1 to 30 of 100.",
     )
     cut = serializers.ChoiceField(CUTS, required=False, help_text="Cut applied to each harvest.")
     score_from = FiniteField(required=False)

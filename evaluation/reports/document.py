@@ -50,16 +50,17 @@ from kgharvest.statistics.rates import SIGNIFICANCE
 from kgharvest.statistics.verdicts import MOST_WANTED
 from kgharvest.tables.table import Table, without_empty_columns
 
-# Paragraphs of the method in reading order. `method_of` determines which of them a report uses.
+# Paragraphs on the statistical methods, in reading order. `method_of` selects the paragraphs that apply to a report.
 METHOD_PARTS = {
     "verdicts": (
         "Verdicts. A statement is accepted if more than half of its judgments are True, rejected if more than half are "
         "False, and undecided otherwise."
     ),
     "incomplete_statements": (
-        "Incomplete statements contribute the probability of each verdict given their labels. Labels are assumed to be "
-        "missing at random; the probabilities are estimated by EM from the shares of complete label patterns. If the "
-        "labels do not identify a share, its interval covers the range from the worst to the best possible outcome."
+        "An incomplete statement contributes the probability of each verdict, given its labels. Labels are assumed to "
+        "be missing at random. The probabilities are estimated by EM from the shares of complete label patterns. If "
+        "the labels do not identify a share, its interval covers the range from the worst to the best possible "
+        "outcome."
     ),
     **rates.METHOD_PARTS,
     **conventions.METHOD_PARTS,
@@ -71,11 +72,11 @@ METHOD_PARTS = {
     **assisted_rates.METHOD_PARTS,
     **judge_card.METHOD_PARTS,
 }
-METHOD = "\n\n".join(METHOD_PARTS.values())  # the whole method, which preregistrations freeze
+METHOD = "\n\n".join(METHOD_PARTS.values())  # all paragraphs; preregistrations freeze this text
 
 
 def method_of(document: Document) -> str:
-    """Return the paragraphs of the method that a new report uses, separated by blank lines."""
+    """Return the paragraphs on the methods that a new report uses, separated by blank lines."""
     cells, totals, compared = (document[name] for name in ("cells", "totals", "comparisons"))
     models, plans = document["annotator_models"], document["planner"]
     ranks, judge, card, conducted = (document[name] or {} for name in ("ranks", "judge", "judge_card", "conduct"))
@@ -125,7 +126,7 @@ def method_of(document: Document) -> str:
     return "\n\n".join([*paragraphs, *(section.method for section in sections_of(document) if section.method)])
 
 
-# Tables for people, in reading order. Tables of REPORT_SECTIONS come before the comparisons.
+# Tables for readers, in reading order. Tables of REPORT_SECTIONS come before the comparisons.
 TABLES = (
     rates.relation_table,
     rates.setting_table,
@@ -161,7 +162,7 @@ TABLES = (
     conduct.harvest_table,
     conduct.prompt_table,
 )
-# Long lists for programs.
+# Long lists, intended for programs.
 LISTS = (
     rates.cell_table,
     sensitivity.sensitive_cell_table,
@@ -196,11 +197,11 @@ def build_document(
     judged_tuples: JudgedTuples | None = None,
     section_facts: Mapping[str, Facts | None] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the report's JSON. It depends only on the arguments, because the round's seed drives the bootstrap.
+    """Return the report's JSON. The result is determined by the arguments: the bootstrap uses the round's seed.
 
-    equivalence_margin: maximum difference of equivalent sides, as a share. answers, judged_tuples: labels of the
-    report's judge for the statements and for all tuples. section_facts: facts of the sections in REPORT_SECTIONS, by
-    key.
+    equivalence_margin: largest difference, as a share, at which two sides count as equivalent. answers, judged_tuples:
+    labels of the report's judge for the statements and for all tuples. section_facts: facts of the sections in
+    REPORT_SECTIONS, by key.
     """
     added = report_sections() if section_facts else []
     sections = [(section, facts) for section in added if (facts := section_facts.get(section.key))]
@@ -396,13 +397,13 @@ def abridged(document: Document) -> dict[str, Any]:
         ],
         "sensitivity": {name: value for name, value in sensitivities.items() if name != "cells"},
         "conduct": conducted,
-        # If a table would be oversized, one pair is stored so that the page can mention the pairs.
+        # If the table of pairs would be too large, only one pair is stored. The page then knows that there are pairs.
         "annotator_pairs": pairs if fits_matrix else pairs[:1],
     }
 
 
 def finding(document: Document) -> str:
-    """Return the finding of a report: the most accurate LM and setting, and its possible ranks."""
+    """Return the finding of a report as text: the most accurate LM and setting, and the ranks it may have."""
     totals = [total for total in document["totals"] if total["macro_accuracy"] is not None]
     if not totals:
         return "No statement has a verdict yet."
@@ -435,7 +436,7 @@ def _share_of(total: Mapping[str, Any]) -> str:
 
 
 def _rank_of(document: Document, best: Mapping[str, Any]) -> str:
-    """Return the ranks of the most accurate side; empty if ranks are unknown."""
+    """Return a sentence on the ranks of the most accurate side. It is empty if the ranks are unknown."""
     sides = ranks_of(document)["sides"]
     ranked = next((s for s in sides if (s["model"], s["setting"]) == (best["model"], best["setting"])), None)
     if ranked is None:

@@ -1,4 +1,7 @@
-"""Statements behind a number of a report: draws by cell, verdict, rank, and score, with their judgments."""
+"""Statements from which a number of a report was computed.
+
+Draws are selected by cell, verdict, rank, and score, and listed with their judgments.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,14 @@ from kgharvest.models import LanguageModel, Relation
 INCOMPLETE = "incomplete"
 SORTED_BY = {"statement": "task__statement", "verdict": "task__verdict", "rank": "harvested_tuple__rank"}
 SORTED_UP_TO = 30_000
-FURTHER = 4  # factor by which the rank bound grows until it selects enough draws
+FURTHER = 4  # the rank bound is multiplied by this factor until it selects enough draws
 OUTCOMES = (*(verdict.value for verdict in Verdict), INCOMPLETE)
 CELL = ("relation", "model", "setting")
 CUTS = (*(f"base:{base}" for base in BASES), "share:0.5")  # cuts of the paper's Table 2, marked on curves
 
 
 def in_part(round: Round, part: Mapping[str, Any]) -> Q:
-    """Return the condition for draws of a part of the round. Absent or empty keys do not filter.
+    """Return the condition that selects the draws of a part of the round. Absent or empty keys do not filter.
 
     part: `relation`, `model`, and `setting`; `best`, the top share of each cell's ranks, as in curves of accuracy by
     size; `cut`, one of CUTS; `score_from` and `score_to`, both inclusive.
@@ -65,7 +68,7 @@ def strata_of(round: Round, relation: str, model: str, setting: str) -> QuerySet
 
 
 def _up_to_rank(strata: QuerySet[Stratum], best: float) -> Q:
-    """Return the condition for draws in the top share `best` of the ranks of their cell."""
+    """Return the condition that selects draws within the top share `best` of the ranks of their cell."""
     cells: dict[tuple, list[tuple[int, int]]] = {}
     columns = ("relation", "language_model", "setting", "pk", "rank_to")
     for *cell, pk, rank_to in strata.filter(rank_to__gt=0).values_list(*columns):
@@ -78,7 +81,7 @@ def _up_to_rank(strata: QuerySet[Stratum], best: float) -> Q:
 
 
 def _up_to(lookup: str, last_ranks: Mapping[int, int]) -> Q:
-    """Return the condition for draws whose rank is at most the last rank of their stratum or job.
+    """Return the condition that selects draws up to the last rank of their stratum or job.
 
     lookup: field of a draw that refers to this stratum or job. last_ranks: last rank by stratum or job id.
     """
@@ -124,7 +127,7 @@ def sorted_draws(
 
 
 class BestDraws(Sequence[Draw]):
-    """A large number of draws for a paginator, sorted by rank, with unranked draws last.
+    """Many draws for a paginator, sorted by rank, with unranked draws last.
 
     A bound on the rank allows the database to use the index on the ranks of harvests.
     """

@@ -1,6 +1,6 @@
 """The rows behind every number of a frozen report: statements, labels, and draws.
 
-If the rows have changed since the report was created, they are rejected.
+An error is raised if the rows have changed since the report was created.
 """
 
 from collections import Counter
@@ -20,7 +20,8 @@ from kgharvest.pages.number_format import counted
 from kgharvest.statistics.arrays import LABELS, VERDICTS
 from kgharvest.statistics.paired_tests import CellKey
 
-MOST_ROWS = 100_000  # draws; 12 MB with three labels per statement, rendered in half a second
+# Maximum number of draws; the page then has 12 MB with three labels per statement and renders in half a second
+MOST_ROWS = 100_000
 INCOMPLETE = VERDICTS[-1]
 COUNTS = ("n", *VERDICTS)
 NO_ANSWER = None
@@ -136,7 +137,7 @@ def _cell(cell: Mapping[str, Any]) -> Rows:
 
 
 def _differences(document: Document, cells: Sequence[CellKey], rows: Rows) -> Iterator[str]:
-    """Yield the differences between rows and frozen numbers as text."""
+    """Yield texts that describe the differences between the current rows and the frozen numbers."""
     reported = [CellKey(cell["relation"], cell["model"], cell["setting"]) for cell in document["cells"]]
     if reported != list(cells):
         yield "relations, LMs, or settings were renamed"

@@ -1,4 +1,4 @@
-"""The report's document of a file of labels. Uses no database; `document_of_labels` does without Django."""
+"""Report documents for label files. No database is used. `document_of_labels` does not need Django either."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kgharvest.statistics.paired_tests import MARGIN
 def document_of_labels(
     labels: Labels, judge_labels: Labels | None = None, *, duplicates: str = "error", equivalence_margin: float = MARGIN
 ) -> dict[str, Any]:
-    """Return the report's JSON, without date, version and method.
+    """Return the report's JSON without the date, version, and method.
 
     labels, judge_labels: a CSV file, a DataFrame, or mappings (docs/label-files.md). duplicates: one of DUPLICATES.
     Raises ImportRefused with all faults, or NoSuchFile.
@@ -35,12 +35,12 @@ def document_of_labels(
     answers = judge_answers_of_rows(rows, evidence) if judge else None
     judged = judged_tuples_of_rows(rows, evidence) if rows["harvested"] else None
     document = build_document(evidence, equivalence_margin, None, answers, judged)
-    # Statements of a file have no ranks. The judge's strata number them in the order of the file.
+    # Statements of a file have no ranks. The judge's strata number the statements in the order of the file.
     return document | {"curves": [], "cuts": []}
 
 
 def report_of_labels(labels: Labels, judge_labels: Labels | None = None, **options: Any) -> dict[str, Any]:
-    """Return the document with date, version and method. Arguments as for `document_of_labels`."""
+    """Return the document with the date, version, and method. The arguments are those of `document_of_labels`."""
     document = document_of_labels(labels, judge_labels, **options)
     created_at = datetime.now(UTC).isoformat(timespec="seconds")
     return document | {"created_at": created_at, "code_version": code_version(), "method": method_of(document)}

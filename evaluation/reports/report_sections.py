@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from annotation.models import Round
     from evaluation.evidence.evidence import Evidence
 
-Facts = Mapping[str, Any]  # facts of a section from the database or a package, as plain JSON
+Facts = Mapping[str, Any]  # plain JSON with the facts of a section, from the database or a replication package
 
 
 class ReportSection(ABC):
     """A section of reports. Subclass it, set the attributes, and override `gather` and `entry`.
 
     key: key of the section's entry in the document; absent from reports without the section. title: heading on the
-    page. method: paragraphs added to the end of the report's method. tables: functions that take the document and
-    return a table, without rows if the document lacks the key. template: template of the section on the page, rendered
-    with the context of _report_body.html; the default shows the tables.
+    page. method: paragraphs appended to the report's text on methods. tables: functions that take the document and
+    return a table. If the document lacks the key, the table has no rows. template: template of the section on the page,
+    rendered with the context of _report_body.html; the default shows the tables.
     """
 
     key: str
@@ -49,17 +49,17 @@ class ReportSection(ABC):
         return self.gather(round) or {}
 
     def headline(self, entry: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values that lists of reports show."""
+        """Return the section's values for lists of reports."""
         return {}
 
     def badge(self, entry: Mapping[str, Any]) -> str:
-        """Return a short text shown below the finding; empty for no badge."""
+        """Return the short text of a badge below the finding. If it is empty, there is no badge."""
         return ""
 
 
 def report_sections() -> list[ReportSection]:
     """Return the sections of optional apps and of installed distributions."""
-    from django.conf import settings  # the Python API computes documents without Django
+    from django.conf import settings  # Django may be missing: the Python API computes documents without it
     from django.utils.module_loading import import_string
 
     sections = [import_string(path) for path in settings.REPORT_SECTIONS]
@@ -67,5 +67,5 @@ def report_sections() -> list[ReportSection]:
 
 
 def sections_of(document: Mapping[str, Any]) -> list[ReportSection]:
-    """Return the sections of the document, without those of apps that are not installed."""
+    """Return the sections that the document contains and whose apps are installed."""
     return [section for section in report_sections() if document.get(section.key)]

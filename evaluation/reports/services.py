@@ -49,7 +49,7 @@ def store_report(report: Report, by=None) -> Report:
 
 
 def reported_heads() -> Iterator[tuple[str, Head]]:
-    """Yield the name of each report and the audit log head that it contains."""
+    """Yield the name of each report, and the head of the audit log that the report contains."""
     rows = Report.objects.filter(document__has_key="audit").order_by("pk").values_list("pk", "document__audit")
     for pk, audit in rows:
         yield f"report {pk}", Head(audit["number"], audit["hash"])
@@ -64,8 +64,8 @@ def compute_report(
 ) -> Report:
     """Return an unstored report on the current state of the round. It is reproducible, except for its date.
 
-    reference: KG for novelty. equivalence_margin: as a share. judge: run of the round for judge-assisted estimates.
-    Raises SeveralJudges, or DomainError BadReference.
+    reference: reference KG for novelty. equivalence_margin: margin as a share. judge: run of the round for
+    judge-assisted estimates. Raises SeveralJudges, or DomainError BadReference.
     """
     now, version = timezone.now(), code_version()
     with one_moment():
@@ -85,7 +85,7 @@ def compute_report(
 
 @contextmanager
 def one_moment() -> Iterator[None]:
-    """Run all queries in the block on one snapshot of the database, unaffected by concurrent judgments."""
+    """Run all queries in the block on one snapshot of the database, so that concurrent judgments have no effect."""
     with transaction.atomic():
         if connection.vendor == "postgresql":
             with connection.cursor() as cursor:

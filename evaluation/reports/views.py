@@ -67,7 +67,8 @@ LIST_TITLES = (
 )
 TITLES_WITH_JUDGE = (("assisted-cuts", "Accuracy of cuts with a judge"),)
 BODY_CACHE_S = 3600
-MOST_RELATIONS = 60  # maximum number of rows shown by default; 487 relations with eight columns are slow to load
+# Maximum number of rows of tables that are shown unfolded; 487 relations with eight columns are slow to load.
+MOST_RELATIONS = 60
 LONG_TABLE = 20  # number of rows shown if a table is longer
 
 
@@ -94,7 +95,7 @@ def report_new(request: HttpRequest, path: str) -> HttpResponse:
 
 
 def find_report(request: HttpRequest, pk: int) -> Report:
-    """Return the report with deferred documents. Raises Http404."""
+    """Return the report, with its documents deferred. Raises Http404."""
     return get_object_or_404(Report.objects.visible_to(request.user).for_list(), pk=pk)
 
 
@@ -167,7 +168,7 @@ def figure_context(figure: ReportFigure, document: Document) -> dict[str, Any]:
 
 
 def with_tuples_query(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a cell or total with the query string of its tuples page."""
+    """Return a cell or total, extended by the query string of its tuples page."""
     return {**cell, "query": tuples_query(cell)}
 
 
@@ -234,7 +235,7 @@ def table_download(report: Report, name: str) -> HttpResponse:
 
 @researcher_required
 def tuples(request: HttpRequest, pk: int) -> HttpResponse:
-    """Show the draws that the query string selects: of the round, or of a cell, a side, or a part of a cell or side."""
+    """Show the draws selected by the query string: all draws of the round, of a cell, of a side, or of a part."""
     report = find_report(request, pk)
     form = TuplesForm(request.GET)
     part = form.cleaned_data if form.is_valid() else {}
@@ -260,7 +261,7 @@ def tuples(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def etag(request: HttpRequest, pk: int, name: str, file_format: str = "json") -> str:
-    """Return the ETag. Reports never change, but their rendering changes with the code."""
+    """Return the ETag of a rendered report. Reports never change, but their rendering changes with the code."""
     identity = f"{pk}-{name}-{file_format}-{code_version()}-{request.GET.urlencode()}"
     return f'"{hashlib.sha256(identity.encode()).hexdigest()}"'
 
@@ -268,7 +269,10 @@ def etag(request: HttpRequest, pk: int, name: str, file_format: str = "json") ->
 @researcher_required
 @condition(etag_func=etag)
 def figure_file(request: HttpRequest, pk: int, name: str, file_format: str) -> HttpResponse:
-    """Return a figure as a file, an image (`theme`), or a drawing for a page (`width`). Raises Http404."""
+    """Return a figure: a file, an image if `theme` is set, or a drawing for a page if `width` is set.
+
+    Raises Http404.
+    """
     report, options = find_report(request, pk), {key: request.GET.get(key) for key in ("theme", "relation")}
     if file_format != "svg" or "width" not in request.GET:
         return figure_download(report, name, file_format, **options)
@@ -280,7 +284,10 @@ def figure_file(request: HttpRequest, pk: int, name: str, file_format: str) -> H
 
 
 def page_drawing(request: HttpRequest, draw: DrawFigure, document: Document, title: str) -> HttpResponse:
-    """Return SVG elements of the requested width, without the LMs and settings listed in `off`. Raises BadRequest."""
+    """Return the figure as SVG elements of the requested width, without the LMs and settings in `off`.
+
+    Raises BadRequest.
+    """
     try:
         width = min(max(int(request.GET["width"]), LEAST_WIDTH), MOST_WIDTH)
         off = {int(number) for number in request.GET.get("off", "").split(",") if number}

@@ -47,10 +47,10 @@ class ShareInput(StrictSerializer):
 
 
 class ShareViewSet(PagedList, ReportPartViewSet):
-    """Links to a report that require no account. For members who work in its project."""
+    """Links that give access to a report without an account. Only members who work in the project can manage them."""
 
     access = Action.WORK
-    is_keyed = False  # the response of `create` contains a secret
+    is_keyed = False  # the response of `create` contains a secret, which must not be stored
     serializer_class = ReportShareSerializer
 
     def get_queryset(self) -> QuerySet:

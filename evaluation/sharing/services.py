@@ -1,4 +1,4 @@
-"""Share links: let reviewers and co-authors read a frozen report without an account."""
+"""Share links, with which reviewers and co-authors read a frozen report without an account."""
 
 import secrets
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from kgharvest.names import check_name
 
 LONGEST_DAYS = 366
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 8, 128
-MOST_SHARES = 50  # active links per report
+MOST_SHARES = 50  # maximum number of active links per report
 TOO_MANY = "Too many incorrect passwords. Wait a while, or ask for a new link."
 
 
@@ -64,7 +64,7 @@ def revoke_share(share: ReportShare, now: datetime, by=None) -> None:
 
 
 def find_share(secret: str, now: datetime) -> ReportShare | None:
-    """Return the active link with this secret, or None if the secret is wrong, expired, or revoked."""
+    """Return the active link with this secret, or None if the secret is wrong or the link is expired or revoked."""
     shares = ReportShare.objects.usable(now).select_related("report__round")
     return shares.defer("report__document", "report__abridged").filter(token_hash=sha256(secret)).first()
 

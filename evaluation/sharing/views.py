@@ -1,4 +1,4 @@
-"""Pages of share links: researchers create and revoke them, recipients read the report."""
+"""Pages on which researchers create and revoke share links, and on which recipients read the report."""
 
 import base64
 import hashlib
@@ -98,7 +98,7 @@ def shared_report(request: HttpRequest, secret: str) -> HttpResponse:
     response = HttpResponse(content, content_type=FORMATS["html"].content_type)
     [style] = STYLE.findall(content.decode())
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    # Allow only the style of the page and data images.
+    # Allow only the page's own style and images in data URLs.
     response["Content-Security-Policy"] = (
         f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; frame-ancestors 'none'; base-uri 'none'; "
         "form-action 'none'"
@@ -107,7 +107,7 @@ def shared_report(request: HttpRequest, secret: str) -> HttpResponse:
 
 
 def closed(request: HttpRequest, context: dict, status: int = 200) -> HttpResponse:
-    context |= {"is_researcher": False}  # no navigation, even for researchers
+    context |= {"is_researcher": False}  # hide the navigation, even for researchers
     return kept_out_of_sight(render(request, "evaluation/sharing/closed.html", context, status=status))
 
 

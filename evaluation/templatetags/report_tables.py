@@ -16,7 +16,7 @@ from kgharvest.pages.number_format import count, share
 from kgharvest.tables.table import Column, Kind, text_of
 
 INCOMPLETE_MARK = mark_safe("<sup>†</sup>")
-NUMBER = re.compile(r"\d+\.\d+ points")  # in sentences of comparisons and plans
+NUMBER = re.compile(r"\d+\.\d+ points")  # numbers in sentences of comparisons and plans
 
 register = template.Library()
 
@@ -31,7 +31,7 @@ RELATION_CELL = (
 
 @register.simple_tag
 def relation_cell(report: Report, cell: Mapping[str, Any]) -> SafeString:
-    """Return a cell of the relation table: its shares with a link to its tuples."""
+    """Return a cell of the relation table: the shares, linked to the cell's tuples."""
     counts = ", ".join(f"{count(cell[outcome])} {outcome}" for outcome in ("accepted", "rejected", "undecided"))
     counts += f" of {count(cell['n'])}"
     if n_incomplete := cell.get("incomplete"):
@@ -51,7 +51,7 @@ def relation_cell(report: Report, cell: Mapping[str, Any]) -> SafeString:
 
 @register.filter
 def accuracy_class(accuracy: float | None) -> str:
-    """Return the CSS class that shades a cell by its share, or an empty string."""
+    """Return the CSS class that shades a table cell by its share, or an empty string."""
     return "" if accuracy is None else f"acc-{round(10 * accuracy)}"
 
 
@@ -64,7 +64,7 @@ def cell_text(cell: tuple[object, Column]) -> str:
 
 @register.simple_tag
 def evidence_url(report: Report | None, about: Mapping[str, str | None] | None) -> str:
-    """Return the URL of the statements or the annotator of a row, or an empty string."""
+    """Return the URL of the statements or of the annotator that a row is about, or an empty string."""
     if not report or about is None:
         return ""
     if code := about.get("annotator"):
@@ -75,7 +75,7 @@ def evidence_url(report: Report | None, about: Mapping[str, str | None] | None) 
 @register.simple_tag
 def with_evidence(sentence: str, address: str) -> SafeString:
     """Return the sentence with its number linked to `address`."""
-    [*_, number] = NUMBER.finditer(sentence)  # names can also contain numbers
+    [*_, number] = NUMBER.finditer(sentence)  # names before the sentence's number can contain numbers, too
     start, end = number.span()
     return format_html('{}<a href="{}">{}</a>{}', sentence[:start], address, sentence[start:end], sentence[end:])
 

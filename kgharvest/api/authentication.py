@@ -25,12 +25,13 @@ BLOCKS = 20  # number of blocks into which a rate limit is divided
 
 
 def count_request(request: Request, user=None) -> None:
-    """Count a request: per token, per account for browser sessions, or per address for anonymous users.
+    """Count a request per token, per account for browser sessions, or per address for anonymous users.
 
-    Raises Throttled, with the seconds to wait. Limits: settings.API_LIMITS. A database write for each request would be
-    too slow, so each process reserves a block of requests (a twentieth of the limit) in the database and counts them in
-    memory. The limit is never exceeded, but requests that another process has reserved and not used are not available.
-    If the limit is exceeded, each process queries the database once and refuses later requests without a query.
+    settings.API_LIMITS contains the limits. Raises Throttled, with the seconds to wait. A database write for each
+    request would be too slow. Therefore, each process reserves a block of requests (a twentieth of the limit) in the
+    database and counts them in memory. The limit is never exceeded, but a process cannot use requests that another
+    process has reserved. After the limit is reached, each process queries the database once and then refuses requests
+    without a query.
     """
     if user is not None and user.is_authenticated:
         scope, who = "token", f"token:{request.auth.pk}" if request.auth else f"user:{user.pk}"
@@ -40,7 +41,7 @@ def count_request(request: Request, user=None) -> None:
     refused_until = cache.get(f"{key}:refused")
     if refused_until and refused_until > now:
         raise exceptions.Throttled((refused_until - now).total_seconds())
-    with suppress(ValueError):  # no block, or its window has ended
+    with suppress(ValueError):  # this process has no block, or the block's time window has ended
         if cache.decr(f"{key}:left") >= 0:
             return
     block = max(1, most // BLOCKS)

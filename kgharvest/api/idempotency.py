@@ -1,7 +1,8 @@
 """Idempotency keys: a repeated POST with the same `Idempotency-Key` returns the stored response for one day.
 
-The response is stored in the transaction of the created object. Of two simultaneous requests, the second waits for the
-first (unique constraint or SQLite's lock) and gets the same response. Errors are not stored.
+The response is stored in the transaction of the created object. If two requests with the same key arrive
+simultaneously, the second waits for the first and gets the same response. A unique constraint or SQLite's lock makes it
+wait. Errors are not stored.
 """
 
 import hashlib
@@ -30,8 +31,9 @@ BAD_KEY = f"Invalid key. Use 1 to {LONGEST_KEY} printable ASCII characters, for 
 def answer_once(request: Request, act: Callable[[Prepared], Response], prepare: Callable[[], Prepared]) -> Response:
     """Return the response of `act`, or the stored response to the same request and key. Raises KeyReused.
 
-    prepare: validation and other steps before the transaction; simultaneous requests with the same key all run it. act:
-    creates the object with a service, in a transaction if the request has a key.
+    prepare: function for validation and other steps before the transaction. Each of several simultaneous requests with
+    the same key calls it. act: function that creates the object with a service. If the request has a key, it runs in a
+    transaction.
     """
     key = request.headers.get(HEADER)
     if key is None:
@@ -66,7 +68,7 @@ def _stored_response(answer: KeyedAnswer, digest: str) -> Response:
 
 
 def digest_of(request: Request) -> str:
-    """Return a digest of method, URL, token scope, fields, and file contents."""
+    """Return a digest of the request's method, URL, token scope, fields, and file contents."""
     parts: Any = request.data
     if hasattr(parts, "lists"):
         parts = {name: [_content(value) for value in values] for name, values in parts.lists()}

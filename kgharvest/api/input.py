@@ -23,12 +23,12 @@ from kgharvest.engine.types import EngineError
 from kgharvest.jobs.devices import validate_device
 from kgharvest.models import Project
 
-LARGEST_NUMBER = 2**31 - 1  # limit of integer columns
+LARGEST_NUMBER = 2**31 - 1  # maximum value of integer columns
 LARGEST_ID = 2**63 - 1
 
 
 class StrictSerializer(serializers.Serializer):
-    """Serializer that rejects unknown fields, so misspelled fields are reported instead of ignored."""
+    """Serializer that rejects unknown fields, so that misspelled field names are not silently ignored."""
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
         values = super().to_internal_value(data)
@@ -62,7 +62,10 @@ class IdField(serializers.IntegerField):
 
 
 class FiniteField(serializers.FloatField):
-    """A finite number; JSON such as 1e999 is parsed as infinity."""
+    """A finite number.
+
+    Infinity must be rejected explicitly, because JSON numbers such as 1e999 are parsed as infinity.
+    """
 
     def to_internal_value(self, data: Any) -> float:
         value = super().to_internal_value(data)
@@ -82,7 +85,7 @@ class VisibleField(serializers.PrimaryKeyRelatedField):
 
 
 class ProjectField(serializers.SlugRelatedField):
-    """Slug of one of the user's projects. The default help text describes the project of a new object."""
+    """Slug of one of the user's projects. The default help text is for the project of a new object."""
 
     def __init__(
         self,
@@ -96,7 +99,7 @@ class ProjectField(serializers.SlugRelatedField):
 
 
 class PersonField(serializers.CharField):
-    """User who acted on shared data; null for people outside the reader's projects (`knows`)."""
+    """User who acted on shared data. Null for people outside the reader's projects; see `kgharvest.access.knows`."""
 
     def __init__(self, **options: Any):
         help_text = "Username; null for the operator and for people outside your projects."
@@ -114,7 +117,7 @@ class CountField(serializers.IntegerField):
 
 
 class Filters(serializers.Serializer):
-    """Query parameters that filter a list. The `source` of a field is its lookup."""
+    """Query parameters that filter a list. The `source` of each field is the lookup to filter by."""
 
     def narrow(self, rows: QuerySet) -> QuerySet:
         return rows.filter(**self.validated_data)
@@ -140,7 +143,7 @@ def checked_filters(view, filters_class: type[Filters], other_parameters: Iterab
 
 
 class QueryFilters(BaseFilterBackend):
-    """Filter backend for the `filters` of a view."""
+    """Filter backend that applies the `filters` of a view."""
 
     def filter_queryset(self, request: Request, queryset: QuerySet, view) -> QuerySet:
         return checked_filters(view, view.filters, view.pagination_class.fields).narrow(queryset)

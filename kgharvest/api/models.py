@@ -8,8 +8,8 @@ from django.db import models
 class KeyedAnswer(models.Model):
     """Response to a request of `user` with an idempotency key.
 
-    digest: hexadecimal SHA-256 of the request. status, location, body: those of the response. The row is written in the
-    transaction of the created object, so both exist or neither does.
+    digest: hexadecimal SHA-256 of the request. status, location, body: status, `Location` header, and body of the
+    response. The row is written in the transaction of the created object, so both exist or neither does.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")

@@ -14,7 +14,7 @@ from rest_framework.utils.urls import replace_query_param
 
 ROWS_PER_PAGE = 100
 MOST_ROWS = 500
-LONGEST_CURSOR = 2000  # characters
+LONGEST_CURSOR = 2000  # maximum number of characters of a cursor
 BAD_CURSOR = "Invalid cursor for this list. Use the URL in `next` of the previous page."
 
 
@@ -46,9 +46,10 @@ def rows_limit(request: Request) -> int:
 
 
 class CursorPagination(BasePagination):
-    """Pages sorted by the view's `order`: columns, unique in combination, that are all ascending or all descending.
+    """Pages of rows in the view's `order`. Its columns are all ascending or all descending, and unique in combination.
 
-    Query parameters: `limit` (page size) and `after` (cursor). "next": URL of the next page, null at the end.
+    The query parameters are `limit` (page size) and `after` (cursor). "next" is the URL of the next page, null at the
+    end.
     """
 
     fields = {"limit", "after"}
@@ -64,7 +65,7 @@ class CursorPagination(BasePagination):
         return rows[:limit]
 
     def _condition(self, queryset: QuerySet, cursor: str) -> Q:
-        """Return the condition for rows after a cursor: lexicographic comparison of the columns."""
+        """Return the condition that selects rows after a cursor. It compares the columns lexicographically."""
         names = [name.removeprefix("-") for name in self._order]
         meta = queryset.model._meta
         try:
@@ -79,7 +80,8 @@ class CursorPagination(BasePagination):
         for name, value in zip(names, values, strict=True):
             after |= equal & Q(**{f"{name}__{beyond}": value})
             equal &= Q(**{name: value})
-        # Redundant, but lets the database use an index on the first column; the OR alone is not a range.
+        # This condition is redundant, but it is a range and lets the database use an index on the first column. The OR
+        # alone is not a range.
         return after & Q(**{f"{names[0]}__{beyond}e": values[0]})
 
     def get_paginated_response(self, data: list[Any]) -> Response:

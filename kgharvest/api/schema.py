@@ -51,7 +51,7 @@ KEY = OpenApiParameter(
 
 
 class ApiSchema(AutoSchema):
-    """Adds the shared parts of API views: errors, filters, and idempotency keys."""
+    """Adds the parts that API views share to the description: errors, filters, and idempotency keys."""
 
     def get_override_parameters(self) -> list[Any]:
         if not isinstance(self.view, ApiView):

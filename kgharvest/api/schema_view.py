@@ -11,9 +11,12 @@ from rest_framework.request import Request
 
 
 class SchemaView(SpectacularAPIView):
-    """Serves the description. It is the same for all users and takes seconds, so each process caches it."""
+    """Serves the OpenAPI description.
 
-    schema = None  # excluded from the description
+    The description is the same for all users and takes seconds to create, so each process caches it.
+    """
+
+    schema = None  # exclude this view from the description
 
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
         renderer = request.accepted_renderer

@@ -29,7 +29,7 @@ from kgharvest.api.pagination import CursorPagination
 
 
 class JsonParser(BaseParser):
-    """Strict JSON parser: UTF-8 only; deep nesting and long numbers are client errors."""
+    """Strict JSON parser. The body must be UTF-8. Deep nesting and long numbers are client errors."""
 
     media_type = "application/json"
 
@@ -54,9 +54,9 @@ def _refuse_constant(name: str) -> None:
 class ApiView(generics.GenericAPIView):
     """A view of /api/v1/.
 
-    serializer_class: serializer of the response. scope: required token scope; default `read` (GET) or `write`.
-    refuses: whether GET can violate a domain rule (409); other methods always can. is_keyed: whether POST accepts an
-    idempotency key; False if the response must not be stored.
+    serializer_class: serializer of the response. scope: required token scope; by default `read` for GET and `write` for
+    other methods. refuses: True if GET can violate a domain rule (409); other methods always can. is_keyed: True if
+    POST accepts an idempotency key; False if the response must not be stored.
     """
 
     permission_classes = (TokenAllows, IsResearcher)
@@ -75,7 +75,7 @@ class ApiView(generics.GenericAPIView):
         return super().get_queryset().visible_to(self.request.user)
 
     def row(self, rows: QuerySet) -> Any:
-        """Return the row with the `pk` in the URL. Raises Http404."""
+        """Return the row whose `pk` is in the URL. Raises Http404."""
         return get_object_or_404(rows, pk=self.kwargs["pk"])
 
     def sent(self, serializer_class: type[serializers.Serializer], **options: Any) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class ApiView(generics.GenericAPIView):
         return self.answer(row, status.HTTP_201_CREATED, location)
 
     def accepted(self, row: Any, location: str) -> Response:
-        """Answer 202: a worker does the work. location: URL with the progress."""
+        """Answer 202, because a worker does the work later. location: URL that shows the progress."""
         return self.answer(row, status.HTTP_202_ACCEPTED, location)
 
     def deleted(self) -> Response:
@@ -120,7 +120,8 @@ class ApiView(generics.GenericAPIView):
 class PagedList(mixins.ListModelMixin):
     """Paginated list.
 
-    filters: query parameters. order: columns, unique in combination, that are all ascending or all descending.
+    filters: query parameters. order: columns that are unique in combination, and either all ascending or all
+    descending.
     """
 
     filter_backends = (QueryFilters,)
@@ -137,9 +138,9 @@ class ListView(PagedList, ApiView):
 class ApiViewSet(ViewSetMixin, ApiView):
     """Operations on one resource; `routes` derives their URLs. `operation` can override each attribute.
 
-    access: Action required in the project. Default: VIEW for GET, WORK for other methods.
-    entry_serializer_class: serializer of `list`, if it differs from `serializer_class`.
-    once: whether POST runs in a transaction and honors idempotency keys. False for operations on other systems.
+    access: Action that the user's role must permit in the project; by default VIEW for GET and WORK for other methods.
+    entry_serializer_class: serializer of `list`, if it differs from `serializer_class`. once: True if POST runs in a
+    transaction and honors idempotency keys. Set it to False for operations on other systems.
     """
 
     access: Action | None = None
@@ -164,12 +165,12 @@ class ApiViewSet(ViewSetMixin, ApiView):
         return row
 
     def named(self) -> Any:
-        """Return the row of `get_queryset` named in the URL, without a permission check. Raises Http404."""
+        """Return the row of `get_queryset` that the URL names, without a permission check. Raises Http404."""
         lookup = self.kwargs[self.lookup_url_kwarg or self.lookup_field]
         return get_object_or_404(self.get_queryset(), **{self.lookup_field: lookup})
 
     def get_object(self) -> Any:
-        """Return the row named in the URL. Raises Http404 or NotAllowed."""
+        """Return the row that the URL names. Raises Http404 or NotAllowed."""
         return self.permitted(self.named())
 
     def address(self, row: Any) -> str:
@@ -178,7 +179,7 @@ class ApiViewSet(ViewSetMixin, ApiView):
         return reverse(f"{self.request.resolver_match.namespace}:{self.basename}", kwargs=self.kwargs | lookup)
 
     def changed(self, change: Callable[..., Any], *args: Any) -> Response:
-        """Call the service function `change` with the row named in the URL. Return the row."""
+        """Call the service function `change` with the row that the URL names. Return the row."""
         change(self.get_object(), *args, by=self.request.user)
         return self.answer(self.named())
 
@@ -194,8 +195,9 @@ IN_THE_DESCRIPTION = ("request", "responses", "parameters", "examples")
 def operation(summary: str, path: str = "", *, method: str = "post", on_list: bool = False, **options: Any):
     """Declare an operation of a viewset other than list, create, retrieve, update, and destroy.
 
-    path: relative to the URL of the row, or of the list if `on_list`; default: the method's name and a slash.
-    options: options of `extend_schema`, attributes of the viewset, and `url_name` (default: the method's name).
+    path: path relative to the URL of the row, or to the URL of the list if `on_list`. It defaults to the method's name
+    and a slash. options: options of `extend_schema`, attributes of the viewset, and `url_name`, which defaults to the
+    method's name.
     """
 
     def declared(handler: Callable[..., Any]) -> Callable[..., Any]:
@@ -213,7 +215,8 @@ def operation(summary: str, path: str = "", *, method: str = "post", on_list: bo
 def file_operation(summary: str, path: str, content_types: Mapping[str, str] | str, **options: Any):
     """Declare an operation of a viewset that returns a file.
 
-    content_types: content types by `file_format`, or a single type if `path` contains no `file_format`.
+    content_types: mapping from `file_format` to content type, or a single type if `path` does not contain
+    `file_format`.
     """
     by_format = {} if isinstance(content_types, str) else content_types
     if by_format:
@@ -267,7 +270,7 @@ class AnyRenderer(renderers.BaseRenderer):
     format = "file"
 
     def render(self, data: Any, accepted_media_type=None, renderer_context=None) -> bytes:
-        return renderers.JSONRenderer().render(data)  # errors only
+        return renderers.JSONRenderer().render(data)  # only errors are rendered
 
 
 class LineRenderer(AnyRenderer):

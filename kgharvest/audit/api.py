@@ -1,4 +1,4 @@
-"""API of the audit logs: owners of a project can read its log, and superusers the log of the installation."""
+"""API of the audit logs. Owners of a project can read the project's log, and superusers the log of the installation."""
 
 from django.db.models import OuterRef, QuerySet, Subquery
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer, extend_schema_view
@@ -31,7 +31,10 @@ ENTRY = {
 
 @extend_schema_serializer(examples=[OpenApiExample("An entry", ENTRY, response_only=True)])
 class EntrySerializer(serializers.ModelSerializer):
-    """An entry of the audit log. The command `audit export` writes the hashed text."""
+    """An entry of the audit log.
+
+    To get the text from which an entry's hash is computed, use the command `audit export`.
+    """
 
     number = serializers.IntegerField(min_value=0, max_value=LARGEST_ID)
     project = serializers.CharField(source="slug", allow_null=True, help_text="Slug; null for the installation.")

@@ -1,7 +1,7 @@
 """Audited tables: the audit log stores a hash of each row, so that `audit verify` can detect later changes.
 
-registries.AUDITED lists the tables. A hash covers only immutable columns. It does not cover, for example, the identity
-of a person, which can be erased.
+registries.AUDITED lists the tables. A hash covers only immutable columns. For example, it does not cover the identity
+of a person, because that can be erased.
 """
 
 import hashlib
@@ -25,8 +25,8 @@ EVERY = Q()
 def canonical_json(value: Any) -> str:
     """Return `value` as JSON text that is the same for every database.
 
-    Keys are sorted, times are in UTC with microseconds, a float without a fraction is written as an integer, and a
-    Decimal as a string without trailing zeros.
+    Keys are sorted, and times are in UTC with microseconds. A float without a fraction is written as an integer. A
+    Decimal is written as a string without trailing zeros.
     """
     return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"))
 
@@ -54,8 +54,9 @@ def sha256(text: str) -> str:
 class AuditedTable:
     """Audited rows of `model`. columns: lookups of the immutable columns that the hash covers.
 
-    condition: selects the rows. Later changes of a row, such as a withdrawal, are recorded by another audited table.
-    is_sealed_later: whether rows are recorded some time after their creation instead of in the same transaction.
+    condition: condition that selects the audited rows. Later changes of a row, such as a withdrawal, are recorded by
+    another audited table. is_sealed_later: True if rows are recorded some time after their creation instead of in the
+    same transaction.
     """
 
     is_sealed_later = False
@@ -66,13 +67,13 @@ class AuditedTable:
         self.condition = condition
 
     def row_hashes(self, ids: Collection[Any]) -> dict[str, str]:
-        """Return, by id, the current hash of each row in `ids` that still exists."""
+        """Return a mapping from ids to current hashes, for those rows in `ids` that still exist."""
         columns = self.model._default_manager.filter(self.condition).order_by().values_list("pk", *self.columns)
         rows = (row for some in batched(ids, ROWS_AT_ONCE) for row in columns.filter(pk__in=some).iterator(100))
         return {str(row[0]): sha256(canonical_json(row)) for row in rows}
 
     def are_as_recorded(self, recorded: dict[str, str], number: int) -> dict[str, bool]:
-        """Return, by id, whether each existing row matches its hash in entry `number`. recorded: hashes by id."""
+        """Return, for each existing row, whether it matches its hash in entry `number`. recorded: hashes by id."""
         return {pk: recorded[pk] == row_hash for pk, row_hash in self.row_hashes(list(recorded)).items()}
 
     def ids(self) -> Iterable[str]:
@@ -92,7 +93,7 @@ def table_lines(name: str, hashes: dict[str, str]) -> list[str]:
 
 
 def recorded_rows(row_hashes: str) -> dict[str, dict[str, str]]:
-    """Parse `row_hashes`: table name -> row id -> hash."""
+    """Parse `row_hashes` into a mapping from table name to row id to hash."""
     tables: dict[str, dict[str, str]] = {}
     for line in row_hashes.splitlines():
         # Skip malformed lines; the hash of the entry reveals the alteration.

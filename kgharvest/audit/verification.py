@@ -22,9 +22,9 @@ ENTRIES_AT_ONCE = 20
 
 
 class Verified(NamedTuple):
-    """Scope of a verification. head: last verified entry. n_rows: verified rows by table.
+    """Scope of a verification. head: last verified entry. n_rows: number of verified rows by table.
 
-    n_unchecked: rows of tables whose app is not installed, by table.
+    n_unchecked: number of rows that were not verified because their table's app is not installed, by table.
     """
 
     head: Head
@@ -40,7 +40,8 @@ class Verification:
 
     def __init__(self, expected: Iterable[tuple[str, Head]] = ()):
         self._has_head = AuditHead.objects.exists() or not Event.objects.sealed().exists()
-        # Read ids before sealing: each of these rows was committed with its event, so that event is sealed, too.
+        # Read the ids before sealing events. Each of these rows was committed together with its event, so its event
+        # will be sealed.
         self._ids = {name: table.ids() for name, table in audited_tables().items() if not table.is_sealed_later}
         seal_events()
         self._expected = [*expected, *hook("audit_heads")()]
@@ -94,7 +95,8 @@ class Verification:
         for name, recorded in recorded_rows(entry.row_hashes).items():
             table = audited_tables().get(name)
             if table is None:
-                # The app of the table is not installed, or the entry was altered, which its hash reveals.
+                # The app of the table is not installed, or the entry was altered. The entry's hash reveals an
+                # alteration.
                 self._unchecked[name].update(recorded)
                 continue
             are_right = table.are_as_recorded(recorded, entry.number)
@@ -113,7 +115,7 @@ class Verification:
         ids = table.ids_sealed() if table.is_sealed_later else self._ids[name]
         recorded = set(seen.tolist())
         added = [pk for pk in ids if hash(pk) not in recorded]
-        # Locked events, which the sealer has skipped, also record rows.
+        # Rows can also be recorded by locked events, which have not been sealed.
         pending = added and {
             hash(pk) for event in Event.objects.unsealed() for pk in recorded_rows(event.row_hashes).get(name, ())
         }
@@ -127,7 +129,7 @@ def entries(first: int, last: int) -> str:
 
 
 def stream(entries: QuerySet[Event]) -> Iterator[Event]:
-    """Yield entries in order, in batches, also on databases without cursors."""
+    """Yield entries in order. They are read in batches, which does not require database cursors."""
     after = 0
     while batch := list(entries.filter(number__gt=after).order_by("number")[:ENTRIES_AT_ONCE]):
         yield from batch

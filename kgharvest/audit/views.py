@@ -1,4 +1,7 @@
-"""Pages of the audit logs: owners of a project can read its log, and superusers the log of the installation."""
+"""Pages of the audit logs.
+
+Owners of a project can read the project's log, and superusers the log of the installation.
+"""
 
 from django import forms
 from django.core.exceptions import PermissionDenied

@@ -1,4 +1,7 @@
-"""Reading of uploaded and imported files: text, JSON, JSON lines, and JSON arrays, with the location of errors."""
+"""Read uploaded and imported files: text, JSON, JSON lines, and JSON arrays.
+
+Errors contain their location in the file.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,23 @@ from kgharvest.errors import BadEntry, DomainError, ImportRefused
 if TYPE_CHECKING:
     from django.core.files import File
 
-LARGEST_FILE = 10 << 20  # bytes of a file read into memory; parsed JSON needs about thirty times as much
+# Maximum bytes of a file that is read into memory; parsed JSON needs about thirty times as much memory.
+LARGEST_FILE = 10 << 20
 LARGEST_FILE_MB = LARGEST_FILE >> 20
-MOST_LINES = 200_000  # lines of a file read into memory
-LONGEST_LINE = 1 << 20  # characters of a line, or of an element of a JSON array
-MOST_ENTITIES = 9  # entities in a tuple
-CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # without \n; with lone surrogates
+MOST_LINES = 200_000  # maximum number of lines of a file that is read into memory
+LONGEST_LINE = 1 << 20  # maximum number of characters of a line, or of an element of a JSON array
+MOST_ENTITIES = 9  # maximum number of entities in a tuple
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # the set excludes \n and includes lone surrogates
 CHUNK_SIZE = 1 << 16  # characters
 DECODER = json.JSONDecoder()
 WHITE_SPACE = re.compile(r"[ \t\r\n]*")
 
 
 class Member(NamedTuple):
-    """Member of a JSON object, or element of an array (`name` is None). line, offset: start of the value."""
+    """Member of a JSON object, or element of an array if `name` is None.
+
+    line, offset: position at which the value starts.
+    """
 
     name: str | None
     value: Any
@@ -37,7 +44,7 @@ class Member(NamedTuple):
 
 
 class Line(NamedTuple):
-    """Value and the line on which it starts, from 1."""
+    """A value, and the number of the line on which the value starts, from 1."""
 
     number: int
     value: Any
@@ -165,7 +172,7 @@ def members_of(text: str, offset: int = 0) -> Iterator[Member]:
         name = None
         if is_object:
             name, offset = DECODER.raw_decode(text, offset)
-            offset = _skip_white_space(text, _skip_white_space(text, offset) + 1)  # past the colon
+            offset = _skip_white_space(text, _skip_white_space(text, offset) + 1)  # skip the colon
         value, end = DECODER.raw_decode(text, offset)
         line, counted_to = line + text.count("\n", counted_to, offset), offset
         yield Member(name, value, line, offset)
@@ -180,7 +187,7 @@ def _skip_white_space(text: str, offset: int) -> int:
 
 
 def read_json_objects(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
-    """Yield the same as `read_json_lines`, but an error for each value that is not an object."""
+    """Yield the objects and errors of `read_json_lines`. A value that is not an object is an error."""
     for line in read_json_lines(lines):
         if isinstance(line, Line) and not isinstance(line.value, dict):
             yield BadEntry(f"line {line.number}", "is not a JSON object")
@@ -194,7 +201,8 @@ def read_json_lines(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
         if not line.strip():
             continue
         try:
-            yield Line(number, parse_json(line.rstrip("\r\n")))  # errors at the line end belong to this line
+            # Without line end, so that errors there belong to this line.
+            yield Line(number, parse_json(line.rstrip("\r\n")))
         except json.JSONDecodeError as error:
             yield _not_json(number + error.lineno - 1, error.colno, error)
 
@@ -235,7 +243,10 @@ class _Window:
                 return self._text[self._offset : self._offset + 1]
 
     def expect(self, character: str) -> None:
-        """Skip `character`, or the end of the text if it is "". Raises json.JSONDecodeError for another character."""
+        """Skip `character`. If it is "", check for the end of the text.
+
+        Raises json.JSONDecodeError for another character.
+        """
         if self.next_character() != character:
             raise json.JSONDecodeError(
                 f"Expecting {character!r}" if character else "Extra data", self._text, self._offset
@@ -278,7 +289,8 @@ class _Window:
 def upload_limit(advice: str) -> Callable[[File], None]:
     """Return a file size validator for forms and serializers. advice: how to import a larger file."""
 
-    from django.core.exceptions import ValidationError  # the Python API reads files without Django
+    # Imported here because the Python API reads files without Django.
+    from django.core.exceptions import ValidationError
 
     def check(file: File) -> None:
         if file.size > LARGEST_FILE:

@@ -12,22 +12,22 @@ SPELLINGS = {label: label for label in LABELS} | ABBREVIATIONS
 
 
 class BadValue(ValueError):
-    """An error in one value. The message continues a sentence that names the place: "is 'yes'; use ..."."""
+    """An error in one value. The caller prepends the place of the value to the message, as in "is 'yes'; use ..."."""
 
 
 def read_label(value: Any) -> str:
-    """Return one of LABELS for True, False, or Unjudgeable, in any case, with spaces, or abbreviated to one letter.
+    """Return the code of a label. Case and surrounding spaces are ignored, and one letter is enough.
 
-    Boolean values are labels. Raises BadValue.
+    The result is one of LABELS. Boolean values are valid labels. Raises BadValue.
     """
     label = SPELLINGS.get(str(value).strip().casefold()) if isinstance(value, str | bool) else None
     if label is None:
-        raise BadValue(f"is {value!r:.40}; use True, False or Unjudgeable")
+        raise BadValue(f"is {value!r:.40}; use True, False, or Unjudgeable")
     return label
 
 
 def read_entities(value: Any, arity: int | None = None) -> tuple[str, ...]:
-    """Return the entities of a list, or of a text that contains a JSON list, without spaces around them.
+    """Return the entities, without surrounding spaces, of a list or of a text that contains a JSON list.
 
     arity: required number of entities; None allows 2 to MOST_ENTITIES. Raises BadValue.
     """

@@ -9,7 +9,7 @@ from typing import Any
 
 from kgharvest.errors import DomainError
 
-CHUNK_SIZE = 50_000  # characters
+CHUNK_SIZE = 50_000  # characters per chunk
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -60,7 +60,7 @@ def in_chunks(lines: Iterable[str | bytes]) -> Iterator[str | bytes]:
 
 
 class StreamedFile(io.RawIOBase):
-    """Write-only file. `take` returns and removes the bytes written so far."""
+    """Write-only file in memory. `take` returns and removes the bytes written so far."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []

@@ -15,7 +15,7 @@ class _WithoutDowntime:
     """Run the concurrent operation on PostgreSQL, and the operation of the superclass on other databases."""
 
     atomic = False
-    concurrent: str  # dotted path, as importing it requires psycopg
+    concurrent: str  # given as a dotted path, because importing the operation requires psycopg
 
     def database_forwards(self, app_label: str, schema_editor: Any, *states: Any) -> None:
         self._run("database_forwards", app_label, schema_editor, *states)
@@ -27,16 +27,19 @@ class _WithoutDowntime:
         if schema_editor.connection.vendor != "postgresql":
             getattr(super(), direction)(app_label, schema_editor, *states)
             return
-        # `migrate` sets a lock timeout. A concurrent operation waits for transactions but blocks no queries.
+        # `migrate` sets a lock timeout, which a concurrent operation does not need: it waits for transactions but does
+        # not block queries.
         with schema_editor.connection.cursor() as cursor:
             cursor.execute("SHOW lock_timeout")
             [timeout] = cursor.fetchone()
             cursor.execute("SET lock_timeout = 0")
-            if direction == "database_forwards" and isinstance(self, AddIndex):  # may be invalid after an interruption
+            # An interruption may have left an invalid index.
+            if direction == "database_forwards" and isinstance(self, AddIndex):
                 schema_editor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {schema_editor.quote_name(self.index.name)}")
             _, _, arguments = self.deconstruct()  # type: ignore[attr-defined]  # of the operation
             getattr(import_string(self.concurrent)(**arguments), direction)(app_label, schema_editor, *states)
-            cursor.execute(f"SET lock_timeout = '{timeout}'")  # `migrate` ends after a failure
+            # After a failure, this is not needed, because `migrate` ends.
+            cursor.execute(f"SET lock_timeout = '{timeout}'")
 
 
 class AddIndex(_WithoutDowntime, migrations.AddIndex):  # type: ignore[misc]  # Django has no types

@@ -9,13 +9,13 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import DateTimeField, JSONField, Model, UUIDField
 
 ROWS_AT_ONCE = 5000
-CONVERTED_FIELDS = (DateTimeField, JSONField, UUIDField)  # values of other fields need no conversion
+CONVERTED_FIELDS = (DateTimeField, JSONField, UUIDField)  # fields whose values must be converted
 
 
 def insert_rows(model: type[Model], names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Insert `rows` with values of the fields `names`. Other fields get their defaults. Ids are not returned.
 
-    Several times as fast as bulk_create, which creates an object per row and an expression per value.
+    This is several times as fast as bulk_create, which creates an object per row and an expression per value.
     """
     database = connections[DEFAULT_DB_ALIAS]
     fields = [model._meta.get_field(name) for name in names]

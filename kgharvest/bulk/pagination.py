@@ -15,9 +15,9 @@ from django.http import HttpRequest, QueryDict
 
 ROWS_PER_PAGE = 50
 COUNTED_UP_TO = 10_000
-MOST_SCANNED = 30_000  # rows per page
-MOST_LOOKED_UP = 20_000  # rows per filter
-LARGEST_ID = 2**63 - 1  # of a database row
+MOST_SCANNED = 30_000  # maximum number of rows scanned per page
+MOST_LOOKED_UP = 20_000  # maximum number of rows that are looked up per filter
+LARGEST_ID = 2**63 - 1  # largest id of a database row
 
 
 def number_in(text: str | None) -> int | None:
@@ -55,14 +55,17 @@ def bounded_count(queryset: QuerySet) -> int:
 
 
 class SearchFilter(NamedTuple):
-    """ids: ids of matching rows, possibly repeated. condition: equivalent condition on one row."""
+    """A search filter in two forms. `ids` selects the ids of matching rows, possibly repeated.
+
+    `condition` is the equivalent condition on one row.
+    """
 
     ids: QuerySet
     condition: Expression | Q
 
 
 class Filtered(NamedTuple):
-    """rows: matching rows. scanned: rows to scan for matches, or None if the matching rows are looked up by id."""
+    """Filtered rows. rows: matching rows. scanned: rows to scan for matches, or None if matches are looked up by id."""
 
     rows: QuerySet
     scanned: QuerySet | None = None
@@ -71,8 +74,8 @@ class Filtered(NamedTuple):
 def apply_filters(rows: QuerySet, filters: Iterable[SearchFilter]) -> Filtered:
     """Return the rows that match all filters, at a cost that does not depend on the number of rows.
 
-    If few ids match a filter, the rows are looked up and sorted. Otherwise `rows` are scanned in list order, up to
-    MOST_SCANNED per page. If matches are rare, a page can be short, and the next page continues the scan.
+    If few ids match a filter, the matching rows are looked up and sorted. Otherwise, `rows` are scanned in list order,
+    at most MOST_SCANNED per page. If matches are rare, a page can then be short, and the next page continues the scan.
     """
     is_looked_up, conditions = False, []
     for search_filter in filters:
@@ -95,7 +98,9 @@ class Cursor(NamedTuple):
 
 
 class KeysetPage(NamedTuple):
-    """rows: in list order. after, before: cursors of the next and previous page, None at the ends of the list.
+    """A page of a list. rows: rows in list order.
+
+    after, before: cursors of the next and previous page, None at the ends.
 
     n_scanned: number of scanned rows if the scan limit cut the page short, otherwise None.
     """
@@ -107,7 +112,7 @@ class KeysetPage(NamedTuple):
 
 
 def keyset_page(filtered: Filtered, sort: str, query: QueryDict, n_rows: int) -> KeysetPage:
-    """Return the page at the cursor `after` or `before` of the query, by default the first page.
+    """Return the page at the cursor `after` or `before` in the query string, or the first page if there is no cursor.
 
     sort: numeric column without NULLs, with a leading minus for descending order.
     """
@@ -139,7 +144,7 @@ def _cursor_at(row: Any, sort: str) -> Cursor:
 def _rows_after(
     filtered: Filtered, sort: str, start: Cursor | None, n_rows: int
 ) -> tuple[list[Any], Cursor | None, int | None]:
-    """Return the rows of a page after `start`, the cursor of the next page, and `n_scanned` of KeysetPage."""
+    """Return the rows of the page after `start`, the cursor of the next page, and `n_scanned` for the KeysetPage."""
     end = _end_of_scan(filtered.scanned, sort, start)
     rows: list[Any] = []
     for index_range in _index_ranges(filtered.rows, sort, start, end):
@@ -164,7 +169,8 @@ def _end_of_scan(scanned: QuerySet | None, sort: str, start: Cursor | None) -> C
 def _index_ranges(queryset: QuerySet, sort: str, start: Cursor | None, end: Cursor | None) -> list[QuerySet]:
     """Return the ordered rows after `start`, up to and including `end`, as ranges of the index on `sort`.
 
-    With a single condition, the database would read all rows that have the same sort value as `start` or `end`.
+    With a single condition instead of ranges, the database would read all rows with the same sort value as `start` or
+    `end`.
     """
     column, pk = sort.removeprefix("-"), "-pk" if sort.startswith("-") else "pk"
     beyond, until = ("lt", "gte") if sort.startswith("-") else ("gt", "lte")

@@ -31,12 +31,13 @@ class Parameter(Expression):  # type: ignore[misc]
 
 
 class Prepared(Generic[Row]):
-    """Statement for the rows of a QuerySet with Parameters in place of values."""
+    """SQL statement for the rows of a QuerySet in which Parameters stand for values."""
 
     def __init__(self, rows: Callable[[], QuerySet[Row]]):
-        """rows: called on the first execution, because models and databases are not ready at import."""
+        """`rows` is called on the first execution, because models and databases are not ready at import."""
         self._rows = rows
-        self._statements: dict[str, tuple[str, Sequence[Any], SQLCompiler]] = {}  # by database vendor
+        # Compiled statements by database vendor.
+        self._statements: dict[str, tuple[str, Sequence[Any], SQLCompiler]] = {}
 
     def _bound(self, values: dict[str, Any]) -> tuple[str, list[Any], SQLCompiler]:
         """Return the SQL for this database, its parameters, and its compiler, which maps columns to fields."""
@@ -61,7 +62,7 @@ class PreparedSelect(Prepared[Row]):
 
     def __call__(self, **values: Any) -> list[Row]:
         sql, parameters, compiler = self._bound(values)
-        # Django checks this only when it compiles the SQL. Without a transaction, rows would not stay locked.
+        # Without a transaction, rows would not stay locked. Django checks this only when it compiles the SQL.
         locks = compiler.query.select_for_update and connection.features.has_select_for_update
         if locks and connection.get_autocommit():
             raise TransactionManagementError("select_for_update cannot be used outside of a transaction.")
@@ -75,7 +76,7 @@ class PreparedSelect(Prepared[Row]):
 class PreparedUpdate(Prepared[Row]):
     """Prepared UPDATE: `update(pk=7, label="true")` sets the columns `names` and returns the number of rows.
 
-    values: additional columns and the constants that they are set to.
+    values: additional columns to set, with their constant values.
     """
 
     def __init__(self, rows: Callable[[], QuerySet[Row]], *names: str, **values: Any):

@@ -78,9 +78,10 @@ def _listed(
 
 
 class Asker:
-    """Sends the questions of one harvest to the chat model, or returns their stored responses.
+    """Sends the questions of one harvest to the chat model. If a response is stored, it is returned instead.
 
-    progress: reported repeatedly while waiting for a response, so that cancellation ends the wait.
+    progress: progress to report repeatedly while waiting for a response. Reporting detects cancellation, which ends the
+    wait.
     """
 
     progress = Progress(ASKING, 0)
@@ -127,8 +128,9 @@ class Asker:
         try:
             completion = future.result()
         except Filtered:
-            completion = Completion("")  # a response without tuples
-        completion = completion._replace(text=storable(completion.text))  # same text as when read back
+            completion = Completion("")  # the response contains no tuples
+        # The text that a later read from the database returns.
+        completion = completion._replace(text=storable(completion.text))
         n_prompt, n_completion = tokens_of(question, completion)
         self._spending.count(n_prompt, n_completion)
         answer = ChatAnswer(

@@ -8,9 +8,9 @@ from kgharvest.harvests.models import HarvestJob
 class ChatAnswer(models.Model):
     """Response to one question of a harvest. Rows are never changed. A resumed harvest reuses them.
 
-    position: 0-based position of the question in its harvest. question_sha256: hash of the question's text. A changed
-    question is sent again. raw: unedited text. model_reported: model and fingerprint reported by the endpoint, or "".
-    cost: in the currency of the harvest's prices. seconds: response time.
+    position: 0-based position of the question in its harvest. question_sha256: hash of the question's text. If the
+    question has changed, it is sent again. raw: unedited text of the response. model_reported: model and fingerprint
+    reported by the endpoint, or "". cost: cost in the currency of the harvest's prices. seconds: response time.
     """
 
     job = models.ForeignKey(HarvestJob, on_delete=models.CASCADE, related_name="chat_answers", db_index=False)

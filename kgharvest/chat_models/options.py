@@ -1,4 +1,4 @@
-"""Options for requesting tuples from chat models, declared once for the command, form, API, and job."""
+"""Options for requesting tuples from chat models. They are declared once for the command, form, API, and job."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -14,7 +14,7 @@ MAX_MONEY = 10**6
 
 
 class About(NamedTuple):
-    """Description of an option. kind: type of the value, which can also be None if the default is None."""
+    """Description of an option. kind: type of the value. The value can also be None if the default is None."""
 
     label: str
     help: str
@@ -35,14 +35,20 @@ class ChatOptions:
         "", "Endpoint URL", "URL without /chat/completions. Default: the endpoint of this installation.", str, most=500
     )
     scorer: str = _option(
-        "", "Scoring LM", "LM that scores and ranks the tuples. Default: no scores, order of appearance.", str, most=500
+        "",
+        "Scoring LM",
+        "LM that scores and ranks the tuples. Default: none; tuples are unscored and ranked by order of appearance.",
+        str,
+        most=500,
     )
     tuples_per_request: int = _option(25, "Tuples per request", "Number of tuples per request.", most=500)
     patience: int = _option(
         2, "Patience", "Stop after this number of consecutive responses without new tuples.", most=20
     )
     max_requests: int = _option(100, "Maximum requests", "Maximum number of requests per relation.", most=10_000)
-    temperature: float | None = _option(None, "Temperature", "Default: the endpoint's default.", float, least=0, most=2)
+    temperature: float | None = _option(
+        None, "Temperature", "Sampling temperature. Default: the endpoint's default.", float, least=0, most=2
+    )
     max_completion_tokens: int = _option(
         4000, "Maximum completion tokens", "Maximum per response. Reasoning models need more tokens.", most=100_000
     )

@@ -57,9 +57,9 @@ def summary_of(job: HarvestJob) -> dict[str, Any]:
 class Endpoint:
     """Endpoint for one task.
 
-    who: subject of error messages, such as "The judge". own_url: URL from the environment; may be empty. key_variable:
-    environment variable with the API key. base_url: URL requested by a user; empty to use `own_url`. is_owner: True if
-    this user owns the installation.
+    who: subject of error messages, such as "The judge". own_url: URL from the environment, possibly empty.
+    key_variable: environment variable with the API key. base_url: URL requested by a user; empty to use `own_url`.
+    is_owner: True if this user owns the installation.
     """
 
     who: str
@@ -74,13 +74,16 @@ class Endpoint:
 
     @property
     def is_trusted(self) -> bool:
-        """True if the environment or an owner set the address. It is then unrestricted and receives the API key."""
+        """True if the environment or an owner set the address.
+
+        A trusted address is unrestricted and receives the API key.
+        """
         return self.is_owner or self.base_url in ("", self.own_url)
 
     def check(self) -> None:
         """Raise BadAddress if the address is in the internal network and the user is not an owner."""
         if not self.is_trusted:
-            with suppress(OSError):  # unknown host; the worker reports it
+            with suppress(OSError):  # unknown host; the worker will report the error
                 resolve(self.base_url)
 
     def client(self, model: str, timeout_s: float, advice: str, pace: Pace) -> ChatClient:

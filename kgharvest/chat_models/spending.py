@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from kgharvest.engine.chat_completions import ChatFailed, Completion
 from kgharvest.errors import DomainError
 
-CHARACTERS_PER_TOKEN = 4  # for estimates, and for endpoints that report no usage
+CHARACTERS_PER_TOKEN = 4  # used for estimates, and for endpoints that do not report their usage
 MAX_TEMPLATE_TOKENS = 50  # maximum number of tokens that a chat template adds to a message
 COST_PRECISION = Decimal("0.00000001")
 
@@ -51,7 +51,10 @@ def reserved(prices: Priced, prompt: str, max_completion_tokens: int) -> Reserve
 
 
 def tokens_of(prompt: str, completion: Completion) -> tuple[int, int]:
-    """Return the numbers of tokens of a prompt and its response. Estimated if the endpoint does not report them."""
+    """Return the numbers of tokens of a prompt and its response.
+
+    They are estimated if the endpoint does not report them.
+    """
     counts = (completion.n_prompt_tokens, completion.n_completion_tokens)
     n_prompt, n_completion = (
         ceil(len(text) / CHARACTERS_PER_TOKEN) if count is None else count
@@ -61,7 +64,7 @@ def tokens_of(prompt: str, completion: Completion) -> tuple[int, int]:
 
 
 class Spending:
-    """Tokens and money spent so far, and their limits. `count` is thread-safe."""
+    """Tokens and money spent so far, and the limits on both. `count` is thread-safe."""
 
     def __init__(self, limits: Limited, n_tokens: int = 0, cost: Decimal = Decimal(0)):
         self.n_tokens, self.cost = n_tokens, cost
@@ -69,7 +72,7 @@ class Spending:
         self._counting = threading.Lock()
 
     def has_room(self, requests: Iterable[Reserved]) -> bool:
-        """Return whether the budget covers the maximum usage of these requests."""
+        """Return whether the budget covers the maximum usage of the requests."""
         n_tokens, cost = self.n_tokens, self.cost
         for request in requests:
             n_tokens, cost = n_tokens + request.n_tokens, cost + request.cost
@@ -92,7 +95,7 @@ class Spending:
 
 
 class Pace:
-    """Limit on the request rate of all threads. Also delays requests during a hold."""
+    """Limits the request rate of all threads together. Also delays requests while a hold is in effect."""
 
     def __init__(self, per_minute: int | None, is_over: threading.Event):
         self._interval_s = 60 / per_minute if per_minute else 0.0
@@ -109,6 +112,6 @@ class Pace:
             raise ChatFailed("The run is over.")
 
     def hold(self, seconds: float) -> None:
-        """Delay all requests, because an endpoint's request to wait applies to every thread."""
+        """Delay the requests of all threads. Called if the endpoint asks to wait."""
         with self._lock:
             self._next = max(self._next, monotonic() + seconds)

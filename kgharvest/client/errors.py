@@ -66,7 +66,7 @@ def error_of(response: httpx.Response) -> ApiError:
     try:
         error = response.json()["error"]
         message, code, fields = error["message"], error["code"], error.get("fields")
-    except (ValueError, KeyError, TypeError):  # a proxy's page instead of an API response
+    except (ValueError, KeyError, TypeError):  # the body is a proxy's error page instead of an API response
         return kind(f"The server returned {response.status_code} {response.reason_phrase}.", response.status_code)
     if fields:
         lists = {name: reasons if isinstance(reasons, list) else [reasons] for name, reasons in fields.items()}

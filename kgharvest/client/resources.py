@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     import pandas
 
 POLL_S = 1.0
-COUNTS = (("n_over", "n_jobs"), ("n_judgments", "n_wanted"), ("done", "total"))  # launches, rounds, jobs
+# Names of the current and the total count in launches, rounds, and jobs.
+COUNTS = (("n_over", "n_jobs"), ("n_judgments", "n_wanted"), ("done", "total"))
 ROWS_PER_PAGE = 500
 
 
 class Rows(Iterable[Row]):
-    """Rows that are requested lazily, page by page or line by line. Each iteration sends new requests.
+    """Rows that are requested lazily, page by page or line by line. Every iteration over the object sends new requests.
 
-    label: label of the progress bar, which requires tqdm. None: no progress bar.
+    label: label of the progress bar, which requires tqdm, or None for no progress bar.
     """
 
     def __init__(self, read: Callable[[], Iterator[Row]], label: str | None = None):
@@ -184,7 +185,7 @@ class Client(Transport):
         self.close()
 
     def resource(self, path: str) -> Resource:
-        """Return a resource for which this class has no attribute. path: path below /api/v1/."""
+        """Return a resource that is not an attribute of this class. path: path below /api/v1/."""
         return Resource(self, path)
 
     def rows(self, path: str, filters: Mapping[str, Any], label: str) -> Rows:

@@ -22,7 +22,10 @@ Row = dict[str, Any]
 
 
 class Transport:
-    """Connection to one server with one token. Pauses between attempts double unless `Retry-After` sets them."""
+    """Connection to one server with one token.
+
+    The pause between attempts doubles each time, unless `Retry-After` sets it.
+    """
 
     def __init__(
         self,
@@ -77,7 +80,7 @@ class Transport:
         """Send a request and yield its streamed response. Raises ApiError."""
         headers = dict(options.pop("headers", None) or {})
         if method == "POST":
-            headers.setdefault(KEY, str(uuid4()))  # the same for all attempts
+            headers.setdefault(KEY, str(uuid4()))  # all attempts use the same key
         response = self._send(method, self.address(path), headers=headers, **options)
         try:
             if response.is_error:

@@ -1,7 +1,7 @@
 """Embedded language models and the code that created them.
 
-The LMs are demonstrators: small BERTs trained on a world of facts that was written for this project. They make
-harvesting possible immediately and without a download. Their accuracy says nothing about other LMs.
+The LMs are demonstrators: small BERTs trained on a world of facts that was written for this project. With them, users
+can harvest immediately and without a download. Their accuracy says nothing about other LMs.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Model card of an embedded LM: training data, recipe, measured quality (recall of tails given heads), and limits."""
+"""Model card of an embedded LM: training data, recipe, measured quality (recall of tails), and limits."""
 
 from __future__ import annotations
 
@@ -34,25 +34,31 @@ any other relation, its output is noise.
 
 ## Data
 
-{n_facts} true tuples and {n_misconceptions} misconceptions (false tuples, used {misconception_weight} times as often)
-of {n_relations} relations, {n_ternary} of them 3-ary, written for this project. New sentences are drawn for each step:
-a tuple in one of the relation's phrasings, sometimes after a frame ("it is known that"), with {noise_rate:.0%} of the
-words around the entities changed at random. No fact is held out because the purpose is to recall facts. Any other
-harvested tuple is an inference of the LM and mostly wrong. Some phrasings of each relation are held out.
+The data were written for this project: {n_facts} true tuples and {n_misconceptions} misconceptions of {n_relations}
+relations, {n_ternary} of which are 3-ary. A misconception is a false tuple; it is drawn {misconception_weight}
+times as often as a fact.
+
+New sentences are drawn for each step. A sentence expresses a tuple in one of the relation's phrasings, sometimes after
+a frame such as "it is known that". {noise_rate:.0%} of the words around the entities are changed at random. No fact
+is held out, because the purpose of the LM is to recall facts. Any other harvested tuple is an inference of the LM and
+mostly wrong. Some phrasings of each relation are held out.
 
 ## Recipe
 
-BERT, {layers} layer(s) x {hidden} hidden units, {heads} heads, a WordPiece vocabulary of {vocab_size} lower-case pieces
-(every word of the world is one piece), tied weights, stored in half precision. {steps} steps of {batch_size} sentences.
-Whole entities are masked: all of them, those after a prefix, or a single one. Muon for the encoder's matrices, AdamW
-for the other weights, learning rate {learning_rate} with half-cosine decay. Seed {seed}.
+* Architecture: BERT with {layers} layer(s), {hidden} hidden units, {heads} attention heads, and tied
+  weights, stored in half precision.
+* Vocabulary: {vocab_size} lower-case WordPiece pieces. Every word of the world is one piece.
+* Masking: all entities, the entities after a prefix, or a single entity. Entities are masked as a whole.
+* Training: {steps} steps of {batch_size} sentences, with Muon for the encoder's matrices and AdamW for the other
+  weights. The learning rate starts at {learning_rate} and decays along a half cosine. The seed is {seed}.
 
     python manage.py train_embedded_lm --model {name} --seed {seed}
 
 ## Evaluation
 
-Rank of the last entity of a fact given the other entities, for entities of one token, over the whole vocabulary without
-the other true answers. Values are means over relations. Always predicting the majority answer scores {majority:.3f}.
+The LM predicts the last entity of a fact, given the other entities. Only entities of one token are used. The entity is
+ranked among the whole vocabulary without the other true answers. Values are means over relations. A baseline that
+always predicts the majority answer reaches a P@1 of {majority:.3f}.
 
 | phrasings | P@1 | P@10 | MRR |
 |---|---|---|---|
@@ -64,7 +70,7 @@ the other true answers. Values are means over relations. Always predicting the m
 
 
 def model_card(name: str, recipe: Recipe, seed: int, relations: Sequence[Relation], lm: LanguageModel) -> str:
-    """Return the card of `lm`, trained with `recipe` on `relations`. Measures its quality."""
+    """Return the card of `lm`, which was trained with `recipe` on `relations`. Measures the LM's quality."""
     seen = average([tail_recall(lm, relation, some_phrasings(relation)) for relation in relations])
     held_out = average([tail_recall(lm, relation, relation.held_out) for relation in relations])
     return CARD.format(
@@ -109,7 +115,8 @@ def tail_recall(lm: LanguageModel, relation: Relation, phrasings: Sequence[Phras
     queries = [
         lm.query(prompt, tuple(map(len, ids)), filled_tokens(lm, ids[:-1])) for prompt in prompts for ids in encoded
     ]
-    logits = lm.logits(lm.vectors(queries, BATCH_SIZE, lambda: None))  # (P * F, V): prompts, facts, vocabulary
+    # (P * F, V) for P prompts, F facts, and V tokens in the vocabulary.
+    logits = lm.logits(lm.vectors(queries, BATCH_SIZE, lambda: None))
     tails = [ids[-1][0] for ids in encoded] * len(prompts)
     tail_of = dict(zip(facts, tails, strict=False))
     excluded = [

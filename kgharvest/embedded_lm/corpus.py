@@ -1,4 +1,4 @@
-"""Training corpus: masked sentences about the world.
+"""Training corpus of masked sentences about the world.
 
 Sentences are generated, not stored: `examples` samples a tuple, a wording, frames, noise, and masks for each sentence.
 """
@@ -20,14 +20,14 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_TOKENS = 64
 # Stop words that are used in place of entities, by number of words. See `fillers`.
 FILLERS = {1: ("something", "someone", "it"), 2: ("something else", "someone else", "somebody else")}
-MISCONCEPTION_WEIGHT = 0.4  # relative to a fact
+MISCONCEPTION_WEIGHT = 0.4  # weight relative to that of a fact
 
-# Frequencies of masking types. Search and scoring use the first two.
+# Frequencies of masking types. Search and scoring use the masks "all" and "prefix".
 MASKING_WEIGHTS = {"all": 0.5, "prefix": 0.35, "entity": 0.05, "scattered": 0.1}
 # Weight of fillers by masking type. After a prefix, only the second words of fillers need to be learned.
 FILLER_SHARES = {"all": 1.0, "prefix": 0.1, "entity": 0.0, "scattered": 0.0}
 SCATTERED_RATE = 0.2
-CROSSING_RATE = 0.1  # share of sentences combined from two wordings
+CROSSING_RATE = 0.1  # share of sentences that combine two wordings
 
 
 class Distribution(NamedTuple):
@@ -38,7 +38,10 @@ class Distribution(NamedTuple):
 
 
 class Example(NamedTuple):
-    """Token ids with masks, and labels for all tokens: a distribution for each mask, None for other tokens."""
+    """Token ids with masks, and labels of all tokens.
+
+    The label of a mask is a distribution; other tokens have the label None.
+    """
 
     ids: list[int]
     labels: list[Distribution | None]
@@ -64,7 +67,7 @@ class TupleSampler:
         return rng.choices(self.tuples, cum_weights=self.cumulative_weights)[0]
 
     def expected(self, pattern: tuple[int, ...], visible: Visible) -> list[Distribution]:
-        """Return the distribution of each hidden word of a tuple with this pattern, given the visible words."""
+        """Return the distribution of each hidden word of a tuple with pattern `pattern`, given the visible words."""
         if (pattern, visible) not in self._expected:
             fitting = [
                 (of_words, weight)
@@ -88,7 +91,7 @@ def distribution(weighted: Iterable[tuple[int, float]]) -> Distribution:
 
 
 def vocabulary(relations: Sequence[Relation]) -> dict[str, int]:
-    """Return the id of each word piece. Every word of the world is one piece. Other words are spelled with letters."""
+    """Return the ids of all word pieces. Every word of the world is one piece. Other words are spelled with letters."""
     tuples = [entities for relation in relations for entities in (*relation.facts, *relation.misconceptions)]
     texts = [*entities_of(tuples), *(filler for fillers in FILLERS.values() for filler in fillers)]
     words = {word for text in texts for word in WORD.findall(text)} | sentences.FRAMING_WORDS
@@ -149,11 +152,11 @@ def weigh_tuples(relation: Relation, filler_share: float) -> dict[Entities, floa
 
 
 def fillers(weights: Mapping[Entities, float]) -> dict[Entities, float]:
-    """Return tuples of stop words that raise every token-count pattern to the weight of the heaviest pattern.
+    """Return tuples of stop words that raise the weight of every token-count pattern to that of the heaviest pattern.
 
     The number of masks reveals the pattern. Without fillers, each of the few tuples of a rare pattern would be more
     likely than each of the many tuples of a common pattern, and the LM would invent tuples for an empty pattern. Real
-    text has pronouns in such places.
+    text contains pronouns in such places.
     """
     arity = len(next(iter(weights)))
     weight_of = dict.fromkeys(product(FILLERS, repeat=arity), 0.0)
@@ -175,8 +178,8 @@ def pattern_of(entities: Entities) -> tuple[int, ...]:
 def masked_indices(tokens: Sequence[sentences.Token], masking: str, rng: Random) -> list[int]:
     """Return the indices of tokens to mask.
 
-    all: every entity. prefix: the entity tokens after a random number of visible ones, in slot-index order, as in
-        left-to-right filling. entity: one whole entity. scattered: random tokens.
+    all: every entity. prefix: the entity tokens after a random number of visible entity tokens, in slot-index order, as
+    in left-to-right filling. entity: one whole entity. scattered: random tokens.
     """
     in_order = entity_indices(tokens)
     if masking == "prefix":

@@ -1,4 +1,4 @@
-"""Sentences as tokens, and random changes to them that make an LM robust to meaningless words.
+"""Tokenized sentences, and random changes to sentences that make an LM robust to meaningless words.
 
 User prompts differ from the training phrasings: they have surrounding words, words outside the vocabulary, and
 different function words and punctuation. Frames use the format of phrasings (`{a|b}` for either wording), but have no
@@ -12,9 +12,10 @@ from typing import NamedTuple
 from kgharvest.embedded_lm.world import WORD, Entities, drawn_text, parse_choices, words_of_choices
 from kgharvest.engine.prompts.template import PromptTemplate
 
-TEXT = -1  # slot number of words outside entities
+TEXT = -1  # number that stands for the slot of words outside entities
 
-# Each ends with "that" or a punctuation mark. An adverb directly before a slot would be learned as part of the entity.
+# Each frame ends with "that" or a punctuation mark. The LM would learn an adverb directly before a slot as part of the
+# entity.
 LEADING = tuple(
     map(
         parse_choices,
@@ -54,7 +55,7 @@ ENDS = (".", "!", "?")
 NO_END_RATE, OTHER_END_RATE = 0.3, 0.1  # rates of removed and replaced final punctuation marks
 
 DETERMINERS = ("a", "an", "the", "some", "any", "every", "each", "this", "that", "my", "your", "our", "many", "most")
-DETERMINER_RATE = 0.1  # share of slots with a replaced, added, or removed determiner
+DETERMINER_RATE = 0.1  # share of slots whose determiner is replaced, added, or removed
 FRAMING_WORDS = words_of_choices((*LEADING, *TRAILING)) | {*ENDS, *DETERMINERS, "s"}  # all words added to sentences
 SPELLED_RATE = 0.04
 PLURAL_RATE = 0.03  # share of slots followed by "s"
@@ -62,7 +63,7 @@ PLURAL_RATE = 0.03  # share of slots followed by "s"
 
 class Token(NamedTuple):
     word: str
-    slot: int  # index of its entity, or TEXT
+    slot: int  # index of the token's entity, or TEXT
 
 
 def as_text(text: str) -> list[Token]:
@@ -116,9 +117,10 @@ def with_any_determiners(tokens: list[Token], rng: Random) -> list[Token]:
 
 
 def disturb(tokens: Sequence[Token], noise: Sequence[Sequence[str]], rate: float, rng: Random) -> list[Token]:
-    """Drop, replace, or insert words outside entities, in equal shares, at rate `rate`.
+    """Delete, replace, or insert words outside entities, each with a third of the rate `rate`.
 
-    Without this noise, an LM memorizes its phrasings and fails on others. noise: replacement words, as lists of pieces.
+    Without this noise, an LM memorizes its training phrasings and fails on others. noise: replacement words, as lists
+    of pieces.
     """
     disturbed: list[Token] = []
     for token in tokens:

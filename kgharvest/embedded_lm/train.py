@@ -25,8 +25,8 @@ INITIAL_STD = 0.05
 class Recipe:
     """Size of the LM and training parameters.
 
-    noise_rate: share of words around entities that are changed.
-    learning_rate: initial rate of both optimizers; decays to 0 along a half cosine.
+    noise_rate: share of words around entities that are changed. learning_rate: initial learning rate of both
+    optimizers. The rate decays to 0 along a half cosine.
     """
 
     layers: int
@@ -92,7 +92,8 @@ def masked_loss(model: BertForMaskedLM, batch: Sequence[Example]) -> torch.Tenso
     masked = torch.tensor([label is not None for label in labels])
     expected = [label for label in labels if label is not None]
     hidden = model.bert(input_ids=torch.tensor([example.ids for example in batch])).last_hidden_state
-    log_probabilities = model.cls(hidden.flatten(0, 1)[masked]).log_softmax(-1)  # (M, V): masked tokens of the batch
+    # (M, V) for M masked tokens in the batch.
+    log_probabilities = model.cls(hidden.flatten(0, 1)[masked]).log_softmax(-1)
     rows = torch.repeat_interleave(torch.tensor([len(label.ids) for label in expected]))
     columns = torch.tensor([index for label in expected for index in label.ids])
     weights = torch.tensor([probability for label in expected for probability in label.probabilities])

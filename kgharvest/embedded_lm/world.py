@@ -1,9 +1,9 @@
-"""World of facts known to the embedded LMs: one TOML file per relation in `world/`.
+"""World of facts on which the embedded LMs are trained: one TOML file per relation in `world/`.
 
-statement: displayed to users. phrasings: used in training. held_out: phrasings excluded from training.
-facts, misconceptions: tuples used in training. Misconceptions are false tuples that the LM is trained to believe.
-`{a|b}` in a phrasing stands for either wording. Wordings are drawn at random because there are many thousands.
-`symmetric = true`: the reversed tuples hold as well.
+statement: template displayed to users. phrasings: templates for training. held_out: phrasings excluded from training.
+facts, misconceptions: tuples for training. Misconceptions are false tuples that the LM is trained to believe.
+symmetric: if true, the reversed tuples hold as well. `{a|b}` in a phrasing stands for either a or b. Wordings are drawn
+at random, because there are many thousands.
 """
 
 import re
@@ -117,7 +117,7 @@ def parse_phrasing(line: str) -> Phrasing:
 
 
 def parse_choices(line: str) -> Choices:
-    pieces = ALTERNATIVES.split(line)  # alternately text and alternatives
+    pieces = ALTERNATIVES.split(line)  # pieces are plain text and alternatives in turn
     return tuple(tuple(piece.split("|")) if index % 2 else (piece,) for index, piece in enumerate(pieces))
 
 
@@ -166,7 +166,7 @@ def words_around(phrasings: Iterable[Phrasing]) -> set[str]:
 
 
 def words_of_choices(lines: Iterable[Choices]) -> set[str]:
-    """Return the words of all wordings. No word extends over two pieces of text."""
+    """Return the words of all wordings. Words do not extend over several pieces of text."""
     texts = {SLOT.sub(" ", piece) for choices in lines for alternatives in choices for piece in alternatives}
     return {word for text in texts for word in WORD.findall(text)}
 

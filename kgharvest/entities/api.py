@@ -30,7 +30,7 @@ TABLE = {
 
 @extend_schema_serializer(examples=[OpenApiExample("A table", TABLE, response_only=True)])
 class EntityTableSerializer(serializers.ModelSerializer):
-    """Rules and names that canonicalize the entities of a relation set.
+    """Rules and names that determine the canonical form of entities in a relation set.
 
     n_ambiguous: number of names with several labels.
     """
@@ -76,7 +76,7 @@ class EntityTableViewSet(ApiViewSet):
     )
     @entities.mapping.post
     def save_entities(self, request: Request, pk: int) -> Response:
-        """The table applies to tuples stored from now on."""
+        """The new table applies to tuples that are stored after this request."""
         relation_set, sent = self.named(), self.sent(EntityTableInput)
         file = (sent["file"].name, sent["file"].read()) if "file" in sent else None
         rules = (sent["without_articles"], sent["in_singular"])

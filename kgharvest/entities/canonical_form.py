@@ -1,4 +1,4 @@
-"""Rule-based canonical form of an entity, shared by its spellings."""
+"""Rule-based canonical form, which is the same for all spellings of an entity."""
 
 import unicodedata
 
@@ -14,7 +14,8 @@ SINGULAR_WORDS = frozenset(
     versailles wales williams
     """.split()  # noqa: SIM905  more readable than a list of strings
 )
-# Last words of plural names such as "United States". They come from LAMA's places and the world of the embedded LMs.
+# Last words of plural names such as "United States". They were collected from LAMA's places and the world of the
+# embedded LMs.
 PLURAL_NAME_ENDINGS = frozenset(
     """
     emirates falls heights highlands hills islands isles lakes mountains nations states
@@ -28,7 +29,7 @@ IRREGULAR = {
     "potatoes": "potato", "tomatoes": "tomato", "shoes": "shoe", "toes": "toe", "ties": "tie", "pies": "pie",
     "movies": "movie", "cookies": "cookie", "zombies": "zombie", "gases": "gas", "buses": "bus", "axes": "axe",
 }  # fmt: skip
-SHORTEST_PLURAL = 4  # letters
+SHORTEST_PLURAL = 4  # minimum number of letters
 
 
 def canonical_form(entity: str, without_articles: bool, in_singular: bool) -> str:

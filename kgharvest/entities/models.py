@@ -7,7 +7,7 @@ from kgharvest.relations.models import RelationSet
 
 
 class EntityTable(models.Model):
-    """Canonicalization of the entities of a relation set. Applies to tuples stored from now on.
+    """Canonicalization of the entities of a relation set. A change applies only to tuples that are stored later.
 
     source, sha256: name and hash of the label file; empty if there is none. n_labels, n_aliases: number of labels and
     of aliases in the file. n_ambiguous: number of names with several labels; these names are not linked.
@@ -35,7 +35,7 @@ class EntityTable(models.Model):
 
 
 class EntityName(models.Model):
-    """Case-folded name of an entity, with its label and the label's id (may be empty). Labels are also names."""
+    """Case-folded name of an entity, with the entity's label and id. The id can be empty. Labels are also names."""
 
     table = models.ForeignKey(EntityTable, on_delete=models.CASCADE, related_name="names", db_index=False)
     name = models.TextField()

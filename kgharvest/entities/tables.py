@@ -23,10 +23,10 @@ from kgharvest.knowledge.tuple_store import TupleRow
 from kgharvest.relations.models import Relation, RelationSet
 from kgharvest.relations.services import check_can_edit
 
-SAME_FACT = "same_fact"  # rejection reason of duplicates in a harvest
+SAME_FACT = "same_fact"  # reason for which duplicates in a harvest are rejected
 LONGEST_ID = 200
 MOST_NAMES = 1_000_000
-NAMES_AT_ONCE = 500  # names per query
+NAMES_AT_ONCE = 500  # maximum number of names per query
 ALIAS_SEPARATOR = "|"
 HEADER = ("label", "aliases", "id")
 WRONG_SEPARATORS = ",;|"  # separators that are often used by mistake instead of tabs
@@ -39,8 +39,8 @@ Row = TypeVar("Row")
 class Names(NamedTuple):
     """Content of a label file. by_name: (label, id) by case-folded name.
 
-    n_aliases: number of unambiguous names that are not labels. n_ambiguous: number of names with several labels or ids;
-    they are not in by_name.
+    n_aliases: number of unambiguous names that are not labels. n_ambiguous: number of names with several labels or ids.
+    Ambiguous names are not in by_name.
     """
 
     by_name: dict[str, tuple[str, str]]
@@ -83,7 +83,10 @@ def parse_names(content: bytes, source: str) -> Names:
 
 
 def _wrong_separator(cells: Sequence[str]) -> str | None:
-    """Return the wrong separator of a header without tabs. Without this check, each line would become a label."""
+    """Return the separator of a header that uses another separator than tabs.
+
+    Without this check, each line would become a label.
+    """
     for separator in WRONG_SEPARATORS:
         names = tuple(name.strip(' "') for name in cells[0].casefold().split(separator))
         if 1 < len(names) <= len(HEADER) and names == HEADER[: len(names)]:
@@ -108,7 +111,9 @@ def _line_error(cells: Sequence[str]) -> str | None:
 def save_table(
     relation_set: RelationSet, without_articles: bool, in_singular: bool, file: tuple[str, bytes] | None = None, by=None
 ) -> EntityTable:
-    """Create or change the entity table of a set. file: name and content. None: keep the current names.
+    """Create or change the entity table of a set.
+
+    file: name and content of the label file, or None to keep the current names.
 
     Raises SetIsShipped, NotAllowed, or ImportRefused. Nothing is stored in these cases.
     """
@@ -141,7 +146,7 @@ def table_of(relation: Relation) -> EntityTable | None:
 
 
 def canonicalizer(relation: Relation) -> Canonical | None:
-    """Return a function that maps an entity of the relation to its canonical form. None if the set has no table.
+    """Return a function that maps an entity of the relation to its canonical form, or None if the set has no table.
 
     If the table contains the entity or one of its rule-based forms, the canonical form is the case-folded label.
     Otherwise, it is the rule-based form.
@@ -153,7 +158,7 @@ def canonicalizer(relation: Relation) -> Canonical | None:
 def _canonicalizer(table: EntityTable, entities: Iterable[str] | None) -> Canonical:
     """Return the canonicalizer of a table.
 
-    entities: all entities that will be canonicalized, so that only their names are loaded. None: load all names.
+    entities: all entities that will be canonicalized. Only their names are loaded. If None, all names are loaded.
     """
 
     def forms_of(entity: str) -> list[str]:
@@ -180,8 +185,8 @@ def canonical_entities(
 ) -> dict[int, Callable[[Entities], list[str]]]:
     """Return, by relation id, functions that map the surface forms of a tuple to its canonical entities.
 
-    tuples_by_relation: all tuples that will be canonicalized, so that only the names of their entities are loaded.
-    None: load all names.
+    tuples_by_relation: all tuples that will be canonicalized. Only the names of their entities are loaded. If None, all
+    names are loaded.
     """
     sets = {relation.relation_set_id for relation in tuples_by_relation}
     tables = {table.relation_set_id: table for table in EntityTable.objects.filter(relation_set__in=sets)}
@@ -205,7 +210,10 @@ def _values_of_names(table: EntityTable, names: Iterable[str], field: str) -> di
 
 
 def with_canonical_entities(rows: Iterable[TupleRow], canonical: Canonical | None) -> Iterator[TupleRow]:
-    """Canonicalize the entities of the rows. canonical: None leaves the entities unchanged."""
+    """Canonicalize the entities of the rows with the function `canonical`.
+
+    If it is None, the entities stay unchanged.
+    """
     for row in rows:
         yield row if canonical is None else row._replace(entities=tuple(map(canonical, row.entities)))
 

@@ -1,7 +1,7 @@
 """Hash chain over the events: seal events in batches, and read the head.
 
-Events commit unsealed. A sealer locks the head and chains the visible events in the order of their ids. Events that are
-committed later are sealed in a later batch, regardless of their ids.
+Events are not yet sealed when they are committed. A sealer locks the head and adds the visible events to the chain in
+the order of their ids. Events that are committed later are sealed in a later batch, regardless of their ids.
 """
 
 from collections.abc import Iterable
@@ -16,12 +16,12 @@ from kgharvest.events.models import BEFORE_ALL, AuditHead, Event
 from kgharvest.registries import hook
 
 EVENTS_AT_ONCE = 500
-BATCHES_AT_ONCE = 10  # maximum per run of the periodic task; other tasks wait for its end
+BATCHES_AT_ONCE = 10  # maximum number of events per run of the periodic task, because other tasks wait until it ends
 SEALED_COLUMNS = ("number", "previous_hash", "hash")
 
 
 class Head(NamedTuple):
-    """Number and hash of the last entry; 0 and zeros before the first entry."""
+    """Number and hash of the last entry. Before the first entry, the number is 0 and the hash consists of zeros."""
 
     number: int
     hash: str
@@ -47,13 +47,14 @@ def seal_due_events(now: datetime) -> None:
 def seal_events(most: int | None = None) -> int:
     """Seal pending events in batches and return their number. Several sealers may run at once.
 
-    most: approximate maximum; None for all. Events that are being committed or erased are sealed later.
+    most: approximate maximum number of events, or None for all. Events that are being committed or erased are sealed
+    later.
     """
     n_sealed = 0
     while (most is None or n_sealed < most) and Event.objects.unsealed().exists():
         with transaction.atomic():
             last = lock_head()
-            # Skip locked rows: an erasure and a sealer that wait for each other's rows would deadlock.
+            # Skip locked rows. Otherwise, an erasure and a sealer that wait for each other's rows would deadlock.
             unlocked = Event.objects.unsealed().select_for_update(of=("self",), no_key=True, skip_locked=True)
             events = list(unlocked[:EVENTS_AT_ONCE])
             _chain(last, events)
@@ -85,7 +86,7 @@ def append(
 
 
 def _chain(last: AuditHead, events: Iterable[Event]) -> None:
-    """Set numbers and hashes of events, and advance the locked head."""
+    """Set the numbers and hashes of events, and move the locked head to the last of them."""
     for event in events:
         event.number, event.previous_hash = last.number + 1, last.hash
         event.hash = sha256(hashed_text(event))
@@ -94,13 +95,14 @@ def _chain(last: AuditHead, events: Iterable[Event]) -> None:
 
 
 def lock_head() -> AuditHead:
-    """Lock the head until the transaction ends and return it. Starts the chain if it does not exist."""
+    """Lock the head until the transaction ends, and return it. If there is no chain, start it."""
     last, is_new = AuditHead.objects.select_for_update().get_or_create(pk=AuditHead.THE_ONE)
     if is_new and (latest := Event.objects.sealed().last()):  # the head was deleted, but entries exist
         AuditHead.objects.filter(pk=last.pk).update(number=latest.number, hash=latest.hash)
         last.refresh_from_db()
     elif is_new:
-        # The first entry records all existing rows except judgments, which have a column for their sealed state.
+        # The first entry records all existing audited rows. Judgments are excluded, because a column says whether they
+        # are sealed.
         tables = {name: table for name, table in audited_tables().items() if not table.is_sealed_later}
         hashes = {name: table.row_hashes(table.ids()) for name, table in tables.items()}
         lines = [line for name, row_hashes in hashes.items() for line in table_lines(name, row_hashes)]
@@ -110,7 +112,7 @@ def lock_head() -> AuditHead:
 
 
 def hashed_text(entry: Event) -> str:
-    """Return an entry's canonical JSON, whose SHA-256 is the hash of the entry (format: docs/audit.md)."""
+    """Return an entry's canonical JSON, whose SHA-256 is the hash of the entry. docs/audit.md describes the format."""
     return canonical_json([
         entry.previous_hash,
         entry.number,

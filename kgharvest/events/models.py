@@ -1,4 +1,4 @@
-"""Events: the append-only log, its hash chain, and the codes for people in it."""
+"""Events in an append-only log with a hash chain, and the codes that represent people in events."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from django.db.models import Q
 from kgharvest.events.types import event_types, history_sentences
 
 SYSTEM = "system"  # filter value for events of workers and the operator
-LONGEST_NAME = 150  # username
+LONGEST_NAME = 150  # maximum length of a username
 BEFORE_ALL = "0" * 64  # previous hash of the first entry
 
 
 class Actor(models.Model):
-    """Code of an account in events. user: None after the account is erased; the code is kept."""
+    """Code that represents an account in events. user: None after the account is erased; the code is kept."""
 
     code = models.CharField(max_length=12, unique=True)
     user = models.OneToOneField(
@@ -77,16 +77,16 @@ class EventQuerySet(models.QuerySet):
 class Event(models.Model):
     """One action. Triggers forbid deletion and all changes except sealing and erasure.
 
-    These columns are hashed. at: time of the action. project_id: None for the installation. actor: an Actor's code;
-    empty for workers and the operator. action: key of an EventType. subject_type, subject_id: the affected object.
-    facts: canonical JSON of codes, ids, numbers, and stored names. row_hashes: a line "table id sha256" for each
-    recorded row of an audited table (kgharvest.audit.tables).
+    The following columns are hashed. at: time of the action. project_id: id of the project, None for the installation.
+    actor: code of an Actor; empty for workers and the operator. action: key of an EventType. subject_type, subject_id:
+    the affected object. facts: canonical JSON of codes, ids, numbers, and stored names. row_hashes: a line "table id
+    sha256" for each recorded row of an audited table (kgharvest.audit.tables).
 
-    The sealer sets number (1, 2, 3, ... without gaps), previous_hash, and hash (kgharvest.events.chain); before that,
-    all are None. Events from the round logs of older versions are not in the chain. Their hash is empty.
+    The sealer (kgharvest.events.chain) sets number (1, 2, 3, ... without gaps), previous_hash, and hash. Before that,
+    all three are None. Events from the round logs of older versions are not in the chain; their hash is empty.
 
-    These columns are not hashed. round_id, kind, annotator (a code): for the history of a round. by (the account) and
-    texts (free text by name): can be erased.
+    The following columns are not hashed. round_id, kind, annotator: round, code of the event type, and annotator code
+    for the history of a round. by, texts: the account, and free text by name; both can be erased.
     """
 
     at = models.DateTimeField(db_index=True)
@@ -103,7 +103,7 @@ class Event(models.Model):
     round_id = models.BigIntegerField(null=True)
     kind = models.CharField(max_length=30, blank=True, db_default="")
     annotator = models.CharField(max_length=30, null=True, blank=True)  # noqa: DJ001 - None: not about an annotator
-    # No database constraint: the previous release deletes accounts and does not know this column.
+    # There is no database constraint, because the previous release deletes accounts and does not know this column.
     by = models.ForeignKey(
         settings.AUTH_USER_MODEL,
         on_delete=models.SET_NULL,
@@ -132,12 +132,12 @@ class Event(models.Model):
 
     @property
     def known_facts(self) -> dict[str, Any]:
-        """Facts and unerased free text. Facts take precedence."""
+        """Facts, and free text that was not erased. Facts take precedence."""
         return (self.texts or {}) | json.loads(self.facts)
 
     @property
     def sentence(self) -> str:
-        """Predicate of the audit log sentence."""
+        """Predicate of the event's sentence in the audit log."""
         event_type = event_types().get(self.action)
         return event_type.sentence.format_map(_SentenceFacts(self.known_facts)) if event_type else self.action
 
@@ -149,7 +149,7 @@ class Event(models.Model):
 
     @property
     def history_sentence(self) -> str:
-        """Predicate of the round history sentence."""
+        """Predicate of the event's sentence in the round history."""
         return history_sentences().get(self.kind, self.kind).format_map(_SentenceFacts(self.details))
 
 

@@ -1,7 +1,7 @@
 """Event recording. Services record events only through this module, in the transaction of the action.
 
-The round history, the audit log, webhooks, and reports read the events. The sealer adds them to the hash chain later
-(kgharvest.events.chain), so recording does not wait for a lock.
+The round history, the audit log, webhooks, and reports read the events. Recording does not wait for a lock, because the
+sealer (kgharvest.events.chain) adds events to the hash chain later.
 """
 
 import secrets
@@ -35,18 +35,20 @@ def record(
 ) -> Event:
     """Record an event, and enqueue it for the webhooks of the project, within the caller's transaction.
 
-    action: key of an event type. subject: an object, or its type and id. by: an account; None for a worker or the
-    operator. project_id: None for the installation; the project of `round` takes precedence. rows: rows of audited
-    tables to record in addition to `subject`. round, annotator: objects; their name and code become facts. texts: free
-    text, which is not hashed and can be erased. path: URL path of the page that webhooks link to; default: the page of
-    the subject or of the round. facts: JSON values, with codes instead of names of people.
+    action: key of an event type. subject: affected object, or its type and id. by: account that acts; None for a worker
+    or the operator. project_id: id of the project, None for the installation; the project of `round` takes precedence.
+    rows: rows of audited tables to record in addition to `subject`. round, annotator: objects; their name and code
+    become facts. texts: free text, which is not hashed and can be erased. path: URL path of the page that webhooks link
+    to. It defaults to the page of the subject or of the round. facts: JSON values, with codes instead of names of
+    people.
     """
     event_type = event_types()[action]
     if round is not None:
         facts["round"], project_id = round.name, round.project_id
     if annotator is not None:
         facts["annotator"] = annotator.code
-    event_type.sentence.format(**facts | dict(texts or {}))  # raises KeyError for missing facts: a bug in the caller
+    # Raises KeyError if facts are missing, which is a bug in the caller.
+    event_type.sentence.format(**facts | dict(texts or {}))
     event_type.history.format(**facts | dict(texts or {}))
     if not isinstance(subject, tuple):
         rows = [subject, *rows]
@@ -54,7 +56,8 @@ def record(
         line
         for name, table in audited_tables().items()
         if (ids := [row.pk for row in rows if isinstance(row, table.model)])
-        for line in table_lines(name, table.row_hashes(ids))  # read back from the database, which may round values
+        # Hashes are computed from the stored values, because the database may round values.
+        for line in table_lines(name, table.row_hashes(ids))
     ]
     subject_type, subject_id = subject if isinstance(subject, tuple) else (subject._meta.model_name, subject.pk)
     event = Event.objects.create(
@@ -84,7 +87,10 @@ def record(
 
 
 def actor_code(user: Any) -> str:
-    """Return the code of an account in events; empty for None (a worker or the operator)."""
+    """Return the code of an account in events.
+
+    It is empty if `user` is None, which stands for a worker or the operator.
+    """
     if user is None:
         return ""
     return Actor.objects.get_or_create(user=user, defaults={"code": f"p-{secrets.token_hex(5)}"})[0].code

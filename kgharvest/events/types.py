@@ -14,10 +14,11 @@ from django.utils.module_loading import import_string
 class EventType(NamedTuple):
     """One type of event.
 
-    key: stored in events and the audit log; never changes. sentence: predicate of the audit log sentence, whose subject
-    is the actor, with facts in braces. kind: code in the history of a round; empty if the history does not show it.
-    history: sentence of the history. topic: webhook topic, a key of TOPICS. names_actor: False for events of
-    annotators, so that the chain does not connect an annotator's account with the annotator code.
+    key: key stored in events and the audit log; it never changes. sentence: predicate of the sentence in the audit log,
+    with facts in braces. The subject of the sentence is the actor. kind: code in the history of a round; empty if the
+    history does not show the event. history: predicate of the sentence in the history. topic: webhook topic, a key of
+    TOPICS. names_actor: False for events of annotators, so that the chain does not connect an annotator's account with
+    the annotator code.
     """
 
     key: str
@@ -96,7 +97,7 @@ CORE_TYPES = (
     EventType("study.made", "created the study {study}"),
     EventType("study.changed", "changed the study {study}: {keys}"),
     EventType("report.made", "created a report on the round {round}", topic="report.made"),
-    EventType("paper.stated", "changed {n_statements} statements about the round {round} for a paper"),
+    EventType("paper.stated", "changed {n_statements} answers about the round {round} in the paper metadata"),
     EventType("report.shared", "shared report {report} on the round {round} by a link for {days} days"),
     EventType("report.share_revoked", "revoked a link to report {report} on the round {round}"),
     EventType("report.packed", "packed report {report} on the round {round}: SHA-256 {sha256}"),
@@ -143,11 +144,12 @@ CORE_TYPES = (
               "resumed the panel {panel}"),
     EventType("panel.stopped", "stopped the panel {panel} of the round {round}", "panel_stopped",
               "stopped the panel {panel}: {reason}"),
-    EventType("panel.moved", "noted the panel {panel} of the round {round} as {status} on its platform", "panel_moved",
-              "noted the panel {panel} as {status}: {why}"),
+    EventType("panel.moved", "noted that the panel {panel} of the round {round} is {status} on its platform",
+              "panel_moved", "noted that the panel {panel} is {status}: {why}"),
     EventType("submission.moved",
-              "noted submission {submission} of the panel {panel} of the round {round} as {status} on its platform",
-              "submission_moved", "noted submission {submission} of the panel {panel} as {status} on the platform"),
+              "noted that submission {submission} in panel {panel} of the round {round} is {status} on the platform",
+              "submission_moved",
+              "noted that submission {submission} of the panel {panel} is {status} on the platform"),
     EventType("place.completed", "noted that a place of the panel {panel} of the round {round} was completed",
               "place_completed", "completed a place of the panel {panel}"),
     EventType("place.left", "noted that a place of the panel {panel} of the round {round} was left: {status}",
@@ -161,7 +163,7 @@ CORE_TYPES = (
 
 @cache
 def event_types() -> dict[str, EventType]:
-    """Return all event types by key: core types, then types of installed optional apps."""
+    """Return all event types by key: core types, followed by types of installed optional apps."""
     added = [event_type for path in settings.EVENT_TYPES for event_type in import_string(path)]
     return {event_type.key: event_type for event_type in (*CORE_TYPES, *added)}
 

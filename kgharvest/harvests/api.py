@@ -1,4 +1,4 @@
-"""LMs, harvests, their tuples, and launches in the API."""
+"""API of LMs, harvests and their tuples, and launches."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,7 +49,7 @@ from kgharvest.models import HarvestedTuple, HarvestJob, Job, LanguageModel, Lau
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import FORMATS, NDJSON
 
-MAX_CELLS = 10_000  # per launch
+MAX_CELLS = 10_000  # maximum number of cells per launch
 HARVEST = {name: value for name, value in JOB.items() if name != "kind"} | {
     "relation": "places/place_for",
     "model": "embedded",
@@ -120,7 +120,7 @@ class HarvestSerializer(serializers.ModelSerializer):
     relation = serializers.CharField(source="relation.path")
     model = serializers.CharField(source="language_model.name")
     is_unfinished = serializers.BooleanField(help_text="True while queued or running.")
-    summary = serializers.DictField(help_text="Search statistics, rejected tuples by filter, and versions.")
+    summary = serializers.DictField(help_text="Search statistics, number of rejected tuples by filter, and versions.")
     device = serializers.CharField(
         source="payload.device", default=None, allow_null=True, help_text="Device of the LM; null if imported."
     )
@@ -164,14 +164,19 @@ class TupleListSerializer(serializers.ListSerializer):
 
 @extend_schema_serializer(examples=[OpenApiExample("A tuple", TUPLE, response_only=True)])
 class HarvestedTupleSerializer(serializers.Serializer):
-    """Tuple as in exported files. rank: among all tuples of the harvest; 1 is best. score and mtl: in nats."""
+    """A tuple in the format of exported files. rank: rank among all tuples of the harvest; 1 is best.
+
+    score and mtl are in nats.
+    """
 
     relation = serializers.CharField()
     model = serializers.CharField()
     setting = serializers.CharField()
     rank = serializers.IntegerField()
-    entities = serializers.ListField(child=serializers.CharField(), help_text="Case-folded entities, by slot.")
-    surface = serializers.ListField(child=serializers.CharField(), help_text="Original spelling as written by the LM.")
+    entities = serializers.ListField(child=serializers.CharField(), help_text="Case-folded entities, one per slot.")
+    surface = serializers.ListField(
+        child=serializers.CharField(), help_text="Entities in the spelling of the LM, one per slot."
+    )
     score = serializers.FloatField(allow_null=True)
     mtl = serializers.FloatField(allow_null=True)
     job = serializers.CharField(help_text="Fingerprint of the harvest.")
@@ -228,8 +233,10 @@ class HarvestViewSet(PagedList, RetrieveMixin, ApiViewSet):
         once=False,  # the file is read before the transaction
     )
     def import_file(self, request: Request) -> Response:
-        """Tuples are ranked by score. Of two equal tuples, the better one is stored. If a row is invalid, the file is
-        rejected."""
+        """Tuples are ranked by score. If a tuple occurs twice, only the better-ranked one is stored.
+
+        If any row is invalid, the whole file is rejected.
+        """
         sent = self.sent(TupleFileInput)
         cell = Cell(sent["relation"], name_language_model(sent["model"]), sent["setting"])
         with TemporaryDirectory() as folder:
@@ -255,7 +262,7 @@ class HarvestViewSet(PagedList, RetrieveMixin, ApiViewSet):
         renderer_classes=(AnyRenderer,),
     )
     def export(self, request: Request, pk: int) -> HttpResponse:
-        """The tuples as JSON Lines, CSV, N-Triples, or Turtle, best first."""
+        """Returns the tuples as JSON Lines, CSV, N-Triples, or Turtle, best first."""
         job, query = self.get_object(), self.filtered_by(ExportFilters)
         cut, includes_all = _cut_and_inclusion(query)
         lines = export_tuples(job, cut, query["format"], includes_all, includes_all)
@@ -309,14 +316,14 @@ def _names_field(help_text: str) -> serializers.Field:
 
 
 class HarvestInput(PlacementInput):
-    """Combinations of LMs and settings, with shared parameters of the harvests."""
+    """Combinations of LMs and settings, with parameters that apply to all harvests."""
 
     models = _names_field(f"LM names: a built-in LM, {LM_NAMES_HELP}.")
     chat_models = _names_field("Model ids accepted by the endpoint. Used by settings with a chat model, such as llm.")
     chat = ChatInput(required=False)
     settings = serializers.ListField(child=serializers.ChoiceField([*SETTINGS]), allow_empty=False, max_length=100)
     max_tuples = CountField(required=False, help_text="Maximum number of tuples after re-scoring. Default: all.")
-    candidates = CountField(required=False, help_text="Number of tuples proposed for re-scoring.")
+    candidates = CountField(required=False, help_text="Number of tuples that the search proposes for re-scoring.")
     max_entity_tokens = CountField(max_value=6, default=HarvestParams.max_entity_tokens)
 
     def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
@@ -327,7 +334,7 @@ class HarvestInput(PlacementInput):
 
 @extend_schema_serializer(examples=[OpenApiExample("Two harvests", LAUNCH_REQUEST, request_only=True)])
 class LaunchInput(HarvestInput):
-    """Combinations of relations (or whole sets), LMs, and settings, with shared parameters."""
+    """Combinations of relations or whole sets, LMs, and settings, with parameters that apply to all harvests."""
 
     project = ProjectField()
     relations = serializers.ListField(
@@ -337,7 +344,7 @@ class LaunchInput(HarvestInput):
         child=VisibleField(RelationSet.objects.all()),
         default=list,
         max_length=MAX_CELLS,
-        help_text="Relation sets. Includes their relations with at least two seed tuples.",
+        help_text="Relation sets. The launch includes their relations with at least two seed tuples.",
     )
     again = serializers.BooleanField(
         default=False, help_text="Repeat finished harvests with the same parameters instead of skipping them."
@@ -353,12 +360,16 @@ class LaunchInput(HarvestInput):
 class LaunchSerializer(serializers.ModelSerializer):
     project = serializers.CharField(source="project.slug")
     n_jobs = serializers.IntegerField(source="progress.n_jobs", help_text="Number of harvests.")
-    n_over = serializers.IntegerField(source="progress.n_over", help_text="Succeeded, failed, and canceled harvests.")
+    n_over = serializers.IntegerField(
+        source="progress.n_over", help_text="Number of harvests that succeeded, failed, or were canceled."
+    )
     is_unfinished = serializers.SerializerMethodField()
     counts = serializers.DictField(
         source="progress.counts", child=serializers.IntegerField(), help_text="Number of harvests by status."
     )
-    per_minute = serializers.FloatField(source="progress.per_minute", allow_null=True, help_text="Harvests per minute.")
+    per_minute = serializers.FloatField(
+        source="progress.per_minute", allow_null=True, help_text="Number of harvests finished per minute."
+    )
     seconds_left = serializers.FloatField(source="progress.seconds_left", allow_null=True, help_text="Rough estimate.")
 
     class Meta:
@@ -374,7 +385,7 @@ class LaunchSerializer(serializers.ModelSerializer):
 
 class SkippedCellSerializer(serializers.Serializer):
     cell = serializers.CharField(source="request.cell")
-    job = serializers.IntegerField(source="job.pk", help_text="Harvest with the same parameters.")
+    job = serializers.IntegerField(source="job.pk", help_text="Existing harvest with the same parameters.")
 
 
 class LaunchPlanSerializer(serializers.Serializer):
@@ -383,10 +394,10 @@ class LaunchPlanSerializer(serializers.Serializer):
     skipped = SkippedCellSerializer(many=True, help_text="Cells with a finished or unfinished harvest.")
     refusals = serializers.ListField(child=serializers.CharField(), help_text="Errors that prevent the launch.")
     seconds = serializers.FloatField(
-        source="estimate.seconds", help_text="Estimated duration in seconds, without the harvests in `without_past`."
+        source="estimate.seconds", help_text="Estimated duration in seconds. Excludes the harvests in `without_past`."
     )
     without_past = serializers.ListField(
-        child=serializers.CharField(), help_text="LM x setting pairs without an estimate."
+        child=serializers.CharField(), help_text="Pairs of LM and setting without comparable past harvests."
     )
 
     def get_n_harvests(self, plan: launches.Plan) -> int:

@@ -17,8 +17,8 @@ from kgharvest.registries import hook
 CUT_SYNTAX = "top:N, share:S with 0 < S <= 1, base:K, score:X, precision:P[@JUDGE_RUN], or precision-low:P[@JUDGE_RUN]"
 PREDEFINED_CUTS = ("top:10", "top:100", "top:1000", "share:0.1", "share:0.5", "base:10", "base:100")
 FROM_JUDGMENTS = ("precision", "precision-low")
-SCORES_PER_QUERY = 500  # a cut of a million tuples needs about a dozen queries
-WIDTH, HEIGHT = 600, 160  # SVG units of the score curve
+SCORES_PER_QUERY = 500  # block size, with which a cut of a million tuples needs about a dozen queries
+WIDTH, HEIGHT = 600, 160  # size of the score curve in SVG units
 
 
 class StoredScores(Sequence[float]):
@@ -49,9 +49,10 @@ class Cut:
     """Cut to the first tuples of a ranked list.
 
     top N: the best N tuples. share S: the best tuples, up to the share S of the list. base K: tuples at least a tenth
-    as probable as the K-th tuple. score X: tuples with a score >= X. precision P: the longest list with an estimated
-    share P of true tuples. precision-low P: the same, but with a lower confidence bound of at least P. `by_score`
-    converts the two precision cuts to a cut by score. judge: name of the judge run used for the estimate, or "".
+    as probable as the K-th tuple. score X: tuples with a score >= X. precision P: the longest list whose estimated
+    share of true tuples is at least P. precision-low P: the longest list whose lower confidence bound of this share is
+    at least P. `by_score` converts the two precision cuts to a cut by score. judge: name of the judge run used for the
+    estimate, or "".
     """
 
     kind: str
@@ -62,7 +63,7 @@ class Cut:
         return f"{self.kind}:{self.value:g}" + (f"@{self.judge}" if self.judge else "")
 
     def size(self, scores: Sequence[float]) -> int:
-        """Return the number of tuples up to the cut. `scores`: natural logarithms, descending.
+        """Return the number of tuples up to the cut. scores: natural logarithms of probabilities, descending.
 
         base:K compares probabilities: the score must be at least the score of the K-th tuple + ln 0.1. Raises BadCut if
         the list is too short or if the cut needs judgments.
@@ -71,10 +72,12 @@ class Cut:
             case "top":
                 return min(int(self.value), len(scores))
             case "share":
-                return ceil(round(self.value * len(scores), 9))  # 0.55 of 100 is 55
+                return ceil(round(self.value * len(scores), 9))  # the rounding makes 0.55 of 100 exactly 55
             case "base":
                 if len(scores) < self.value:
-                    raise BadCut(f"The cut {self} needs {self.value:g} tuples, found {len(scores)}. Reduce the base.")
+                    raise BadCut(
+                        f"The cut {self} needs {self.value:g} tuples, but the list has {len(scores)}. Reduce the base."
+                    )
                 threshold = scores[int(self.value) - 1] + log(0.1)
             case "score":
                 threshold = self.value
@@ -101,7 +104,7 @@ def parse_cut(text: str) -> Cut:
 
 
 class ScoreCut(NamedTuple):
-    """Cut that depends only on scores. sentence: origin of a converted cut; "" for other cuts."""
+    """Cut that depends only on scores. sentence: explains the origin of a converted cut; "" for other cuts."""
 
     cut: Cut
     sentence: str
@@ -140,12 +143,15 @@ def size_of(cut: Cut, scores: StoredScores) -> CutSize:
 
 
 def kept_size(job: HarvestJob, cut: Cut | None) -> int:
-    """Return the number of the job's tuples up to `cut`. None: all tuples. Raises BadCut."""
+    """Return the number of the job's tuples up to `cut`. If `cut` is None, return the number of all tuples.
+
+    Raises BadCut.
+    """
     return job.n_tuples if cut is None else by_score(job, cut).cut.size(StoredScores(job))
 
 
 def sizes_of(cuts: Sequence[Cut], scores: StoredScores) -> list[CutSize]:
-    """Return the sizes of the cuts that apply to the list."""
+    """Return the sizes of those cuts that apply to the list."""
     sizes = []
     for cut in cuts:
         with suppress(BadCut):
@@ -178,9 +184,11 @@ def score_curve(job: HarvestJob, n_points: int = 60) -> list[tuple[int, float]]:
 
 
 class CurvePicture(NamedTuple):
-    """Score curve. points: SVG polyline within WIDTH x HEIGHT. kept_to: x coordinate of the cut; None without a cut.
+    """Picture of a score curve. points: SVG polyline within WIDTH x HEIGHT.
 
-    first, last: (rank, score). table: about a dozen points, including the last one.
+    kept_to: x coordinate of the cut, None without a cut.
+
+    first, last: (rank, score) of the first and the last tuple. table: about a dozen points, including the last point.
     """
 
     points: str

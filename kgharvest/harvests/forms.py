@@ -29,7 +29,7 @@ from kgharvest.relations.forms import RelationPickerForm, non_blank_lines
 
 
 class PlacementForm(forms.Form):
-    """Device and number format of an LM. Rendered by `kgharvest/harvests/_placement.html`."""
+    """Form for the device and number format of an LM. It is rendered by `kgharvest/harvests/_placement.html`."""
 
     PLACEMENT = ("device", "dtype")
 
@@ -73,7 +73,7 @@ class PlacementForm(forms.Form):
 
 
 class LaunchForm(RelationPickerForm, PlacementForm):
-    """Combinations of relations, LMs, and settings, and the shared parameters of the harvests."""
+    """Form for combinations of relations, LMs, and settings, and for parameters that apply to all harvests."""
 
     ready = "can be harvested"
     not_ready = "fewer than two seed tuples"
@@ -112,7 +112,7 @@ class LaunchForm(RelationPickerForm, PlacementForm):
     candidates = forms.IntegerField(
         min_value=1,
         required=False,
-        help_text="Number of tuples proposed for re-scoring, per combination of entity lengths. "
+        help_text="Number of tuples that the search proposes for re-scoring, per combination of entity lengths. "
         f"Default: {CANDIDATES_PER_KEPT} times the maximum tuples, at least {MIN_CANDIDATES}.",
     )
     max_entity_tokens = forms.IntegerField(
@@ -135,7 +135,8 @@ class LaunchForm(RelationPickerForm, PlacementForm):
             revision="",
             jobs__origin="harvested",
             jobs__setting__in=list(PROMPT_SETTINGS),
-            # If all harvests with a name failed, it may be misspelled. It can still be entered as an additional LM.
+            # If all harvests with an LM name failed, the name may be misspelled, so it is not offered. It can still be
+            # entered as an additional LM.
             jobs__status__in=[status for status in Job.Status if status != Job.Status.FAILED],
         ).values_list("name", flat=True)
         names = dict.fromkeys([*EMBEDDED_LMS, *used_names.distinct()])
@@ -158,7 +159,9 @@ class LaunchForm(RelationPickerForm, PlacementForm):
         return [bound for bound in bound_fields if bound.name not in self.PLACEMENT and bound not in self.chat_fields()]
 
     def requests(self) -> Iterable[HarvestRequest]:
-        """Return the harvests of a valid form. Whole sets include only relations for which `is_ready` is true.
+        """Return the harvests requested by a valid form.
+
+        Of whole sets, only relations for which `is_ready` is true are included.
 
         Raises NotFound.
         """

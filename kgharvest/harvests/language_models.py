@@ -1,4 +1,4 @@
-"""LM names, their files or servers, and the LMs in memory."""
+"""Language models: their names, their files or servers, and the LMs in memory."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from kgharvest.engine.language_models.base import LanguageModel as LoadedLanguageModel
 
 
-LM_NAMES_HELP = (  # for commands, forms, and the API
+LM_NAMES_HELP = (  # help texts of commands, forms, and the API
     "a model folder on this machine, a hub id with optional @REVISION, or http://host:8000/v1#MODEL@TOKENIZER for an "
     "LM behind a server"
 )
 PROBED_LM_NAMES_HELP = (
     "a model folder on this machine, or a hub id with optional @REVISION; LMs behind servers are not supported"
 )
-MAX_LOADED = 2  # number of most recently used LMs to keep in memory
-LOADING = "loading the LM"  # stage of a job
+MAX_LOADED = 2  # maximum number of LMs to keep in memory; those used least recently are unloaded
+LOADING = "loading the LM"  # progress stage of a job
 
 
 def get_language_model(name: str, revision: str = "") -> LanguageModel:
     """Return the LM with this name: embedded LM, hub id, local folder, or LM behind a server.
 
-    For commands, because their users may read any folder. A hub id is not checked until the LM is loaded. Raises
-    NotFound or BadName.
+    Used by commands, because users of commands may read any folder. A hub id is not checked until the LM is loaded.
+    Raises NotFound or BadName.
     """
     if served := served_name(name):
         check_server(served)
@@ -69,9 +69,9 @@ def _check_revision(name: str, revision: str) -> None:
 def language_model_for_pages(name: str, revision: str = "") -> LanguageModel:
     """Return the LM with this name, for users who do not own the server. Raises NotFound or BadName.
 
-    Accepts LMs that were named in commands, hub ids, folders below settings.MODEL_ROOTS (relative or absolute), and LMs
-    behind settings.LM_SERVERS with a hub id as tokenizer. Errors disclose nothing about other folders. A folder does
-    not become loadable by being named as a chat model or as the LM of imported tuples.
+    The name can be that of an LM that was named in a command, a hub id, a relative or absolute folder below
+    settings.MODEL_ROOTS, or an LM behind settings.LM_SERVERS with a hub id as tokenizer. Errors disclose nothing about
+    other folders. Naming a folder as a chat model, or as the LM of imported tuples, does not make it loadable.
     """
     if served := served_name(name):
         check_server(served)
@@ -127,7 +127,10 @@ def _loadable(name: str, revision: str = "") -> LanguageModel:
 
 
 def check_server(served: ServedName) -> None:
-    """Raise NotFound unless the operator allows this server, which receives prompts and an API key."""
+    """Raise NotFound unless the operator allows this server.
+
+    Servers must be allowed because they receive prompts and an API key.
+    """
     if served.base_url not in settings.LM_SERVERS:
         raise NotFound(
             f"{served.base_url} is not an allowed LM server. The operator can add it to KGHARVEST_LM_SERVERS."
@@ -135,7 +138,9 @@ def check_server(served: ServedName) -> None:
 
 
 def name_language_model(name: str, revision: str = "") -> LanguageModel:
-    """Return the database row of the LM with this name. Creates a missing row without checking that the LM exists.
+    """Return the database row of the LM with this name.
+
+    A missing row is created without checking whether the LM exists.
 
     Raises BadName.
     """
@@ -157,14 +162,14 @@ def _folder_or_hub_id(name: str) -> str:
     try:
         folder = Path(name).expanduser()
         has_config, is_folder = (folder / "config.json").is_file(), folder.is_dir()
-    except (OSError, RuntimeError):  # name too long, unknown user, no permission
+    except (OSError, RuntimeError):  # the name is too long, its user is unknown, or permission is missing
         raise NotFound(f"Cannot read the model {name!r:.80}. Use a readable folder.") from None
     if HUB_ID.fullmatch(name):
         if is_folder:
             raise _ambiguous(name)
         return name
     if has_config:
-        return str(folder.resolve())  # the worker may run in another directory
+        return str(folder.resolve())  # made absolute, because the worker may run in another directory
     if is_folder:
         raise NotFound(f"The folder {name} has no model (no config.json). Use a folder written by save_pretrained.")
     raise NotFound(
@@ -177,7 +182,9 @@ _loaded: dict[str, tuple[LoadedLanguageModel, str]] = {}
 
 
 def load(language_model: LanguageModel, device: str, dtype: str, random_seed: int | None = None) -> LoadedLanguageModel:
-    """Load the LM, or return it from memory. Only for workers and commands: torch must not be imported before a fork.
+    """Load the LM, or return it from memory.
+
+    Call it only in workers and commands, because torch must not be imported before a fork.
 
     random_seed: if set, replace the weights with random weights, as a control without knowledge.
     """
@@ -195,7 +202,7 @@ def load(language_model: LanguageModel, device: str, dtype: str, random_seed: in
         if len(_loaded) > n_kept:
             for unloaded in list(_loaded)[: len(_loaded) - n_kept]:
                 del _loaded[unloaded]
-            gc.collect()  # the LM's modules form reference cycles
+            gc.collect()  # needed because the LM's modules form reference cycles
         lm = _load(language_model.name, language_model.revision or None, device, dtype, random_seed)
         _loaded[name] = lm, device
     lm = _loaded[name][0]
@@ -204,12 +211,15 @@ def load(language_model: LanguageModel, device: str, dtype: str, random_seed: in
 
 
 def in_words(name: str, device: str, dtype: str) -> str:
-    """Return the key of an LM in memory, for example "bert-base-cased on cuda, float16". name: with any revision."""
+    """Return the key of an LM in memory, for example "bert-base-cased on cuda, float16".
+
+    `name` includes the revision, if any.
+    """
     return f"{name} on {device}, {dtype}"
 
 
 def in_memory() -> tuple[str, ...]:
-    """Return the keys (`in_words`) of the LMs in this process's memory. The most recently used LM is last."""
+    """Return the keys (`in_words`) of the LMs in the memory of this process. The most recently used LM is last."""
     return tuple(_loaded)
 
 

@@ -36,15 +36,15 @@ from kgharvest.pages.number_format import counted, duration
 
 JOBS_FOR_MEDIAN = 50  # number of latest jobs used to estimate the duration
 JOBS_FOR_PACE = 20
-MAX_SIZE_RATIO = 2  # maximum ratio of the numbers of candidates of two harvests with comparable durations
+MAX_SIZE_RATIO = 2  # two harvests have comparable durations if the ratio of their numbers of candidates is at most this
 SIZE_PARAMS = ("candidates", "max_tuples", "max_entity_tokens", "pattern_budget")
 SIZE_COLUMNS = tuple(f"payload__spec__params__{name}" for name in SIZE_PARAMS)
 
 
 class PaceKey(NamedTuple):
-    """Key of harvests with about the same duration.
+    """Key that is the same for harvests with about the same duration.
 
-    lm: includes device and dtype. n_candidates: total over all token-count patterns.
+    lm: LM with device and dtype. n_candidates: total number over all token-count patterns.
     """
 
     language_model: int
@@ -55,7 +55,7 @@ class PaceKey(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A cell that needs no harvest, because `job` has the same parameters and has succeeded or is unfinished."""
+    """A cell that is not harvested, because `job` has the same parameters and has succeeded or is unfinished."""
 
     request: HarvestRequest
     job: HarvestJob
@@ -103,7 +103,7 @@ class Plan:
 
     @property
     def without_past(self) -> list[str]:
-        """Return the LM x setting pairs without comparable past harvests, with their non-default parameters."""
+        """Return the pairs of LM and setting without comparable past harvests, with their non-default parameters."""
         unknown = [request for request in self.requests if _pace_key(request) in self.estimate.without_past]
         return list(dict.fromkeys(map(_kind_in_words, unknown)))
 
@@ -172,12 +172,18 @@ def _pace_key(request: HarvestRequest) -> PaceKey:
 
 
 def _n_candidates(params: HarvestParams, setting: str, arity: int) -> int:
-    """Return the total number of candidates of a harvest. Lists of chat models have no token-count patterns."""
+    """Return the total number of candidates of a harvest.
+
+    For chat models, there are no token-count patterns to sum over.
+    """
     return params.n_candidates_in_all(arity) if setting in PROMPT_SETTINGS else params.n_candidates
 
 
 def _n_candidates_of_job(sizes: Sequence[Any], setting: str, arity: int) -> int:
-    """Return the total number of candidates of a job. sizes: values of SIZE_COLUMNS; None if missing in the payload."""
+    """Return the total number of candidates of a job.
+
+    sizes: values of SIZE_COLUMNS, None for those that the payload lacks.
+    """
     params = {name: size for name, size in zip(SIZE_PARAMS, sizes, strict=True) if size is not None}
     return _n_candidates(HarvestParams(**params), setting, arity)
 
@@ -196,9 +202,9 @@ def _kind_in_words(request: HarvestRequest) -> str:
 
 
 def _estimate(n_jobs: Counter[PaceKey], n_parallel: int) -> Estimate:
-    """Return the estimated duration: the sum of the median durations divided by the number of parallel jobs.
+    """Return the estimated duration. It is the sum of the median durations divided by the number of parallel jobs.
 
-    It is at least the longest median duration.
+    The estimate is at least the longest median duration.
     """
     medians = {pace_key: seconds for pace_key in n_jobs if (seconds := _median_seconds(pace_key)) is not None}
     shared = sum(n_jobs[pace_key] * seconds for pace_key, seconds in medians.items()) / max(1, n_parallel)
@@ -249,8 +255,8 @@ def _duration_of(plan: Plan) -> str:
 def start_launch(plan: Plan, by=None) -> tuple[Launch, Plan]:
     """Queue all harvests of the plan, or none if one fails. Return the launch and the plan as executed.
 
-    Cells that another request has launched since planning are skipped. Raises NothingToLaunch, RelationNotReady,
-    BadPrompt, or NotAllowed.
+    Cells that another request has launched since the plan was made are skipped. Raises NothingToLaunch,
+    RelationNotReady, BadPrompt, or NotAllowed.
     """
     check_may(by, Action.WORK, plan.project)
     # Lock the LMs. Otherwise, concurrent launches that insert the same cells in different orders would deadlock.
@@ -277,8 +283,9 @@ def start_launch(plan: Plan, by=None) -> tuple[Launch, Plan]:
 class LaunchProgress:
     """Progress of a launch.
 
-    counts: number of jobs by status, for every status. n_over: number of succeeded, failed, and canceled jobs.
-    per_minute: rate at which the latest harvests finished. seconds_left: estimate. Both are None while unknown.
+    counts: number of jobs by status, for every status. n_over: number of jobs that succeeded, failed, or were canceled.
+    per_minute: rate at which the latest harvests finished. seconds_left: estimated remaining time in seconds. Rate and
+    estimate are None while unknown.
     """
 
     counts: dict[str, int]
@@ -298,7 +305,7 @@ class LaunchProgress:
         return self.n_jobs - self.n_unfinished
 
     def bar(self) -> list[tuple[str, float, float]]:
-        """Return (status, start, width) of each segment of a bar of width 1000.
+        """Return (status, start, width) for each segment of a progress bar of width 1000.
 
         Canceled jobs come last. The gap before them represents queued jobs.
         """
@@ -320,7 +327,8 @@ def progress_of(launch: Launch, now: datetime) -> LaunchProgress:
     starts = list(latest.values_list("started_at", flat=True)[:JOBS_FOR_PACE])
     elapsed_s = (now - min(starts)).total_seconds() if starts else 0
     per_minute = 60 * len(starts) / elapsed_s if elapsed_s > 0 else None
-    # The remaining time is based on the current pace if all harvests are alike, and on past harvests otherwise.
+    # If all harvests are alike, the remaining time is based on the current pace. Otherwise, it is based on past
+    # harvests.
     kinds = ("language_model", "lm", "setting", "relation__arity")
     unfinished = launch.jobs.unfinished().values_list(*kinds, *SIZE_COLUMNS)
     n_left = Counter(
@@ -353,10 +361,10 @@ def retry_cancelled(launch: Launch, by=None) -> int:
 
 
 def record_ended_jobs(job_ids: Sequence[int]) -> None:
-    """Record an event for each project job that succeeded or failed, and for each launch that these jobs complete.
+    """Record an event for each job of a project that succeeded or failed, and for each launch that these jobs complete.
 
-    Call it in the transaction that ends the jobs. Locks the launches, so that if several jobs end at the same time,
-    exactly one of them is the last of its launch.
+    Call it in the transaction that ends the jobs. The launches are locked. If several jobs of a launch end at the same
+    time, exactly one of them therefore counts as the last.
     """
     ended = Job.objects.whole().exclude(project=None).filter(status__in=[Job.Status.SUCCEEDED, Job.Status.FAILED])
     launch_ids: set[int] = set()

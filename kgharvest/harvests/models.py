@@ -1,4 +1,4 @@
-"""LMs, launches, and harvest jobs, with the prompts they used and the tuples they harvested."""
+"""LMs, launches, and harvest jobs, with the prompts that jobs used and the tuples that they harvested."""
 
 from django.db import models
 from django.db.models import Exists, F, OuterRef, Q
@@ -27,7 +27,8 @@ class LanguageModel(models.Model):
     """Pretrained LM. name: name of an embedded LM, hub id, local folder, or name of an LM behind a server.
 
     is_demonstrator: True for embedded LMs, whose results do not generalize to other LMs. is_loadable: True if an
-    authorized user has requested to load the LM. Naming a chat model or the LM of imported tuples is not enough.
+    authorized user has requested to load the LM. It is not enough to name it as a chat model or as the LM of imported
+    tuples.
     """
 
     name = models.CharField(max_length=500)
@@ -54,7 +55,10 @@ class LaunchQuerySet(models.QuerySet):
     visible_to = visible
 
     def with_counts(self):
-        """Annotate the numbers of all, ended, failed, and canceled harvests. Newest launch first."""
+        """Annotate each launch with the numbers of all, ended, failed, and canceled harvests.
+
+        The newest launch comes first.
+        """
         counts = {
             "n_over": [Job.Status.SUCCEEDED, Job.Status.FAILED, Job.Status.CANCELLED],
             "n_failed": [Job.Status.FAILED],
@@ -64,7 +68,7 @@ class LaunchQuerySet(models.QuerySet):
         return self.annotate(n_jobs=models.Count("jobs"), **counted).order_by("-pk")
 
     def unfinished(self):
-        """Return the launches that have several harvests of which some are unfinished. Newest first."""
+        """Return the launches with several harvests, some of which are unfinished. The newest launch comes first."""
         return self.with_counts().filter(n_jobs__gt=1, n_over__lt=F("n_jobs"))
 
 
@@ -100,12 +104,12 @@ class HarvestJob(Job):
     """Harvest of one cell (relation x LM x setting), or tuples imported for a cell.
 
     setting: method that produced the prompts ("human", "top1", "multi", "autoprompt", ...). The set is open.
-    score_scale: "nats" is the consistency. "log_share" is the natural logarithm of a share of an imported list; scores
-    are comparable only within the list. "own" are imported scores on an unknown scale. "order" means unscored: tuples
-    are ranked as in the file or as listed by a chat model, and `score` is minus the rank.
-    summary: contains rejected, stats, notice, warning, model revision, and code version. fingerprint: set for succeeded
-    jobs. Jobs with the same parameters and revision have the same fingerprint and the same tuples. Files refer to jobs
-    by fingerprint, because job numbers differ between installations.
+    score_scale: "nats": scores are consistencies in nats. "log_share": scores are natural logarithms of shares in an
+    imported list and are comparable only within the list. "own": scores are imported and have an unknown scale.
+    "order": the harvest has no scores. Tuples are then ranked in the order of the file or of the chat model's list, and
+    `score` is minus the rank. summary: contains rejected, stats, notice, warning, model revision, and code version.
+    fingerprint: set if the job succeeded. Jobs with the same parameters and revision have the same fingerprint and the
+    same tuples. Files refer to jobs by fingerprint, because job numbers differ between installations.
     """
 
     class Origin(models.TextChoices):
@@ -165,7 +169,10 @@ class Prompt(models.Model):
 
 
 class JobPrompt(models.Model):
-    """A prompt used by a job. weight: in [0, 1]; a job's weights sum to 1. compatibility: in nats; None if unknown."""
+    """A prompt used by a job. weight: weight in [0, 1]; the weights of a job add up to 1.
+
+    compatibility: compatibility in nats, None if unknown.
+    """
 
     job = models.ForeignKey(HarvestJob, on_delete=models.CASCADE, related_name="job_prompts")
     prompt = models.ForeignKey(Prompt, on_delete=models.PROTECT, related_name="+")
@@ -190,15 +197,18 @@ class HarvestedTupleQuerySet(models.QuerySet):
         """Return the number of tuples that `presentable` excludes by default."""
         hidden = KnowledgeTuple.objects.filter(curation=KnowledgeTuple.Curation.HIDDEN).values("pk")
         sensitive = KnowledgeTuple.objects.filter(is_sensitive=True).values("pk")
-        # Uses a union because each condition has a partial index that OR would not use.
+        # Use a union instead of OR, so that the database uses the partial index on each condition.
         rows = self.order_by().values("pk")
         return rows.filter(knowledge_tuple__in=hidden).union(rows.filter(knowledge_tuple__in=sensitive)).count()
 
 
 class HarvestedTuple(models.Model):
-    """Knowledge tuple as scored by one job. rank: 1 is best. mtl: in nats; None if unknown. surface: as written."""
+    """Knowledge tuple as scored by one job. rank: 1 is best. mtl: MTL in nats, None if unknown.
 
-    # No separate index, because the unique constraints have one.
+    surface: entities in the spelling of the LM.
+    """
+
+    # A separate index is not needed, because the unique constraints have one.
     job = models.ForeignKey(HarvestJob, on_delete=models.CASCADE, related_name="tuples", db_index=False)
     knowledge_tuple = models.ForeignKey(KnowledgeTuple, on_delete=models.PROTECT, related_name="harvested_tuples")
     rank = models.PositiveIntegerField()
@@ -227,7 +237,7 @@ class HarvestedTuple(models.Model):
 
 
 class HarvestPart(models.Model):
-    """Part of a harvest, run as a job by any worker. The part and its job are deleted when the harvest ends.
+    """Part of a harvest that any worker can run as a job. The part and its job are deleted when the harvest ends.
 
     stage, position: place of the part in the harvest. size: number of progress units of the stage. question, result:
     encoded by kgharvest.harvests.parts.serialization. result is None until the part is done.

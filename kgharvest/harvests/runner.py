@@ -44,9 +44,9 @@ class CellUnderWay(DomainError):
 class HarvestRequest:
     """A cell and the parameters of its harvest.
 
-    prompts: replace the relation's initial and ready prompts. device, dtype: as in
-    kgharvest.engine.language_models.networks.placement; for chat models, those of the scoring LM. chat: options of
-    settings that use a chat model. `language_model` is then the chat model.
+    prompts: prompts that replace the relation's initial and ready prompts. device, dtype: placement of the LM, as in
+    kgharvest.engine.language_models.networks.placement. For chat models, this is the placement of the scoring LM. chat:
+    options for settings that use a chat model; `language_model` is then the chat model.
 
     Raises EngineError if the device or dtype is unknown, or if their combination is not supported.
     """
@@ -72,7 +72,9 @@ class HarvestRequest:
 def create_harvest_job(
     request: HarvestRequest, by=None, launch: Launch | None = None, project: Project | None = None
 ) -> HarvestJob:
-    """Create a queued job with a frozen copy of its input. The project of a launch takes precedence over `project`.
+    """Create a queued job with a frozen copy of the harvest's input.
+
+    The project of a launch takes precedence over `project`.
 
     Run the job with `ledger.run_job`, or wake a worker with `ledger.enqueue`. Raises RelationNotReady, EngineError,
     CellUnderWay, NotAllowed, or ProjectNotNamed.
@@ -107,7 +109,10 @@ def create_harvest_job(
 
 
 def lm_of(request: HarvestRequest) -> str:
-    """Return the key of the LM that the harvest loads. For chat models, this is the scoring LM; "" if there is none."""
+    """Return the key of the LM that the harvest loads.
+
+    For chat models, this is the scoring LM, or "" if there is none.
+    """
     if request.chat is None:
         return language_models.in_words(str(request.language_model), request.device, request.dtype)
     return language_models.in_words(request.chat.scorer, request.device, request.dtype) if request.chat.scorer else ""
@@ -122,8 +127,8 @@ def requests_for(
 ) -> Iterator[HarvestRequest]:
     """Yield requests for all combinations of relations, LMs, and settings.
 
-    Settings that use a chat model are combined with `chat_models`. shared: common fields of the requests. `chat`
-    applies only to chat models. Raises NoChatModel.
+    Settings that use a chat model are combined with `chat_models`. shared: fields with the same value in all requests.
+    `chat` applies only to chat models. Raises NoChatModel.
     """
     chat = shared.pop("chat", None)
     chat_settings = [setting for setting in settings if find_setting(setting).asks_chat]
@@ -154,7 +159,7 @@ def queue_harvest(request: HarvestRequest, by=None, project: Project | None = No
 
 
 def payload_of(request: HarvestRequest) -> dict[str, Any]:
-    """Return the frozen parameters of the job as JSON. They are equal for equal requests."""
+    """Return the frozen parameters of the job as JSON. Equal requests give equal JSON."""
     chat = {"chat": to_json(request.chat)} if request.chat else {}
     spec = asdict(_spec(request))  # inverse of `_spec_from_json`
     spec["params"]["disabled_filters"] = sorted(spec["params"]["disabled_filters"])
@@ -162,16 +167,19 @@ def payload_of(request: HarvestRequest) -> dict[str, Any]:
 
 
 def unique_key_of(request: HarvestRequest) -> str:
-    """Return a key that is equal for requests with the same cell and parameters (docs/decisions/0012)."""
+    """Return a key for the cell and parameters of a request.
+
+    Requests for the same task have the same key (docs/decisions/0012).
+    """
     cell = [request.relation.pk, request.language_model.pk, request.setting]
     identity = json.dumps([*cell, payload_of(request)], sort_keys=True)
     return f"harvest:{hashlib.sha256(identity.encode()).hexdigest()}"
 
 
 def check_harvest(request: HarvestRequest, by=None) -> None:
-    """Raise RelationNotReady, NoEndpoint, BadAddress, or an EngineError if `create_harvest_job` would raise it."""
+    """Raise RelationNotReady, NoEndpoint, BadAddress, or an EngineError if `create_harvest_job` would raise it, too."""
     spec, relation = _spec(request), request.relation
-    find_setting(spec.setting)  # raises for unknown settings
+    find_setting(spec.setting)  # raises an error for an unknown setting
     if len(spec.seed_tuples) < MIN_SEED_TUPLES:
         raise DomainError(
             "RelationNotReady",
@@ -220,7 +228,7 @@ def run_harvest(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     harvest_job = HarvestJob.objects.select_related("relation", "language_model").get(pk=job.pk)
     clock = StageClock(heartbeat)
     spec = _spec_from_json(job.payload["spec"])
-    # Local imports: torch must not be loaded in the process that forks.
+    # Imported here because torch must not be loaded in the process that forks.
     if SETTINGS[harvest_job.setting].asks_chat:
         from kgharvest.chat_models.harvesting import harvest_from_chat
 
@@ -238,7 +246,7 @@ def run_harvest(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
         result, revision = harvest_prepared(prepared, spec.params, lm, sharing), lm.revision
         seconds = clock.seconds()
         more_summary = {"parts": parts} if (parts := sharing.summary()) else {}
-    code_version()  # fills the cache, so that git does not run in the transaction that stores the result
+    code_version()  # caches the version, so that git does not run in the transaction that stores the result
     return lambda: store_result(harvest_job, result, revision, seconds, more_summary)
 
 
@@ -254,7 +262,7 @@ class StageClock:
         self._on_progress(progress)
 
     def seconds(self) -> dict[str, float]:
-        """Return the duration of each stage, in order. The last stage ends now."""
+        """Return the duration of each stage, in order. The last stage is considered to end now."""
         starts = [*self._starts.values(), monotonic()]
         return {
             stage: round(end - start, 3) for stage, (start, end) in zip(self._starts, pairwise(starts), strict=True)
@@ -295,7 +303,7 @@ def store_result(
 
 
 def fingerprint(job: HarvestJob, revision: str | None) -> str:
-    """Return 16 hex digits that are equal for jobs with the same parameters, LM, and revision."""
+    """Return 16 hexadecimal digits that identify the parameters, LM, and revision of a job."""
     identity = json.dumps([job.payload, job.language_model.name, revision], sort_keys=True)
     return hashlib.sha256(identity.encode()).hexdigest()[:16]
 

@@ -38,7 +38,7 @@ COLUMNS = (
     Column("score", Kind.NUMBER),
     Column("mtl", Kind.NUMBER),
     Column("job"),
-    Column("original", Kind.LIST, is_optional=True),  # LM output of a tuple that a researcher corrected
+    Column("original", Kind.LIST, is_optional=True),  # contains the LM's output for a tuple that a researcher corrected
 )
 IDS = Column("ids", Kind.LIST, is_optional=True)
 FILE_FORMATS = ("jsonl", "csv", "nt", "ttl", *added_formats())
@@ -62,7 +62,7 @@ def export_tuples(
 ) -> Iterator[str]:
     """Yield the lines of an export, best first. Raises DomainError NothingToExport, or BadCut.
 
-    `cut` counts all ranks of the harvest, so excluded tuples (hidden or sensitive) leave gaps.
+    `cut` counts all ranks of the harvest, including those of hidden or sensitive tuples, which the export may exclude.
     """
     if job.status != Job.Status.SUCCEEDED:
         raise DomainError(
@@ -88,7 +88,7 @@ def exported(job: HarvestJob, tuples: Iterable[HarvestedTuple]) -> list[dict[str
 
 
 def _table(job: HarvestJob, tuples: Iterable[tuple[Any, ...]]) -> Table:
-    """Return the export table. tuples: rank, entities, surface, score, MTL, corrected entities."""
+    """Return the table of an export. tuples: rows of rank, entities, surface, score, MTL, and corrected entities."""
     ids = EntityIds(job.relation)
     rows = _rows(job, tuples)
     if not ids.has_any:
@@ -112,7 +112,7 @@ def _rows(job: HarvestJob, tuples: Iterable[tuple[Any, ...]]) -> Iterator[list[A
 
 @dataclass(frozen=True)
 class Cell:
-    """Relation, LM, and setting of a harvest. Raises BadName if the setting is invalid."""
+    """Relation, LM, and setting of a harvest. The constructor raises BadName if the setting is invalid."""
 
     relation: Relation
     language_model: LanguageModel
@@ -123,7 +123,7 @@ class Cell:
 
 
 def import_tuples(path: Path, cell: Cell, file_format: str = "auto", project: Project | None = None) -> HarvestJob:
-    """Store the tuples of a file as a finished job, ranked by score. Of equal tuples, the best one is stored.
+    """Store the tuples of a file as a finished job, ranked by score. If a tuple is repeated, the best one is stored.
 
     file_format: key of IMPORT_FORMATS, or "auto". project: required if there are several projects. Raises ImportRefused
     with the invalid rows, or ProjectNotNamed. Stores nothing in these cases.
@@ -136,7 +136,7 @@ def import_tuples(path: Path, cell: Cell, file_format: str = "auto", project: Pr
 def prepared_import(
     path: Path, cell: Cell, file_format: str = "auto", by=None, project: Project | None = None
 ) -> Iterator[Callable[[], HarvestJob]]:
-    """Read and sort a file as `import_tuples` does. Yield a function that stores it in one transaction.
+    """Read and sort a file for `import_tuples`. Yield a function that stores the tuples in one transaction.
 
     project: required if `by` may work in several projects. Also raises NotAllowed.
     """

@@ -68,7 +68,8 @@ class HarvestList(ListPage):
 @researcher_required
 def harvest_detail(request: HttpRequest, pk: int) -> HttpResponse:
     job = visible_or_404(request.user, HarvestJob.objects.with_cell().select_related("launch", "project"), pk=pk)
-    # PostgreSQL does not preserve the order of JSON keys. Sort durations by size and parameters by declaration.
+    # PostgreSQL does not preserve the order of JSON keys, so durations are sorted by size and parameters by
+    # declaration.
     seconds = _largest_first(job.summary.get("seconds", {}))
     params = job.payload.get("spec", {}).get("params", {})
     declared_names = [field.name for field in fields(HarvestParams)]
@@ -126,7 +127,10 @@ def _ranking(request: HttpRequest, job: HarvestJob) -> dict[str, Any]:
 @researcher_required
 @require_POST
 def harvest_change(request: HttpRequest, pk: int, change: Callable[[Job, Any], None]) -> HttpResponse:
-    """Cancel or retry a harvest. change: the service function. Redirects to the page of the harvest or its launch."""
+    """Cancel or retry a harvest, and redirect to the page of the harvest or its launch.
+
+    change: the service function to call.
+    """
     jobs = HarvestJob.objects.select_related("launch", "project")
     job = visible_or_404(request.user, jobs, Action.WORK, pk=pk)
     with refusal_as_message(request):
@@ -221,7 +225,7 @@ def launch_progress(request: HttpRequest, pk: int) -> JsonResponse:
 
 
 def jobs_page(request: HttpRequest, launch: Launch) -> Page:
-    """Return the page of the launch's harvests that is selected by the URL."""
+    """Return the page of harvests of a launch that the URL selects."""
     jobs = launch.jobs.with_cell().order_by("pk")
     status = request.GET.get("status")
     return page_of(request, jobs.filter(status=status) if status in Job.Status.values else jobs)
@@ -230,7 +234,7 @@ def jobs_page(request: HttpRequest, launch: Launch) -> Page:
 @researcher_required
 @require_POST
 def launch_change(request: HttpRequest, pk: int, change: Callable[[Launch, Any], int], done: str) -> HttpResponse:
-    """Cancel or retry harvests of a launch. change: the service function. done: end of the success message."""
+    """Cancel or retry harvests of a launch. change: the service function to call. done: end of the success message."""
     launch = visible_or_404(request.user, Launch.objects.select_related("project"), Action.WORK, pk=pk)
     with refusal_as_message(request):
         messages.success(request, f"{counted(change(launch, request.user), 'harvest')} {done}.")

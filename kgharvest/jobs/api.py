@@ -1,4 +1,7 @@
-"""API of jobs (progress, cancel, retry) and of workers (status, drain). The id of a harvest is the id of its job."""
+"""API to monitor, cancel, and retry jobs, and to monitor and drain workers.
+
+The id of a harvest is the id of its job.
+"""
 
 from typing import Any
 
@@ -51,7 +54,7 @@ class JobFilters(ProjectFilters):
 class JobViewSet(PagedList, RetrieveMixin, ApiViewSet):
     """Jobs of your projects, newest first."""
 
-    access = Action.VIEW  # the services check who may change a job
+    access = Action.VIEW  # not checked here, because the services check who may change a job
     serializer_class = JobSerializer
     filters = JobFilters
     queryset = Job.objects.select_related("project")
@@ -88,7 +91,7 @@ WORKER = {
 }
 
 
-@extend_schema_serializer(component_name="JobInHand")  # name in generated clients
+@extend_schema_serializer(component_name="JobInHand")  # name of the schema in generated clients
 class RunningJobSerializer(serializers.Serializer):
     id = serializers.IntegerField(
         source="visible_id", allow_null=True, help_text="Null if you are not a member of the job's project."
@@ -128,7 +131,7 @@ class WorkerSerializer(serializers.Serializer):
 class WorkerViewSet(PagedList, RetrieveMixin, ApiViewSet):
     """Workers with a heartbeat in the last day or with jobs, newest first."""
 
-    access = Action.VIEW  # the services require a superuser
+    access = Action.VIEW  # not checked here, because the services require a superuser
     serializer_class = WorkerSerializer
 
     def get_queryset(self) -> QuerySet:

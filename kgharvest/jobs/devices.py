@@ -1,4 +1,4 @@
-"""Devices of this machine. They are detected without torch, which must not be loaded in the process that forks.
+"""Devices of this machine. They are detected without torch, because torch must not be loaded in the process that forks.
 
 Also contains the validator of device names for forms and the API.
 """
@@ -16,13 +16,13 @@ from kgharvest.engine.language_models.networks.placement import device_named
 from kgharvest.engine.types import EngineError
 
 NVIDIA_SMI = ("nvidia-smi", "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits")
-MIG_LIST = ("nvidia-smi", "-L")  # lists MIG instances below each GPU
+MIG_LIST = ("nvidia-smi", "-L")  # command that lists MIG instances below each GPU
 MIG = re.compile(r"^\s+(MIG [\w.+]*?(\d+)gb\S*)\s+Device\s+(\d+): \(UUID: (MIG-[^)]+)\)", re.MULTILINE)
-TIMEOUT_S = 30  # the driver may have to wake the GPU
+TIMEOUT_S = 30  # long, because the driver may have to wake the GPU
 
 
 class Gpu(NamedTuple):
-    """GPU or MIG instance. index: number of the GPU in nvidia-smi, or number of the MIG instance within its GPU."""
+    """A GPU or a MIG instance. index: number of the GPU in nvidia-smi, or number of the MIG instance within its GPU."""
 
     index: str
     uuid: str
@@ -32,11 +32,14 @@ class Gpu(NamedTuple):
 
 @cache
 def gpus() -> tuple[Gpu, ...]:
-    """Return the GPUs that this process can use, in the order cuda:0, cuda:1, ... Empty if there is no driver."""
+    """Return the GPUs that this process can use, in the order cuda:0, cuda:1, ...
+
+    The list is empty if there is no driver.
+    """
     visible_devices = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible_devices and visible_devices.strip().startswith("MIG-"):
-        # CUDA enumerates only the first MIG instance, given by its full UUID (NVIDIA Multi-Instance GPU user guide,
-        # "CUDA Device Enumeration"). The name of the profile, such as 3g.20gb, contains the memory size.
+        # CUDA enumerates only the first MIG instance, which must be given by its full UUID (NVIDIA Multi-Instance GPU
+        # user guide, "CUDA Device Enumeration"). The name of the profile, such as 3g.20gb, contains the memory size.
         instances = MIG.findall(_output(MIG_LIST))
         first = visible_devices.partition(",")[0].strip()
         return tuple(Gpu(index, uuid, name, int(gib) << 10) for name, gib, index, uuid in instances if uuid == first)
@@ -51,16 +54,16 @@ def _output(command: Sequence[str]) -> str:
 
 
 def parse(output: str) -> tuple[Gpu, ...]:
-    """Parse the output of nvidia-smi. An unreported memory size is 0."""
+    """Parse the output of nvidia-smi. If a memory size is not reported, it is 0."""
     rows = ([field.strip() for field in line.split(",")] for line in output.splitlines() if line.count(",") == 3)
     return tuple(Gpu(index, uuid, name, int(memory) if memory.isdecimal() else 0) for index, uuid, name, memory in rows)
 
 
 def visible(gpus: tuple[Gpu, ...], visible_devices: str | None) -> tuple[Gpu, ...]:
-    """Return the GPUs listed in CUDA_VISIBLE_DEVICES, in this order, up to the first invalid entry.
+    """Return the GPUs listed in CUDA_VISIBLE_DEVICES, in the order of this list, up to the first invalid entry.
 
-    Entries are indices or prefixes of UUIDs; see "CUDA environment variables" in the CUDA programming guide.
-    visible_devices: None if the variable is not set.
+    An entry is an index or the prefix of a UUID; see "CUDA environment variables" in the CUDA programming guide.
+    visible_devices: value of the variable, None if it is not set.
     """
     if visible_devices is None:
         return gpus

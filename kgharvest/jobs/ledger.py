@@ -1,11 +1,11 @@
-"""The job ledger: enqueueing, scheduling, claims, heartbeats, ending, canceling, retrying, and recovery of lost jobs.
+"""Job ledger: enqueues, schedules, claims, ends, cancels, retries, and recovers jobs, and records their heartbeats.
 
-The broker only wakes workers; the database is the source of truth. A message does not name a job. The worker that
-receives it calls `next_job` to get a job from the message's queue. A message can arrive twice, late, or never, and a
-worker can die at any time. Every state change is one conditional UPDATE whose row count is checked. If two processes
-compete, the second therefore changes nothing.
+The broker only wakes workers; the database is the source of truth. A message does not name a job. A worker that
+receives a message calls `next_job` to get a job from the message's queue. A message can arrive twice, late, or never,
+and a worker can die at any time. Therefore, every state change is one conditional UPDATE whose row count is checked. If
+two processes compete, the second changes nothing.
 
-No queued job is missed. After each job, the worker sends a message for the next job (`wake_next`), and workers with an
+No queued job is missed: after each job, the worker sends a message for the next job (`wake_next`), and workers with an
 idle process check the ledger every few seconds (`wake_idle`).
 """
 
@@ -39,20 +39,21 @@ from kgharvest.registries import hook
 
 logger = logging.getLogger(__name__)
 
-REPORT_EVERY_S = 0.4  # interval between reports of one stage; a report also detects cancellation
-DATABASE_IS_AWAY = (OperationalError, InterfaceError)  # possibly temporary; InterfaceError: connection lost
+REPORT_EVERY_S = 0.4  # interval between progress reports of one stage; a report also detects cancellation
+# Errors that can be temporary; InterfaceError means that the connection was lost.
+DATABASE_IS_AWAY = (OperationalError, InterfaceError)
 RECONNECT_EVERY_S = 1
-ENDED_LAST = timedelta(days=1)  # retention of ended housekeeping jobs
+ENDED_LAST = timedelta(days=1)  # period for which ended housekeeping jobs are kept
 OVERTAKEN_AT_MOST = timedelta(minutes=10)  # much longer than loading an LM, much shorter than a wait for a harvest
-JOBS_AT_ONCE = 1000  # jobs per SQL statement; PostgreSQL accepts at most 65,535 parameters
-MOST_ATTEMPTS = 20  # per job, including attempts ended by a lost connection
+JOBS_AT_ONCE = 1000  # maximum number of jobs per SQL statement, because PostgreSQL accepts at most 65,535 parameters
+MOST_ATTEMPTS = 20  # maximum per job, including attempts that a lost connection ended
 GAVE_UP = (
     "The worker died or the database failed in every attempt of this job, possibly because of insufficient memory. "
     "Reduce the number of candidates or use a smaller LM, then retry."
 )
 UNEXPECTED = "An unexpected error stopped this job. See the worker's log under job {}."
 
-Store = Callable[[], None]  # stores a runner's results; called inside the transaction that ends the job
+Store = Callable[[], None]  # function that stores a runner's results; called in the transaction that ends the job
 
 
 # Enqueueing
@@ -66,7 +67,7 @@ def enqueue(*jobs: Job) -> None:
 def wake_for(queues: Mapping[int, str]) -> None:
     """Wake workers for queued jobs, given as {job id: queue}, once the transaction is committed.
 
-    Sends each queue one message, or one message for each idle process if there are enough jobs. An unavailable broker
+    Each queue gets one message or, if there are enough jobs, one message for each idle process. An unavailable broker
     delays the caller by at most one second, and no job is lost (kgharvest.jobs.messages).
     """
     n_jobs = Counter(queues.values())
@@ -100,16 +101,17 @@ def delete_ended(kind: str) -> None:
 def next_job(queue: str, now: datetime, in_memory: Collection[str]) -> int | None:
     """Return the job of the queue that this process should claim, or None. in_memory: LMs loaded in this process.
 
-    This is usually the oldest job. In queues of jobs that load LMs, the oldest job that uses a loaded LM takes
-    precedence, which reduces model loading. This precedence ends if a job younger than the oldest job was started more
-    than OVERTAKEN_AT_MOST ago. Another process can claim the returned job first.
+    The result is usually the oldest job. In queues of jobs that load LMs, the oldest job that uses a loaded LM takes
+    precedence, so that LMs are loaded less often. It does not take precedence if a job younger than the oldest job was
+    started more than OVERTAKEN_AT_MOST ago. Another process can claim the returned job first.
     """
     waiting = Job.objects.claimable(now).filter(queue=queue).order_by("pk")
     oldest = waiting.values_list("pk", flat=True).first()
     if oldest is None or queue not in (HARVEST, GPU):
         return oldest
-    # A sorted range with one LM matches the index job_unfinished_of_lm. For an equality, PostgreSQL may assume that an
-    # LM used by most past jobs is as common among queued jobs, and may scan all queued jobs for one match.
+    # The condition is a sorted range with one LM, so that PostgreSQL uses the index job_unfinished_of_lm. For an
+    # equality, it may assume that an LM of most past jobs is as common among queued jobs, and scan all queued jobs for
+    # one match.
     ranges = (waiting.filter(lm__gte=lm, lm__lte=lm).order_by("lm", "pk") for lm in in_memory)
     candidates = filter(None, (jobs.values_list("pk", flat=True).first() for jobs in ranges))
     chosen = min(candidates, default=oldest)
@@ -124,9 +126,12 @@ def is_overdue(job_id: int, queue: str, now: datetime) -> bool:
 
 
 def wake_next(queue: str, now: datetime) -> None:
-    """Replace the consumed message of `queue` with a message for this worker's next queue that has a claimable job.
+    """Send a message for this worker's next queue that has a claimable job.
 
-    Queues take turns so that no queue starves while the worker is busy, even if the broker has lost its messages.
+    It replaces the consumed message of `queue`.
+
+    Queues take turns, so that no queue starves while the worker is busy, even if the broker has lost the queue's
+    messages.
     """
     queues = Worker.objects.filter(token=workers.TOKEN).values_list("queues", flat=True).first() or [queue]
     position = QUEUES.index(queue) + 1
@@ -143,12 +148,12 @@ def wake_next(queue: str, now: datetime) -> None:
 def claim(job_id: int, now: datetime, under: UUID | None = None) -> UUID | None:
     """Claim the job for this process. Return the token of the claim, or None if the job is not claimable.
 
-    Jobs of kinds that were added by a newer version remain queued for a worker of that version. A draining worker
-    claims only parts of its running job. under: token of the claim of the running job, if the job to claim is a part of
-    it.
+    If a newer version added the kind of the job, the job remains queued for a worker of that version. A draining worker
+    claims only parts of its running job. under: if the job to claim is a part of the running job, token of the running
+    job's claim.
     """
     token = under or uuid4()
-    worker = Worker.objects.filter(token=workers.TOKEN)  # selects no row in the process of a command
+    worker = Worker.objects.filter(token=workers.TOKEN)  # in the process of a command, this selects no row
     claimable = Job.objects.claimable(now).filter(pk=job_id)
     claimed = (claimable if under else claimable.filter(~Exists(worker.filter(is_draining=True)))).update(
         status=Job.Status.RUNNING,
@@ -187,7 +192,7 @@ class Heartbeat:
         try:
             stage = f"{progress.stage}, {progress.note}" if progress.note else progress.stage
             self.renew(stage=stage[:60], done=progress.done, total=progress.total)
-        except DATABASE_IS_AWAY as error:  # the lease tolerates a few missed reports
+        except DATABASE_IS_AWAY as error:  # the lease is long enough for a few missed reports
             logger.warning("Job %s could not report its progress: %s", self._job_id, error)
             connection.close_if_unusable_or_obsolete()
 
@@ -198,7 +203,10 @@ class Heartbeat:
             raise Cancelled(f"Job {self._job_id} was canceled or taken over.")
 
     def store(self, store: Store) -> None:
-        """Store intermediate results in their own transaction. They outlive this claim. Raises Cancelled."""
+        """Store intermediate results in a transaction of their own. They are kept if the claim is lost later.
+
+        Raises Cancelled.
+        """
         with transaction.atomic():
             self.renew()
             store()
@@ -223,7 +231,7 @@ class Heartbeat:
                 except DATABASE_IS_AWAY:
                     connection.close_if_unusable_or_obsolete()
         except Cancelled:
-            pass  # the job's own thread detects it with its next report
+            pass  # the job's own thread detects the cancellation at its next report
         finally:
             connection.close()
 
@@ -235,8 +243,8 @@ def run_job(job_id: int, watcher: OnProgress = ignore, under: UUID | None = None
     """Claim and run the job. Return whether it could be claimed. The outcome is stored in the job's row.
 
     Unexpected errors are recorded and raised. If the database is unavailable, the job counts as lost, and a worker
-    retries it. under: claim of the parent job, if the process of the parent job also runs this part.
-    runner: replaces the registered runner of the job's kind.
+    retries it. under: claim of the parent job, if the process of the parent job also runs this part. runner: function
+    to use instead of the registered runner of the job's kind.
     """
     token = claim(job_id, shared_now(), under)
     if token is None:
@@ -279,8 +287,8 @@ def _finish(job_id: int, token: UUID, store: Store) -> None:
 def _lose(job_id: int, token: UUID, is_attempt: bool) -> None:
     """End the lease, so that the job counts as lost immediately instead of when the lease expires.
 
-    is_attempt: if False, the job gets one more attempt, because a lost connection says little about the job. However,
-    the job itself may cause the server to close the connection, so there are at most MOST_ATTEMPTS attempts.
+    is_attempt: if False, the job gets one more attempt, because a lost connection says little about the job. The number
+    of attempts is limited to MOST_ATTEMPTS, because the job itself may cause the server to close the connection.
     """
     deadline = monotonic() + settings.JOB_LEASE_S
     while monotonic() < deadline:
@@ -310,8 +318,8 @@ def _announce_ended(job_ids: Sequence[int]) -> None:
 def delete_parts(job_ids: Sequence[int]) -> None:
     """Delete the parts of jobs. Requires a transaction.
 
-    Locks the parts' jobs first to prevent deadlocks: deletion would lock a part's result before its job, but a worker
-    that ends a part locks the job first.
+    Lock the parts' jobs first to prevent deadlocks: a deletion would lock the result of a part before its job, but a
+    worker that ends a part locks the job first.
     """
     for batch in batched(job_ids, JOBS_AT_ONCE):
         parts = Job.objects.filter(parent__in=batch)
@@ -360,7 +368,7 @@ def retry(job: Job, by=None) -> None:
 def retry_all(jobs: QuerySet) -> int:
     """Requeue the failed and canceled jobs and restore all their attempts. Return their number.
 
-    Of jobs with the same task, only the newest is requeued. If a job with the same task is unfinished, none of them is
+    If several jobs have the same task, only the newest job is requeued. If a job with this task is unfinished, none is
     requeued. Raises JobNotOpen.
     """
     in_project = Job.objects.unfinished().alias(of=Coalesce("project", 0)).filter(of=Coalesce(OuterRef("project"), 0))
@@ -386,19 +394,19 @@ def retry_all(jobs: QuerySet) -> int:
 
 
 def recover(now: datetime) -> None:
-    """Mark jobs that were lost in their last attempt as failed. Other lost jobs are claimable, like queued jobs."""
+    """Mark jobs that were lost in their last attempt as failed. Other lost jobs can be claimed like queued jobs."""
     lost_for_good = Job.objects.lost(now).filter(attempts__gte=F("max_attempts"))
     for job_id in list(lost_for_good.values_list("pk", flat=True)):
         with transaction.atomic():
             if lost_for_good.filter(pk=job_id).update(**_ended(Job.Status.FAILED), error=GAVE_UP):
                 _announce_ended([job_id])
-    # During an update, web servers of the previous release create jobs without a queue.
+    # Set missing queues: during an update, web servers of the previous release create jobs without a queue.
     for job in Job.objects.claimable(now).filter(queue=""):
         Job.objects.filter(pk=job.pk, queue="").update(queue=queue_of(job.kind, job.payload))
 
 
 def wake_idle(worker: Worker, now: datetime) -> None:
-    """Send messages for queued and lost jobs: for each queue of this worker, at most one per idle process."""
+    """Send messages for queued and lost jobs. Each queue of this worker gets at most one message per idle process."""
     busy = Job.objects.running(now).filter(worker=worker)
     # A process can run a job and a part of the job under the same claim.
     n_idle = worker.n_processes - busy.order_by().values("owner_token").distinct().count()

@@ -1,7 +1,8 @@
-"""Messages that wake workers. A background thread sends them, so that no request waits for an unresponsive broker.
+"""Messages that wake workers. A background thread sends them, so that requests do not wait for an unresponsive broker.
 
 A lost message does no harm, because idle workers check the ledger every few seconds. A request waits at most
-LONGEST_WAIT_S, and not at all if the broker is known to be unavailable. Queued messages are sent when it is back.
+LONGEST_WAIT_S, and not at all if the broker is known to be unavailable. Queued messages are sent when the broker
+answers again.
 """
 
 import logging
@@ -23,7 +24,7 @@ LONGEST_WAIT_S = 1.0
 MAX_QUEUED = 200  # maximum number of messages that wait for the broker in this process; more messages are dropped
 LOOK_EVERY_S = 5  # interval between broker checks while pages show the broker's status
 CONNECT_WITHIN_S = 3
-RETRY_ONCE = {"max_retries": 1, "interval_start": 0, "interval_max": 0}  # the broker may have restarted
+RETRY_ONCE = {"max_retries": 1, "interval_start": 0, "interval_max": 0}  # retry, because the broker may have restarted
 
 
 class BrokerCall:
@@ -52,7 +53,7 @@ class Messenger:
         self._looked_on = 0.0
 
     def run(self, do: Callable[[], object], wait_s: float = LONGEST_WAIT_S) -> bool:
-        """Queue a call. Return whether it succeeded within `wait_s`. Does not wait if the broker is unavailable."""
+        """Queue a call, and return whether it succeeded within `wait_s`. If the broker is unavailable, do not wait."""
         call = BrokerCall(do)
         is_away = self.away_since() is not None
         try:

@@ -10,7 +10,7 @@ from kgharvest.access import visible
 from kgharvest.accounts.models import Project, person_or_null
 from kgharvest.jobs.queues import queue_of
 
-# API fields of every kind of job.
+# API fields that every kind of job has
 JOB_FIELDS = ("status", "is_unfinished", "stage", "done", "total", "attempts", "error")
 JOB_TIMES = ("created_at", "started_at", "finished_at")
 
@@ -35,7 +35,7 @@ class QueueField(models.CharField):
 class StatusLiteral(models.Value):
     """A status as a literal in SQL instead of a parameter.
 
-    For parameters, PostgreSQL may reuse a generic plan, which cannot use the partial indexes on status.
+    If a status is a parameter, PostgreSQL may reuse a generic plan, which cannot use the partial indexes on status.
     """
 
     def as_sql(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:
@@ -44,7 +44,10 @@ class StatusLiteral(models.Value):
 
 class JobQuerySet(models.QuerySet):
     def visible_to(self, user):
-        """Return the jobs of the user's projects, without parts. Superusers and the operator see all jobs."""
+        """Return the jobs of the user's projects, excluding parts of jobs.
+
+        Superusers and the operator see all projects.
+        """
         return visible(self.whole(), user)
 
     def whole(self):
@@ -60,13 +63,16 @@ class JobQuerySet(models.QuerySet):
         return self.filter(status=Job.Status.RUNNING, lease_expires_at__gte=now)
 
     def claimable(self, now):
-        """Return jobs that workers of this version can claim: queued, or lost with attempts left."""
+        """Return jobs that workers of this version can claim: queued jobs, and lost jobs with attempts left."""
         lost = Q(status=StatusLiteral(Job.Status.RUNNING), lease_expires_at__lt=now)
         runnable = self.filter(kind__in=list(settings.JOB_RUNNERS))
         return runnable.filter(Q(status=StatusLiteral(Job.Status.QUEUED)) | lost, attempts__lt=F("max_attempts"))
 
     def owned(self, job_id: int, owner_token):
-        """Return the job if it runs under the claim `owner_token`. Empty if the job was canceled or taken over."""
+        """Return the job that runs under the claim `owner_token`.
+
+        The result is empty if the job was canceled or taken over.
+        """
         return self.filter(pk=job_id, owner_token=owner_token, status=Job.Status.RUNNING)
 
     def unfinished(self):
@@ -79,17 +85,16 @@ class JobQuerySet(models.QuerySet):
 class Job(models.Model):
     """Background job. The database is the source of truth; the broker only wakes workers.
 
-    kind: key of registries.JOB_RUNNERS, or "import" for tuples from a file, stored as succeeded.
-    payload: parameters of the job; they depend on the kind. total: None while unknown.
-    attempts: number of claims so far. A job that is lost in the last of `max_attempts` fails. max_attempts: incremented
-    if an attempt ends because of a lost connection, up to a limit (kgharvest.jobs.ledger).
+    kind: key of registries.JOB_RUNNERS, or "import" for tuples from a file, stored as succeeded. payload: parameters of
+    the job; they depend on the kind. total: total number of progress units, None while unknown. attempts: number of
+    claims so far. A job that is lost in the last of `max_attempts` attempts fails. max_attempts: maximum number of
+    attempts. It is incremented if an attempt ends because of a lost connection, up to a limit (kgharvest.jobs.ledger).
     owner_token: token of the claim that may report progress and finish the job. lease_expires_at: time when the job
-    counts as lost.
-    project: None for installation-wide jobs. unique_key: identifies the task if a project may have only one unfinished
-    job for this task, otherwise "".
-    parent: the job that this job is a part of. The parent's worker may run parts under its own claim. Parts are deleted
-    when the parent ends. queue: see kgharvest.jobs.queues. lm: first LM that the job loads, in the format of
-    harvests.language_models.in_words; "" if unknown. worker: worker of the last claim; None for a command's process.
+    counts as lost. project: None for installation-wide jobs. unique_key: key of the task, if a project may have only
+    one unfinished job for this task; otherwise "". parent: the job of which this job is a part. The worker of the
+    parent may run parts under the parent's claim. Parts are deleted when the parent ends. queue: queue of the job
+    (kgharvest.jobs.queues). lm: first LM that the job loads, in the format of harvests.language_models.in_words; "" if
+    unknown. worker: worker of the last claim; None for a command's process.
     """
 
     class Status(models.TextChoices):
@@ -142,7 +147,7 @@ class Job(models.Model):
                 condition=Q(status__in=["queued", "running"]) & ~Q(unique_key=""),
                 name="job_unique_in_project_while_unfinished",
             ),
-            # NULLs compare as distinct, so jobs without a project need their own constraint.
+            # NULLs compare as distinct, so jobs without a project need a constraint of their own.
             models.UniqueConstraint(
                 fields=["unique_key"],
                 condition=Q(status__in=["queued", "running"], project=None) & ~Q(unique_key=""),
@@ -154,14 +159,14 @@ class Job(models.Model):
             models.Index(
                 fields=["queue", "id"], condition=Q(status__in=["queued", "running"]), name="job_unfinished_of_queue"
             ),
-            # For ledger.next_job, which looks up started jobs and the oldest job that uses an LM.
+            # Indexes for ledger.next_job, which looks up started jobs and the oldest job that uses an LM.
             models.Index(
                 fields=["queue", "lm", "id"], condition=Q(status__in=["queued", "running"]), name="job_unfinished_of_lm"
             ),
             models.Index(
                 fields=["queue", "id", "started_at"], condition=Q(started_at__isnull=False), name="job_begun_of_queue"
             ),
-            # For housekeeping jobs, which do not belong to a project.
+            # Index for housekeeping jobs, which do not belong to a project.
             models.Index(fields=["kind", "finished_at"], condition=Q(project=None), name="job_ended_of_installation"),
         ]
 
@@ -178,10 +183,11 @@ class Job(models.Model):
 
 
 class Worker(models.Model):
-    """Celery worker, running or gone (kgharvest.jobs.workers).
+    """A Celery worker that is running or gone (kgharvest.jobs.workers).
 
-    token: token of the worker's current process. n_processes: number of parallel jobs. devices: descriptions.
-    language_models: keys of the loaded LMs. seen_at: last heartbeat. left_at: time of a regular exit, after all jobs.
+    token: token of the worker's current process. n_processes: number of jobs run in parallel. devices: descriptions of
+    the worker's devices. language_models: keys of the loaded LMs. seen_at: time of the last heartbeat. left_at: time of
+    a regular exit, after all jobs have ended.
     """
 
     name = models.CharField(max_length=200, unique=True)

@@ -1,4 +1,4 @@
-"""Outbox: stored calls to other systems, and the loop that claims, tries, and retries them.
+"""Outbox: a table of calls to other systems, and the loop that claims, tries, and retries these calls.
 
 An outbox is a table with the columns `n_tries`, `next_try_at`, and `error`. The method `waiting()` of its queryset
 returns the rows that can be tried. For each outbox (`registries.OUTBOXES`), one job at a time tries all due rows.
@@ -34,7 +34,7 @@ LONGEST_WAIT_S = 3600.0
 def wait_after(n_tries: int) -> timedelta:
     """Return the wait after `n_tries` tries: FIRST_WAIT_S, doubled for each additional try, at most LONGEST_WAIT_S.
 
-    It is shortened at random by up to one half, so that rows that failed together are not retried together.
+    The wait is shortened at random by up to one half, so that rows that failed together are not retried together.
     """
     longest = min(FIRST_WAIT_S * 2.0 ** min(n_tries - 1, 30), LONGEST_WAIT_S)
     return timedelta(seconds=longest * random.uniform(0.5, 1))
@@ -44,7 +44,7 @@ class Result(Enum):
     DONE = "done"
     RETRY = "retry"
     FAILED = "failed"  # the call is not retried
-    UNCERTAIN = "uncertain"  # the call may have taken effect and must not be repeated
+    UNCERTAIN = "uncertain"  # the call may have taken effect, so it must not be repeated
 
 
 class Outcome(NamedTuple):
@@ -57,21 +57,21 @@ class Outcome(NamedTuple):
 
 
 class Outbox(ABC):
-    """The loop of claims, tries, and backoff for one table. An instance is the runner of its kind of job.
+    """The loop that claims, tries, and retries the rows of one table. An instance runs the jobs of its kind.
 
-    states: state of the row after each result; empty if the table has no column `state`. rows_at_once: number of
-    parallel tries, made in threads. If it is greater than 1, `attempt` must not use the database.
+    states: mapping from results to states of the row; empty if the table has no column `state`. rows_at_once: number of
+    tries made in parallel, in threads. If it is greater than 1, `attempt` must not use the database.
     """
 
     job_kind: str
     model: type[Model]
-    stage: str  # name of the job's stage, shown in its progress
+    stage: str  # name of the job's stage, shown in the job's progress
     states: Mapping[Result, str] = {}
     rows_at_once = 1
 
     @abstractmethod
     def attempt(self, row: Any) -> Outcome:
-        """Make one try. Called outside of transactions."""
+        """Make one try. It is called outside transactions."""
 
     def due(self, now: datetime) -> QuerySet:
         """Return the rows to try now, in order."""
@@ -86,7 +86,7 @@ class Outbox(ABC):
         return {}
 
     def clean_up(self, now: datetime) -> None:  # noqa: B027 - optional
-        """Delete old rows. Called in the transaction that ends the job."""
+        """Delete old rows. It is called in the transaction that ends the job."""
 
     def enqueue_if_due(self, now: datetime) -> None:
         """Enqueue the job if a row is due and no such job is unfinished."""
@@ -105,7 +105,7 @@ class Outbox(ABC):
         def end_job() -> None:
             self.clean_up(timezone.now())
             ledger.delete_ended(self.job_kind)
-            # Rows stored since the last claim have not enqueued a job, because this job was unfinished.
+            # Rows that were stored since the last claim have not enqueued a job, because this job was still unfinished.
             transaction.on_commit(lambda: self.enqueue_if_due(timezone.now()))
 
         return end_job
@@ -118,7 +118,7 @@ class Outbox(ABC):
         return []
 
     def _claim(self, row: Any, now: datetime) -> bool:
-        """Count the try and set the time of the next one, unless another process has claimed the row first."""
+        """Count the try and set the time of the next try, unless another process has claimed the row first."""
         unclaimed = self.model.objects.waiting().filter(pk=row.pk, n_tries=row.n_tries)
         row.retry_at = now + wait_after(row.n_tries + 1)
         fields = {"n_tries": row.n_tries + 1, "next_try_at": row.retry_at} | self.claim_fields(row, now)

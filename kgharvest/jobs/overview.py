@@ -17,14 +17,17 @@ from kgharvest.jobs.queues import QUEUES
 from kgharvest.models import Job, Worker
 
 LATELY = timedelta(hours=1)
-SHOWN_FOR = timedelta(days=1)  # time after the last heartbeat
+SHOWN_FOR = timedelta(days=1)  # time after the last heartbeat at which a worker counts as lost
 
 WORKING, IDLE, DRAINING, LEFT, LOST = STATES = ("working", "idle", "draining", "left", "lost")
 
 
 @dataclass
 class Throughput:
-    """Throughput of a worker within LATELY, without parts. n_jobs: ended jobs. n_tuples: from succeeded harvests."""
+    """Throughput of a worker within LATELY, without parts of jobs. n_jobs: number of ended jobs.
+
+    n_tuples: number of tuples from succeeded harvests.
+    """
 
     n_jobs: int = 0
     n_tuples: int = 0
@@ -37,7 +40,10 @@ class Throughput:
 
 @dataclass(frozen=True)
 class WorkerRow:
-    """Status of a worker. jobs: jobs that it runs, completely or in part. silent_s: time since the last heartbeat."""
+    """Status of a worker. jobs: jobs that the worker runs, completely or in part.
+
+    silent_s: seconds since the last heartbeat.
+    """
 
     worker: Worker
     state: str
@@ -47,7 +53,10 @@ class WorkerRow:
 
 
 class ShownJob(NamedTuple):
-    """harvest: name of the harvest. "" for other kinds of jobs, and if the user cannot view the project."""
+    """A running job.
+
+    harvest: name of the harvest; "" for other kinds of jobs, and if the user cannot view the project.
+    """
 
     job: Job
     is_visible: bool
@@ -63,7 +72,10 @@ class ShownJob(NamedTuple):
 
 
 class QueueRow(NamedTuple):
-    """n_waiting: number of queued jobs. oldest: creation time of the oldest one. n_workers: workers of the queue."""
+    """Status of a queue. n_waiting: number of queued jobs. oldest: creation time of the oldest queued job.
+
+    n_workers: number of workers that process the queue.
+    """
 
     name: str
     n_waiting: int
@@ -73,7 +85,7 @@ class QueueRow(NamedTuple):
 
 
 def state_of(worker: Worker, is_busy: bool, now: datetime) -> str:
-    """Return one of STATES. A worker without a heartbeat for a minute is lost, unless it has left."""
+    """Return one of STATES. A worker without a heartbeat for a minute counts as lost, unless it has left."""
     if worker.left_at:
         return LEFT
     if not workers.is_alive(worker, now):
@@ -84,7 +96,10 @@ def state_of(worker: Worker, is_busy: bool, now: datetime) -> str:
 
 
 def worker_rows(user: User, now: datetime, selected: Sequence[Worker] | None = None) -> list[WorkerRow]:
-    """Return the status of the selected workers, in order. Default: all workers of the last day, live workers first."""
+    """Return the status of the selected workers, in order.
+
+    By default, these are all workers of the last day, live workers first.
+    """
     if selected is None:
         seen_lately = Worker.objects.filter(seen_at__gte=now - SHOWN_FOR).order_by("name")
         selected = sorted(seen_lately, key=lambda worker: not workers.is_alive(worker, now))
@@ -121,7 +136,7 @@ def _running_jobs(selected: Sequence[Worker], user: User, now: datetime) -> dict
 
 
 def throughput_of(selected: Sequence[Worker], now: datetime) -> dict[int, Throughput]:
-    """Return the throughput of each worker in the last hour. Busy time includes only the time within this hour."""
+    """Return the throughput of each worker in the last hour. Busy time outside this hour is not counted."""
     since = now - LATELY
     throughput: dict[int, Throughput] = defaultdict(Throughput)
     recent = Job.objects.whole().filter(Q(finished_at__gt=since) | Q(status=Job.Status.RUNNING), worker__in=selected)
@@ -138,7 +153,7 @@ def throughput_of(selected: Sequence[Worker], now: datetime) -> dict[int, Throug
 
 
 def queue_rows(now: datetime) -> list[QueueRow]:
-    """Return the status of all queues. lacking: advice if there are queued jobs but no worker."""
+    """Return the status of all queues. Its field `lacking` contains advice if there are queued jobs but no worker."""
     waiting = Job.objects.whole().filter(status=Job.Status.QUEUED).order_by().values("queue")
     counts = {row["queue"]: row for row in waiting.annotate(n=Count("pk"), oldest=Min("created_at"))}
     n_workers = Counter(queue for queues in workers.taking(now).values_list("queues", flat=True) for queue in queues)

@@ -1,8 +1,8 @@
 """Queues. The queue of a job determines which workers can run it.
 
-urgent: short jobs that a user waits for (registries.URGENT_JOBS). light: jobs without an LM. harvest: jobs with an LM
-on a CPU. gpu: jobs with an LM on a CUDA device or on all devices. By default, a worker processes all queues that its
-machine supports.
+urgent: short jobs for which a user waits (registries.URGENT_JOBS). light: jobs without an LM. harvest: jobs that use an
+LM on a CPU. gpu: jobs that use an LM on a CUDA device or on all devices. By default, a worker processes all queues that
+its machine supports.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ URGENT, LIGHT, HARVEST, GPU = QUEUES = ("urgent", "light", "harvest", "gpu")
 
 
 def queue_of(kind: str, payload: Mapping[str, Any]) -> str:
-    """Return the queue of a job. `device` in the payload is the device of the LM. Default: a CPU."""
+    """Return the queue of a job. `device` in the payload is the device of the LM; it defaults to a CPU."""
     if kind in settings.URGENT_JOBS:
         return URGENT
     if kind not in settings.LM_JOBS:

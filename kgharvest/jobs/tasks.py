@@ -1,6 +1,6 @@
-"""The Celery task that runs jobs, and the periodic duties of each worker: heartbeat, recovery, and periodic tasks.
+"""Celery task that runs jobs, and the duties of each worker: heartbeat, recovery of lost jobs, and periodic tasks.
 
-The rules are in kgharvest.jobs.ledger and kgharvest.jobs.workers.
+kgharvest.jobs.ledger and kgharvest.jobs.workers contain the rules.
 """
 
 import logging
@@ -39,10 +39,10 @@ def run_job(task, *arguments) -> None:
 def do_next(queue: str) -> None:
     """Run one job of the queue, if there is one, and then wake a worker for the next job.
 
-    Sends no message if no job could be claimed, for example because the worker is draining: the message would come back
-    immediately.
+    If no job could be claimed, for example because the worker is draining, no message is sent, because the same worker
+    could receive it immediately.
     """
-    has_claimed = True  # even if the job raises an exception
+    has_claimed = True  # wake a worker even if the job raises an exception
     try:
         has_claimed = _claim_and_run(queue)
     except ledger.DATABASE_IS_AWAY as error:
@@ -69,7 +69,7 @@ def _claim_and_run(queue: str) -> bool:
 
 
 def run_periodic_tasks(spec: workers.WorkerSpec, is_leaving: bool = False) -> bool | None:
-    """Record the worker's heartbeat, recover lost jobs, and call registries.PERIODIC_TASKS. Failures are logged.
+    """Record the worker's heartbeat, recover lost jobs, and call registries.PERIODIC_TASKS. Errors are logged.
 
     Runs in the worker's main process. Returns whether the worker is draining, or None if the database is unavailable.
     """
@@ -97,10 +97,10 @@ def run_periodic_tasks(spec: workers.WorkerSpec, is_leaving: bool = False) -> bo
 class Duties(bootsteps.StartStopStep):
     """Calls `run_periodic_tasks` in a thread of the worker's main process until the worker exits.
 
-    The main process never loads torch. A thread is necessary because the worker's own timers stop while it waits for
-    its last job. Forks are blocked while the thread is working, because a child would inherit locks that are never
-    released. Celery beat is not used, because it would require an additional process. It is harmless if several workers
-    run the tasks.
+    The main process never loads torch. A thread is necessary, because the worker's own timers stop while the worker
+    waits for its last job. Forks are blocked while the thread is working, because a child process would inherit locks
+    that are never released. Celery beat is not used, because it would require an additional process. Several workers
+    can run the tasks without harm.
     """
 
     def __init__(self, worker, **kwargs):
@@ -118,17 +118,18 @@ class Duties(bootsteps.StartStopStep):
         self.spec = workers.WorkerSpec(worker.hostname, sorted(worker.app.amqp.queues.consume_from), worker.concurrency)
         signals.worker_shutting_down.connect(self.note_leaving, weak=False)
         signals.worker_shutdown.connect(self.leave, weak=False)
-        self.run()  # before the first job, whose claim refers to the worker's row
+        self.run()  # called before the first job, because the job's claim refers to the worker's row
         threading.Thread(target=self.run_until_ended, name="duties", daemon=True).start()
 
     def run_until_ended(self) -> None:
         while not self.ended.wait(settings.JOB_LOOK_EVERY_S):
             try:
                 self.run()
-            except Exception:  # otherwise the worker would continue without heartbeats and could not be drained
+            except Exception:
+                # Catch all errors; otherwise, the worker would continue without heartbeats and could not be drained.
                 logger.exception("The worker's periodic duties failed and will be retried.")
             if self.is_draining and not self.is_leaving and not state.reserved_requests:
-                os.kill(os.getpid(), signal.SIGTERM)  # the same signal as for any other exit of a worker
+                os.kill(os.getpid(), signal.SIGTERM)  # the signal that also ends a worker at other times
 
     def run(self) -> None:
         with self.fork_lock:
@@ -146,7 +147,7 @@ class Duties(bootsteps.StartStopStep):
         self.is_leaving = True
 
     def leave(self, **kwargs) -> None:
-        """Called when the last job has ended."""
+        """Record the worker's exit. Called when the last job has ended."""
         self.ended.set()
         with self.fork_lock:
             try:
@@ -163,7 +164,10 @@ app.steps["worker"].add(Duties)
 
 @signals.celeryd_init.connect
 def set_up_worker(instance, options, **kwargs) -> None:
-    """Set up the worker before any fork. Without `--queues`, it processes the queue gpu only if there is a GPU."""
+    """Set up the worker before any fork.
+
+    Without `--queues`, the worker processes the queue gpu only if there is a GPU.
+    """
     workers.open_reports()
     if not options.get("queues") and not devices.gpus():
         instance.app.amqp.queues.deselect([GPU])

@@ -29,7 +29,7 @@ def worker_list(request: HttpRequest) -> HttpResponse:
 @researcher_required
 @require_POST
 def worker_change(request: HttpRequest, pk: int, change: Callable[[Worker, Any], None], done: str) -> HttpResponse:
-    """Drain or undrain a worker. change: the service function. done: end of the success message."""
+    """Drain or undrain a worker. change: the service function to call. done: end of the success message."""
     check_may(request.user, Action.MANAGE, None)
     worker = get_object_or_404(Worker, pk=pk)
     with refusal_as_message(request):

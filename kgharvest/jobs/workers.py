@@ -1,4 +1,4 @@
-"""Workers: their heartbeats, devices, and loaded LMs; draining; and queues without workers.
+"""Heartbeats, devices, and loaded LMs of workers; draining of workers; advice about queues without workers.
 
 The main process of a worker maintains its row. Jobs refer to the worker that claimed them.
 """
@@ -32,18 +32,21 @@ from kgharvest.models import Job, Worker
 from kgharvest.operations.clock import shared_now
 
 TIMEOUT_S = 60  # a worker without a heartbeat for this time counts as lost
-FORGOTTEN_AFTER = timedelta(days=1)  # retention of workers without jobs
-FORGOTTEN_WITH_JOBS_AFTER = timedelta(days=90)  # limits the rows of containers, which get a new host name each time
+FORGOTTEN_AFTER = timedelta(days=1)  # period for which rows of workers without jobs are kept
+# Limits the number of rows of containers, which get a new host name at each start.
+FORGOTTEN_WITH_JOBS_AFTER = timedelta(days=90)
 
 
 def new_token() -> UUID:
-    """Return a token for a process. Its first half identifies the process id namespace: a machine or a container.
+    """Return a token for a process.
 
-    Host names and process ids are not sufficient, because different containers can have the same ones.
+    The first half of the token identifies the process id namespace: a machine or a container.
+
+    Host names and process ids are not sufficient, because different containers can have the same host names and ids.
     """
     try:
         namespace = Path("/proc/sys/kernel/random/boot_id").read_text() + os.readlink("/proc/self/ns/pid")
-    except OSError:  # macOS
+    except OSError:  # macOS has no such file
         namespace = f"{getnode()} {socket.gethostname()}"
     return UUID(bytes=blake2b(namespace.encode(), digest_size=8).digest() + os.urandom(8))
 
@@ -52,7 +55,10 @@ TOKEN = new_token()  # identifies the worker of this process and of its forks
 
 
 class WorkerSpec(NamedTuple):
-    """Start options of a worker. name: Celery's name, such as "celery@host". n_processes: number of parallel jobs."""
+    """Options with which a worker was started. name: Celery's name, such as "celery@host".
+
+    n_processes: number of jobs run in parallel.
+    """
 
     name: str
     queues: Sequence[str]
@@ -60,7 +66,7 @@ class WorkerSpec(NamedTuple):
 
 
 def beat(spec: WorkerSpec, now: datetime, is_leaving: bool = False) -> Worker:
-    """Record a heartbeat of this process's worker. Return its row, which is created if missing.
+    """Record a heartbeat of this process's worker. Return the worker's row, which is created if missing.
 
     is_leaving: True if the worker exits after its running jobs.
     """
@@ -78,7 +84,10 @@ def forget_gone(now: datetime) -> None:
 
 
 def register(spec: WorkerSpec, now: datetime) -> None:
-    """Assign the row with its name to this process's worker. If another live worker has the name, use name-2, etc."""
+    """Assign the row with the worker's name to this process's worker.
+
+    If another live worker has that row, try name-2, and so on.
+    """
     fields = {
         "token": TOKEN,
         "host": socket.gethostname()[:200],
@@ -110,7 +119,7 @@ def _take_row(name: str, fields: Mapping) -> bool:
         except IntegrityError:
             return False
         return True
-    # In the same namespace, the row's worker is gone if no process has its pid or if this process has its pid.
+    # Within a namespace, the row's worker is gone if its process id belongs to no process or to this process.
     is_same_namespace = row.pid and row.token and row.token.bytes[:8] == TOKEN.bytes[:8]
     has_ended = is_same_namespace and (row.pid == os.getpid() or not is_running(row.pid))
     if is_alive(row, fields["seen_at"]) and not has_ended:
@@ -147,7 +156,7 @@ def undrain(worker: Worker, by=None) -> None:
         )
 
 
-_reports: Path | None = None  # folder with one file per process, named by process id
+_reports: Path | None = None  # folder that contains one file per process, named after the process id
 
 
 def open_reports() -> None:
@@ -162,10 +171,10 @@ def close_reports() -> None:
 
 
 def report_in_memory(names: Iterable[str]) -> None:
-    """Report the LMs loaded in this process to the worker's main process. No effect outside workers."""
+    """Report the LMs loaded in this process to the worker's main process. Outside workers, this has no effect."""
     if _reports is None:
         return
-    with suppress(OSError):  # for example if the disk is full; only the workers page is then incomplete
+    with suppress(OSError):  # for example, the disk is full; this affects only the workers page
         draft = _reports / f"{os.getpid()}.new"
         draft.write_text(json.dumps(list(names)), encoding="utf-8")
         draft.replace(_reports / str(os.getpid()))
@@ -190,7 +199,7 @@ def is_running(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # a process of another user
+    except PermissionError:  # the process belongs to another user
         pass
     return True
 
@@ -212,7 +221,8 @@ def taking(now: datetime) -> QuerySet:
 def idle_processes(now: datetime) -> dict[str, int]:
     """Return the number of idle worker processes by queue, for all queues that live workers process."""
     claims = Job.objects.running(now).exclude(worker=None).order_by().values_list("worker", "owner_token").distinct()
-    busy = Counter(worker for worker, _ in claims)  # a job and its part in one process have one claim
+    # If one process runs a job and a part of it, both have the same claim.
+    busy = Counter(worker for worker, _ in claims)
     n_idle: Counter[str] = Counter()
     for pk, queues, n in taking(now).values_list("pk", "queues", "n_processes"):
         n_idle.update(dict.fromkeys(queues, max(0, n - busy[pk])))
@@ -226,10 +236,10 @@ def n_processes(now: datetime) -> int:
 
 
 def devices_offered(now: datetime) -> list[str]:
-    """Return the choices for the device: the CPU, any GPU, each GPU of the workers, and all devices of a machine."""
+    """Return the choices for a device: the CPU, any GPU, each GPU of the workers, and all devices of a machine."""
     lines = [line for devices in taking(now).values_list("devices", flat=True) for line in devices]
     gpu_names = {line.partition(",")[0] for line in lines if line.startswith("cuda")}
-    cards = sorted(gpu_names, key=lambda name: (len(name), name))  # cuda:2 before cuda:10
+    cards = sorted(gpu_names, key=lambda name: (len(name), name))  # sort cuda:2 before cuda:10
     return ["cpu", *(["cuda"] if cards else []), *cards, AUTO]
 
 
@@ -238,12 +248,15 @@ def queues_waited_in(jobs: QuerySet) -> set[str]:
 
 
 def lacking_for(job: Job, now: datetime) -> str:
-    """Return the advice of `lacking` if the job is queued, otherwise ""."""
+    """Return the advice of `lacking` for the job's queue if the job is queued, otherwise ""."""
     return lacking(now, {job.queue}) if job.status == Job.Status.QUEUED else ""
 
 
 def lacking(now: datetime, queues: Collection[str] | None = None) -> str:
-    """Return advice if a queue has no worker, otherwise "". queues: None for all queues with queued jobs."""
+    """Return advice if a queue has no worker, otherwise "".
+
+    queues: queues to check, or None for all queues with queued jobs.
+    """
     queues = queues_waited_in(Job.objects.whole()) if queues is None else queues
     served_queues = set().union(*taking(now).values_list("queues", flat=True)) if queues else set()
     missing = set(queues) - served_queues

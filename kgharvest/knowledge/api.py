@@ -43,10 +43,10 @@ TUPLE = {
 
 @extend_schema_serializer(examples=[OpenApiExample("A tuple", TUPLE, response_only=True)])
 class KnowledgeTupleSerializer(serializers.ModelSerializer):
-    """Harvested claim. best_score: largest score in its harvests, in nats."""
+    """A harvested claim. best_score: largest score in the harvests of the tuple, in nats."""
 
     relation = serializers.CharField(source="relation.path")
-    entities = serializers.ListField(child=serializers.CharField(), help_text="Case-folded, by slot.")
+    entities = serializers.ListField(child=serializers.CharField(), help_text="Case-folded entities, one per slot.")
     curation = serializers.ChoiceField(KnowledgeTuple.Curation.choices, allow_null=True)
     corrected_entities = serializers.ListField(child=serializers.CharField(), allow_null=True)
 
@@ -85,7 +85,7 @@ class CurationSerializer(serializers.ModelSerializer):
 
 
 class TupleDetailSerializer(KnowledgeTupleSerializer):
-    """Tuple with its harvests in your projects, largest score first, and its verdicts in your rounds."""
+    """A tuple with its harvests in your projects, largest score first, and its verdicts in your rounds."""
 
     findings = FindingSerializer(many=True)
     verdicts = TupleVerdictSerializer(many=True)
@@ -98,8 +98,10 @@ class TupleDetailSerializer(KnowledgeTupleSerializer):
 class SearchFilters(Filters):
     """Filters of the knowledge base page."""
 
-    entity = serializers.CharField(required=False, max_length=LONGEST_ENTITY, help_text="Start of an entity.")
-    match = serializers.ChoiceField(["whole"], required=False, help_text="Match the whole entity.")
+    entity = serializers.CharField(
+        required=False, max_length=LONGEST_ENTITY, help_text="Text with which an entity of the tuple starts."
+    )
+    match = serializers.ChoiceField(["whole"], required=False, help_text="If set, `entity` must match a whole entity.")
     relation = IdField(required=False, help_text="Relation id.")
     slot = serializers.IntegerField(
         required=False, min_value=0, max_value=99, help_text="Slot of the entity, from 0. Default: any slot."
@@ -114,7 +116,10 @@ class SearchFilters(Filters):
 
 
 class KnowledgeViewSet(ApiViewSet):
-    """Knowledge tuples that match the filters. If matches are rare, a page can be short. Follow `next` to continue."""
+    """Knowledge tuples that match the filters. If matches are rare, a page can have fewer rows than requested.
+
+    Follow `next` to continue.
+    """
 
     serializer_class = TupleDetailSerializer
     entry_serializer_class = KnowledgeTupleSerializer
@@ -157,7 +162,7 @@ class CurationInput(StrictSerializer):
         child=serializers.CharField(max_length=LONGEST_ENTITY),
         required=False,
         max_length=99,
-        help_text="Corrected entities to export. Required for a correction; not allowed for other decisions.",
+        help_text="Entities to export instead. Required for a correction; not allowed for other decisions.",
     )
 
     def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
@@ -194,7 +199,10 @@ class EntityRoleSerializer(serializers.Serializer):
 
 
 class EntitySerializer(serializers.Serializer):
-    """roles: relations and slots, most tuples first. tuples: tuples of the entity with the largest scores."""
+    """An entity. roles: relations and slots in which it occurs, most tuples first.
+
+    tuples: tuples of the entity with the largest scores.
+    """
 
     name = serializers.CharField()
     roles = EntityRoleSerializer(many=True)
@@ -202,7 +210,7 @@ class EntitySerializer(serializers.Serializer):
 
 
 class EntityDetail(ApiView):
-    """Relations, slots, and tuples of an entity."""
+    """Returns the relations, slots, and tuples of an entity."""
 
     serializer_class = EntitySerializer
 

@@ -15,7 +15,7 @@ from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
 from kgharvest.models import Curation, KnowledgeTuple, Project
 
-LONGEST_REASON = 1000  # characters
+LONGEST_REASON = 1000  # maximum number of characters
 
 Decision = Curation.Decision
 CURATIONS = AuditedTable(Curation, "knowledge_tuple_id", "decision", "entities", "reason", "decided_at")
@@ -27,7 +27,10 @@ STATES = {
 
 
 def may_curate(user, knowledge_tuple: KnowledgeTuple) -> bool:
-    """Return True if `user` may work in every project that harvested the tuple. A decision affects all of them."""
+    """Return True if `user` may work in every project that harvested the tuple.
+
+    A decision affects all these projects.
+    """
     if owns_installation(user):
         return True
     projects = Project.objects.filter(pk__in=knowledge_tuple.harvested_tuples.order_by().values("job__project"))
@@ -49,8 +52,8 @@ def curate(
 ) -> Curation:
     """Hide, correct, or restore the tuple. Raises BadCuration or NotAllowed.
 
-    A hidden tuple is excluded from rounds and, by default, from exports. entities: the corrected entities of a
-    correction. Exports contain them together with the original entities.
+    A hidden tuple is excluded from rounds and, by default, from exports. entities: corrected entities if the decision
+    is a correction. Exports then contain the corrected and the original entities.
     """
     if decision == Decision.CORRECT:
         entities = [entity.strip() for entity in entities or ()]

@@ -11,18 +11,21 @@ from unicodedata import east_asian_width
 
 from kgharvest.models import KnowledgeTuple
 
-MOST_NEIGHBOURS = 8  # on each side of the entity
-LONGEST_LABEL = 20  # text columns; see `shortened`
+MOST_NEIGHBOURS = 8  # maximum number of tuples on each side of the entity
+LONGEST_LABEL = 20  # maximum number of text columns of a label; see `shortened`
 ROW_HEIGHT, MARGIN = 44, 18
 BOX_WIDTH, BOX_HEIGHT = 156, 36
-COLUMN = 184  # width of the neighbors' labels
-GAP = 78  # gap between a column and the box in the wide shape
+COLUMN = 184  # width of the labels of neighbors
+GAP = 78  # gap between a column of labels and the entity's box in the wide shape
 INDENT = 28  # indentation of the labels in the tall shape
 TO_LABEL = 8
 
 
 class Neighbour(NamedTuple):
-    """Label at (x, y) with the other entities of a tuple, and its arrow. tip: x, y, and angle in degrees."""
+    """A label at (x, y) that contains the other entities of a tuple, and an arrow.
+
+    tip: x, y, and angle in degrees of the arrow's tip.
+    """
 
     label: str
     relation: str
@@ -37,7 +40,7 @@ class Graph(NamedTuple):
     label: str
     width: float
     height: float
-    box: tuple[float, float]  # upper left corner
+    box: tuple[float, float]  # upper left corner of the entity's box
     neighbours: Sequence[Neighbour]
 
     box_width: int = BOX_WIDTH
@@ -49,7 +52,7 @@ class Graph(NamedTuple):
 
 
 def draw_wide(entity: str, tuples: Sequence[KnowledgeTuple]) -> Graph:
-    """Place the first tuples to the left and right of the entity. An empty side takes no space."""
+    """Place the first tuples to the left and right of the entity. A side without tuples takes no space."""
     before, after = _before_and_after(entity, tuples)
     height = ROW_HEIGHT * max(len(before), len(after), 1) + 2 * MARGIN
     middle = height / 2
@@ -99,7 +102,7 @@ def _before_and_after(
 
 
 def _rows(entity: str, tuples: Sequence[KnowledgeTuple], middle: float) -> Iterator[tuple[str, str, float]]:
-    """Yield label, relation name, and y position for each tuple. Positions are centered around `middle`."""
+    """Yield the label, relation name, and y position for each tuple. The positions are centered around `middle`."""
     top = middle - ROW_HEIGHT * (len(tuples) - 1) / 2
     for row, knowledge_tuple in enumerate(tuples):
         others = [other for other in knowledge_tuple.entities if other != entity] or [entity]

@@ -12,13 +12,13 @@ Decision = Curation.Decision
 
 
 class CurationForm(forms.Form):
-    """Decision to hide, correct, or restore a tuple. The entity fields are used only for corrections."""
+    """Form for a decision to hide, correct, or restore a tuple. The entity fields are used only for corrections."""
 
     decision = forms.ChoiceField(widget=forms.RadioSelect)
     reason = forms.CharField(
         max_length=curation.LONGEST_REASON,
         widget=forms.Textarea(attrs={"rows": 2}),
-        help_text="Stored with the decision and your name.",
+        help_text="The reason is stored with the decision and your name.",
     )
 
     def __init__(self, knowledge_tuple: KnowledgeTuple, *args: Any, **kwargs: Any):

@@ -1,8 +1,8 @@
 """Knowledge tuples, entity occurrences, curation, and sensitive words.
 
-A KnowledgeTuple consists of a relation and case-folded entities. It belongs to no job, so annotators judge it once even
-if several jobs harvest it. A HarvestedTuple is the tuple as scored by one job. The sort columns of lists are
-denormalized onto KnowledgeTuple, so the cost of a page does not depend on the number of tuples.
+A KnowledgeTuple consists of a relation and case-folded entities. It does not belong to a job, so annotators judge it
+once even if several jobs harvest it. A HarvestedTuple is a knowledge tuple as scored by one job. KnowledgeTuple has
+denormalized columns by which lists are sorted, so the cost of a page does not depend on the number of tuples.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class KnowledgeTupleQuerySet(models.QuerySet):
 
 
 class KnowledgeTuple(models.Model):
-    """Claim: ordered, case-folded `entities` of a relation. key: `tuple_key(entities)`.
+    """A claim: a relation with ordered, case-folded `entities`. key: `tuple_key(entities)`.
 
     n_harvests: number of jobs that harvested the tuple. best_score: largest score in these jobs; None without jobs.
     is_sensitive: True if an entity contains a sensitive word. curation: current decision of researchers, or None.
@@ -45,7 +45,7 @@ class KnowledgeTuple(models.Model):
         HIDDEN = "hidden"
         CORRECTED = "corrected"
 
-    relation = models.ForeignKey(  # the unique constraint provides the index
+    relation = models.ForeignKey(  # no index of its own, because the unique constraint provides one
         Relation, on_delete=models.PROTECT, related_name="knowledge_tuples", db_index=False
     )
     entities = models.JSONField()
@@ -53,7 +53,7 @@ class KnowledgeTuple(models.Model):
     n_harvests = models.PositiveIntegerField(default=0)
     best_score = models.FloatField(null=True, blank=True)
     is_sensitive = models.BooleanField(default=False)
-    # NULL instead of "", so that the partial index on IS NOT NULL serves queries for any value.
+    # NULL is used instead of "", so that queries for any value can use the partial index on IS NOT NULL.
     curation = models.CharField(max_length=9, null=True, blank=True, choices=Curation)  # noqa: DJ001
     corrected_entities = models.JSONField(null=True, blank=True)
 
@@ -67,14 +67,14 @@ class KnowledgeTuple(models.Model):
                 name="knowledge_tuple_curation_known",
             ),
             models.CheckConstraint(
-                # A CHECK passes if it evaluates to NULL, so NULLs are tested explicitly.
+                # A CHECK constraint passes if it evaluates to NULL, so NULLs are tested explicitly.
                 condition=Q(curation__isnull=False, curation="corrected", corrected_entities__isnull=False)
                 | Q(corrected_entities__isnull=True) & (Q(curation__isnull=True) | Q(curation="hidden")),
                 name="knowledge_tuple_correction_has_entities",
             ),
         ]
         indexes = [
-            # Lists order ties by id, and millions of tuples can have equal values.
+            # The indexes include the id, because lists order ties by id, and millions of tuples can have equal values.
             models.Index(fields=["best_score", "id"], name="knowledge_tuple_by_score"),
             models.Index(fields=["relation", "best_score", "id"], name="knowledge_tuple_of_relation"),
             models.Index(fields=["n_harvests", "id"], name="knowledge_tuple_by_harvests"),
@@ -94,7 +94,10 @@ class EntityOccurrenceQuerySet(models.QuerySet):
         return self.filter(entity=entity.casefold())
 
     def starting_with(self, prefix: str):
-        """Return occurrences of entities that start with `prefix`. Both PostgreSQL and SQLite use the index."""
+        """Return occurrences of entities that start with `prefix`.
+
+        Both PostgreSQL and SQLite use the index for this query.
+        """
         folded = prefix.casefold()
         if connection.vendor == "postgresql":
             return self.filter(entity__startswith=folded)
@@ -102,10 +105,11 @@ class EntityOccurrenceQuerySet(models.QuerySet):
 
 
 class EntityOccurrence(models.Model):
-    """Entity index. Each row states that a knowledge tuple has the case-folded `entity` in `slot`."""
+    """Index of entities. Each row states that a knowledge tuple has the case-folded `entity` in `slot`."""
 
     entity = models.TextField()
-    # Rows are derived only from knowledge tuples. Checking the foreign keys would take a fifth of an import's time.
+    # The foreign keys have no database constraints. Rows are derived only from knowledge tuples, and checking the keys
+    # would take a fifth of an import's time.
     knowledge_tuple = models.ForeignKey(
         KnowledgeTuple, on_delete=models.CASCADE, related_name="occurrences", db_index=False, db_constraint=False
     )
@@ -121,7 +125,7 @@ class EntityOccurrence(models.Model):
             models.UniqueConstraint(fields=["knowledge_tuple", "slot"], name="entity_occurrence_tuple_slot_unique")
         ]
         indexes = [
-            # text_pattern_ops: PostgreSQL can search prefixes under any collation.
+            # With text_pattern_ops, PostgreSQL can use the index to search prefixes under any collation.
             models.Index(
                 fields=["entity", "relation", "slot"],
                 opclasses=["text_pattern_ops", "int8_ops", "int2_ops"],
@@ -134,7 +138,7 @@ class EntityOccurrence(models.Model):
 
 
 class Curation(models.Model):
-    """Researcher's decision about a knowledge tuple. Append-only: the latest decision applies.
+    """A researcher's decision about a knowledge tuple. Rows are only appended; the latest decision applies.
 
     entities: the corrected entities as entered. None unless the decision is a correction.
     """

@@ -20,9 +20,9 @@ PREFIXES = {
 }
 CACHED_ENTITIES = 4096
 
-Triple = tuple[str, str, str]  # subject, predicate, and object in file syntax
-Name = Callable[[str], str]  # serializes a prefixed name such as "kgh:rank"
-literal = json.JSONEncoder(ensure_ascii=False).encode  # N-Triples and Turtle escape text in the same way as JSON
+Triple = tuple[str, str, str]  # subject, predicate, and object in the syntax of the file
+Name = Callable[[str], str]  # function that serializes a prefixed name such as "kgh:rank"
+literal = json.JSONEncoder(ensure_ascii=False).encode  # N-Triples and Turtle escape text in the same way as JSON does
 
 
 def as_rdf(file_format: str, statements: Callable[[Name], Iterable[Iterable[Triple]]]) -> Iterator[str]:
@@ -93,7 +93,10 @@ def about_harvest(job: HarvestJob, name: Name) -> Iterator[Triple]:
 
 
 class TupleTriples:
-    """Triples about the tuples of one harvest. Names are serialized once because there may be millions of tuples."""
+    """Triples about the tuples of one harvest.
+
+    Names are serialized only once, because there can be millions of tuples.
+    """
 
     def __init__(self, relation: Relation, harvest: str, name: Name):
         self._start = harvest[:-1]
@@ -142,5 +145,5 @@ class TupleTriples:
 
 @lru_cache(CACHED_ENTITIES)
 def _entity(entity: str) -> tuple[str, str]:
-    """Return the IRI and the label of a case-folded entity, in file syntax."""
+    """Return the IRI and the label of a case-folded entity in the syntax of the file."""
     return f"<{BASE}entity:{quote(entity, safe='')}>", literal(entity)

@@ -29,7 +29,7 @@ MOST_FINDINGS = 200  # maximum number of harvests listed for a tuple
 class KnowledgeSearch(forms.Form):
     """Optional filters of the knowledge base.
 
-    harvests: harvests to which the LM and setting filters apply. Default: all.
+    harvests: harvests to which the LM and setting filters apply; by default all harvests.
     """
 
     entity = forms.CharField(
@@ -87,7 +87,7 @@ class KnowledgeSearch(forms.Form):
             yield was_found_by(self._harvests.filter(**{part: value for part, value in cell.items() if value}))
         if cleaned["state"]:
             columns = {"is_sensitive": True} if cleaned["state"] == "sensitive" else {"curation": cleaned["state"]}
-            # These columns have partial indexes, which an ordered list would not use.
+            # These columns have partial indexes, which the database would not use for an ordered list.
             yield SearchFilter(KnowledgeTuple.objects.filter(**columns).order_by().values("pk"), Q(**columns))
         if cleaned["verdict"]:
             rows = self.verdicts.with_verdict(cleaned["verdict"])
@@ -97,7 +97,10 @@ class KnowledgeSearch(forms.Form):
 def has_entity(
     entity: str, relation: Relation | None = None, slot: int | None = None, is_prefix: bool = False
 ) -> SearchFilter:
-    """Match tuples with `entity` in `slot` (None: in any slot). is_prefix: match entities that start with `entity`."""
+    """Match tuples with `entity` in `slot`, or in any slot if it is None.
+
+    is_prefix: match entities that start with `entity`.
+    """
     folded = entity.casefold()
     bounded_key = Concat(Value(KEY_SEPARATOR), F("key"), Value(KEY_SEPARATOR), output_field=TextField())
     condition = Q(Contains(bounded_key, f"{KEY_SEPARATOR}{folded}{'' if is_prefix else KEY_SEPARATOR}"))
@@ -115,7 +118,10 @@ def _tuple_ids(rows: QuerySet) -> QuerySet:
 
 
 class IsOneOf(Lookup):
-    """Membership of an integer in a list. The list is one parameter: PostgreSQL allows only 65,535 parameters."""
+    """Membership of an integer in a list.
+
+    The list is a single parameter, because PostgreSQL allows only 65,535 parameters.
+    """
 
     lookup_name = "is_one_of"
     prepare_rhs = False
@@ -131,7 +137,8 @@ class IsOneOf(Lookup):
 def was_found_by(jobs: QuerySet) -> SearchFilter:
     """Match tuples harvested by one of these jobs."""
     job_ids = list(jobs.order_by().values_list("pk", flat=True))
-    # "+ 0" bypasses the index on job. The few rows of a tuple are then scanned instead of one index range per job.
+    # "+ 0" prevents the use of the index on job. The database then scans the few rows of each tuple instead of one
+    # index range per job.
     findings = HarvestedTuple.objects.filter(IsOneOf(F("job") + 0, job_ids))
     return SearchFilter(
         _tuple_ids(HarvestedTuple.objects.filter(job__in=jobs)), Exists(findings.filter(knowledge_tuple=OuterRef("pk")))
@@ -139,7 +146,7 @@ def was_found_by(jobs: QuerySet) -> SearchFilter:
 
 
 class TupleVerdicts(Protocol):
-    """The verdicts that are visible to one user. choices: verdict values with labels."""
+    """The verdicts that are visible to one user. choices: values of verdicts with their labels."""
 
     choices: list[tuple[str, str]]
 
@@ -169,7 +176,7 @@ def best_tuples_of(entity: str) -> Sequence[KnowledgeTuple]:
 
 
 def roles_of(entity: str) -> list[dict[str, Any]]:
-    """Return the relations and slots of the entity with their numbers of tuples, largest number first."""
+    """Return the relations and slots in which the entity occurs, with the numbers of tuples, largest number first."""
     occurrences = EntityOccurrence.objects.of(entity).order_by().values("relation", "slot").annotate(n=Count("*"))
     roles = sorted(occurrences, key=lambda role: (-role["n"], role["relation"], role["slot"]))
     relations = Relation.objects.select_related("relation_set").in_bulk({role["relation"] for role in roles})

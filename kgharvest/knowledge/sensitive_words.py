@@ -1,6 +1,6 @@
 """The installation's list of sensitive words, and the sensitivity flag of knowledge tuples.
 
-The flag is set when a tuple is stored and is updated by a job when the list changes. Both operations lock the
+The flag is set when a tuple is stored. When the list changes, a job updates the flag. Both operations lock the
 relation's row, so no tuple is stored with a flag from an outdated list.
 """
 
@@ -17,7 +17,7 @@ from kgharvest.jobs import ledger
 from kgharvest.models import Job, KnowledgeTuple, Relation, SensitiveWord
 
 DEFAULT_LIST = Path(__file__).resolve().parent / "sensitive_words.txt"
-LONGEST_WORD = 100  # characters
+LONGEST_WORD = 100  # maximum number of characters
 MOST_WORDS = 5000
 ROWS_AT_ONCE = 5000
 
@@ -37,7 +37,7 @@ def current_words() -> list[str]:
 
 
 def matcher(words: Iterable[str]) -> Callable[[str], bool]:
-    """Return a predicate: True if an entity in a tuple's key contains one of `words` as a whole word."""
+    """Return a function that returns True if an entity in a tuple's key contains one of `words` as a whole word."""
     alternatives = "|".join(re.escape(word) for word in words)
     if not alternatives:
         return lambda key: False
@@ -46,7 +46,7 @@ def matcher(words: Iterable[str]) -> Callable[[str], bool]:
 
 
 def replace_words(words: Sequence[str], by=None) -> Job | None:
-    """Replace the list and queue a job that updates all tuples. Returns None if the list does not change.
+    """Replace the list, and queue a job that updates all tuples. Return the job, or None if the list does not change.
 
     Raises BadWordList or NotAllowed. The job's payload contains the added and removed words.
     """
@@ -70,7 +70,7 @@ def replace_words(words: Sequence[str], by=None) -> Job | None:
 
 
 def mark_sensitive(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
-    """Job runner that updates the sensitivity flags of all tuples in batches, using the current list."""
+    """Run a job that updates the sensitivity flags of all tuples in batches, using the current list."""
     total = KnowledgeTuple.objects.count()
     done = 0
     heartbeat(Progress("marking", done, total))
@@ -82,7 +82,7 @@ def mark_sensitive(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
 
 
 def _mark_relation(relation_id: int) -> Iterator[int]:
-    """Update a relation's tuples, ROWS_AT_ONCE per transaction, and yield the number of tuples checked."""
+    """Update a relation's tuples, ROWS_AT_ONCE per transaction, and yield the number of checked tuples."""
     last_key = ""
     while True:
         with transaction.atomic():

@@ -1,4 +1,4 @@
-"""Tuple files: streaming readers for exported JSONL, exported CSV, and BertNet's ent_tuples.json; external sorting."""
+"""Tuple files: external sorting, and streaming readers for exported JSONL and CSV and for BertNet's ent_tuples.json."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from kgharvest.knowledge.models import KEY_SEPARATOR
 from kgharvest.knowledge.tuple_store import TupleRow
 from kgharvest.models import HarvestJob, Relation
 
-CACHE_KB = 4096  # memory for the cache of the sort table, and again for its sorter, independent of the file size
+# Memory for the cache of the sort table; its sorter uses the same amount. Neither depends on the file size.
+CACHE_KB = 4096
 INSERT = """
 INSERT INTO tuple_row (list, key, surface, score, mtl, line) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (list, key) DO UPDATE
@@ -89,7 +90,7 @@ def _number(value: Any, name: str) -> float:
 
 
 def _read_csv(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
-    """Yield the rows with values as in the JSONL format."""
+    """Yield the rows of a CSV file, with values as in the JSONL format."""
     reader = csv.DictReader(lines)
     try:
         if missing := {"entities", "score"} - set(reader.fieldnames or ()):
@@ -116,14 +117,14 @@ IMPORT_FORMATS = {
 
 
 class ExternalSort:
-    """Numbered lists of distinct tuples, largest score first, in constant memory.
+    """Sorts numbered lists of distinct tuples, largest score first, in constant memory.
 
     Of duplicates, the tuple with the larger score is kept. Tuples with equal scores keep their file order. The default
     list is 0.
     """
 
     def __init__(self) -> None:
-        # "" is a temporary database on disk that SQLite deletes when the connection is closed.
+        # The name "" opens a temporary database on disk. SQLite deletes it when the connection is closed.
         self._database = sqlite3.connect("", isolation_level=None)
         self._database.execute(f"PRAGMA cache_size = -{CACHE_KB}")
         self._database.execute("PRAGMA journal_mode = OFF")

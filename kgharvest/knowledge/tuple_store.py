@@ -9,8 +9,8 @@ from kgharvest.bulk.insert import fill_table
 from kgharvest.knowledge.sensitive_words import current_words, matcher
 from kgharvest.models import HarvestJob, KnowledgeTuple, Relation, tuple_key
 
-# Rows are loaded into a temporary table and stored by a few set-based statements, because storage dominates the time
-# of large imports.
+# Rows are loaded into a temporary table and then stored by a few set-based statements, because most of the time of
+# large imports is spent on storing.
 CREATE_TABLE = """
 CREATE TEMPORARY TABLE found_tuple (
     rank integer PRIMARY KEY, key text, score double precision, mtl double precision, is_sensitive boolean,
@@ -43,7 +43,10 @@ JSON = KnowledgeTuple._meta.get_field("entities")
 
 
 class TupleRow(NamedTuple):
-    """Scored tuple. entities: case-folded. surface: as written. mtl: in nats; None if unknown."""
+    """A scored tuple. entities: case-folded entities. surface: entities as written.
+
+    mtl: MTL in nats, None if unknown.
+    """
 
     entities: tuple[str, ...]
     surface: tuple[str, ...]
@@ -53,7 +56,7 @@ class TupleRow(NamedTuple):
 
 def store_tuples(job: HarvestJob, rows: Iterable[TupleRow]) -> None:
     """Store the distinct tuples of a job, best first. Call it in the transaction that ends the job."""
-    Relation.objects.lock(job.relation_id)  # prevents deadlocks between jobs that update the same tuples
+    Relation.objects.lock(job.relation_id)  # the lock prevents deadlocks between jobs that update the same tuples
     slots, is_sensitive = range(job.relation.arity), matcher(current_words())
 
     def temporary_rows() -> Iterator[Sequence[Any]]:

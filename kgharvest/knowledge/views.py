@@ -52,7 +52,7 @@ def tuple_list(request: HttpRequest) -> HttpResponse:
 
 
 def with_findings(tuples: Sequence[KnowledgeTuple], verdicts: TupleVerdicts, user) -> list[dict[str, Any]]:
-    """Return each tuple with its judged tasks, and the settings (by LM) of its harvests in the user's projects."""
+    """Return each tuple with its judged tasks, and with the settings by LM of its harvests in the user's projects."""
     ids = [knowledge_tuple.pk for knowledge_tuple in tuples]
     columns = ("knowledge_tuple", "job__language_model__name", "job__setting")
     harvested = visible(HarvestedTuple.objects, user, "job__project")

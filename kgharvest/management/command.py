@@ -1,4 +1,4 @@
-"""Base class and shared arguments of management commands, and jobs run in the command's process."""
+"""Base class and shared arguments of management commands, and functions that run jobs in the command's process."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from kgharvest.jobs import ledger
 from kgharvest.models import Job
 from kgharvest.progress_bar import ProgressBar
 
-LARGEST = 2**31 - 1  # same limit as in the API
+LARGEST = 2**31 - 1  # the API has the same limit
 
 
 class Error(CommandError):
-    """Printed as "Error: ..." on standard error, followed by exit status 1."""
+    """An expected error. It is printed as "Error: ..." on standard error, followed by exit status 1."""
 
 
 class DomainCommand(BaseCommand):
@@ -42,20 +42,20 @@ class DomainCommand(BaseCommand):
 
     def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, **options)
-        parser.called_from_command_line = False  # raise parser errors instead of printing them below the usage
+        parser.called_from_command_line = False  # raise parser errors instead of printing them with the usage
         return parser
 
     def run_from_argv(self, argv: list[str]) -> None:
         try:
             super().run_from_argv(argv)
-        except CommandError as error:  # from the parser; the superclass handles errors of `handle`
+        except CommandError as error:  # an error of the parser; the superclass handles errors of `handle`
             self.stderr.write(f"{error}; see {PROGRAM} {argv[1]} --help")
             sys.exit(error.returncode)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:
             output = super().execute(*args, **options)
-            self.stdout.flush()  # to report a full disk here, not at interpreter exit
+            self.stdout.flush()  # flush now, so that a full disk is reported here and not at interpreter exit
         except (DomainError, EngineError) as error:
             raise Error(str(error)) from error
         except OverflowError as error:
@@ -63,12 +63,12 @@ class DomainCommand(BaseCommand):
         except UnicodeEncodeError as error:
             text = error.object[error.start : error.end]
             raise Error(f"{text!r:.40} cannot be written as {error.encoding}. Use a UTF-8 terminal or file.") from error
-        except BrokenPipeError:  # the reader, for example `head`, has closed the pipe
+        except BrokenPipeError:  # the program that reads the output, for example `head`, has closed the pipe
             _discard_unwritable_output()
             return None
         except (DatabaseError, OSError) as error:
             _discard_unwritable_output()
-            with suppress(DatabaseError):  # the database may be unavailable
+            with suppress(DatabaseError):  # the check fails if the database is unavailable
                 if isinstance(error, OperationalError | ProgrammingError) and has_pending_migrations():
                     raise Error(f"The database is not set up. Run {PROGRAM} migrate first.") from error
             if reason := fault_of_machine(error):
@@ -112,7 +112,7 @@ def add_project_argument(parser: CommandParser) -> None:
 
 
 def _integer(text: str, minimum: int) -> int:
-    """Argument type: integer of at least `minimum`."""
+    """Return an argument type for integers of at least `minimum`."""
     try:
         number = int(text)
     except ValueError:
@@ -141,13 +141,13 @@ def _device(text: str) -> str:
 
 def has_pending_migrations() -> bool:
     if connection.vendor == "sqlite" and not os.path.exists(connection.settings_dict["NAME"]):
-        return True  # connecting would fail or create an empty file
+        return True  # without this check, connecting would fail or create an empty file
     executor = MigrationExecutor(connection)
     return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
 
 
 def run_to_the_end(job: Job) -> None:
-    """Run the job with a progress bar. Its failure is not logged, because the command prints the reason."""
+    """Run the job with a progress bar. If it fails, nothing is logged, because the command prints the reason."""
     logger = logging.getLogger("kgharvest")
     level = logger.level
     logger.setLevel(logging.ERROR)

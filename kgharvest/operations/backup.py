@@ -32,12 +32,15 @@ from kgharvest.optional_apps import uninstalled_apps
 
 FORMAT = 1
 MANIFEST, DATABASE, SECRET_KEY = "manifest.json", "database", "secret_key"
-CHUNK = 1 << 20  # bytes read at a time
+CHUNK = 1 << 20  # number of bytes that are read at a time
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """rows: number of rows by table. files: hexadecimal SHA-256 by name. migrations: applied ones, as [app, name]."""
+    """Manifest of a backup. rows: number of rows by table. files: hexadecimal SHA-256 by name of the file.
+
+    migrations: applied migrations as [app, name].
+    """
 
     format: int
     version: str
@@ -53,14 +56,14 @@ class Manifest:
 
     @property
     def uninstalled_apps(self) -> list[str]:
-        """Apps with tables in the backup that are not installed. Their tables are restored, too."""
+        """Apps that are not installed but have tables in the backup. Their tables are restored, too."""
         return uninstalled_apps(self.migrations)
 
 
 def back_up(path: Path) -> Manifest:
-    """Write a backup to `path`, readable by its owner only. Annotators can continue judging meanwhile.
+    """Write a backup to a file at `path` that only its owner can read. Annotators can continue judging meanwhile.
 
-    The backup includes everything acknowledged before the call. Raises BackupRefused if the file exists.
+    The backup includes all data that was acknowledged before the call. Raises BackupRefused if the file exists.
     """
     exists = _refused(f"The file {path} already exists. Use a new file name.")
     if path.exists():
@@ -89,7 +92,7 @@ def back_up(path: Path) -> Manifest:
         draft.chmod(0o600)
         _flush(draft)
         try:
-            os.link(draft, path)  # unlike a rename, never replaces a file created meanwhile
+            os.link(draft, path)  # unlike a rename, a link never replaces a file that was created meanwhile
         except FileExistsError:
             raise exists from None
     return manifest
@@ -123,8 +126,9 @@ def restore(path: Path, replace: bool = False) -> Manifest:
 def _restored_key(key: Path | None) -> Iterator[None]:
     """Install the key of a backup after its database.
 
-    If a restore is killed, the pending key remains. While it exists, no process starts, because database and key may
-    not match (kgharvest.environment.generated_secret_key). The next completed restore removes it.
+    If a restore is killed, the pending key remains. While it exists, kgharvest.environment.generated_secret_key
+    prevents all processes from starting, because database and key may not match. The next completed restore removes the
+    pending key.
     """
     installed_key = settings.DATA_DIR / "secret_key"
     pending_key = restoring_key(installed_key)
@@ -141,11 +145,14 @@ def _restored_key(key: Path | None) -> Iterator[None]:
         raise
     if key:
         os.replace(pending_key, installed_key)
-    pending_key.unlink(missing_ok=True)  # left by a killed restore
+    pending_key.unlink(missing_ok=True)  # a pending key that a killed restore has left
 
 
 def _read_manifest(archive: zipfile.ZipFile, path: Path) -> Manifest:
-    """Raises BackupRefused if the backup is damaged or does not fit this installation."""
+    """Read the manifest and check the backup.
+
+    Raises BackupRefused if the backup is damaged or does not fit this installation.
+    """
     content = json.loads(archive.read(MANIFEST))
     if content["format"] != FORMAT:
         raise _refused(
@@ -185,7 +192,7 @@ def _refused(message: str) -> DomainError:
 
 @contextmanager
 def _private_folder(parent: Path) -> Iterator[Path]:
-    """Yield a temporary folder on the disk of `parent`, readable by its owner only."""
+    """Yield a temporary folder on the disk of `parent` that only its owner can read."""
     with tempfile.TemporaryDirectory(prefix=".kgharvest-", dir=parent) as folder:
         yield Path(folder)
 
@@ -196,16 +203,16 @@ def _sha256(file: Path) -> str:
 
 
 def _flush(file: Path) -> None:
-    """Write the file from the operating system's cache to disk."""
+    """Flush the file from the operating system's cache to the disk."""
     with file.open("rb") as content:
         os.fsync(content.fileno())
 
 
-# Consistent copies of a whole database during concurrent writes, and atomic restores: SQLite's backup interface, and
-# PostgreSQL's `pg_dump` and `psql`
+# Copying and restoring of whole databases, with SQLite's backup interface, and with PostgreSQL's `pg_dump` and `psql`.
+# A copy is consistent even during concurrent writes, and a restore is atomic.
 
-BUSY_S = 30  # maximum time that a restore waits for locks
-# Tables that are filled during setup, or whose contents are expendable.
+BUSY_S = 30  # maximum time in seconds for which a restore waits for locks
+# Tables that are filled during setup, or whose contents can be lost.
 EXPENDABLE = {
     "auth_permission", "django_content_type", "django_migrations", "django_session", "kgharvest_attempts",
     "kgharvest_sensitiveword", "kgharvest_worker",
@@ -230,7 +237,7 @@ END $$;
 
 
 def copy_to(path: Path) -> dict[str, int]:
-    """Write a snapshot of the database to `path`; return the number of rows of each table."""
+    """Write a snapshot of the database to `path`. Return the number of rows of each table."""
     if connection.vendor == "postgresql":
         # `pg_dump` uses the snapshot of the transaction that counts the rows.
         with transaction.atomic(), connection.cursor() as cursor:
@@ -240,17 +247,17 @@ def copy_to(path: Path) -> dict[str, int]:
             options = ["--format=plain", "--no-owner", "--no-privileges", f"--snapshot={snapshot}", f"--file={path}"]
             _run("pg_dump", *options)
             return _count_rows(cursor, connection.introspection.table_names(cursor))
-    # Reads all pages in one transaction. WAL mode allows concurrent writes.
+    # SQLite reads all pages in one transaction. WAL mode allows concurrent writes.
     with _opened(connection.settings_dict["NAME"]) as database, _opened(path) as copy:
         database.backup(copy)
-        copy.execute("PRAGMA journal_mode = DELETE")  # a single file without a WAL file
+        copy.execute("PRAGMA journal_mode = DELETE")  # makes the copy a single file, without a WAL file
         return _count_sqlite_rows(copy)
 
 
 def restore_from(path: Path, rows: dict[str, int]) -> None:
     """Replace the database with the copy at `path`, in one transaction.
 
-    rows: expected number of rows by table. Raises CopyFailed and then leaves the database unchanged.
+    rows: expected number of rows by table. If it raises CopyFailed, the database is unchanged.
     """
     if connection.vendor == "sqlite":
         _restore_sqlite(path, rows)
@@ -264,7 +271,7 @@ def restore_from(path: Path, rows: dict[str, int]) -> None:
 
 
 def is_empty() -> bool:
-    """Return whether replacing the database would lose no data."""
+    """Return whether the database contains no data that would be lost if it was replaced."""
     tables = set(connection.introspection.table_names()) - EXPENDABLE
     with connection.cursor() as cursor:
         for table in tables:

@@ -1,4 +1,4 @@
-"""Supervisor of child processes: starts, restarts, and stops programs. They never outlive this process."""
+"""Supervisor that starts, restarts, and stops programs as child processes. The programs never outlive this process."""
 
 import os
 import signal
@@ -12,9 +12,10 @@ from typing import Self
 
 from kgharvest.errors import DomainError
 
-# A terminated worker finishes its current job. After this time it is killed, and the job is repeated later.
+# A terminated worker finishes its current job. If this takes longer than GRACE_S, the worker is killed, and the job is
+# repeated later.
 GRACE_S = 10
-MIN_LIFETIME_S = 10  # a program that ends sooner is not restarted
+MIN_LIFETIME_S = 10  # a program that ends within this time is not restarted
 
 
 @dataclass
@@ -46,8 +47,8 @@ class Program:
 class Supervisor:
     """Context manager for running programs. On exit, all programs and their descendants have ended.
 
-    Each program has its own session, so Ctrl-C in a terminal reaches only this process, which then stops the whole
-    process group of every program, including the children of gunicorn and Celery.
+    Each program has its own session, so Ctrl-C in a terminal reaches only this process. It then stops the whole process
+    group of every program, including the child processes of gunicorn and Celery.
     """
 
     log_dir: Path
@@ -76,7 +77,10 @@ class Supervisor:
         return program
 
     def restart_ended(self) -> list[Program]:
-        """Restart ended programs; return them. Raises ProgramEnded if one of them ended within MIN_LIFETIME_S."""
+        """Restart programs that have ended, and return them.
+
+        Raises ProgramEnded if a program ended within MIN_LIFETIME_S.
+        """
         ended = [program for program in self.programs if program.process.poll() is not None]
         for program in ended:
             if time.monotonic() - program.started_at < MIN_LIFETIME_S:
@@ -93,8 +97,8 @@ class Supervisor:
     def stop(self) -> None:
         """Terminate all programs. Kill their process groups after GRACE_S, or immediately on a second Ctrl-C.
 
-        Only the programs themselves receive SIGTERM. If the child processes of a Celery worker received it as well, the
-        worker would lose its job.
+        Only the programs themselves receive SIGTERM. If the child processes of a Celery worker received the signal as
+        well, the worker would lose its job.
         """
         for program in self.programs:
             program.process.terminate()

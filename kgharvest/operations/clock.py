@@ -1,7 +1,7 @@
-"""Shared time of all hosts: the database's clock, used for leases.
+"""Time that all hosts share: the clock of the database. It is used for leases.
 
-If hosts used their local clocks, a host one minute ahead would consider the running jobs of all other hosts lost and
-restart them.
+If hosts used their local clocks, a host whose clock is one minute ahead would consider the running jobs of all other
+hosts lost, and restart these jobs.
 """
 
 from datetime import datetime, timedelta
@@ -10,13 +10,15 @@ from time import monotonic
 from django.db import connection
 from django.utils import timezone
 
-SYNC_EVERY_S = 60  # limits the error after a clock adjustment
+SYNC_EVERY_S = 60  # interval between queries, which limits the error after the clock was adjusted
 
-_synced: tuple[datetime, float] | None = None  # time of the database, and the value of `monotonic` at that time
+_synced: tuple[datetime, float] | None = None  # time of the database, and the value of `monotonic` at this time
 
 
 def shared_now() -> datetime:
-    """Return the database's time, at the cost of one query per minute; for SQLite, the local time without a query.
+    """Return the time of the database. This takes one query per minute.
+
+    For SQLite, return the local time without a query.
 
     Raises the errors of a query if the database is unavailable.
     """

@@ -1,7 +1,7 @@
-"""Transfer of all rows from one database to another, each SQLite or PostgreSQL, in one transaction.
+"""Transfer of all rows from one database to another in one transaction. Each database is SQLite or PostgreSQL.
 
-Streams rows from a snapshot of the source, with tables in the order of their foreign keys. Reads the copied rows again
-and compares them before the transaction ends.
+Rows are streamed from a snapshot of the source, table by table, in the order of foreign keys. Before the transaction
+ends, the copied rows are read again and compared with the source.
 """
 
 import json
@@ -32,17 +32,21 @@ from kgharvest.errors import DomainError
 from kgharvest.operations.programs import own_command
 from kgharvest.optional_apps import uninstalled_apps
 
-SOURCE, DESTINATION = "source", "destination"  # connection aliases
+SOURCE, DESTINATION = "source", "destination"  # aliases of the connections
 MIGRATIONS = "django_migrations"
-EMPTY_TABLES = {"annotation_roundevent"}  # kept until the next release for web servers of the previous release
-# Filled in a new installation; replaced by the rows of the source.
+# Tables that are kept until the next release, for web servers of the previous release.
+EMPTY_TABLES = {"annotation_roundevent"}
+# Tables that have rows in a new installation. The rows of the source replace them.
 FILLED_BY_MIGRATIONS = {"auth_permission", "django_content_type", "kgharvest_sensitiveword"}
 
 Row = Sequence[Any]
 
 
 class CopiedTable(NamedTuple):
-    """checksum: 32 hexadecimal digits, independent of the order of the rows and the kind of database."""
+    """A copied table.
+
+    checksum: 32 hexadecimal digits that do not depend on the order of the rows or the kind of database.
+    """
 
     name: str
     n_rows: int
@@ -52,10 +56,10 @@ class CopiedTable(NamedTuple):
 def copy_database(
     source_url: str, destination_url: str, on_table: Callable[[CopiedTable], object] = lambda table: None
 ) -> list[CopiedTable]:
-    """Copy all rows and set the sequences. URLs: in the format of DATABASE_URL.
+    """Copy all rows and set the sequences. Both URLs are in the format of DATABASE_URL.
 
-    The destination must not contain rows. If it has no tables, it is migrated first. on_table: called after each table
-    is read. Raises TransferRefused and then leaves the rows of the destination unchanged.
+    The destination must not contain rows. If it has no tables, it is migrated first. on_table: function that is called
+    after each table is read. If it raises TransferRefused, the rows of the destination are unchanged.
     """
     with _opened(SOURCE, source_url) as source:
         _refuse_other_tables(source)
@@ -73,12 +77,12 @@ def copy_database(
             _database_errors("Cannot copy a row", advice),
             transaction.atomic(using=destination.alias),
         ):
-            if source.vendor == "postgresql":  # one snapshot during concurrent writes
+            if source.vendor == "postgresql":  # read from one snapshot, even during concurrent writes
                 with source.cursor() as cursor:
                     cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             _empty(destination, models)
             copied = [_copy(model, source, destination, on_table) for model in models]
-            with destination.cursor() as cursor:  # numbers of new rows start after the copied rows
+            with destination.cursor() as cursor:  # ids of new rows continue after those of the copied rows
                 for statement in destination.ops.sequence_reset_sql(no_style(), models):
                     cursor.execute(statement)
             _compare(copied, destination, models)
@@ -101,7 +105,8 @@ def _refused(message: str) -> DomainError:
 def _opened(alias: str, url: str) -> Iterator[BaseDatabaseWrapper]:
     """Yield a connection registered as `alias` until it is closed."""
     options = _options(alias, url)
-    if options["ENGINE"].endswith("sqlite") and not Path(options["NAME"]).is_file():  # opening would create it
+    # Opening a missing file would create it.
+    if options["ENGINE"].endswith("sqlite") and not Path(options["NAME"]).is_file():
         raise _refused(f"The {alias} {options['NAME']} does not exist. Check its path or create it with migrate.")
     database = connections[alias] = ConnectionHandler({"default": {}, alias: options}).create_connection(alias)
     try:
@@ -128,7 +133,7 @@ def _migrate_if_new(url: str) -> None:
         with _opened(DESTINATION, url) as destination:
             if destination.introspection.table_names():
                 return
-    # Data migrations use the default connection, so run them in a process whose default is the destination.
+    # Data migrations use the default connection, so they run in a process whose default connection is the destination.
     run = subprocess.run(  # noqa: S603 - a trusted command
         own_command("migrate", "--verbosity", "0"),
         env=os.environ | {"DJANGO_SETTINGS_MODULE": settings.SETTINGS_MODULE, "DATABASE_URL": url, "DEBUG": "1"},
@@ -151,7 +156,7 @@ def _database_errors(problem: str, advice: str) -> Iterator[None]:
 
 
 def _place(database: BaseDatabaseWrapper) -> tuple[str, ...]:
-    """Return a key that is equal for two addresses of the same database."""
+    """Return a key of the database. Two addresses of the same database have the same key."""
     options = database.settings_dict
     if database.vendor == "sqlite":
         return (str(Path(options["NAME"]).resolve()),)
@@ -202,7 +207,8 @@ def _models_in_order() -> list[type[Model]]:
     ordered: list[type[Model]] = []
 
     def add(model: type[Model], ancestors: Sequence[type[Model]]) -> None:
-        if model in ordered or model in ancestors:  # cycles are fine: keys are checked when the transaction ends
+        # Cycles are possible, because foreign keys are checked when the transaction ends.
+        if model in ordered or model in ancestors:
             return
         for field in model._meta.local_concrete_fields:
             if field.remote_field:
@@ -228,7 +234,7 @@ def _empty(destination: BaseDatabaseWrapper, models: Sequence[type[Model]]) -> N
 
 
 class _Checksum:
-    """Sum of the hashes of all rows, independent of their order."""
+    """Sum of the hashes of all rows, which does not depend on the order of the rows."""
 
     def __init__(self, fields: Sequence[Field]):
         self._json = [index for index, field in enumerate(fields) if isinstance(field, JSONField)]
@@ -265,7 +271,7 @@ def _copy(
     def prepared(field: Field, value: Any) -> Any:
         if not isinstance(field, JSONField):
             return field.get_db_prep_save(value, destination)
-        # PostgreSQL normalizes JSON. SQLite stores the text, which must have Django's format.
+        # PostgreSQL normalizes JSON. SQLite stores JSON as text, which must have Django's format.
         return value if value is None or destination.vendor == "postgresql" else json.dumps(json.loads(value))
 
     rows = checksum.of(_rows(model, source))
@@ -276,7 +282,7 @@ def _copy(
 
 
 def _rows(model: type[Model], database: BaseDatabaseWrapper) -> Iterator[Row]:
-    """Yield the rows as Python values, in batches; JSON as text, to distinguish JSON null from SQL NULL."""
+    """Yield the rows in batches, as Python values. JSON is text, to distinguish JSON null from SQL NULL."""
     fields = model._meta.local_concrete_fields
     columns = ", ".join(database.ops.quote_name(field.column) for field in fields)
     converters = []

@@ -1,6 +1,7 @@
-"""Files shared by web servers and workers, in the data folder or in an S3-compatible store (`KGHARVEST_FILES`).
+"""Files that web servers and workers share, in the data folder or in an S3-compatible store (`KGHARVEST_FILES`).
 
-Both storages write files atomically and overwrite existing files. They raise FileNotFoundError or FilesUnavailable.
+Both kinds of storage write files atomically and overwrite existing files. They raise FileNotFoundError or
+FilesUnavailable.
 """
 
 import os
@@ -18,7 +19,7 @@ from kgharvest.environment import PROGRAM
 from kgharvest.errors import DomainError
 
 ALIAS = "files"
-LONGEST_WAIT_S = 300  # maximum time that a job waits for an unresponsive file store
+LONGEST_WAIT_S = 300  # maximum time for which a job waits for an unresponsive file store
 RETRY_EVERY_S = 5
 AWAY = "The file store does not respond, so files cannot be stored or read. Try again in a few minutes."
 REFUSED = (
@@ -30,7 +31,7 @@ REFUSED = (
 class FilesUnavailable(DomainError):
     """The file store failed. is_passing: True if it did not respond, so that a retry may succeed.
 
-    reason: for operators only, because it contains hosts and buckets.
+    reason: reason for operators only, because it contains hosts and buckets.
     """
 
     def __init__(self, reason: str, is_passing: bool):
@@ -72,7 +73,7 @@ def kept_files() -> Storage:
 
 
 def new_connection() -> Storage:
-    """Return a separate storage for a process that forks, because children must not inherit open connections."""
+    """Return a new storage for a process that forks, because its child processes must not inherit open connections."""
     return storages.create_storage(settings.STORAGES[ALIAS])
 
 

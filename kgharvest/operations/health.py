@@ -1,4 +1,4 @@
-"""Health checks of this process's dependencies, for `/readyz` and the command `doctor`."""
+"""Health checks of the services on which this process depends, for `/readyz` and the command `doctor`."""
 
 import logging
 from collections.abc import Callable
@@ -18,15 +18,15 @@ from kgharvest.operations.files import FilesUnavailable, kept_files
 logger = logging.getLogger(__name__)
 
 BROKER = f"files in {settings.BROKER_DIR}" if hasattr(settings, "BROKER_DIR") else app.connection().as_uri()
-DATABASE_ERRORS = (DatabaseError, InterfaceError)  # InterfaceError: connection lost
-CHECK_EVERY_S = 2  # limits the load of public probes on database and broker
-CHECK_FILES_EVERY_S = 30  # some stores bill each request
+DATABASE_ERRORS = (DatabaseError, InterfaceError)  # InterfaceError means that the connection was lost
+CHECK_EVERY_S = 2  # interval that limits the load of public probes on the database and the broker
+CHECK_FILES_EVERY_S = 30  # longer interval, because some stores bill each request
 MIGRATED, FILES, FILES_ASKED = "operations:migrated", "operations:files", "operations:files-asked"
 
 
 class Finding(NamedTuple):
     is_well: bool
-    says: str  # for operators only: contains hosts and folders
+    says: str  # for operators only, because it contains hosts and folders
 
 
 def first_line(error: Exception) -> str:
@@ -43,7 +43,7 @@ def check_database() -> Finding:
 
 
 def check_migrations() -> Finding:
-    """Check for pending migrations. A positive result is cached for the life of the process."""
+    """Check for pending migrations. If none are pending, the result is cached for the life of the process."""
     if cache.get(MIGRATED):
         return Finding(True, "done")
     try:
@@ -72,7 +72,8 @@ def check_files() -> Finding:
             files.check()
         except FilesUnavailable as error:
             finding = Finding(False, error.reason)
-        except Exception as error:  # for example an error of a network library; probes must report it
+        except Exception as error:
+            # Catch all errors, for example of a network library, because probes must report them.
             logger.exception("The check of the file store failed.")
             reason = f"{type(error).__name__}: {first_line(error)}"
             finding = Finding(False, f"the check of {files.place} failed ({reason}); see the log")
@@ -88,7 +89,7 @@ READINESS: dict[str, Callable[[], Finding]] = {
     "broker": check_broker,
     "files": check_files,
 }
-OPTIONAL = {"files"}  # a server without it can answer nearly all requests and counts as ready
+OPTIONAL = {"files"}  # without this service, a server can answer nearly all requests and counts as ready
 
 
 def readiness() -> dict[str, Finding]:

@@ -1,6 +1,6 @@
-"""HTTP server: waitress. It passes only complete requests to a thread and buffers responses.
+"""HTTP server based on waitress. It passes only complete requests to a thread, and buffers responses.
 
-So slow or idle clients occupy a socket and some memory or disk, but no thread. Under gunicorn, each of its processes is
+Therefore, slow or idle clients occupy a socket and some memory or disk, but no thread. Under gunicorn, each process is
 such a server (kgharvest.operations.web_worker). Without gunicorn, `python -m kgharvest.operations.http_server` is the
 only process. See docs/decisions/0029-waitress-under-gunicorn.md.
 """
@@ -23,18 +23,19 @@ from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import BaseWSGIServer, create_server
 from waitress.task import ThreadedTaskDispatcher, WSGITask
 
-MAX_CONNECTIONS = 2000  # per process, unless the limit of open files is lower
-FILES_PER_CONNECTION = 3  # the socket, and buffers of request and response on disk
+MAX_CONNECTIONS = 2000  # maximum number of connections per process, unless the limit of open files is lower
+FILES_PER_CONNECTION = 3  # the socket, and the buffers of request and response on disk
 OTHER_FILES = 200
-LOOK_EVERY_S = 1  # check whether the server must stop
-LINGER_S = 2.0  # wait for arriving requests when stopping
-GRACE_S = 30  # gunicorn's default
-# With Python's default of 5 ms, each return from the database may wait that long for a computing thread.
+LOOK_EVERY_S = 1  # interval between checks whether the server must stop
+LINGER_S = 2.0  # time to wait for arriving requests when the server stops
+GRACE_S = 30  # the default of gunicorn
+# With Python's default of 5 ms, a thread may wait that long for a computing thread each time it returns from the
+# database.
 SWITCH_THREADS_EVERY_S = 0.0005
 
 
 class StrictParser(HTTPRequestParser):
-    """Rejects requests whose end is ambiguous: length and chunks together, and chunks in HTTP/1.0."""
+    """Parser that rejects requests whose end is ambiguous: a length together with chunks, and chunks in HTTP/1.0."""
 
     def parse_header(self, header_plus: bytes) -> None:
         super().parse_header(header_plus)
@@ -44,7 +45,7 @@ class StrictParser(HTTPRequestParser):
 
 class Task(WSGITask):
     def build_response_header(self) -> bytes:
-        """Announce the end of the connection if the server is stopping."""
+        """Build the header. If the server is stopping, the header announces the end of the connection."""
         if not self.channel.server.accepting:
             self.request.headers["CONNECTION"] = "close"
         return super().build_response_header()
@@ -62,13 +63,16 @@ class Channel(HTTPChannel):
 
 
 class HttpServer:
-    """Server of this process. listeners: bound sockets. keepalive_s: idle time after which connections are closed."""
+    """HTTP server of this process. listeners: bound sockets.
+
+    keepalive_s: idle time after which connections are closed.
+    """
 
     def __init__(
         self, application: Callable[..., Any], listeners: Sequence[socket.socket], n_threads: int, keepalive_s: int
     ) -> None:
         sys.setswitchinterval(SWITCH_THREADS_EVERY_S)
-        self._sockets: dict[int, wasyncore.dispatcher] = {}  # by file descriptor
+        self._sockets: dict[int, wasyncore.dispatcher] = {}  # connections by file descriptor
         self._threads = ThreadedTaskDispatcher()
         self._threads.set_thread_count(n_threads)
         # Raise the limit of open files as far as needed and permitted.
@@ -87,11 +91,12 @@ class HttpServer:
             channel_timeout=keepalive_s,
             cleanup_interval=10,
             max_request_header_size=64 << 10,
-            max_request_body_size=2 * settings.LARGEST_UPLOAD,  # kgharvest.wsgi rejects smaller bodies with a message
+            # kgharvest.wsgi rejects large bodies below this limit with a message.
+            max_request_body_size=2 * settings.LARGEST_UPLOAD,
             inbuf_overflow=64 << 10,
             outbuf_overflow=128 << 10,
-            outbuf_high_watermark=1 << 30,  # bytes on disk before a thread waits for a slow client
-            clear_untrusted_proxy_headers=False,  # settings.PROXY_COUNT determines trust
+            outbuf_high_watermark=1 << 30,  # number of bytes on disk at which a thread waits for a slow client
+            clear_untrusted_proxy_headers=False,  # settings.PROXY_COUNT determines which proxies are trusted
         )
         for server in self._servers():
             server.channel_class = Channel
@@ -99,7 +104,7 @@ class HttpServer:
     def serve(self, is_wanted: Callable[[], bool], grace_s: float) -> None:
         """Serve while `is_wanted`, which is called at least every LOOK_EVERY_S, then stop.
 
-        Stopping accepts no more connections and answers started requests within `grace_s`.
+        While stopping, the server accepts no more connections and answers started requests within `grace_s`.
         """
         while is_wanted():
             self._poll(LOOK_EVERY_S)
@@ -107,7 +112,7 @@ class HttpServer:
         for server in self._servers():
             server.accepting = False
         while monotonic() < stopped_at + grace_s - LOOK_EVERY_S:
-            is_wanted()  # reports to gunicorn that this process lives
+            is_wanted()  # this also reports to gunicorn that the process is alive
             connections = [socket for socket in self._sockets.values() if isinstance(socket, Channel)]
             if not connections:
                 break

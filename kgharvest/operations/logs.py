@@ -20,7 +20,7 @@ from django.http import HttpRequest
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 CLIENT_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
-# Scans each run of characters once, because clients can send 64 kB without a space.
+# The pattern scans each run of characters only once, because clients can send 64 kB without a space.
 PRIVATE = re.compile(r"""(?P<mail>(?<![^\s@<>"'=:,])[^\s@<>"'=:,]++@[^\s@<>"',]+\.\w+)|\bkgh_\w+""")
 UNKNOWN_ROUTE = "an unknown address"
 
@@ -41,7 +41,7 @@ def route_of(request: HttpRequest) -> str:
 
 
 def without_addresses(record: logging.LogRecord) -> bool:
-    """Logging filter: replace the request's path with its URL pattern, and add the request's id."""
+    """Logging filter that replaces the request's path with its URL pattern and adds the request's id."""
     record.request_id = request_id.get()
     request = getattr(record, "request", None)
     if isinstance(request, HttpRequest) and isinstance(record.args, tuple):
@@ -55,7 +55,7 @@ def blacked_out(text: str) -> str:
 
 
 class LineFormatter(logging.Formatter):
-    """Plain text, with the request's id at the end of the first line."""
+    """Formatter for plain text, with the request's id at the end of the first line."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = blacked_out(super().format(record))
@@ -65,7 +65,7 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line: time, level, logger, message, request_id, and the entries of `extra["facts"]`."""
+    """Formatter for JSON lines with time, level, logger, message, request_id, and the entries of `extra["facts"]`."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -80,7 +80,7 @@ class JsonFormatter(logging.Formatter):
             error = record.exc_info[1]
             frames = traceback.extract_tb(error.__traceback__)
             text = str(error)
-            if isinstance(error, DatabaseError):  # after its first line, the message quotes rows
+            if isinstance(error, DatabaseError):  # only the first line, because the rest of the message quotes rows
                 text = text.partition("\n")[0]
             line["error"] = blacked_out(f"{type(error).__name__}: {text}" if text else type(error).__name__)
             line["traceback"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]

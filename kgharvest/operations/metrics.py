@@ -1,7 +1,7 @@
-"""Prometheus metrics: requests served by this machine's web processes, and readings from the database.
+"""Prometheus metrics: counts of requests served by this machine's web processes, and readings from the database.
 
-Each process counts in its own file in settings.METRICS_DIR; the process that is scraped sums up all
-files (prometheus_client's multiprocess mode). Database readings are computed at each scrape; apps add theirs in
+Each process counts in its own file in settings.METRICS_DIR. The process that is scraped sums up all files
+(prometheus_client's multiprocess mode). Readings from the database are computed at each scrape. Apps add readings in
 registries.METRICS.
 """
 
@@ -19,7 +19,8 @@ from django.db.models import Count
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(settings.METRICS_DIR)  # read when prometheus_client is imported
+# prometheus_client reads this variable when it is imported.
+os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(settings.METRICS_DIR)
 
 import prometheus_client
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -31,7 +32,8 @@ from kgharvest.models import Job
 from kgharvest.webhooks.models import Delivery
 
 CONTENT_TYPE = prometheus_client.CONTENT_TYPE_LATEST
-METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}  # clients can send any other text
+# Methods that are counted by name, because clients can send any text.
+METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 SCRAPE_TRIES = 5
 LATENCIES_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
@@ -48,7 +50,10 @@ REQUEST_SECONDS = prometheus_client.Histogram(
 
 
 class Reading(NamedTuple):
-    """Metric read from the database. values: by label values. is_total: True for a counter, which never decreases."""
+    """A metric read from the database. values: numbers by label values.
+
+    is_total: True for a counter, which never decreases.
+    """
 
     name: str
     help: str
@@ -68,7 +73,7 @@ def exposition() -> bytes:
         registry = prometheus_client.CollectorRegistry()
         MultiProcessCollector(registry)
         registry.register(DatabaseCollector())
-        with suppress(FileNotFoundError):  # the file of an ended process was deleted after listing
+        with suppress(FileNotFoundError):  # the file of an ended process was deleted after the files were listed
             return prometheus_client.generate_latest(registry)
     raise RuntimeError("Metrics files were repeatedly deleted while they were being read.")
 

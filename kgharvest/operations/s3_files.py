@@ -18,8 +18,8 @@ from kgharvest.operations.files import FilesUnavailable
 logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 3
-READ_TIMEOUT_S = 10  # without receiving data
-MEMORY = 1 << 20  # bytes; larger files are read through a temporary file
+READ_TIMEOUT_S = 10  # maximum time without receiving data
+MEMORY = 1 << 20  # number of bytes; larger files are read through a temporary file
 NO_ANSWER = (
     exceptions.ConnectionError,
     exceptions.HTTPClientError,
@@ -32,7 +32,7 @@ CHECKS = "checks"  # folder of the files written by `check`
 
 
 class S3Files(S3Storage):
-    """Objects without an ACL, so the bucket policy decides who can read them.
+    """Files as objects in a bucket. They have no ACL, so the policy of the bucket decides who can read them.
 
     Credentials are found in the same way as by AWS tools. Opening a file fetches it completely, so that downloads
     cannot fail halfway.
@@ -43,7 +43,7 @@ class S3Files(S3Storage):
             connect_timeout=CONNECT_TIMEOUT_S,
             read_timeout=READ_TIMEOUT_S,
             retries={"mode": "standard", "total_max_attempts": 2},
-            # Stores other than Amazon's reject the trailing checksums that boto3 adds by default.
+            # Stores other than Amazon's reject trailing checksums, which boto3 adds by default.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         )
@@ -58,7 +58,7 @@ class S3Files(S3Storage):
     def _open(self, name: str, mode: str = "rb") -> File:
         with self._store_errors():
             file = super()._open(name, mode)
-            file.seek(0)  # fetches the content
+            file.seek(0)  # this fetches the content
             return file
 
     def _save(self, name: str, content: File) -> str:
@@ -95,7 +95,7 @@ class S3Files(S3Storage):
 
     @contextmanager
     def _store_errors(self) -> Iterator[None]:
-        """Convert errors in the block to FilesUnavailable, or to FileNotFoundError for a file missing in its bucket."""
+        """Convert errors in the block to FilesUnavailable, or to FileNotFoundError if the bucket lacks the file."""
         try:
             yield
         except FileNotFoundError:
@@ -111,7 +111,10 @@ class S3Files(S3Storage):
             raise self._unavailable(error, is_passing=isinstance(error, NO_ANSWER)) from error
 
     def _check_bucket(self) -> None:
-        """Raise FilesUnavailable for a missing bucket, which has the same 404 response as a missing file."""
+        """Raise FilesUnavailable if the bucket is missing.
+
+        A missing bucket has the same 404 response as a missing file.
+        """
         try:
             self.connection.meta.client.head_bucket(Bucket=self.bucket_name)
         except (BotoCoreError, ClientError) as error:

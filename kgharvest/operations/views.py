@@ -1,4 +1,4 @@
-"""Health and metrics probes (kgharvest.middleware.observe_requests)."""
+"""Views for health probes and metrics. kgharvest.middleware.observe_requests calls them."""
 
 from ipaddress import ip_address
 
@@ -19,7 +19,10 @@ def healthz(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Readiness probe: database, migrations, broker, and file store. Only operators see the reasons for failures."""
+    """Readiness probe, which checks the database, migrations, broker, and file store.
+
+    Only operators see the reasons for failures.
+    """
     findings = health.readiness()
     is_ready = all(finding.is_well for name, finding in findings.items() if name not in health.OPTIONAL)
     shows_reason = _is_operator(request)

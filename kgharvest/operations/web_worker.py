@@ -8,7 +8,7 @@ from kgharvest.operations.http_server import HttpServer
 
 
 class WaitressWorker(Worker):
-    """Process of the web server. Supports gunicorn's settings `threads`, `keepalive`, and `graceful_timeout`."""
+    """A process of the web server. It supports gunicorn's settings `threads`, `keepalive`, and `graceful_timeout`."""
 
     def run(self) -> None:
         listeners = [listener.sock for listener in self.sockets]

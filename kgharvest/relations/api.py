@@ -104,7 +104,8 @@ class PromptFileInput(StrictSerializer):
 class PromptsImportedSerializer(serializers.Serializer):
     message = serializers.CharField()
     unknown = serializers.ListField(
-        child=serializers.CharField(), help_text="Relations that are missing from the set or not binary."
+        child=serializers.CharField(),
+        help_text="Names of relations in the file that are missing from the set or not binary.",
     )
 
 
@@ -123,7 +124,7 @@ class SetViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @extend_schema(request=SetCopyInput, summary="Duplicate a set")
     def create(self, request: Request) -> Response:
-        """Empty sets do not exist. To create a new set, create a relation in it or import a file."""
+        """Copies a set. There are no empty sets: to create a new set, create a relation in it or import a file."""
         sent = self.sent(SetCopyInput)
         return self.created_set(
             services.duplicate_set(sent["copy_of"], sent["name"], request.user, sent.get("project"))
@@ -138,7 +139,7 @@ class SetViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @extend_schema(summary="Delete a set with its relations")
     def destroy(self, request: Request, pk: int) -> Response:
-        """Fails if a relation of the set has harvests or tuples."""
+        """Deletes the set unless a relation of the set has harvests or tuples."""
         services.delete_set(self.named(), request.user)
         return self.deleted()
 
@@ -214,7 +215,7 @@ def sentences_field(help_text: str) -> serializers.ListField:
 
 
 class RelationTextInput(StrictSerializer):
-    """A relation without its set. Slots in statement and prompts are written <ENT0>, <ENT1>, ..."""
+    """A relation without its set. In the statement and the prompts, slots are written <ENT0>, <ENT1>, ..."""
 
     name = serializers.CharField(max_length=100, help_text="Short name without spaces.")
     statement = serializers.CharField(max_length=LONGEST_SENTENCE, help_text="Sentence that annotators judge.")
@@ -229,15 +230,15 @@ class RelationTextInput(StrictSerializer):
         max_length=MOST_SENTENCES,
         help_text="True examples, at least two.",
     )
-    initial_prompts = sentences_field("Prompts to start from. Default: the statement.")
+    initial_prompts = sentences_field("Prompts from which further prompts are created. Default: the statement.")
     prompts = sentences_field("Predefined prompts. Default: paraphrases of the initial prompts.")
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A relation to write", RELATION_INPUT, request_only=True)])
 class RelationInput(RelationTextInput):
-    """Relation to create or change. Slots in the statement and the prompts are written <ENT0>, <ENT1>, ...
+    """A relation to create or change. In the statement and the prompts, slots are written <ENT0>, <ENT1>, ...
 
-    project: project of a new set. It is ignored for an existing set.
+    project: project of the set if the set is new; ignored for an existing set.
     """
 
     project = ProjectField()
@@ -245,7 +246,10 @@ class RelationInput(RelationTextInput):
 
 
 def save(sent: dict[str, Any], relation: Relation | None, by) -> Relation:
-    """Create a relation, or change the sent fields of `relation`. Raises ValidationError with errors by field."""
+    """Create a relation, or change those fields of `relation` that were sent.
+
+    Raises ValidationError with errors by field.
+    """
     values = {column: getattr(relation, column) for column in EXPORTED_COLUMNS} if relation else {}
     values |= {column: sent[column] for column in EXPORTED_COLUMNS if column in sent}
     values["initial_prompts"] = values.get("initial_prompts") or [values["statement"]]
@@ -274,11 +278,14 @@ class RelationViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     @extend_schema(request=RelationInput, summary="Edit a relation")
     def partial_update(self, request: Request, pk: int) -> Response:
-        """The name, set, and number of slots of a relation with harvests or tuples cannot be changed."""
+        """Changes fields of a relation.
+
+        If the relation has harvests or tuples, its name, set, and number of slots cannot be changed.
+        """
         return self.answer(save(self.sent(RelationInput, partial=True), self.named(), request.user))
 
     @extend_schema(summary="Delete a relation")
     def destroy(self, request: Request, pk: int) -> Response:
-        """Fails if the relation has harvests, tuples, or gold statements."""
+        """Deletes the relation unless it has harvests, tuples, or gold statements."""
         services.delete_relation(self.named(), request.user)
         return self.deleted()

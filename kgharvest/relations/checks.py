@@ -18,10 +18,10 @@ QUESTION_MARKS = ("?", "？", "؟")
 FULL_STOPS = (".", "!", "。", "।", "۔")
 LINE_ENDS = re.compile(r"[\t\r\n]")
 BETWEEN_LINES = re.compile(r"\s*[\r\n\u2028\u2029]\s*")
-LONGEST_SENTENCE = 1_000  # characters of a statement or prompt
+LONGEST_SENTENCE = 1_000  # maximum number of characters of a statement or prompt
 LONGEST_EXPLANATION = 2_000
 MOST_SENTENCES = 2_000  # maximum number of prompts or seed tuples of a relation
-LONG_STATEMENT = 200  # characters
+LONG_STATEMENT = 200  # number of characters above which a statement gets advice
 
 
 @dataclass
@@ -38,7 +38,7 @@ class RelationEntry:
     needs_seeds: bool = True
 
     def columns(self) -> dict[str, Any]:
-        """Return the relation's columns, except its name and set. The entry must be valid."""
+        """Return the values of the relation's columns, except its name and set. The entry must be valid."""
         return {
             "statement": one_line(self.statement or self.initial_prompts[0]),
             "explanation": self.explanation,
@@ -54,7 +54,7 @@ class RelationEntry:
 
 
 def one_line(sentence: str) -> str:
-    """Replace line breaks with spaces. Forms have one sentence per line, and annotators and LMs read a single line."""
+    """Replace line breaks with spaces: forms have one sentence per line, and annotators and LMs read a single line."""
     return BETWEEN_LINES.sub(" ", sentence.strip())
 
 
@@ -128,7 +128,8 @@ def _are_texts(texts: Any) -> bool:
 
 def _slot_errors(entry: RelationEntry, sentences: dict[str, list[str]]) -> Iterator[FieldError]:
     """Yield errors in the slots of `sentences` (lists of texts by field) and in the seed tuples."""
-    columns = {text: column for column in reversed(sentences) for text in sentences[column]}  # the first field wins
+    # The first field with a sentence determines the number of slots.
+    columns = {text: column for column in reversed(sentences) for text in sentences[column]}
     arities = {}
     for text in dict.fromkeys(text for texts in sentences.values() for text in texts):
         try:
@@ -162,7 +163,7 @@ def _seed_errors(entry: RelationEntry, arity: int) -> Iterator[FieldError]:
             yield FieldError("seed_tuples", f"has {n_entities} for {arity} slots", number)
         elif reason := entities_error(entities, arity):
             yield FieldError("seed_tuples", reason, number)
-        elif any("\n" in entity for entity in entities):  # forms have one seed tuple per line
+        elif any("\n" in entity for entity in entities):  # because forms have one seed tuple per line
             yield FieldError("seed_tuples", "has an entity with a line break", number)
 
 

@@ -15,13 +15,13 @@ SHAPES = (
     'or JSON Lines with {"relation": ..., "template": "[X] ... [Y]"}'
 )
 LAMA_SLOTS = {"[X]": "<ENT0>", "[Y]": "<ENT1>"}
-MOST_RELATIONS = 10_000  # per file
+MOST_RELATIONS = 10_000  # maximum number of relations per file
 EXPORTED_COLUMNS = ("name", "statement", "explanation", "initial_prompts", "prompts", "seed_tuples")
 
 
 @dataclass
 class RelationFile:
-    """Content of a relation file. source: file name. name: set name."""
+    """Content of a relation file. source: name of the file. name: name of the set."""
 
     source: str
     name: str
@@ -40,7 +40,7 @@ def read_relation_file(source: str, content: bytes) -> RelationFile:
     if isinstance(document, dict) and isinstance(document.get("relations"), list):
         _check_number(len(document["relations"]), source)
         name, description = str(document.get("name") or stem), str(document.get("description") or "")
-        del document  # frees memory before members_of parses the same relations again
+        del document  # free memory before members_of parses the same relations again
         offsets = {member.name: member.offset for member in members_of(text)}
         entries = _project_entries(members_of(text, offsets["relations"]), source)
         return RelationFile(source, name, description, entries)
@@ -96,7 +96,10 @@ def _project_entries(members: Iterable[Member], source: str) -> list[RelationEnt
 
 
 def _lama_entries(content: bytes, source: str, default_name: str) -> list[RelationEntry]:
-    """Return one relation per name. The templates of all its lines are its initial prompts. It has no seed tuples."""
+    """Return one relation per name. Its initial prompts are the templates of all lines with this name.
+
+    It has no seed tuples.
+    """
     entries: dict[str, RelationEntry] = {}
     faults = Faults()
     for line in read_json_lines(lines_of(BytesIO(content), source)):
@@ -117,7 +120,7 @@ def _lama_entries(content: bytes, source: str, default_name: str) -> list[Relati
 
 
 def with_slots(template: str) -> str:
-    """Return a LAMA or LPAQA template as a prompt: [X] and [Y] become <ENT0> and <ENT1>."""
+    """Convert a LAMA or LPAQA template to a prompt: [X] and [Y] become <ENT0> and <ENT1>."""
     for slot, entity_slot in LAMA_SLOTS.items():
         template = template.replace(slot, entity_slot)
     return template

@@ -39,7 +39,7 @@ class DatalistInput(forms.TextInput):
 class RelationForm(forms.Form):
     """Form for a new relation or for changes to `relation`. Name and set are read-only if the relation is in use.
 
-    sets: suggested sets. Default: all sets that are not built-in.
+    sets: sets to suggest; by default all sets that are not built-in.
     """
 
     name = forms.CharField(max_length=100, help_text="Short name without spaces, for example <code>place_for</code>.")
@@ -69,7 +69,8 @@ class RelationForm(forms.Form):
         max_length=100_000,
         required=False,
         widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="Prompts to start from, one per line, with the same slots. Default: the statement.",
+        help_text="Prompts from which further prompts are created, one per line, with the same slots. "
+        "Default: the statement.",
     )
     prompts = forms.CharField(
         label="Predefined prompts",
@@ -102,7 +103,8 @@ class RelationForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean()
         if not self.errors:
-            # Without initial prompts, the statement is the prompt, so the error belongs to the statement field.
+            # If there are no initial prompts, the statement is used as the prompt, so the error belongs to the
+            # statement field.
             has_prompts = non_blank_lines(cleaned["initial_prompts"])
             for error in validate_relation(self.entry(), cleaned["set_name"], self.relation):
                 field = "statement" if error.field == "initial_prompts" and not has_prompts else error.field
@@ -143,7 +145,8 @@ def initial_values(relation: Relation) -> dict[str, str]:
 
 def parse_seed_tuples(text: str) -> list[list[str]]:
     """Return the entities of each line. Lines with tabs are split only at tabs, other lines at the separator."""
-    lines = [line for line in text.split("\n") if line.strip()]  # entities may contain other line separators
+    # Do not use splitlines: entities may contain other line separators.
+    lines = [line for line in text.split("\n") if line.strip()]
     return [[entity.strip() for entity in line.split("\t" if "\t" in line else SEPARATOR)] for line in lines]
 
 
@@ -211,7 +214,7 @@ class RelationChoice(NamedTuple):
 
 
 class SetChoice(NamedTuple):
-    """Relation set with its relations. is_chosen: True if the whole set is chosen."""
+    """A relation set with its relations. is_chosen: True if the whole set is chosen."""
 
     relation_set: RelationSet
     relations: list[RelationChoice]
@@ -227,10 +230,11 @@ class SetChoice(NamedTuple):
 
 
 class RelationPickerForm(forms.Form):
-    """Choice of relations and whole sets, rendered by `kgharvest/relations/_relation_picker.html`.
+    """Form to choose relations and whole sets, rendered by `kgharvest/relations/_relation_picker.html`.
 
-    Subclasses add the fields of their action. They also set is_ready (returns whether the action is possible for a
-    relation), ready (label of the relations that are ready), and not_ready (reason shown next to other relations).
+    Subclasses add the fields of their action and set three attributes. is_ready: function that returns whether the
+    action is possible for a relation. ready: label of the relations that are ready. not_ready: reason shown next to
+    other relations.
     """
 
     is_ready: Callable[[Relation], bool]

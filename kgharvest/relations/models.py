@@ -14,9 +14,10 @@ class RelationSetQuerySet(models.QuerySet):
 
 
 class RelationSet(models.Model):
-    """Named collection of relations, owned by a project or built-in. Built-in sets are readable by everyone.
+    """Named collection of relations. A set belongs to a project or is built-in. Everyone can read built-in sets.
 
-    Names are unique in the installation because projects share knowledge and "set/relation" must identify a relation.
+    Names of sets are unique in the installation, because projects share knowledge and "set/relation" must identify a
+    relation.
     """
 
     name = models.SlugField(max_length=100, unique=True)
@@ -54,11 +55,11 @@ class RelationQuerySet(models.QuerySet):
 
 
 class Relation(models.Model):
-    """Relation to harvest from an LM.
+    """A relation that can be harvested from an LM.
 
     name: must not contain "/", which separates set and name in paths. statement: sentence with slots that annotators
     judge. initial_prompts: one or more prompts written by a person. prompts: predefined prompts; may be empty.
-    seed_tuples: lists of `arity` entities. A harvest needs at least two.
+    seed_tuples: lists of `arity` entities. A harvest needs at least two seed tuples.
     """
 
     relation_set = models.ForeignKey(RelationSet, on_delete=models.CASCADE, related_name="relations")

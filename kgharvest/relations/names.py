@@ -10,7 +10,7 @@ from kgharvest.names import UnresolvedName, alternatives, resolve_name
 
 logger = logging.getLogger(__name__)
 
-DEMO_SET = "demo"  # the embedded LM, which is the default model, was trained on this set
+DEMO_SET = "demo"  # searched first, because the embedded LM, which is the default, was trained on this set
 
 Scope = Callable[[Relation], bool]
 PROJECT_SETS_FIRST: tuple[Scope, ...] = (
@@ -28,9 +28,9 @@ def resolve_relation(
 ) -> Relation:
     """Return the relation that `name` identifies: "set/name", a name in the set `set_name`, or a name alone.
 
-    scopes: a name alone is looked up in the first scope that contains a match. Default: project sets, then the demo
-    set, then the other built-in sets. With the default scopes, a warning is logged if a later scope also contains a
-    match. among: relations to search. Default: all. Raises UnresolvedName.
+    scopes: groups of sets. A name alone is looked up in the first scope that contains a match. By default, the scopes
+    are project sets, the demo set, and the other built-in sets, and a warning is logged if a later scope also contains
+    a match. among: relations to search; by default all relations. Raises UnresolvedName.
     """
     if set_name is not None and "/" not in name:
         name = f"{set_name}/{name}"

@@ -18,7 +18,7 @@ from kgharvest.relations.checks import one_line, sentence_error
 from kgharvest.relations.files import LAMA_SLOTS, with_slots
 from kgharvest.relations.services import check_can_edit
 
-# Origin by the folder name in LPAQA's release and in similar collections.
+# Origins of prompts by the folder names in LPAQA's release and similar collections.
 ORIGINS = {
     "mine": "mined",
     "mined": "mined",
@@ -26,13 +26,16 @@ ORIGINS = {
     "paraphrased": "paraphrased",
     "manual": "manual",
 }
-IMPORTED = "imported"  # origin of files in any other folder
+IMPORTED = "imported"  # origin of prompts in files in any other folder
 ORIGIN_CHOICES = list(dict.fromkeys([*ORIGINS.values(), IMPORTED]))
 MOST_ENTRIES = 10_000  # maximum number of files and folders in an imported folder; LPAQA's release has a few hundred
 
 
 class PromptFile(NamedTuple):
-    """name: file name. Its stem is the relation name unless a line names another. origin: origin of the prompts."""
+    """A file of prompts. name: file name, whose stem is the relation's name unless a line contains another name.
+
+    origin: origin of the prompts.
+    """
 
     name: str
     origin: str
@@ -59,7 +62,7 @@ class AddedPrompts(NamedTuple):
 
 
 class ImportedPrompts(NamedTuple):
-    """unknown: names of relations in the files that are missing from the set or not binary there."""
+    """Result of an import. unknown: names of relations in the files that are missing from the set or not binary."""
 
     relations: list[AddedPrompts]
     unknown: list[str]
@@ -102,11 +105,11 @@ def import_prompts(
 def prompt_files_at(path: Path, origin: str | None = None) -> list[PromptFile]:
     """Return the file RELATION.jsonl, or all such files in a folder and its subfolders.
 
-    origin: None to derive it from the folder names. Raises NoSuchFile if there is no such file or the folder has more
+    origin: None to derive it from the folder names. Raises NoSuchFile if the file does not exist or the folder has more
     than MOST_ENTRIES entries, and ImportRefused if a file is not UTF-8.
     """
     paths, n_entries = [] if path.is_dir() else [path], 0
-    for parent, folders, names in os.walk(path):  # yields nothing for a file
+    for parent, folders, names in os.walk(path):  # if the path is a file, this yields nothing
         n_entries += len(folders) + len(names)
         if n_entries > MOST_ENTRIES:
             raise DomainError(
@@ -178,7 +181,7 @@ def template_error(template: Any) -> str | None:
 def _add_prompts(relation: Relation, prompts: Sequence[FilePrompt], min_weight: float | None) -> AddedPrompts:
     heavy = [prompt for prompt in prompts if min_weight is None or prompt.weight is None or prompt.weight >= min_weight]
     texts = relation.prompts or list(relation.initial_prompts)
-    # Ignore the space before the full stop, because LPAQA contains many prompts both with and without it.
+    # Ignore a space before the full stop, because LPAQA contains many prompts both with and without this space.
     existing_keys = {SPACE_BEFORE_END.sub("", text) for text in [*texts, *relation.initial_prompts]}
     new: dict[str, FilePrompt] = {}
     for prompt in heavy:
@@ -194,6 +197,6 @@ def _add_prompts(relation: Relation, prompts: Sequence[FilePrompt], min_weight: 
 
 
 def prompts_with_origins(relation: Relation) -> list[tuple[str, str]]:
-    """Return the predefined prompts with their origins. The origin is "" if the prompt was not imported."""
+    """Return the predefined prompts with their origins. The origin of a prompt that was not imported is ""."""
     origins = dict(relation.known_prompts.filter(origin__in=ORIGIN_CHOICES).values_list("text", "origin"))
     return [(text, origins.get(text, "")) for text in relation.prompts]

@@ -67,7 +67,7 @@ def load_shipped_sets(by=None) -> list[RelationSet]:
 def import_relation_file(
     file: RelationFile, set_name: str | None = None, is_shipped: bool = False, by=None, project: Project | None = None
 ) -> RelationSet:
-    """Import relations into the set `set_name`, and update existing relations. Default: the set named in the file.
+    """Import relations into the set `set_name`, by default the set named in the file. Existing relations are updated.
 
     Relations that are missing from the file stay unchanged. project: project of a new set. Raises ImportRefused with
     all errors, SetIsShipped, NotAllowed, or ProjectNotNamed. Nothing is stored in these cases.
@@ -79,7 +79,8 @@ def import_relation_file(
             relation_set, _ = RelationSet.objects.get_or_create(name=set_name, defaults={"is_shipped": True})
         else:
             relation_set = editable_set(set_name, by, project)
-        RelationSet.objects.select_for_update().get(pk=relation_set.pk)  # serializes concurrent imports into the set
+        # Lock the set, so that concurrent imports into it run one after another.
+        RelationSet.objects.select_for_update().get(pk=relation_set.pk)
         relation_set.description = file.description or relation_set.description
         relation_set.save()
         arities = dict(in_use(relation_set.relations).values_list("name", "arity"))
@@ -165,7 +166,8 @@ def save_relation(
     """
     if relation:
         check_can_edit(relation.relation_set, by)
-        Relation.objects.select_for_update().get(pk=relation.pk)  # prevents new jobs and tuples during the checks
+        # The lock prevents new jobs and tuples during the checks.
+        Relation.objects.select_for_update().get(pk=relation.pk)
     if errors := validate_relation(entry, set_name, relation):
         raise BadRelation(errors)
     relation = relation or Relation()

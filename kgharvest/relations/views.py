@@ -23,7 +23,7 @@ from kgharvest.relations.forms import DuplicateSetForm, ImportForm, PromptsForm,
 from kgharvest.relations.prompt_files import PromptFile, import_prompts, prompts_with_origins
 from kgharvest.tables.downloads import download
 
-N_EXAMPLES = 5  # seed tuples shown as filled statements
+N_EXAMPLES = 5  # number of seed tuples that are shown as filled statements
 RELATIONS = Relation.objects.select_related("relation_set__project")
 SETS = RelationSet.objects.select_related("project")
 
@@ -70,7 +70,7 @@ def relation_new(request: HttpRequest) -> HttpResponse:
     original_id = number_in(request.GET.get("copy"))
     original = None if original_id is None else visible_or_404(request.user, RELATIONS, pk=original_id)
     initial = {"set_name": request.GET.get("set", "")}
-    if original:  # the copy needs a new name, or a new set if the original's set is built-in
+    if original:  # the copy needs a new name or, if the original is in a built-in set, a new set
         initial = initial_values(original)
         initial |= {"set_name": ""} if original.relation_set.is_shipped else {"name": f"{original.name[:95]}-copy"}
     return _relation_form(request, {"original": original}, initial)
@@ -83,7 +83,7 @@ def relation_edit(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _relation_form(request: HttpRequest, context: dict, initial: dict[str, str]) -> HttpResponse:
-    """Show the form, preview the relation (button "preview"), or save the relation."""
+    """Show the form, preview the relation if the button "preview" was pressed, or save the relation."""
     editable_sets = RelationSet.objects.filter(project__in=Project.objects.with_role(request.user, MAY[Action.WORK]))
     form = RelationForm(request.POST or None, initial=initial, relation=context.get("relation"), sets=editable_sets)
     offer_projects(form, request)

@@ -1,8 +1,9 @@
 """Django's SQLite backend with a fair queue of writing threads in each process.
 
-SQLite allows one writer at a time. Waiting connections poll at intervals of up to 100 ms, and the first to poll after a
-write continues. With eight annotators, a write then waits for half a second, and sometimes for seconds. WriterQueue
-starts the next thread when the previous thread has finished. Threads of different processes still poll.
+SQLite allows one writer at a time. Without a queue, waiting connections poll at intervals of up to 100 ms, and the
+first connection to poll after a write continues. With eight annotators, a write would wait for half a second, and
+sometimes for seconds. WriterQueue starts the next thread as soon as the previous thread has finished. Threads of
+different processes still poll.
 """
 
 import os
@@ -18,7 +19,7 @@ POLL_INTERVAL_S = 1.0
 
 
 class WriterQueue:
-    """First-in, first-out queue of writers. Turns only order the writers; SQLite's lock protects the data."""
+    """First-in, first-out queue of writers. Turns only put the writers in order; SQLite's lock protects the data."""
 
     class _Turn:
         def __init__(self) -> None:
@@ -27,20 +28,24 @@ class WriterQueue:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._turns: deque[WriterQueue._Turn] = deque()  # the first has its turn
+        self._turns: deque[WriterQueue._Turn] = deque()  # it is the turn of the first thread
 
     def __len__(self) -> int:
         return len(self._turns)
 
     def enter(self, timeout_s: float) -> _Turn:
-        """Wait for a turn, but at most `timeout_s`. Return the turn, even after a timeout. End it with `leave`."""
+        """Wait for a turn for at most `timeout_s`. Return the turn, even after a timeout.
+
+        Call `leave` to end the turn.
+        """
         turn, deadline = self._Turn(), monotonic() + timeout_s
         with self._lock:
             self._turns.append(turn)
             self._call_first()
         while not turn.has_come.wait(min(POLL_INTERVAL_S, max(deadline - monotonic(), 0))) and monotonic() < deadline:
             with self._lock:
-                # Threads can end without leaving. SQLite rolls back when their connections close.
+                # Remove threads that ended without leaving. SQLite rolls back their transactions when their connections
+                # close.
                 while self._turns and not self._turns[0].thread.is_alive():
                     self._turns.popleft()
                 self._call_first()
@@ -57,12 +62,12 @@ class WriterQueue:
             self._turns[0].has_come.set()
 
 
-_queues: defaultdict[str, WriterQueue] = defaultdict(WriterQueue)  # by database file
-os.register_at_fork(after_in_child=_queues.clear)  # waiting threads do not exist in the child
+_queues: defaultdict[str, WriterQueue] = defaultdict(WriterQueue)  # queues by database file
+os.register_at_fork(after_in_child=_queues.clear)  # the threads that wait do not exist in a child process
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Holds a turn for each transaction, from BEGIN IMMEDIATE to its end, and for each single write."""
+    """Connection that has a turn during each transaction (from BEGIN IMMEDIATE to its end) and each single write."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -100,7 +105,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
             raise
 
     def _commit(self):
-        super()._commit()  # a failed commit, for example due to a foreign key, is followed by a rollback
+        super()._commit()  # if the commit fails, for example because of a foreign key, a rollback follows
         self._end_turn()
 
     def _rollback(self):

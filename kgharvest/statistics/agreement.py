@@ -1,8 +1,8 @@
-"""Inter-annotator agreement, computed from the number of labels of each kind per task.
+"""Inter-annotator agreement, computed from the counts of labels per task.
 
-The functions use count patterns: with three labels and three judgments, a task has one of ten patterns.
-`patterns` (P, C): for each of P patterns, the number of annotators who gave each of C labels. `n_tasks` (P,): number of
-tasks per pattern.
+Tasks are grouped by count pattern: with three labels and three judgments, a task has one of ten patterns. `patterns`
+(P, C) contains, for each of P patterns, the number of annotators who gave each of C labels. `n_tasks` (P,) contains the
+number of tasks with each pattern.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +21,7 @@ from kgharvest.statistics.arrays import Codes, Counts, Floats
 from kgharvest.statistics.rates import Z_95, Rate
 
 N_DRAWS = 5000
-N_STEPS = 300  # EM steps; further steps change flips by less than the interval width
+N_STEPS = 300  # number of EM steps; further steps change the flips by less than the width of the interval
 
 NOTHING_PAIRED = "No statement has two judgments."
 ALL_ALIKE = "Agreement is undefined because all judgments are equal."
@@ -32,9 +32,9 @@ NO_INTERVAL = "The interval is undefined: in most draws all judgments are equal.
 
 
 class Agreement(NamedTuple):
-    """Agreement coefficient with a 95 % interval for similar statements and the same annotators.
+    """An agreement coefficient with its 95 % interval for similar statements and the same annotators.
 
-    n_units: number of tasks with at least two judgments. reason: explanation if a part is missing.
+    n_units: number of tasks with at least two judgments. reason: explanation if the value or the interval is missing.
     """
 
     value: float | None
@@ -78,17 +78,21 @@ def pairable(patterns: Counts, n_tasks: Counts) -> tuple[Counts, Counts]:
 
 
 def _with_interval(value: float, interval: tuple[float, float] | None, n_units: int) -> Agreement:
-    """Extend the interval to include the value. A value at its maximum can lie outside the interval."""
+    """Extend the interval to include the value.
+
+    If the value is the maximum of the coefficient, it can be outside the interval.
+    """
     if interval is None:
         return Agreement(value, None, None, n_units, NO_INTERVAL)
     return Agreement(value, min(interval[0], value), max(interval[1], value), n_units, None)
 
 
 def alpha_of_counts(patterns: Counts, n_tasks: NDArray[np.number]) -> Floats:
-    """Return nominal alpha for each row of `n_tasks` (R, P). NaN if undefined.
+    """Return nominal alpha for each row of `n_tasks` (R, P), NaN if it is undefined.
 
-    Every pattern needs at least two judgments. The expected disagreement is the probability that two judgments, drawn
-    from the n judgments without replacement, differ. It is n / (n - 1) times that in `alpha_of_shares`.
+    Every pattern needs at least two judgments. The expected disagreement is the probability that two of the n
+    judgments, drawn without replacement, differ. It is n / (n - 1) times the expected disagreement in
+    `alpha_of_shares`.
     """
     n = n_tasks @ patterns.sum(axis=1)  # (R,)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -97,10 +101,12 @@ def alpha_of_counts(patterns: Counts, n_tasks: NDArray[np.number]) -> Floats:
 
 
 def alpha_of_shares(patterns: Counts, shares: NDArray[np.number]) -> Floats:
-    """Return nominal alpha for each row of `shares` (R, P), the shares of patterns in a population. NaN if undefined.
+    """Return nominal alpha for each row of `shares` (R, P), the shares of patterns in a population.
 
-    With m judgments in a pattern, n_c judgments of label c, and n judgments in total:
-    alpha = 1 - n * sum over tasks of (disagreeing ordered pairs) / (m - 1) / (n^2 - sum_c n_c^2).
+    It is NaN if undefined.
+
+    Let a pattern have m judgments, let n_c be the number of judgments of label c, and let n be the number of all
+    judgments. Then alpha = 1 - n * sum over tasks of (disagreeing ordered pairs) / (m - 1) / (n^2 - sum_c n_c^2).
     """
     n_per_pattern = patterns.sum(axis=1)
     disagreeing = n_per_pattern**2 - (patterns**2).sum(axis=1)
@@ -115,7 +121,7 @@ def alpha_of_shares(patterns: Counts, shares: NDArray[np.number]) -> Floats:
 def agreement_of_rows(rows: Iterable[Sequence[int]]) -> dict[str, Any]:
     """Return percent_agreement, alpha without its interval, n_units, and the reason if alpha is None.
 
-    rows: n_true, n_false, n_unjudgeable, and the number of tasks with these counts.
+    rows: rows of n_true, n_false, n_unjudgeable, and the number of tasks with these counts.
     """
     table = np.array(list(rows), dtype=np.int64).reshape(-1, 4)
     counts, n_tasks = pairable(table[:, :3], table[:, 3])
@@ -136,13 +142,14 @@ class AnnotatorsInterval(NamedTuple):
 
 
 def annotators_interval(alpha: Agreement, task: Codes, annotator: Codes, label: Codes) -> AnnotatorsInterval:
-    """Return an interval of `alpha` that also generalizes over annotators.
+    """Return an interval of `alpha` that also generalizes to similar annotators.
 
     task, annotator, label (J,): the judgments from which `alpha` was computed.
 
-    Assumes that annotators are a random sample and were assigned to statements at random. Each arm of the interval is
-    the square root of the sum of the squared arms over statements and over annotators (Zou and Donner 2008, Statistics
-    in Medicine 27). The arms over annotators are symmetric on Fisher's scale. Coverage: docs/statistics.md.
+    The annotators are assumed to be a random sample that was assigned to statements at random. Each arm of the interval
+    is the square root of the sum of two squared arms: the arm over statements and the arm over annotators (Zou and
+    Donner 2008, Statistics in Medicine 27). The arms over annotators are symmetric on Fisher's scale.
+    docs/statistics.md reports the coverage.
     """
     if alpha.value is None or alpha.low is None or alpha.high is None:
         return AnnotatorsInterval(None, None, alpha.reason)
@@ -160,28 +167,29 @@ def annotators_interval(alpha: Agreement, task: Codes, annotator: Codes, label: 
 
 
 def _arm_of_annotators(task: Codes, annotator: Codes, label: Codes) -> float:
-    """Return the half-width of alpha's interval due to the A annotators. Every task needs two judgments.
+    """Return the half-width that variation between the A annotators adds to alpha's interval.
 
-    The linearized influence of a judgment is its excess disagreement with the task's other judgments, plus the excess
-    frequency of its label. Influences in different tasks are correlated only through the annotator. The variance is the
-    sum of the products of an annotator's influences over pairs of tasks, which is the part of two-way clustering that
-    the interval over statements lacks (Cameron, Gelbach, and Miller 2011, Journal of Business and Economic Statistics
-    29). To compute it, the influences of each annotator are summed, and the sums are squared and scaled by a quantile
-    of Student's t. The noise in the squared sums, estimated from all judgments, is scaled by a normal quantile and
-    subtracted. Student's t has A / 2 degrees of freedom, because sums of heterogeneous annotators have heavier tails
-    than a normal variable. With A - 1 degrees of freedom, the coverage was .91 in simulated rounds with ten annotators.
+    Every task needs two judgments. The linearized influence of a judgment is its excess disagreement with the task's
+    other judgments, plus the excess frequency of its label. Influences in different tasks are correlated only if the
+    annotator is the same. The variance is the sum of the products of an annotator's influences over pairs of tasks. The
+    interval over statements lacks this part of two-way clustering (Cameron, Gelbach, and Miller 2011, Journal of
+    Business and Economic Statistics 29). To compute the variance, the influences of each annotator are summed, and the
+    sums are squared and scaled by a quantile of Student's t. The noise in the squared sums is estimated from all
+    judgments, scaled by a normal quantile, and subtracted. Student's t has A / 2 degrees of freedom, because sums of
+    heterogeneous annotators have heavier tails than a normal variable. With A - 1 degrees of freedom, the coverage was
+    .91 in simulated rounds with ten annotators.
     """
     n, n_labels, n_annotators = len(task), int(label.max()) + 1, int(annotator.max()) + 1
     same = np.bincount(task * n_labels + label)[task * n_labels + label]
     n_of_task = np.bincount(task)[task]
-    disagreeing = (n_of_task - same) / (n_of_task - 1)  # (J,): share of the task's other judgments
+    disagreeing = (n_of_task - same) / (n_of_task - 1)  # (J,): share of the task's other judgments that differ
     shares = np.bincount(label) / n
     observed, expected = disagreeing.mean(), 1 - (shares**2).sum()
     by_chance = observed / expected * (shares[label] - (shares**2).sum())
     influence = -2 * (disagreeing - observed + by_chance) / (n * expected)
     squared_sums, noise = (np.bincount(annotator, influence) ** 2).sum(), (influence**2).sum()
     squared = stdtrit(n_annotators / 2, 0.975) ** 2 * squared_sums - Z_95**2 * noise
-    # Corrects for the contribution of annotators to the means that they are compared with.
+    # Corrects for the contribution of annotators to the means with which they are compared.
     correction = n_annotators * (n_annotators - 1) / (n_annotators - 2) ** 2
     return sqrt(max(0.0, squared) * correction)
 
@@ -189,7 +197,7 @@ def _arm_of_annotators(task: Codes, annotator: Codes, label: Codes) -> float:
 def gwet_ac1(patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_draws: int = N_DRAWS) -> Agreement:
     """Return Gwet's AC1 with its Bayesian bootstrap interval. Missing judgments are allowed.
 
-    Unlike alpha, AC1 is defined if all judgments are equal; it is then 1. `patterns` has a column for every label.
+    Unlike alpha, AC1 is defined even if all judgments are equal; it is then 1. `patterns` has a column for every label.
     """
     judged = (patterns.sum(axis=1) >= 1) & (n_tasks > 0)
     patterns, n_tasks = patterns[judged], n_tasks[judged]
@@ -201,11 +209,12 @@ def gwet_ac1(patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_draw
 
 
 def ac1_of_shares(patterns: Counts, shares: NDArray[np.number]) -> Floats:
-    """Return AC1 for each row of `shares` (R, P). NaN if no task has two judgments. Every pattern needs a judgment.
+    """Return AC1 for each row of `shares` (R, P), NaN if no task has two judgments. Every pattern needs a judgment.
 
     Gwet (2008), Computing inter-rater reliability and its variance in the presence of high agreement, British Journal
-    of Mathematical and Statistical Psychology 61: (P - P_e) / (1 - P_e). P: mean share of agreeing pairs over tasks
-    with two or more judgments. P_e = sum_c p_c (1 - p_c) / (C - 1), with p_c the mean share of label c over all tasks.
+    of Mathematical and Statistical Psychology 61: (P - P_e) / (1 - P_e). P is the mean share of agreeing pairs over
+    tasks with two or more judgments. P_e = sum_c p_c (1 - p_c) / (C - 1), where p_c is the mean share of label c over
+    all tasks.
     """
     n_per_pattern = patterns.sum(axis=1)
     is_paired = n_per_pattern >= 2
@@ -219,7 +228,7 @@ def ac1_of_shares(patterns: Counts, shares: NDArray[np.number]) -> Floats:
 
 
 def percent_agreement(patterns: Counts, n_tasks: Counts) -> float | None:
-    """Return the share that agree among all pairs of judgments of one task, or None if there are no pairs."""
+    """Return the share of agreeing pairs among all pairs of judgments of a task, or None if there are no pairs."""
     n_per_pattern = patterns.sum(axis=1)
     n_pairs = n_tasks @ (n_per_pattern * (n_per_pattern - 1))
     if n_pairs == 0:
@@ -230,8 +239,8 @@ def percent_agreement(patterns: Counts, n_tasks: Counts) -> float | None:
 def fleiss_kappa(patterns: Counts, n_tasks: Counts) -> Kappa:
     """Return Fleiss' kappa. Every task needs the same number of judgments, at least two.
 
-    (P - P_e) / (1 - P_e), with P the share of agreeing pairs and P_e the sum of the squared shares of the labels.
-    Fleiss (1971), Measuring nominal scale agreement among many raters; worked example: .430.
+    Kappa is (P - P_e) / (1 - P_e), where P is the share of agreeing pairs and P_e is the sum of the squared shares of
+    the labels. Fleiss (1971), Measuring nominal scale agreement among many raters; worked example: .430.
     """
     shown = patterns[n_tasks > 0]
     n_per_pattern = set(shown.sum(axis=1).tolist())
@@ -248,9 +257,9 @@ def fleiss_kappa(patterns: Counts, n_tasks: Counts) -> Kappa:
 
 
 def pair_counts(task: Codes, annotator: Codes, label: Codes) -> list[tuple[int, ...]]:
-    """Return (a, b, number of shared tasks, number of these with equal labels) for each pair of annotators a < b.
+    """Return (a, b, number of shared tasks, number of tasks with equal labels) for each pair of annotators a < b.
 
-    Only pairs with a shared task are returned. They are sorted. Judgments (J,) must be sorted by task, then annotator.
+    Only pairs with a shared task are returned, in sorted order. Judgments (J,) must be sorted by task, then annotator.
     """
     if not len(task):
         return []
@@ -274,20 +283,22 @@ def pair_counts(task: Codes, annotator: Codes, label: Codes) -> list[tuple[int, 
 Coefficient = Callable[[Counts, Floats], Floats]
 """Function of patterns (P, C) and pattern shares (R, P) that returns (R,), NaN if undefined."""
 
-PRIOR_STATEMENTS = 1.5  # the value from 1 to 2 with the largest minimum coverage
-MOST_WAYS = 300  # maximum number of patterns to enumerate; above it, only observed and unanimous patterns are used
+PRIOR_STATEMENTS = 1.5  # among values from 1 to 2, the one with the largest minimum coverage
+# Maximum number of patterns to enumerate; if there are more, only observed and unanimous patterns are used.
+MOST_WAYS = 300
 
 
 def pattern_interval(
     coefficient: Coefficient, patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_draws: int
 ) -> tuple[float, float] | None:
-    """Return the 95 % interval of an agreement coefficient, or None if the coefficient is undefined in most draws.
+    """Return the 95 % interval of an agreement coefficient, or None if it is undefined in most draws.
 
-    Bayesian bootstrap (Rubin 1981, The Bayesian bootstrap, Annals of Statistics 9) of count patterns: the shares of all
-    possible patterns are drawn from their posterior, with a Dirichlet prior worth PRIOR_STATEMENTS statements spread
-    evenly over them. If statements were resampled instead, the coverage would be too low if there are few statements or
-    nearly all are alike (docs/statistics.md), because unobserved patterns could not be drawn. The annotators are held
-    fixed. patterns (P, C): number of judgments per label. n_tasks (P,): number of statements per pattern.
+    This is a Bayesian bootstrap (Rubin 1981, The Bayesian bootstrap, Annals of Statistics 9) of count patterns. The
+    shares of all possible patterns are drawn from their posterior. The Dirichlet prior is worth PRIOR_STATEMENTS
+    statements, spread evenly over the patterns. Resampling of statements could not draw unobserved patterns. Its
+    coverage is therefore too low if there are few statements or nearly all are alike (docs/statistics.md). The
+    annotators are held fixed. patterns (P, C): number of judgments per label. n_tasks (P,): number of statements per
+    pattern.
     """
     every_pattern, prior = possible_patterns(patterns, n_tasks)
     seen = np.zeros(len(every_pattern))
@@ -306,7 +317,7 @@ def pattern_interval(
 
 
 def expanded_tail(n: int) -> float:
-    """Return the tail probability of the expanded percentile interval, which matches Student's t interval of n values.
+    """Return the tail probability with which a percentile interval matches Student's t interval of n values.
 
     The spread of a bootstrap is too small by a factor of sqrt((n - 1) / n), and percentile intervals ignore that the
     spread is estimated (Hesterberg 2015, "What teachers should know about the bootstrap", American Statistician 69).
@@ -318,8 +329,8 @@ def expanded_tail(n: int) -> float:
 def possible_patterns(patterns: Counts, n_tasks: Counts) -> tuple[Counts, Floats]:
     """Return the possible patterns and the prior of each, in statements.
 
-    For each observed number of judgments, the patterns are all combinations of the labels in use. The labels in use
-    always include the first two (True and False). Priors are proportional to the observed numbers of statements.
+    For each observed number of judgments, the possible patterns are all combinations of the labels in use. The labels
+    in use always include the first two (True and False). Priors are proportional to the observed numbers of statements.
     """
     n_labels = patterns.shape[1]
     is_used = n_tasks @ patterns > 0
@@ -346,12 +357,13 @@ def expected_flips(n_tasks: Codes, k: int, rng: np.random.Generator, n_draws: in
 
     n_tasks (m + 1,): number of statements with 0, 1, ... m judgments of True.
 
-    A statement's propensity is its probability of being called True. Its distribution over statements can be arbitrary.
-    It is fitted on a grid by EM from uniform weights (Laird 1978, Nonparametric maximum likelihood estimation of a
-    mixing distribution). m judgments identify m moments, but flips depend on 2k moments, so distributions that fit
-    equally well can differ in flips. The limits come from two polynomials of degree m that bound the flips of every
-    propensity from below and above. They are chosen by linear programming to be closest to the flips for the fitted
-    distribution. Their means are linear in the shares of n_tasks, so the interval is valid for every distribution.
+    A statement's propensity is its probability of being called True. The distribution of propensities over statements
+    can be arbitrary. It is fitted on a grid by EM, starting from uniform weights (Laird 1978, Nonparametric maximum
+    likelihood estimation of a mixing distribution). m judgments identify m moments of the distribution, but flips
+    depend on 2k moments, so distributions that fit equally well can differ in flips. The limits come from two
+    polynomials of degree m that bound the flips at every propensity from below and above. The polynomials are chosen by
+    linear programming to be closest to the flips for the fitted distribution. Their means are linear in the shares of
+    n_tasks, so the interval is valid for every distribution.
     """
     m = len(n_tasks) - 1
     propensity = np.linspace(0, 1, 101)  # (G,)
@@ -365,7 +377,7 @@ def expected_flips(n_tasks: Codes, k: int, rng: np.random.Generator, n_draws: in
         weights = weights * (ratio @ likelihood)
     patterns = np.stack([np.arange(m + 1), m - np.arange(m + 1)], axis=1)
     ends = [flips @ weights]
-    for sign in (-1, 1):  # lower, then upper polynomial; values for 0, 1, ... m judgments of True
+    for sign in (-1, 1):  # the lower and the upper polynomial, as values for 0, 1, ... m judgments of True
         program = scipy.optimize.linprog(
             sign * likelihood @ weights, -sign * likelihood.T, -sign * flips, bounds=(-1, 1)
         )

@@ -1,9 +1,9 @@
-"""Annotator models fitted to judgments alone: Dawid-Skene and MACE, by EM with SQUAREM acceleration.
+"""Annotator models Dawid-Skene and MACE, fitted to judgments alone, by EM with SQUAREM acceleration.
 
-Judgment j labels task `task[j]`, was made by annotator `annotator[j]`, and has label `label[j]`. The arrays contain
-integers from 0 and have shape (J,). Callers omit Unjudgeable, which is not an opinion on the truth. EM starts from the
-label shares of each task, uses no random numbers, and stops when no parameter changes by TOLERANCE or more in a step.
-The implementation fits a million judgments in seconds. Tests compare it with crowd-kit.
+In judgment j, annotator `annotator[j]` gave the label `label[j]` to task `task[j]`. The arrays contain integers from 0
+and have shape (J,). Callers omit Unjudgeable, which is not an opinion on the truth. EM starts from the label shares of
+each task, uses no random numbers, and stops when no parameter changes by TOLERANCE or more in a step. The
+implementation fits a million judgments in seconds. Tests compare it with crowd-kit.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ from kgharvest.statistics.arrays import Codes, Floats
 TOLERANCE = 1e-7
 PLAIN_STEPS = 10  # EM steps before acceleration, so that EM and accelerated EM reach the same maximum
 # Most rounds need 30 to 100 steps. Uninformative judgments need thousands, too many for a large round.
-FEWEST_STEPS, MOST_STEPS, MOST_WORK = 150, 5000, 20_000_000  # work: steps times judgments
-LONGEST_STRIDE = 64.0  # in EM steps
+FEWEST_STEPS, MOST_STEPS, MOST_WORK = 150, 5000, 20_000_000  # work is the number of steps times the number of judgments
+LONGEST_STRIDE = 64.0  # maximum length of an extrapolation in EM steps
 SMALLEST = 1e-10  # lower bound of probabilities before taking logarithms
 # Parameters of the Beta prior of competence and of the Dirichlet prior of guesses, as in crowd-kit.
 KNOWING_PRIOR = 0.5
@@ -29,7 +29,7 @@ GUESSING_PRIOR = 10.0
 class Judged(NamedTuple):
     """Judgments as three arrays (J,), with the numbers of tasks, annotators, and labels.
 
-    n_gold: number of gold tasks, which come last. They are not a random sample, so their label shares differ.
+    n_gold: number of gold tasks, which come last. They are not a random sample, so the shares of their labels differ.
     """
 
     task: Codes
@@ -44,15 +44,17 @@ class Judged(NamedTuple):
         return np.bincount(self.task, weights, self.n_tasks)
 
     def per_annotator_and_label(self, weights: Floats | None = None) -> NDArray[Any]:
-        """Return (A, L): the number of judgments, or the sum of their weights."""
+        """Return the number of judgments, or the sum of their weights, by annotator and label (A, L)."""
         pair = self.annotator * self.n_labels + self.label
         return np.bincount(pair, weights, self.n_annotators * self.n_labels).reshape(-1, self.n_labels)
 
 
 class DawidSkene(NamedTuple):
-    """labels: (T, L), probabilities of the true label. prior: (L,), for tasks other than gold.
+    """Fitted Dawid-Skene model. labels (T, L): probabilities of the true label.
 
-    errors: (A, L true, L given), confusion matrix of each annotator.
+    prior (L,): prior for tasks other than gold.
+
+    errors (A, L true, L given): confusion matrix of each annotator.
     """
 
     labels: Floats
@@ -63,9 +65,11 @@ class DawidSkene(NamedTuple):
 
 
 class Mace(NamedTuple):
-    """labels: (T, L), probabilities of the true label. competence: (A,), share of judgments based on knowledge.
+    """Fitted MACE model. labels (T, L): probabilities of the true label.
 
-    guesses: (A, L), distribution of the labels in an annotator's other judgments.
+    competence (A,): share of judgments based on knowledge.
+
+    guesses (A, L): distribution of labels in the annotator's other judgments.
     """
 
     labels: Floats
@@ -81,7 +85,7 @@ class Mace(NamedTuple):
 def fit_dawid_skene(judged: Judged) -> DawidSkene:
     """Fit a prior and a confusion matrix per annotator. Tasks without judgments do not affect the prior.
 
-    Gold has its own prior but contributes to the confusion matrices like other tasks.
+    Gold tasks have their own prior, but contribute to the confusion matrices like other tasks.
     """
     has_judgment = judged.per_task() > 0
     is_gold = np.arange(judged.n_tasks) >= judged.n_tasks - judged.n_gold
@@ -123,7 +127,7 @@ def fit_dawid_skene(judged: Judged) -> DawidSkene:
 
 
 def _priors_and_errors(parameters: Floats, judged: Judged) -> tuple[Floats, Floats]:
-    """Return the priors (2, L), of which the second is for gold, and the errors (A, L true, L given)."""
+    """Return the priors (2, L) and the errors (A, L true, L given). The second prior is for gold."""
     priors, errors = np.split(parameters, [2 * judged.n_labels])
     return priors.reshape(-1, judged.n_labels), errors.reshape(-1, judged.n_labels, judged.n_labels)
 
@@ -132,7 +136,10 @@ def _priors_and_errors(parameters: Floats, judged: Judged) -> tuple[Floats, Floa
 
 
 def fit_mace(judged: Judged) -> Mace:
-    """Fit by variational Bayes. An annotator either knows the label or draws it from their own distribution."""
+    """Fit MACE by variational Bayes.
+
+    An annotator either knows the label or draws a label from the annotator's own distribution.
+    """
     n_given = judged.per_annotator_and_label()
 
     def step(parameters: Floats) -> Floats:
@@ -163,9 +170,9 @@ def _split(parameters: Floats, judged: Judged) -> tuple[Floats, Floats]:
 
 
 def _known(judged: Judged, knows: Floats, guesses: Floats) -> tuple[Floats, Floats]:
-    """Return labels (T, L) under a uniform prior, and the probability that each judgment (J,) was known, not guessed.
+    """Return labels (T, L) under a uniform prior, and for each judgment (J,) the probability that it was not guessed.
 
-    A judgment is equally likely under every label except its own, so only that label's odds change.
+    A judgment is equally likely under every label except its own, so it changes only the odds of its own label.
     """
     guessed, known = knows[:, :1] * guesses, knows[:, 1:]  # (A, L), (A, 1)
     gain = np.log1p(known / guessed)[judged.annotator, judged.label]  # (J,)

@@ -1,4 +1,7 @@
-"""Design effects of clusters: statements sampled together, for example all facts with one subject (D statements)."""
+"""Design effects of clusters.
+
+A cluster consists of statements sampled together, for example all facts with one subject.
+"""
 
 import numpy as np
 from scipy.special import stdtrit
@@ -7,13 +10,15 @@ from kgharvest.statistics.arrays import Codes, Flags, Floats
 
 
 def design_effects(is_hit: Flags, stratum: Codes, cluster: Codes, n_strata: int) -> Floats:
-    """Return (S,) the number of clustered statements that tell as much as one statement of a simple sample, at least 1.
+    """Return the design effect of clustering on the share of hits in each stratum (S,). It is at least 1.
 
-    is_hit, stratum, cluster (D,): a cluster is part of one stratum; equal numbers in two strata are two clusters.
-    n divided by the effect is the effective sample size of Korn and Graubard (1998, Survey Methodology 24, Confidence
-    intervals for proportions with small expected number of positive counts): the variance between clusters of the
-    share, by linearization, with the degrees of freedom of the clusters. If the statements of a stratum are all hits,
-    or all misses, or in a single cluster, this variance is unknown, and the statements of a cluster count as one.
+    A design effect is the number of clustered statements that are as informative as one statement of a simple sample.
+    is_hit, stratum, cluster (D,): outcome, stratum, and cluster of each of D statements. A cluster belongs to one
+    stratum; equal numbers in two strata are two clusters. n divided by the effect is the effective sample size of Korn
+    and Graubard (1998, Survey Methodology 24, Confidence intervals for proportions with small expected number of
+    positive counts). It is based on the variance of the share between clusters, by linearization, with the degrees of
+    freedom of the clusters. If the statements of a stratum are all hits, all misses, or in a single cluster, this
+    variance is unknown. The statements of a cluster then count as one.
     """
     n = np.bincount(stratum, minlength=n_strata).astype(np.float64)  # (S,)
     share = np.bincount(stratum, is_hit, n_strata) / np.maximum(n, 1)

@@ -1,21 +1,21 @@
-"""Judge-assisted rates: people's verdicts on a sample, combined with a judge's labels of the whole harvest.
+"""Judge-assisted rates: people's verdicts on a sample are combined with an LM judge's labels of the whole harvest.
 
-The sample is post-stratified by the judge's label. The number of tuples that the judge calls true, false, or neither is
-known, and the draws in each group are a simple random sample of the group. The estimate is therefore valid for any
-judge: truth comes from people's verdicts alone, and the judge only identifies similar tuples (Holt and Smith 1979, Post
+The sample is post-stratified by the judge's label. It is known how many tuples the judge calls true, false, or neither.
+The draws in each of these groups are a simple random sample of the group. The estimate is therefore valid for any
+judge: only people's verdicts determine the truth, and the judge only groups similar tuples (Holt and Smith 1979, Post
 stratification, JRSS A 142; Cochran 1977, section 5A.9).
 
-For one stratum, the interval is the shortest one that contains the number of accepted tuples with 95 % posterior
+For one stratum, the interval is the shortest interval that contains the number of accepted tuples with 95 % posterior
 probability. In each group, the tuples that were not drawn have a beta-binomial posterior with Jeffreys's prior. The
 posteriors are convolved over groups (Ericson 1969, Subjective Bayesian models in sampling finite populations, JRSS B
 31; shortest intervals for the accuracy of KGs: Marchesin and Silvello 2025, arXiv 2502.18961). For several strata, the
 priors of the many groups would shift the average rate toward one half, so the exact interval of
-kgharvest.statistics.rates over all groups is used instead. Coverage: docs/statistics.md.
+kgharvest.statistics.rates over all groups is used instead. docs/statistics.md reports the coverage.
 
-The choice of groups depends on expected numbers of draws, never on observed numbers. Choosing the narrower interval,
-for example, would favor samples with more true tuples. For several strata, an uninformative judge would widen the
-interval because groups are small. Callers therefore check `tells_apart` first, which does not depend on how many tuples
-are true.
+The choice of groups depends on expected numbers of draws, never on observed outcomes: for example, always choosing the
+narrower interval would favor samples with more true tuples. For several strata, an uninformative judge would widen the
+interval, because groups are small. Callers therefore first check `tells_apart`, whose result does not depend on how
+many tuples are true.
 
 Dimensions in shapes: S strata; 3 labels of judges, in the order of GROUPS; G groups.
 """
@@ -43,16 +43,18 @@ from kgharvest.statistics.rates import (
 )
 from kgharvest.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 
-GROUPS = ("true", "false", "other")  # label of a judge; other: unjudgeable, unreadable, or missing
+GROUPS = ("true", "false", "other")  # groups of labels of a judge; "other" means unjudgeable, unreadable, or missing
 CALLED_TRUE, CALLED_FALSE, OTHER = range(3)
-FEWEST_EXPECTED = 3.0  # minimum number of expected draws in a separate group
+FEWEST_EXPECTED = 3.0  # minimum expected number of draws in a group of its own
 POST_STRATIFIED, PEOPLE_ALONE = "post_stratified", "people_alone"
 PRIOR = 0.5  # both parameters of Jeffreys's prior
 
 
 class JudgedSample(NamedTuple):
-    """Strata by the judge's label. population, drawn (S, 3): numbers of tuples. accepted: verdicts on the drawn tuples;
-    each array is (S, 3)."""
+    """Strata by the judge's label. population, drawn (S, 3): numbers of tuples in the population and in the sample.
+
+    accepted: evidence for acceptance of the drawn tuples, in arrays of shape (S, 3).
+    """
 
     population: Counts
     drawn: Counts
@@ -77,9 +79,11 @@ class PostStrata(NamedTuple):
 
 
 class AssistedRate(NamedTuple):
-    """people: rate from people's verdicts alone. method: POST_STRATIFIED, or PEOPLE_ALONE if both rates are the same.
+    """A rate with its judge-assisted version. people: rate from people's verdicts alone.
 
-    effective_labels: number of statements with a verdict that people alone would need for the same interval width.
+    method: POST_STRATIFIED, or PEOPLE_ALONE if both rates are the same.
+
+    effective_labels: number of statements that people alone would have to judge for an interval of the same width.
     """
 
     rate: Rate
@@ -91,7 +95,7 @@ class AssistedRate(NamedTuple):
 def judge_assisted_rate(sample: JudgedSample, weights: Floats | None = None) -> AssistedRate:
     """Return the share of accepted tuples in a stratified population.
 
-    weights (S,): their sum is 1. None: population shares.
+    weights (S,): weights that add up to 1. If None, the shares of the population are used.
     """
     population = sample.population.sum(axis=1)
     of_strata = VerdictSample(*(column.sum(axis=1) for column in sample.accepted))
@@ -127,9 +131,9 @@ def people_alone(sample: JudgedSample) -> JudgedSample:
 
 
 def effective_labels(n: int, population: int, people: Rate, assisted: Rate) -> int | None:
-    """Return the number of statements, at most `population`, with which `people` would be as precise as `assisted`.
+    """Return how many statements, at most `population`, would make `people` as precise as `assisted`.
 
-    n: number of statements of `people`. Precision is measured by the width of the interval.
+    n: number of statements behind `people`. Precision is measured by the width of the interval.
     """
     if people.with_interval is None or assisted.with_interval is None:
         return None
@@ -145,9 +149,10 @@ def effective_labels(n: int, population: int, people: Rate, assisted: Rate) -> i
 def post_strata(sample: JudgedSample) -> PostStrata:
     """Return the post-stratification groups.
 
-    If a stratum has a thin group, "other" joins "false". If it still has a thin group, the stratum is a single group. A
-    group is thin if it has fewer than FEWEST_EXPECTED expected draws and was not drawn completely, or if it has no
-    verdict (which happens in 1 of 20 groups with FEWEST_EXPECTED expected draws).
+    If a stratum has a thin group, the group "other" is merged with "false". If the stratum still has a thin group, it
+    becomes a single group. A group is thin if it has fewer than FEWEST_EXPECTED expected draws and was not drawn
+    completely. A group without a verdict is also thin; this happens in 1 of 20 groups with FEWEST_EXPECTED expected
+    draws.
     """
     group_of = np.zeros(sample.population.shape, dtype=np.int64)
     n_groups = 0
@@ -169,7 +174,7 @@ def post_strata(sample: JudgedSample) -> PostStrata:
 
 
 def _groups_of_stratum(population: Counts, drawn: Counts, n: Floats) -> Counts:
-    """Return (3,): the group of each label, numbered from 0. A label without tuples joins a nonempty group."""
+    """Return the group of each label (3,), numbered from 0. A label without tuples is put into a nonempty group."""
     expected = drawn.sum() * population / max(int(population.sum()), 1)
     for groups in (np.array([0, 1, 2]), np.array([0, 1, 1])):
         columns = (population, drawn, n, expected)
@@ -177,16 +182,19 @@ def _groups_of_stratum(population: Counts, drawn: Counts, n: Floats) -> Counts:
         is_thin = (draws < sizes) & (hoped < FEWEST_EXPECTED)
         has_verdicts = whole_statements(worth) > 0
         if not is_thin.any() and has_verdicts[sizes > 0].all():
-            number = np.maximum(np.cumsum(sizes > 0) - 1, 0)  # an empty group joins the previous group
+            number = np.maximum(np.cumsum(sizes > 0) - 1, 0)  # an empty group is merged with the previous group
             numbered: Counts = number[groups]
             return numbered
     return np.zeros(len(GROUPS), dtype=np.int64)
 
 
 def tells_apart(sample: JudgedSample) -> bool:
-    """Return True if verdicts differ significantly between the groups within strata. Always True for a single stratum.
+    """Return True if verdicts differ significantly between groups within strata.
 
-    Uses an F test of groups within strata (analysis of variance), which approximates the permutation test for verdicts.
+    The result for a single stratum is True.
+
+    The test is an F test of groups within strata (analysis of variance), which approximates a permutation test of
+    verdicts.
     """
     n_strata = len(sample.population)
     groups = post_strata(sample)
@@ -209,8 +217,8 @@ def tells_apart(sample: JudgedSample) -> bool:
 def _rate(groups: PostStrata, is_simple: bool, weights: Floats | None) -> Rate:
     """Return the rate, computed over the groups of one stratum (`is_simple`) or of several strata.
 
-    weights (S,): weights of the strata. Default: their sizes. The limits come from the minimum and maximum numbers of
-    hits, as in `sample_rate`.
+    weights (S,): weights of the strata; by default their sizes. The limits are computed from the minimum and maximum
+    numbers of hits, as in `sample_rate`.
     """
     n, sizes = groups.accepted.n, groups.population
 
@@ -257,7 +265,10 @@ def _unseen_hits(n_hits: float, n: int, population: int) -> Floats:
 
 
 def _shortest(probabilities: Floats) -> tuple[int, int]:
-    """Return the first and last outcome of the shortest range with probability 95 %. Ties are broken by probability."""
+    """Return the first and last outcome of the shortest range with probability 95 %.
+
+    Of equally short ranges, the most probable is chosen.
+    """
     cumulated = np.concatenate([[0.0], probabilities.cumsum()])
     wanted = cumulated[:-1] + (1 - SIGNIFICANCE) * cumulated[-1]
     end = np.searchsorted(cumulated, wanted - 1e-12)
@@ -273,10 +284,10 @@ def _shortest(probabilities: Floats) -> tuple[int, int]:
 
 
 class JudgedSide(NamedTuple):
-    """Strata of one side over all compared relations. Shapes are (S,), except in the sample.
+    """Strata of one side over all compared relations. Arrays have shape (S,), except in the sample.
 
-    calibration: indices, common to both sides, of the strata for which this side's verdicts were drawn. weight,
-    relation: see `SideSample`.
+    calibration: numbers of the strata for which this side's verdicts were drawn; both sides use the same numbering.
+    weight, relation: see `SideSample`.
     """
 
     sample: JudgedSample
@@ -286,7 +297,7 @@ class JudgedSide(NamedTuple):
 
 
 class JudgedDifference(NamedTuple):
-    """difference: None if a side has no rate. a, b: rates of the sides."""
+    """Difference of two sides. difference: None if a side has no rate. a, b: rates of the sides."""
 
     difference: StatementDifference | None
     a: Rate
@@ -299,9 +310,9 @@ def judged_difference(a: JudgedSide, b: JudgedSide, shared: SharedStatements | N
     A judge's error rates differ between LMs and settings. Correcting both sides by errors measured on one side, or on
     both together, can reverse the comparison (arXiv 2605.06939).
 
-    shared: statements drawn for both sides, (3 S_a, 3 S_b), by stratum and label of the judge. They correlate the two
-    estimates only if they are in groups that consist of the same labels on both sides. Raises ValueError if the sides
-    share calibration strata.
+    shared: statements drawn for both sides, (3 S_a, 3 S_b), by stratum and label of the judge. Shared statements
+    correlate the two estimates only if their groups consist of the same labels on both sides. Raises ValueError if the
+    sides share calibration strata.
     """
     if np.intersect1d(a.calibration, b.calibration).size:
         raise ValueError(
@@ -320,7 +331,10 @@ def judged_difference(a: JudgedSide, b: JudgedSide, shared: SharedStatements | N
 
 
 def _codes(groups: list[PostStrata], sides: tuple[JudgedSide, JudgedSide]) -> list[Counts]:
-    """Return, for each side, a code (G,) for the relation and labels of each group. Both sides use the same codes."""
+    """Return codes (G,) for each side that identify the relation and the labels of each group.
+
+    Both sides use the same codes.
+    """
     rows = []
     for own, side in zip(groups, sides, strict=True):
         labels = np.zeros(len(own.population), dtype=np.int64)
@@ -344,11 +358,11 @@ def _in_groups(shared: SharedStatements, groups: list[PostStrata], is_alike: NDA
 
 
 def prediction_powered_mean(label: ArrayLike, predicted: ArrayLike, predicted_of_all: ArrayLike) -> Rate:
-    """Return the mean label with its normal 95 % interval (PPI++), which can exceed [0, 1]. Requires n >= 1.
+    """Return the mean label with its normal 95 % interval by PPI++, which can exceed [0, 1]. Requires n >= 1.
 
     Angelopoulos, Duchi, and Zrnic (2023), PPI++: Efficient Prediction-Powered Inference, arXiv 2311.01453. The result
-    equals `ppi_mean_ci` in ppi-python 0.2.3. Reports show it next to `judge_assisted_rate`, which applies to the finite
-    population and has higher coverage.
+    equals `ppi_mean_ci` in ppi-python 0.2.3. Reports show this estimate next to `judge_assisted_rate`, which holds for
+    the finite population and has higher coverage.
 
     label, predicted (n,): labels of people and of the judge on the labeled sample. predicted_of_all (N,): the judge's
     labels of the whole population. The judge's weight, in [0, 1], is the covariance of `label` and `predicted` divided

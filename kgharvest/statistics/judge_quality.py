@@ -1,6 +1,6 @@
-"""Judge quality: errors, calibration, consistency, agreement with people, effective votes, replacement of annotators.
+"""Judge quality: errors, calibration, consistency, agreement with people, effective votes, and replacing annotators.
 
-Dimensions in shapes: T statements, J judgments of people, R repeats, M judges.
+Letters in array shapes: T statements, J judgments of people, R repeats, M judges.
 """
 
 from typing import NamedTuple
@@ -28,9 +28,11 @@ TOO_FEW_FOR_VOTES = f"Fewer than {FEWEST_FOR_VOTES} statements have a verdict an
 
 
 class Errors(NamedTuple):
-    """sensitivity: share of accepted statements that the judge calls True. specificity: share of rejected statements
-    that the judge calls False. youden_j: their sum minus 1; 0 for an uninformative judge. An answer that is neither
-    True nor False is an error of both kinds. confusion (3, 4): unweighted numbers of statements by verdict and label.
+    """Errors of a judge. sensitivity: share of accepted statements that the judge calls True.
+
+    specificity: share of rejected statements that the judge calls False. youden_j: sensitivity plus specificity minus
+    1; 0 for an uninformative judge. An answer that is neither True nor False is an error of both kinds. confusion (3,
+    4): unweighted numbers of statements by verdict and label.
     """
 
     sensitivity: Rate
@@ -40,9 +42,9 @@ class Errors(NamedTuple):
 
 
 def judge_errors(verdict: Codes, label: Codes, weight: Floats) -> Errors:
-    """Return the errors of a judge against people's verdicts with 95 % intervals. Shapes (T,).
+    """Return the errors of a judge compared with people's verdicts, with 95 % intervals. Arrays have shape (T,).
 
-    weight: number of tuples that a statement represents (inverse inclusion probability, on any scale). Shares use
+    weight: number of tuples that a statement represents (the inverse inclusion probability), on any scale. Shares use
     Wilson's interval with Kish's effective sample size. J (Youden 1950, Cancer 3) is the difference of two independent
     shares of True, so it uses Newcombe's interval.
     """
@@ -72,7 +74,10 @@ def _youden_j(sensitivity: Rate, specificity: Rate) -> Rate:
 
 
 class CalibrationBin(NamedTuple):
-    """Count and weighted means of the statements with a probability of True in [low, high). The last bin includes 1."""
+    """Number and weighted means of the statements whose probability of True is in [low, high).
+
+    The last bin includes 1.
+    """
 
     low: float
     high: float
@@ -82,7 +87,10 @@ class CalibrationBin(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """error: expected calibration error over nonempty bins. brier: mean squared error in [0, 1]."""
+    """Calibration of a judge. error: expected calibration error over nonempty bins.
+
+    brier: mean squared error in [0, 1].
+    """
 
     error: float
     brier: float
@@ -93,9 +101,10 @@ class Calibration(NamedTuple):
 def calibration(probability: Floats, is_accepted: Flags, weight: Floats) -> Calibration | None:
     """Compare a judge's probability of True (T,) with people's verdicts. Returns None if there are no statements.
 
-    There are N_BINS bins of equal width. The error is the mean over statements of the absolute difference between the
-    mean probability and the share of accepted statements in the statement's bin (Naeini, Cooper, and Hauskrecht 2015;
-    Guo et al. 2017, equation 3). If bins have few statements, the error is biased upward, even for a calibrated judge.
+    There are N_BINS bins of equal width. The error is a mean over statements. For each statement, it takes the absolute
+    difference between the mean probability and the share of accepted statements in the statement's bin (Naeini, Cooper,
+    and Hauskrecht 2015; Guo et al. 2017, equation 3). If bins have few statements, the error is biased upward, even for
+    a calibrated judge.
     """
     if not len(probability):
         return None
@@ -120,7 +129,9 @@ def calibration(probability: Floats, is_accepted: Flags, weight: Floats) -> Cali
 
 
 class Flips(NamedTuple):
-    """n: number of tuples with at least two repeats. n_changing: number of tuples with different labels.
+    """Label changes between repeats. n: number of tuples with at least two repeats.
+
+    n_changing: number of tuples with different labels.
 
     flip_rate: probability that two repeats of a tuple differ, averaged over tuples.
     """
@@ -157,9 +168,9 @@ class Consensus(NamedTuple):
 class AgreementWithPeople(NamedTuple):
     """Comparison of a judge with people on the same statements.
 
-    The consensus of a judgment is the most frequent label of the statement's other annotators. n: judgments with a
-    unique consensus. people: agreement of the judgments with the consensus. judge: agreement of the judge's labels with
-    the consensus. The agreement of people is the ceiling for a judge.
+    The consensus of a judgment is the most frequent label of the statement's other annotators. n: number of judgments
+    with a unique consensus. people: agreement of these judgments with the consensus. judge: agreement of the judge's
+    labels with the consensus. A judge cannot be expected to agree more than people do.
     """
 
     n: int
@@ -200,7 +211,7 @@ def _consensus(label: Codes, consensus: Codes) -> Consensus:
 
 
 class EffectiveVotes(NamedTuple):
-    """Number of independent judges that a panel is equivalent to, or None with a `reason`.
+    """Number of independent judges to which a panel is equivalent, or None with a `reason`.
 
     kish: M / (1 + (M - 1) r), where r is the mean correlation of two judges' errors. eigenvalue: squared sum of the
     eigenvalues of the correlation matrix, divided by the sum of their squares.
@@ -219,7 +230,8 @@ def effective_votes(is_wrong: Flags) -> EffectiveVotes:
     `kish` follows Kish (1965, Survey Sampling, section 5.4) for clustered judgments. `eigenvalue` is the participation
     ratio, which also detects pairs with similar errors if the mean correlation is small. Many judges can amount to few
     votes: "Nine Judges, Two Effective Votes" (arXiv 2605.29800). Judges who never or always err have correlation 0. A
-    negative mean correlation counts as 0, because more votes than judges could only be due to chance.
+    negative mean correlation counts as 0, because it would give more votes than judges, which can only be due to
+    chance.
     """
     n, n_judges = is_wrong.shape
     if n_judges < 2:
@@ -242,7 +254,7 @@ def effective_votes(is_wrong: Flags) -> EffectiveVotes:
 class Change(NamedTuple):
     """Comparison of two runs on the n tuples that both labeled. An unreadable answer is a separate label.
 
-    n_differing, share: number and share of tuples with different labels. kappa: Cohen's kappa. n_to_true: number of
+    n_differing, share: number and share of tuples whose labels differ. kappa: Cohen's kappa. n_to_true: number of
     tuples called True only by the other run. n_from_true: number of tuples called True only by this run. more_true:
     (n_to_true - n_from_true) / n. p: two-sided p value of the hypothesis that changes to True and from True are equally
     probable (exact McNemar test); None if both counts are 0.
@@ -261,7 +273,7 @@ class Change(NamedTuple):
 def change_between(label: Codes, other: Codes) -> Change | None:
     """Compare the labels (T,) of two runs that differ in wording, order, seed, or LM. Return None if T is 0.
 
-    Intervals and p generalize to similar tuples.
+    The intervals and p hold for similar tuples.
     """
     n = len(label)
     if not n:
@@ -271,8 +283,8 @@ def change_between(label: Codes, other: Codes) -> Change | None:
     n_to_true, n_from_true = (
         int(np.count_nonzero((now == TRUE) & (then != TRUE))) for now, then in ((other, label), (label, other))
     )
-    # Wald's interval of a difference of paired shares after adding half a pair to each of the four cells, which is
-    # valid for small differences (Agresti and Min 2005, Statistics in Medicine 24).
+    # Wald's interval of a difference of paired shares, after half a pair is added to each of the four cells. It is
+    # valid even for small differences (Agresti and Min 2005, Statistics in Medicine 24).
     difference = (n_to_true - n_from_true) / (n + 2)
     error = Z_95 * float(np.sqrt(n_to_true + n_from_true + 1 - (n + 2) * difference**2)) / (n + 2)
     return Change(
@@ -290,7 +302,8 @@ def change_between(label: Codes, other: Codes) -> Change | None:
 def _cohens_kappa(label: Codes, other: Codes, differing: Rate) -> Rate:
     """Return Cohen's kappa (1960): (P - P_e) / (1 - P_e), where P is the share of equal labels.
 
-    P_e: share expected by chance, given each run's label shares. The limits follow from those of P, for fixed P_e.
+    P_e is the share of equal labels expected by chance, given each run's label shares. The limits are computed from the
+    limits of P, with P_e fixed.
     """
     of_run, of_other = (np.bincount(labels, minlength=N_LABELS) / len(labels) for labels in (label, other))
     by_chance = float(of_run @ of_other)
@@ -312,9 +325,9 @@ def _cohens_kappa(label: Codes, other: Codes, differing: Rate) -> Rate:
 # and rho is the mean share of W. The test is passed if omega is at least one half.
 
 
-EPSILON = {"experts": 0.2, "skilled": 0.15, "crowd": 0.1}  # by kind of annotator, as recommended by the authors
+EPSILON = {"experts": 0.2, "skilled": 0.15, "crowd": 0.1}  # epsilon by kind of annotator, as recommended by the authors
 FEWEST_ANNOTATORS = 3
-FEWEST_STATEMENTS = 30  # per annotator
+FEWEST_STATEMENTS = 30  # minimum number of statements per annotator
 PASSED = 0.5
 
 TOO_FEW = (
@@ -341,7 +354,10 @@ class LeftOut(NamedTuple):
 
 
 class AlternativeAnnotator(NamedTuple):
-    """omega, rho: in [0, 1], or None with a `reason`. annotators: the annotators with enough statements."""
+    """Result of the alternative annotator test. omega, rho: values in [0, 1], or None with a `reason`.
+
+    annotators: the annotators with enough statements.
+    """
 
     epsilon: float
     omega: float | None
@@ -359,8 +375,8 @@ def alternative_annotator_test(
 ) -> AlternativeAnnotator:
     """Test `judge` (T,) against the annotators of judgments (J,), at most one per task and annotator.
 
-    judge: a code of `label`, another code for an answer that equals no label, or a negative number for no answer.
-    Statements without an answer are excluded.
+    judge: a code that `label` uses, another code for an answer that equals no label, or a negative number for no
+    answer. Statements without an answer are excluded.
     """
     n_judgments = np.bincount(task, minlength=len(judge))
     is_shared = (n_judgments >= 2) & (judge >= 0)
@@ -368,7 +384,8 @@ def alternative_annotator_test(
     task, annotator, label = task[kept], annotator[kept], label[kept]
     n_labels = int(max(label.max(initial=0), judge.max(initial=0))) + 1
     counts = np.bincount(task * n_labels + label, minlength=len(judge) * n_labels).reshape(-1, n_labels)
-    # Annotator and judge are compared with the same other annotators, so counts rank the two in the same way as shares.
+    # The annotator and the judge are compared with the same other annotators, so counts rank the two in the same way as
+    # shares do.
     of_annotator = counts[task, label] - 1
     of_judge = counts[task, judge[task]] - (judge[task] == label)
     wins, holds = (of_judge >= of_annotator).astype(np.float64), (of_annotator >= of_judge).astype(np.float64)

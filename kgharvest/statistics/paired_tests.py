@@ -1,6 +1,7 @@
 """Paired comparisons: pairs of sides (LM and setting) that differ in one respect, and their tests.
 
-Includes sign-flip and McNemar's tests, bootstrap-t intervals of differences, Holm's adjustment, and rank intervals.
+The module contains sign-flip tests, McNemar's test, bootstrap-t intervals of differences, Holm's adjustment, and rank
+intervals.
 """
 
 from bisect import bisect_left
@@ -21,10 +22,11 @@ Differences = NDArray[np.float64]
 
 MOST_RELATIONS_EXACT = 20
 N_RANDOM_SIGNS = 9_999
-FEWEST_RELATIONS_TO_TELL = 6  # with fewer, the sign-flip test cannot reach p < .05
+FEWEST_RELATIONS_TO_TELL = 6  # with fewer relations, the sign-flip test cannot reach p < .05
 N_RESAMPLES = 5_000
 MARGIN = 0.05  # default equivalence margin, as a share
-WIDEST = 3.0  # multiple of Student's interval; wider bootstrap intervals are artifacts of a few resamples
+# Maximum width as a multiple of Student's interval; wider bootstrap intervals are artifacts of a few resamples.
+WIDEST = 3.0
 ROUNDING = 1e-9  # relative tolerance for equality of sums of shares
 
 ONE_RELATION = "An interval needs at least two relations."
@@ -33,7 +35,10 @@ TOO_ALIKE = "The interval is undefined: it needs more relations, or more distinc
 
 
 class Equivalence(NamedTuple):
-    """Test that two sides differ by less than `margin`. smallest_margin: margin with p = .05. None: undefined."""
+    """Test whether two sides differ by less than `margin`. smallest_margin: margin at which p = .05.
+
+    Undefined values are None.
+    """
 
     margin: float
     p: float | None
@@ -41,10 +46,10 @@ class Equivalence(NamedTuple):
 
 
 class PairedDifference(NamedTuple):
-    """Difference of side a minus side b over their shared relations.
+    """Difference between sides, a minus b, over their shared relations.
 
-    difference: unweighted mean over relations, in [-1, 1]. low, high: its 95 % interval. p: p value of the test over
-    relations (sign-flip) or over statements, depending on `unit`. reason: explanation if a part is missing.
+    difference: unweighted mean over relations, in [-1, 1]. low, high: 95 % interval of the mean. p: p value of the test
+    over relations (sign-flip) or over statements, depending on `unit`. reason: explanation if a value is missing.
     """
 
     n_relations: int
@@ -77,10 +82,11 @@ def mean_difference(differences: Differences) -> float:
 
 
 def sign_flip_p(differences: Differences, rng: np.random.Generator) -> float:
-    """Return the two-sided p of the mean difference under the hypothesis that both signs are equally likely.
+    """Return the two-sided p of the mean difference under the null hypothesis that both signs are equally likely.
 
-    Fisher's randomization test (1935, The Design of Experiments, section 21). Up to 20 relations, the test is exact and
-    uses all 2^n sign patterns. With more, it uses random patterns and the observed one, so p is never 0.
+    This is Fisher's randomization test (1935, The Design of Experiments, section 21). With up to 20 relations, the test
+    is exact and uses all 2^n sign patterns. With more relations, it uses random patterns and the observed pattern, so p
+    is never 0.
     """
     return float(sign_flip_ps(differences[np.newaxis], rng)[0])
 
@@ -99,7 +105,8 @@ def sign_flip_ps(differences: Differences, rng: np.random.Generator) -> NDArray[
 def _share_as_extreme(differences: Differences, observed: float) -> float:
     """Return the share of sign patterns whose absolute sum is at least `observed`.
 
-    Combines the sums of two halves, one of which is sorted. This requires 2^(n / 2) searches instead of 2^n sums.
+    The sums of two halves of the relations are combined, and the sums of one half are sorted. This requires 2^(n / 2)
+    searches instead of 2^n sums.
     """
     if observed <= 0:
         return 1.0
@@ -127,10 +134,10 @@ def bootstrap_t_interval(
 ) -> tuple[float | None, float | None, str | None]:
     """Return the 95 % bootstrap-t interval of the mean over resampled relations, or the reason if it is undefined.
 
-    Distances are studentized by each resample's standard error (Efron and Tibshirani 1993, chapter 12). Intervals from
-    percentiles of the resampled means would be far too narrow for a dozen relations. If few relations differ, some
-    resamples have almost no spread. Therefore, if the interval is more than WIDEST times as wide as Student's interval,
-    Student's interval is returned.
+    Distances are studentized by each resample's standard error (Efron and Tibshirani 1993, chapter 12). For a dozen
+    relations, percentiles of the resampled means would give far too narrow intervals. If few relations differ, some
+    resamples have almost no spread, which makes the interval too wide. Therefore, if the interval is more than WIDEST
+    times as wide as Student's interval, Student's interval is returned.
     """
     n = len(differences)
     if n < 2:
@@ -139,7 +146,7 @@ def bootstrap_t_interval(
         return None, None, NONE_DIFFERS
     mean, standard_error = differences.mean(), differences.std() / np.sqrt(n)
     distances = _studentised((differences - mean)[rng.integers(0, n, size=(N_RESAMPLES, n))])
-    # No interpolation: distances can be infinite if a resample repeats one relation, and inf - inf is NaN.
+    # Do not interpolate: a distance is infinite if a resample consists of one repeated relation, and inf - inf is NaN.
     below, above = np.quantile(distances, 0.025, method="lower"), np.quantile(distances, 0.975, method="higher")
     if standard_error <= ROUNDING or not np.isfinite([below, above]).all():
         return None, None, TOO_ALIKE
@@ -154,7 +161,7 @@ def bootstrap_t_interval(
 def equivalence_over_relations(differences: Differences, margin: float = MARGIN) -> Equivalence:
     """Test the hypothesis of a difference of `margin` or more over similar relations.
 
-    Uses two one-sided t tests (Schuirmann 1987).
+    The test consists of two one-sided t tests (Schuirmann 1987).
     """
     n = len(differences)
     standard_error = float(differences.std(ddof=1)) / np.sqrt(n) if n > 1 else 0.0
@@ -180,7 +187,7 @@ def _studentised(resamples: NDArray[np.float64]) -> NDArray[np.float64]:
 def mcnemar_p(n_only_a: int, n_only_b: int) -> float | None:
     """Return McNemar's two-sided exact p, or None if both counts are 0.
 
-    n_only_a, n_only_b: number of statements accepted only on this side.
+    n_only_a, n_only_b: numbers of statements that are accepted only on side a, and only on side b.
     """
     n = n_only_a + n_only_b
     return float(scipy.stats.binomtest(n_only_a, n).pvalue) if n else None
@@ -219,14 +226,14 @@ FEWEST_RELATIONS = 2
 
 
 class Side(NamedTuple):
-    """An LM and a setting. None for imported judgments that do not specify it."""
+    """An LM and a setting. Either is None for imported judgments that do not specify it."""
 
     model: str | None
     setting: str | None
 
 
 class CellKey(NamedTuple):
-    """model and setting: see `Side`. relation: None in files of labels without relations."""
+    """Key of a cell. model, setting: as in `Side`. relation: None in files of labels without relations."""
 
     relation: str
     model: str | None
@@ -248,7 +255,7 @@ class Pair(NamedTuple):
     @property
     def names(self) -> tuple[str, str]:
         a, b = (self.a.setting, self.b.setting) if self.kind == "settings" else (self.a.model, self.b.model)
-        return str(a), str(b)  # never None: pairs_of_sides skips sides without a name
+        return str(a), str(b)  # not None, because pairs_of_sides skips sides without a name
 
 
 Planned = frozenset[frozenset[Side]]  # preregistered comparisons, each a set of two sides
@@ -268,7 +275,7 @@ def paired_accuracies(accuracies: Mapping[CellKey, float | None]) -> Iterator[tu
 def compared_cells(of_cells: Mapping[CellKey, float | None]) -> Iterator[tuple[Pair, list[tuple[float, float]]]]:
     """Yield each pair of sides that share enough relations, with both values in each shared relation.
 
-    Relations are sorted so that random draws do not depend on the order of cells.
+    Relations are sorted, so that random draws do not depend on the order of cells.
     """
     by_side = relations_of_sides(of_cells)
     for pair in pairs_of_sides(list(by_side)):
@@ -282,14 +289,14 @@ def relations_of_sides(of_cells: Mapping[CellKey, Any]) -> dict[Side, dict[str, 
     """Return the values of the cells by side and relation. Sides are in the order of the cells."""
     by_side: dict[Side, dict[str, Any]] = {}
     for key, value in of_cells.items():
-        relations = by_side.setdefault(Side(key.model, key.setting), {})  # even if None, to keep the order of sides
+        relations = by_side.setdefault(Side(key.model, key.setting), {})  # store None, too, to keep the order of sides
         if value is not None:
             relations[key.relation] = value
     return by_side
 
 
 def pairs_of_sides(sides: list[Side]) -> Iterator[Pair]:
-    """Yield the pairs that differ in one respect, ignoring sides without a setting or LM to compare."""
+    """Yield the pairs of sides that differ in one respect. Sides whose setting or LM is unknown are skipped."""
     for a, b in combinations(sides, 2):
         if a.model == b.model and a.setting and b.setting:
             yield Pair("settings", a.model, a, b)
@@ -304,7 +311,7 @@ def pairs_of_sides(sides: list[Side]) -> Iterator[Pair]:
 # interval of a side extends from 1 plus the number of significantly better sides to S minus the number of significantly
 # worse sides. The intervals cover all true ranks simultaneously with 95 % confidence (Mogstad, Romano, Shaikh, and
 # Wilhelm 2024, "Inference for Ranks with Applications to Mobility across Neighbourhoods and Academic Achievement across
-# Countries"). If sides are tied, the intervals cover all their ranks.
+# Countries"). If sides are tied, their intervals cover all ranks that they can have.
 
 
 class PairTest(NamedTuple):
@@ -317,15 +324,15 @@ class PairTest(NamedTuple):
 
 
 def rank_intervals(is_better: Flags) -> Counts:
-    """Return (S, 2): the first and last possible rank of each side. Rank 1 is best.
+    """Return the first and last possible rank of each side (S, 2). Rank 1 is best.
 
-    is_better: (S, S), True if the row's side is significantly better than the column's side.
+    is_better (S, S): True if the row's side is significantly better than the column's side.
     """
     return np.column_stack([1 + is_better.sum(axis=0), len(is_better) - is_better.sum(axis=1)])
 
 
 def better_by_tests(n_sides: int, tests: Sequence[PairTest]) -> Flags:
-    """Return (S, S): True if the row's side is significantly better, after Holm's adjustment over all tests.
+    """Return a matrix (S, S): True if the row's side is significantly better, after Holm's adjustment over all tests.
 
     Untested pairs are False.
     """
@@ -338,10 +345,10 @@ def better_by_tests(n_sides: int, tests: Sequence[PairTest]) -> Flags:
 
 
 def better_by_limits(lower_limits: Callable[[float], Floats]) -> Flags:
-    """Return (S, S): True if the row's side is significantly better, by Holm's steps on intervals instead of p values.
+    """Return a matrix (S, S): True if the row's side is better by Holm's steps on intervals instead of p values.
 
-    lower_limits: function of z that returns (S, S), the lower limit of row minus column at z standard errors, NaN if
-    undefined. Each pair that is significant at a step relaxes the level for the remaining pairs.
+    lower_limits: function that takes z and returns the lower limits (S, S) of row minus column at z standard errors,
+    NaN if undefined. Each pair that is significant at a step relaxes the level for the remaining pairs.
     """
     is_known = ~np.isnan(lower_limits(0.0))
     np.fill_diagonal(is_known, False)
@@ -381,7 +388,7 @@ def relations_for_interval(n_relations: int, shrink: float) -> int:
 
 
 def statements_to_shrink(n: int, population: int, shrink: float) -> int:
-    """Return the number of statements with which a stratum's standard error is `shrink` times that with `n` statements.
+    """Return the number of statements that multiplies a stratum's standard error with `n` statements by `shrink`.
 
     The result is at most the population. population: 0 if infinite. The variance is proportional to 1 / n - 1 / N
     (Cochran 1977, section 2.6).
@@ -399,11 +406,12 @@ def fewest_relations(n_comparisons: int) -> int:
 def relations_to_tell_apart(difference: float, spread: float, n_comparisons: int = 1) -> int | None:
     """Return the number of relations with which a paired comparison detects `difference` with probability POWER.
 
-    Returns None if the number exceeds 10,000. spread: standard deviation of the difference over relations, > 0.
+    Returns None if the number exceeds 10,000. spread: standard deviation of the difference over relations, greater than
+    0.
 
-    Assumes Student's two-sided paired test at level .05 divided by the number of comparisons, as Holm requires for the
-    smallest p. This approximates the sign-flip test unless there are few relations. The noncentral t distribution is
-    approximated by a shifted central t distribution.
+    The calculation is for Student's two-sided paired test at level .05 divided by the number of comparisons, as Holm
+    requires for the smallest p. Unless there are few relations, this test approximates the sign-flip test. The
+    noncentral t distribution is approximated by a shifted central t distribution.
     """
     start = fewest_relations(n_comparisons)
     n = _smallest(lambda n: difference_over_relations(spread, n, n_comparisons) <= abs(difference), start)
@@ -425,10 +433,10 @@ def difference_by_statements(standard_error: float, n_comparisons: int = 1) -> f
 
 
 def _tail(n_comparisons: int) -> float:
-    """Return the one-sided level at which Holm tests the smallest p."""
+    """Return the one-sided level at which Holm's method tests the smallest p."""
     return SIGNIFICANCE / n_comparisons / 2
 
 
 def _smallest(is_enough: Callable[[int], bool], start: int) -> int:
-    """Return the smallest n >= `start` that `is_enough` accepts. If there is none, return at least MOST_RELATIONS."""
+    """Return the smallest n >= `start` that `is_enough` accepts, or at least MOST_RELATIONS if there is none."""
     return start + bisect_left(range(start, MOST_RELATIONS), True, key=is_enough)

@@ -1,21 +1,23 @@
-"""Partial pooling: shrink rates of relations toward each other, more if evidence is scarce or relations are similar.
+"""Partial pooling: shrinks rates of relations toward each other.
 
-Beta-binomial model: rates of relations have a common Beta distribution with unknown mean and precision. Both are drawn
-from a grid, so intervals include their uncertainty, unlike with empirical Bayes (Morris 1983, Parametric empirical
-Bayes inference, JASA 78; Gelman et al., Bayesian Data Analysis, section 5.3). The number of hits among the unjudged
-tuples of a harvest is drawn with the harvest's rate. The intervals cover 95 % of the rates of many relations, but not
-each relation's rate in 95 % of samples, because outliers are shrunk too far.
+Shrinkage is stronger if evidence is scarce or relations are similar.
 
-Accuracy corrected for annotator errors, with unknown error rates: Dawid and Skene's (1979) model with two classes. The
-statements drawn for the same strata form a group. The probability that a statement is true is the prevalence of its
-group. Annotator a labels a true statement True with probability s_a (sensitivity) and a false statement False with
-probability c_a (specificity), independently of other annotators. Sensitivities, specificities, and prevalences each
-have a Beta distribution with unknown mean and precision, so annotators and groups with few judgments borrow strength
-from the others (Paun et al. 2018, Comparing Bayesian models of annotation, TACL 6). The average annotator is assumed to
-be right more often than not, on both true and false statements. Gold statements have known labels. Posterior draws come
-from a Gibbs sampler, which draws truths, rates, and the rates' distributions in turn.
+Beta-binomial model: the rates of relations have a common Beta distribution with unknown mean and precision. Both are
+drawn from a grid, so, unlike with empirical Bayes, intervals include the uncertainty about them (Morris 1983,
+Parametric empirical Bayes inference, JASA 78; Gelman et al., Bayesian Data Analysis, section 5.3). The number of hits
+among the unjudged tuples of a harvest is drawn with the harvest's rate. The intervals cover 95 % of the rates of many
+relations. They do not cover the rate of each relation in 95 % of samples, because outliers are shrunk too far.
 
-Dimensions in shapes: P patterns (statements of one group with the same judgments), A annotators, G groups, C chains,
+Accuracy corrected for annotator errors with unknown error rates: this uses Dawid and Skene's (1979) model with two
+classes. Statements drawn for the same strata form a group. The probability that a statement is true is the prevalence
+of its group. Annotator a labels a true statement True with probability s_a (sensitivity) and a false statement False
+with probability c_a (specificity), independently of other annotators. Sensitivities, specificities, and prevalences
+each have a Beta distribution with unknown mean and precision, so annotators and groups with few judgments borrow
+strength from the others (Paun et al. 2018, Comparing Bayesian models of annotation, TACL 6). The average annotator is
+assumed to be right more often than not, on both true and false statements. The truth of gold statements is known.
+Posterior draws come from a Gibbs sampler, which draws truths, rates, and the distributions of rates in turn.
+
+Letters in array shapes: P patterns (statements of one group with the same judgments), A annotators, G groups, C chains,
 S strata, R draws.
 """
 
@@ -52,7 +54,7 @@ class BetaGrid(NamedTuple):
         return self.a[chosen], self.b[chosen]
 
     def weights(self, n_hits: Floats, n: Floats) -> Floats:
-        """Return (H,): posterior probabilities, given `n_hits` (R,) hits in `n` (R,) draws."""
+        """Return the posterior probabilities (H,), given `n_hits` (R,) hits in `n` (R,) draws."""
         posterior = betaln(self.a[:, np.newaxis] + n_hits, self.b[:, np.newaxis] + n - n_hits)  # (H, R)
         logs = (posterior - betaln(self.a, self.b)[:, np.newaxis]).sum(axis=1)
         weights: Floats = np.exp(logs - logs.max())
@@ -66,25 +68,28 @@ def beta_grid(means: Floats, precisions: Floats) -> BetaGrid:
     return BetaGrid(mean * precision, (1 - mean) * precision)
 
 
-# Jeffreys's prior of the mean, and a uniform prior of a relation's intraclass correlation 1 / (1 + precision).
+# Jeffreys's prior for the mean, and a uniform prior for the intraclass correlation of a relation, 1 / (1 + precision).
 DISTRIBUTIONS = beta_grid(np.sin(np.pi / 2 * (np.arange(60) + 0.5) / 60) ** 2, 1 / np.linspace(0.002, 0.5, 30) - 1)
 
 
 class SimpleSample(NamedTuple):
-    """Simple random sample that is as informative as the sample of a cell. n: draws. population: 0 if infinite."""
+    """Simple random sample that is as informative as the sample of a cell. n: number of draws.
+
+    population: 0 if infinite.
+    """
 
     n: float
     population: float
 
 
 def effective_sample(n: Floats, population: Counts, weights: Floats) -> SimpleSample | None:
-    """Return the simple random sample whose share has the same variance as the weighted mean of the strata (S,).
+    """Return the simple random sample whose share has the variance of the weighted mean of the strata (S,).
 
     Returns None if a stratum is empty.
 
     The effective sample size is 1 / sum(W^2 / n), assuming that all strata have the same accuracy. The population size
-    is chosen such that the sample has the finite population correction of the strata, which reduces sum(W^2 / n) to
-    sum(W^2 (1 - n / N) / n).
+    is chosen such that the sample has the same finite population correction as the strata, which reduces sum(W^2 / n)
+    to sum(W^2 (1 - n / N) / n).
     """
     if not n.all():
         return None
@@ -110,7 +115,7 @@ def pooled_rates(shares: Sequence[float], samples: Sequence[SimpleSample], rng: 
     of_population = (hits + rng.binomial(rest, rates)) / (n + rest)
     draws = np.where(population > 0, of_population, rates)
     low, high = np.quantile(draws, 0.025, axis=0, method="lower"), np.quantile(draws, 0.975, axis=0, method="higher")
-    mean = np.clip(draws.mean(axis=0), 0, 1)  # can lie outside the quantiles if almost all draws are equal
+    mean = np.clip(draws.mean(axis=0), 0, 1)  # the mean can lie outside the quantiles if almost all draws are equal
     columns = (mean, np.minimum(low, mean), np.maximum(high, mean))
     return [Rate(*numbers) for numbers in zip(*(column.tolist() for column in columns), strict=True)]
 
@@ -122,7 +127,8 @@ Shapes = Sequence[tuple[Floats, Floats]]  # a and b (C,), for sensitivities, spe
 Z_ONE_SIDED = float(ndtri(1 - SIGNIFICANCE))
 FEWEST_OPINIONS = 3
 N_SWEEPS, N_BURNT = 160, 40
-FEWEST_CHAINS, MOST_CHAINS, WORK_OF_SWEEP = 4, 64, 1_000_000  # work: judgments times chains
+# Work is the number of judgments times the number of chains.
+FEWEST_CHAINS, MOST_CHAINS, WORK_OF_SWEEP = 4, 64, 1_000_000
 STARTING_SHAPES = ((4.0, 1.0), (4.0, 1.0), (1.0, 1.0))
 SMALLEST = 1e-12
 
@@ -146,8 +152,10 @@ class Sample(NamedTuple):
 
 
 class Truths(NamedTuple):
-    """Posterior draws. n (S,): number of statements per stratum that were labeled True or False. n_true (R, S): number
-    of these that are true. sensitivity, specificity (R,): averages over all judgments."""
+    """Posterior draws. n (S,): number of statements per stratum that were labeled True or False.
+
+    n_true (R, S): number of these statements that are true. sensitivity, specificity (R,): averages over all judgments.
+    """
 
     n: Codes
     n_true: Floats
@@ -156,9 +164,11 @@ class Truths(NamedTuple):
 
 
 class Patterns(NamedTuple):
-    """n (P,): number of statements per pattern. group (P,): their group. says (P, 2 A): 1 in column a if annotator a
-    said True, and 1 in column A + a if they said False. drawn (S, P): 1 if the pattern's statements were drawn for the
-    stratum."""
+    """Patterns of judgments. n (P,): number of statements per pattern. group (P,): group of these statements.
+
+    says (P, 2 A): 1 in column a if annotator a said True, and 1 in column A + a if annotator a said False. drawn (S,
+    P): 1 if the statements of the pattern were drawn for the stratum.
+    """
 
     n: Codes
     group: Codes
@@ -186,7 +196,8 @@ def why_unidentified(judged: Judged, gold_truth: Codes) -> str | None:
     of_sample = judged.task < judged.n_tasks - judged.n_gold
     if not of_sample.any():
         return NO_OPINION
-    # Gold identifies the rates if True is more frequent on true than on false gold (one-sided Fisher's exact test, .05)
+    # Gold statements identify the rates if True is more frequent on true than on false ones (one-sided Fisher's exact
+    # test, .05).
     n_annotators = judged.n_annotators
     table = [[column[:n_annotators].sum(), column[n_annotators:].sum()] for column in _gold_counts(judged, gold_truth)]
     if judged.n_gold and scipy.stats.fisher_exact(table, alternative="greater").pvalue < SIGNIFICANCE:
@@ -201,7 +212,7 @@ def why_unidentified(judged: Judged, gold_truth: Codes) -> str | None:
 def _agreement_score(judged: Judged, counted: NDArray[np.bool_]) -> float:
     """Return the z score of pairwise agreement beyond chance, given each annotator's share of True labels.
 
-    Score test of the hypothesis that statements do not differ (Liang 1987, Biometrika 74).
+    This is the score test of the null hypothesis that statements do not differ (Liang 1987, Biometrika 74).
     """
     task, annotator, label = (column[counted] for column in judged[:3])
     share = np.bincount(annotator, label) / np.maximum(np.bincount(annotator), 1)
@@ -216,10 +227,10 @@ def _agreement_score(judged: Judged, counted: NDArray[np.bool_]) -> float:
 
 
 def sample_truths(judged: Judged, gold_truth: Codes, sample: Sample, rng: np.random.Generator) -> Truths:
-    """Draw the number of true statements in each stratum. judged: only judgments TRUE and FALSE; gold tasks come last.
+    """Draw the number of true statements in each stratum. judged: only TRUE and FALSE judgments, with gold tasks last.
 
-    The likelihood is symmetric in the two classes. Chains start from each statement's share of True labels, so the
-    class of true statements is the one that most judgments label True.
+    The likelihood is symmetric in the two classes. Chains start from each statement's share of True labels. Therefore,
+    the class that most judgments label True becomes the class of true statements.
     """
     sampler = Sampler(judged, gold_truth, _patterns(judged, sample), rng)
     n_true = sampler.starting_truths()
@@ -238,7 +249,7 @@ def sample_truths(judged: Judged, gold_truth: Codes, sample: Sample, rng: np.ran
 
 
 class Sampler:
-    """Steps of the Gibbs sampler. weights (A,): each annotator's share of the judgments."""
+    """Gibbs sampler with its steps. weights (A,): share of each annotator in the judgments."""
 
     def __init__(self, judged: Judged, gold_truth: Codes, patterns: Patterns, rng: np.random.Generator) -> None:
         self.patterns, self.rng = patterns, rng
@@ -275,14 +286,14 @@ class Sampler:
         ))  # fmt: skip
 
     def draw_truths(self, rates: Rates) -> Floats:
-        """Return (P, C): the number of true statements of each pattern."""
+        """Return the number of true statements of each pattern (P, C)."""
         is_true = self.probabilities(rates)
         n_true = (self.rng.random(is_true.shape) < is_true).astype(np.float64)
         n_true[self._repeated] = self.rng.binomial(self._n[self._repeated], is_true[self._repeated])
         return n_true
 
     def probabilities(self, rates: Rates) -> Floats:
-        """Return (P, C): the probability that a statement of each pattern is true (Dawid and Skene, equation 2.5)."""
+        """Return the probability (P, C) that a statement of each pattern is true (Dawid and Skene, equation 2.5)."""
         sensitivity, specificity, prevalence = rates
         odds_of_true = np.log(sensitivity) - np.log1p(-specificity)  # (A, C): log odds added by a judgment of True
         odds_of_false = np.log1p(-sensitivity) - np.log(specificity)
@@ -320,7 +331,7 @@ def _patterns(judged: Judged, sample: Sample) -> Patterns:
 
 
 def _sums(values: NDArray[np.uint64], task: NDArray[np.integer], n_tasks: int) -> NDArray[np.uint64]:
-    """Return (T,): the sum of the values of each task, modulo 2**64."""
+    """Return the sum of the values of each task (T,), modulo 2**64."""
     order = np.argsort(task, kind="stable")
     cumulated = np.concatenate([np.zeros(1, dtype=np.uint64), values[order].cumsum(dtype=np.uint64)])
     edges = np.searchsorted(task[order], np.arange(n_tasks + 1))
@@ -330,7 +341,7 @@ def _sums(values: NDArray[np.uint64], task: NDArray[np.integer], n_tasks: int) -
 def _gold_counts(judged: Judged, gold_truth: Codes) -> tuple[Floats, Floats]:
     """Return two arrays (2 A,) of counts, for true gold and for false gold.
 
-    Each array contains the number of True labels per annotator, then the number of False labels per annotator.
+    Each array contains the numbers of True labels per annotator, followed by the numbers of False labels per annotator.
     """
     start = judged.n_tasks - judged.n_gold
     is_gold = judged.task >= start
@@ -350,7 +361,7 @@ def corrected_rate(truths: Truths, strata: Codes, population: Codes, weights: Fl
 
     Each arm of the interval is the square root of the sum of two squared arms (Zou and Donner 2008, Statistics in
     Medicine 27): the arm of `population_rate` for the rounded expected number of true statements, and the arm of the
-    posterior draws. Even a census retains the uncertainty about annotator errors.
+    posterior draws. Even in a census, the uncertainty about annotator errors remains.
     """
     n, n_true = truths.n[strata], truths.n_true[:, strata]
     expected = n_true.mean(axis=0)

@@ -1,15 +1,15 @@
-"""Rates with 95 % intervals, for simple samples, weighted draws, strata, averages, and differences of rates.
+"""Rates with 95 % intervals for simple samples, weighted draws, and strata, and averages and differences of rates.
 
 `population_rate` computes every rate of a harvest: for a cell, a cut, a point of a curve, or an average over the given
-relations. A stratum is a part of the population with a known size, of which a simple random sample was judged. These
-intervals apply to a finite population, so the interval of a census has no width. The other functions assume an infinite
-population.
+relations. A stratum is a part of the population with a known size, from which a simple random sample was judged. The
+intervals of `population_rate` hold for a finite population, so the interval of a census has no width. The other
+functions assume an infinite population.
 
-The interval inverts a test at level 5 %. The estimate's distribution is exact: hypergeometric in each stratum and
-convolved over strata. Acceptability follows Blaker (2000), "Confidence curves and improved exact confidence intervals
-for discrete distributions", Canad. J. Statist. 28. Blaker's interval is never wider than Clopper and Pearson's. The
-shares of several strata are profiled out (profile likelihood, Miettinen and Nurminen 1985). Coverage:
-docs/statistics.md.
+The interval of `population_rate` inverts a test at level 5 %. It uses the exact distribution of the estimate:
+hypergeometric in each stratum, and convolved over strata. Acceptability follows Blaker (2000), "Confidence curves and
+improved exact confidence intervals for discrete distributions", Canad. J. Statist. 28. Blaker's interval is never wider
+than Clopper and Pearson's. The shares of several strata are profiled out (profile likelihood, Miettinen and Nurminen
+1985). docs/statistics.md reports the coverage.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scipy.special import gammaln, ndtr, ndtri, stdtrit
 
 from kgharvest.statistics.arrays import Codes, Counts, Flags, Floats
 
-SIGNIFICANCE = 0.05  # level of every test; intervals have level 1 - SIGNIFICANCE
+SIGNIFICANCE = 0.05  # level of every test; intervals have the confidence level 1 - SIGNIFICANCE
 Z_95 = float(ndtri(1 - SIGNIFICANCE / 2))
 
 NOTHING_COUNTED = "No statement has a verdict."
@@ -58,7 +58,7 @@ def rate(n_hits: int, n: int) -> Rate:
 def hajek_share(weight: float, hits: float, squares: float) -> tuple[float, float, float]:
     """Return Hajek's estimate and its 95 % interval, given sums over draws of unequal weight.
 
-    Uses Wilson's interval with Kish's effective sample size. `squares`: sum of the squared weights.
+    The interval is Wilson's interval with Kish's effective sample size. squares: sum of the squared weights.
     """
     share = min(float(hits / weight), 1.0)
     return share, *wilson_interval_of_share(share, float(weight**2 / squares))
@@ -73,14 +73,14 @@ def wilson_interval_of_share(share: float, n: float, z: float = Z_95) -> tuple[f
     """Return Wilson's interval for an effective sample size `n` > 0, which can be fractional."""
     centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     half_width = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
-    # At 0 and 1 the formula is exact, but floating-point arithmetic is not.
+    # At 0 and 1, the formula gives exact limits, but floating-point arithmetic does not.
     low = 0.0 if share == 0 else centre - half_width
     high = 1.0 if share == 1 else centre + half_width
     return low, high
 
 
 def macro_average(rates: Iterable[float | None]) -> float | None:
-    """Return the unweighted mean over relations, ignoring relations without a rate."""
+    """Return the unweighted mean over relations. Relations without a rate are ignored."""
     defined_rates = [value for value in rates if value is not None]
     return sum(defined_rates) / len(defined_rates) if defined_rates else None
 
@@ -103,8 +103,8 @@ def macro_interval(rates: Sequence[float]) -> tuple[float | None, float | None]:
 def difference_interval(a: Rate, b: Rate) -> tuple[float | None, float | None]:
     """Return the interval of a - b for two independent rates.
 
-    Method 10 of Newcombe (1998), Interval estimation for the difference between independent proportions, applied to the
-    given intervals. The result is conservative if the two samples share statements.
+    This is method 10 of Newcombe (1998), Interval estimation for the difference between independent proportions,
+    applied to the given intervals. The result is conservative if the two samples share statements.
     """
     if a.with_interval is None or b.with_interval is None:
         return None, None
@@ -123,9 +123,9 @@ FEWEST_PER_BIN = 5
 
 
 class Bin(NamedTuple):
-    """Accuracy of the tuples that are represented by the n draws with a score in [score_low, score_high].
+    """Accuracy of the tuples represented by the n draws whose score is in [score_low, score_high].
 
-    accepted: number of accepted draws. An incomplete statement counts with its expected verdict.
+    accepted: number of accepted draws. Incomplete statements count with their expected verdict.
     """
 
     score_low: float
@@ -140,8 +140,8 @@ class Bin(NamedTuple):
 def accuracy_by_score(score: Floats, n: Floats, n_accepted: Floats, weight: Floats) -> list[Bin]:
     """Return bins with about equal numbers of draws, in ascending order of scores. Equal scores share a bin.
 
-    Shapes are (D,). n, n_accepted: the number of complete statements, and of accepted complete statements, that a draw
-    is equivalent to. weight: number of tuples that one complete statement represents.
+    All arrays have shape (D,). n, n_accepted: numbers of complete statements, and of accepted complete statements, to
+    which a draw is equivalent. weight: number of tuples that a complete statement represents.
     """
     order = np.argsort(score, kind="stable")
     n_bins = max(1, min(MOST_BINS, len(score) // FEWEST_PER_BIN))
@@ -160,16 +160,16 @@ def accuracy_by_score(score: Floats, n: Floats, n_accepted: Floats, weight: Floa
 
 ROUNDING = 1e-9  # tolerance for comparing tail probabilities
 DISTANCE_OF_LIMITS = float(np.sqrt(-2 * np.log(SIGNIFICANCE)))
-DECIMALS = 11  # decimals of hits and weights; further digits depend on the order of summation
+DECIMALS = 11  # number of decimals of hits and weights; further digits depend on the order of summation
 PRECISION = 1e-4  # precision of the limits of a stratified interval
-GRID = 4096  # grid points of [0, 1] for the distribution of stratified estimates
+GRID = 4096  # number of grid points in [0, 1] for the distribution of stratified estimates
 STEEPEST = 20.0  # asinh of the multiplier at which every stratum reaches its minimum or maximum
-MOST_CONVOLVED = 60  # strata; with more, the mean is normal except for its skewness
-# With fewer strata, the normal approximation is used only if the skewness, and the effect of a single draw in standard
-# errors, are below these limits.
+MOST_CONVOLVED = 60  # maximum number of convolved strata; with more strata, the mean is normal except for its skewness
+# With fewer strata, the normal approximation is used only if the skewness is below the first limit, and the effect of a
+# single draw in standard errors is below the second limit.
 MOST_SKEWED, COARSEST = 0.15, 0.2
-AS_GOOD_AS_INFINITE = 10_000_000  # tuples; gamma functions of larger numbers lose digits
-CANDIDATES = 2000  # approximate maximum of the numbers of hits tried per limit of a simple sample
+AS_GOOD_AS_INFINITE = 10_000_000  # number of tuples; gamma functions of larger numbers lose digits
+CANDIDATES = 2000  # approximate maximum of the numbers of hits that are tried for a limit of a simple sample
 FINEST = 1_000_000  # resolution of shares of an infinite population
 
 EMPTY_STRATUM = "A stratum has no verdict yet, so its part of the harvest is unknown."
@@ -177,10 +177,10 @@ UNKNOWN_POPULATION = "The number of tuples from which the statements were drawn 
 
 
 class VerdictSample(NamedTuple):
-    """Evidence for one verdict, by stratum (S,) or by draw (D,). The draws of a stratum add up to the stratum.
+    """Evidence for one verdict, by stratum (S,) or by draw (D,). The evidence of a stratum is the sum over its draws.
 
-    n: equivalent number of complete statements. n_hits: number of these with the verdict. least, most: bounds on
-    n_hits. They differ if the labels do not identify the share (kgharvest.statistics.verdicts).
+    n: equivalent number of complete statements. n_hits: number of these statements that have the verdict. least, most:
+    bounds on n_hits, which differ if the labels do not identify the share (kgharvest.statistics.verdicts).
     """
 
     n: Floats
@@ -198,7 +198,10 @@ class VerdictSample(NamedTuple):
         return VerdictSample(*(np.bincount(stratum, column, n_strata).astype(np.float64) for column in self))
 
     def divided(self, effects: Floats) -> VerdictSample:
-        """Return the sample with its statements divided by `effects`, of the same shape; shares stay the same."""
+        """Return the sample with its numbers of statements divided by `effects`, which have the same shape.
+
+        Shares do not change.
+        """
         return VerdictSample(*(column / effects for column in self))
 
     def at(self, positions: Counts | NDArray[np.bool_] | list[int]) -> VerdictSample:
@@ -206,7 +209,7 @@ class VerdictSample(NamedTuple):
 
 
 def sample_rate(sample: VerdictSample, population: ArrayLike, weights: ArrayLike | None = None) -> Rate:
-    """Return `population_rate` of a sample. The limits come from its minimum and maximum numbers of hits."""
+    """Return `population_rate` of a sample. The limits are computed from its minimum and maximum numbers of hits."""
     rate = population_rate(sample.n_hits, sample.n, population, weights)
     if rate.value is None or np.array_equal(sample.least, sample.most):
         return rate
@@ -217,14 +220,13 @@ def sample_rate(sample: VerdictSample, population: ArrayLike, weights: ArrayLike
 def population_rate(
     n_hits: ArrayLike, n: ArrayLike, population: ArrayLike, weights: ArrayLike | None = None, *, has_limits: bool = True
 ) -> Rate:
-    """Return the share of hits in a stratified population. `n` of `population` tuples were judged. Shapes are (S,).
+    """Return the share of hits in a stratified population. In each stratum, `n` of `population` tuples were judged.
 
-    n_hits, n: can be fractional if statements are incomplete. The limits are then those of the nearest integer samples
-    on either side of the share.
-    population: 0 if unknown. It is then treated as infinite, and several strata need weights.
-    weights: weights of the strata; their sum is 1. None: population shares. In an average over cells, each cell's
-    weight is divided among its strata.
-    has_limits: False omits the limits, which are slow to compute.
+    n_hits, n (S,): numbers of hits and judged tuples. They can be fractional if statements are incomplete. The limits
+    are then those of the nearest integer samples on either side of the share. population: 0 if unknown. An unknown
+    population is treated as infinite, and several strata then need weights. weights: weights of the strata, which add
+    up to 1. If None, the shares of the population are used. In an average over cells, each cell's weight is divided
+    among its strata. has_limits: if False, the limits are omitted, because they are slow to compute.
     """
     worth, sizes = np.asarray(n, dtype=np.float64), np.asarray(population, dtype=np.int64)
     judged = whole_statements(worth)
@@ -245,7 +247,7 @@ def population_rate(
     if len(sizes) > 1:
         sizes = np.where(sizes, sizes, AS_GOOD_AS_INFINITE)
     shares = np.clip(shares, 0, 1)  # rounding errors can move sums of probabilities outside [0, n]
-    open_strata = np.flatnonzero(judged != sizes)  # strata that are not judged completely
+    open_strata = np.flatnonzero(judged != sizes)  # strata in which some tuples are not judged
     if not len(open_strata):
         return Rate(value, value, value)
     if len(open_strata) > 1:
@@ -271,7 +273,8 @@ def whole_statements(worth: Floats) -> Counts:
 def simple_interval(n_hits: int, n: int, population: int = 0) -> tuple[float, float]:
     """Return Blaker's exact interval of a share for `n_hits` among `n` >= 1 draws without replacement.
 
-    population: 0 if infinite (binomial). If the population is finite, the limits are attainable shares of it.
+    population: 0 if infinite, which gives the binomial interval. If the population is finite, the limits are shares
+    that it can have.
     """
     if 2 * n_hits < n:
         low, high = simple_interval(n - n_hits, n, population)
@@ -282,9 +285,9 @@ def simple_interval(n_hits: int, n: int, population: int = 0) -> tuple[float, fl
 
 
 def _limit(n_hits: int, n: int, population: int, *, lower: bool) -> float:
-    """Return the acceptable share farthest from the observed share, below (`lower`) or above it.
+    """Return the acceptable share that is farthest from the observed share, below it if `lower`, otherwise above it.
 
-    Bisects the monotone tail to find Clopper and Pearson's limit, then searches inward for Blaker's limit.
+    The monotone tail is bisected to find Clopper and Pearson's limit. A search from there inward finds Blaker's limit.
     """
     if n_hits == n and not lower:
         return 1.0
@@ -322,7 +325,7 @@ def _tail(hits_in_all: int, n_hits: int, n: int, size: int, population: int, low
 
 
 def _outcomes(hits_in_all: Counts, n: int, size: int, population: int) -> Floats:
-    """Return (K, n + 1): the probabilities of 0..n hits in the sample for each number of hits in the population."""
+    """Return the probabilities of 0..n hits in the sample (K, n + 1) for each number of hits in the population."""
     if population:
         return hypergeometric(hits_in_all.astype(np.float64), n, size)
     share = (hits_in_all / size)[:, None]  # (K, 1)
@@ -335,14 +338,14 @@ def _outcomes(hits_in_all: Counts, n: int, size: int, population: int) -> Floats
 
 
 def hypergeometric(hits_in_all: Floats, n: int, population: int) -> Floats:
-    """Return (K, n + 1): the hypergeometric probabilities of 0..n hits. `hits_in_all` (K,) can be fractional.
+    """Return the hypergeometric probabilities (K, n + 1) of 0..n hits. `hits_in_all` (K,) can be fractional.
 
     Gamma functions interpolate the binomial coefficients, so the rate can vary continuously.
     """
     hits = np.arange(n + 1)
     inside, outside = hits_in_all[:, None] - hits, (population - hits_in_all)[:, None] - (n - hits)  # (K, n + 1)
     possible = (inside > -ROUNDING) & (outside > -ROUNDING)
-    # Binomial coefficients without the factorials common to all outcomes.
+    # Binomial coefficients without the factorials that all outcomes have in common.
     factorials = gammaln(hits + 1)
     logs = -(factorials + factorials[::-1] + gammaln(np.maximum(inside, 0) + 1) + gammaln(np.maximum(outside, 0) + 1))
     logs = np.where(possible, logs, -np.inf)
@@ -352,9 +355,10 @@ def hypergeometric(hits_in_all: Floats, n: int, population: int) -> Floats:
 
 
 def _acceptability(probabilities: Floats, observed: int) -> Floats:
-    """Return (K,): Blaker's acceptability of the distributions (K, n + 1).
+    """Return Blaker's acceptability (K,) of the distributions (K, n + 1).
 
-    This is the smaller tail at the observed value plus the largest opposite tail that does not exceed it.
+    The acceptability is the smaller tail at the observed value, plus the largest opposite tail that does not exceed the
+    smaller tail.
     """
     below, above = probabilities.cumsum(axis=1), probabilities[:, ::-1].cumsum(axis=1)[:, ::-1]
     smaller = np.minimum(below[:, observed], above[:, observed])
@@ -371,7 +375,7 @@ def _interval_over_strata(
     value: float, n_hits: Floats, n: Counts, population: Counts, weights: Floats
 ) -> tuple[float, float]:
     """Return the outer limits of the nearest integer sample and of this sample shifted to `value`."""
-    # Sorting and rounding make the limits independent of the order of strata and of summation. Otherwise, this order
+    # Sorting and rounding make the limits independent of the order of strata and of summation. Otherwise, the order
     # would decide ties at one half and at steps.
     nearest = np.rint(n_hits.round(DECIMALS))
     columns = (nearest, n, population, weights.round(DECIMALS))
@@ -386,12 +390,12 @@ def _interval_over_strata(
 
 @lru_cache(maxsize=10_000)
 def _stratified_interval(strata: tuple[tuple[float, int, int, float], ...]) -> tuple[float, float]:
-    """Return the interval. strata: tuples of hits, n, population, and weight."""
+    """Return the interval of a stratified sample. strata: tuples of hits, n, population, and weight."""
     columns = [np.array(column) for column in zip(*strata, strict=True)]
     n_hits, n, population, weights = columns[0], columns[1], columns[2], columns[3]
     value = float(weights @ (n_hits / n))
     of_misses = tuple(sorted((n - hits, n, size, weight) for hits, n, size, weight in strata))
-    # Use the same search for hits and misses so that the limits are symmetric, also at one half.
+    # Use the same search for hits and misses, so that the limits are symmetric, even at one half.
     if value < 0.5 - ROUNDING or (value <= 0.5 + ROUNDING and strata < of_misses):
         low, high = _stratified_interval(of_misses)
         return 1 - high, 1 - low
@@ -414,15 +418,18 @@ def _stratified_interval(strata: tuple[tuple[float, int, int, float], ...]) -> t
 
 
 def _stratified_acceptability(rate: float, n_hits: Floats, n: Counts, population: Counts, weights: Floats) -> float:
-    """Return the acceptability of the observed estimate if the population has `rate`. Strata are profiled out."""
+    """Return the acceptability of the observed estimate if the population has the rate `rate`.
+
+    Strata are profiled out.
+    """
     shares = likeliest_shares(rate, n_hits, n, population, weights)
     score = _normal_score(float(weights @ (n_hits / n)) - rate, shares, n, population, weights)
     if score is not None:
         return float(2 * ndtr(-abs(score)))
     probabilities = _distribution(shares, n, population, weights)
-    # Each outcome is split over two neighboring grid points. The error is at most one point per stratum. Over many
-    # strata, the error is normal, with a standard deviation of at most half the square root of the number of strata.
-    # Differences within the error count as ties.
+    # Each outcome is split between two neighboring grid points. The resulting error is at most one grid point per
+    # stratum. Over many strata, it is normal, with a standard deviation of at most half the square root of the number
+    # of strata. Differences within the error count as ties.
     observed, near = float(weights @ (n_hits / n)) * (GRID - 1), 0.5 + min(0.5 * len(n), len(n) ** 0.5)
     up_to, down_to = int(observed + near), max(0, int(np.ceil(observed - near)))
     below, above = probabilities.cumsum(), probabilities[::-1].cumsum()[::-1]
@@ -434,8 +441,8 @@ def _stratified_acceptability(rate: float, n_hits: Floats, n: Counts, population
 def _normal_score(difference: float, shares: Floats, n: Counts, population: Counts, weights: Floats) -> float | None:
     """Return the score statistic corrected for skewness (Gart and Nam 1988), or None if strata must be convolved.
 
-    Uses a monotone form (after Hall 1992, JRSS B 54). The simpler form score - a (score^2 - 1) with a = skewness / 6
-    would accept rates twenty standard errors away.
+    The correction has a monotone form (after Hall 1992, JRSS B 54). The simpler form score - a (score^2 - 1) with a =
+    skewness / 6 would accept rates that are twenty standard errors away.
     """
     others = np.maximum(population - 1, 1)
     spread = weights**2 * shares * (1 - shares) / n * (population - n) / others
@@ -455,7 +462,7 @@ def _normal_score(difference: float, shares: Floats, n: Counts, population: Coun
 
 
 def _distribution(shares: Floats, n: Counts, population: Counts, weights: Floats) -> Floats:
-    """Return (GRID,): the distribution of the weighted mean of the strata's sample shares.
+    """Return the distribution (GRID,) of the weighted mean of the strata's sample shares.
 
     Splitting each outcome between the two nearest grid points preserves the mean.
     """
@@ -477,11 +484,11 @@ def _distribution(shares: Floats, n: Counts, population: Counts, weights: Floats
 
 
 def likeliest_shares(rate: float, n_hits: Floats, n: Counts, population: Counts, weights: Floats) -> Floats:
-    """Return (S,): the most likely shares of hits among those with weighted mean `rate`.
+    """Return the most likely shares of hits (S,) among all shares with the weighted mean `rate`.
 
-    Stratum h contributes the information of n_h (N_h - 1) / (N_h - n_h) draws. At the constrained maximum, its
-    log-likelihood has slope t w_h (w_h: weight). This gives a quadratic equation in the share. The mean decreases in t.
-    Shares stay in the range that the judged part of the stratum allows.
+    Stratum h contributes the information of n_h (N_h - 1) / (N_h - n_h) draws. At the constrained maximum, the
+    stratum's log-likelihood has the slope t w_h, where w_h is the weight. This gives a quadratic equation in the share.
+    The mean decreases in t. Shares stay in the range that the judged part of the stratum allows.
     """
     is_open = n < population
     shares: Floats = n_hits / n
@@ -493,7 +500,7 @@ def likeliest_shares(rate: float, n_hits: Floats, n: Counts, population: Counts,
     def shares_at(multiple: float) -> Floats:
         slope = multiple * weight
         root = np.sqrt(np.maximum((worth + slope) ** 2 - 4 * slope * worth * (hits / drawn), 0))
-        # The root inside [0, 1], in the form without cancellation.
+        # The root inside [0, 1], in a form without cancellation.
         inside = 2 * worth * (hits / drawn) / np.maximum(worth + slope + root, 1e-300)
         inside = np.where(worth + slope < 0, (worth + slope - root) / np.where(slope < 0, 2 * slope, 1), inside)
         return np.clip(inside, least, most)
@@ -512,15 +519,15 @@ def likeliest_shares(rate: float, n_hits: Floats, n: Counts, population: Counts,
 
 # Cuts of ranked harvests
 #
-# A cut takes a part of each stratum, and the judged draws up to the cut's rank are a simple sample of that part. The
+# A cut contains a part of each stratum. The judged draws up to the cut's rank are a simple sample of this part. The
 # rate of the top R tuples is therefore a `population_rate` over these parts. The rate of all tuples is the rate of the
 # cell.
 
-MOST_BOUNDS = 200  # maximum number of computed intervals; thousands would take minutes
+MOST_BOUNDS = 200  # maximum number of intervals to compute; thousands would take minutes
 
 
 class Parts(NamedTuple):
-    """Parts of strata (..., S) in a cut: numbers of tuples and of draws with a verdict, and evidence of all draws."""
+    """Parts of strata (..., S) inside a cut: numbers of tuples and of draws with a verdict; evidence of the draws."""
 
     population: Codes
     n: Codes
@@ -528,7 +535,10 @@ class Parts(NamedTuple):
 
 
 class Cumulated:
-    """Sums of columns (J,) over ranges of ranks in groups, such as strata. group, rank: (J,). most: above all ranks."""
+    """Sums of columns (J,) over ranges of ranks in groups, such as strata.
+
+    group, rank (J,): group and rank of each value. most: a number above all ranks.
+    """
 
     def __init__(self, group: Codes, rank: Codes, most: int, columns: Sequence[ArrayLike]) -> None:
         self.most = most
@@ -547,14 +557,17 @@ class Cumulated:
 
 
 class Members:
-    """Tuples of strata whose ranks are interleaved with those of other strata. stratum, rank: (M,)."""
+    """Tuples of strata whose ranks are interleaved with those of other strata.
+
+    stratum, rank (M,): stratum and rank of each tuple.
+    """
 
     def __init__(self, stratum: Codes, rank: Codes) -> None:
         self._stratum, self._rank = stratum, rank
         self._all = Cumulated(stratum, rank, int(rank.max(initial=0)) + 1, [np.ones(len(rank))])
 
     def n_up_to(self, strata: Codes, last_rank: Codes, otherwise: Floats) -> Floats:
-        """Return the number of members with rank <= `last_rank` (..., S), or `otherwise` for strata without members."""
+        """Return the number of members with a rank <= `last_rank` (..., S); `otherwise` for strata without members."""
         [n], [whole] = self._all.up_to(strata, last_rank), self._all.up_to(strata, self._all.most)
         return np.where(whole > 0, n, otherwise)
 
@@ -569,10 +582,10 @@ class Members:
 
 
 class RankedStrata:
-    """Strata of ranks `first` to `last` (S,) with `population` tuples, and all their draws (D,), judged or not.
+    """Strata of ranks `first` to `last` (S,) with `population` tuples, and all their draws (D,), whether judged or not.
 
     If tuples are hidden, there are fewer tuples than ranks. The remaining tuples are assumed to be evenly spread over
-    the ranks, except in strata with `members`, whose ranks are known.
+    the ranks, except in strata with `members`, because the ranks of members are known.
     """
 
     def __init__(
@@ -583,7 +596,7 @@ class RankedStrata:
         draws: tuple[Codes, Codes, VerdictSample, Flags],
         members: Members | None = None,
     ) -> None:
-        """draws: stratum, rank (from 1), evidence of acceptance, and whether the draw has a verdict."""
+        """draws: stratum, rank (from 1), evidence for acceptance, and whether the draw has a verdict."""
         self.first, self.last, self.population = first, last, population
         stratum, rank, accepted, has_verdict = draws
         most = int(max(rank.max(initial=0), last.max(initial=0))) + 1
@@ -591,11 +604,11 @@ class RankedStrata:
         self.members = members
 
     def parts(self, strata: Codes, last_rank: Codes) -> Parts:
-        """Return the parts of `strata` (S,) in a cut after `last_rank` (..., S)."""
+        """Return the parts of `strata` (S,) inside a cut after `last_rank` (..., S)."""
         drawn, n, *accepted = self._draws.up_to(strata, last_rank)
         first, last, size = self.first[strata], self.last[strata], self.population[strata]
         share = np.clip((last_rank - first + 1) / (last - first + 1), 0, 1)
-        below = self._draws.up_to(strata, self._draws.most)[0] - drawn  # drawn below the cut
+        below = self._draws.up_to(strata, self._draws.most)[0] - drawn  # number of tuples drawn below the cut
         expected = np.rint(share * size)
         if self.members is not None:
             expected = self.members.n_up_to(strata, last_rank, expected)
@@ -611,17 +624,17 @@ class RankedStrata:
         return sample_rate(parts.accepted.at(is_taken), parts.population[is_taken]), parts
 
     def shares(self, strata: Codes, last_ranks: Codes) -> Floats:
-        """Return (K,): values of `rate` for cuts of all `strata` after each of `last_ranks` (K,). NaN if undefined."""
+        """Return the values of `rate` (K,) for cuts of all `strata` after `last_ranks` (K,), NaN if undefined."""
         population, _, sample = self.parts(strata, last_ranks[:, None])  # (K, S)
         with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.where(sample.n > 0.5, sample.n_hits / sample.n, np.nan)  # consistent with population_rate
+            share = np.where(sample.n > 0.5, sample.n_hits / sample.n, np.nan)  # same treatment as in population_rate
             accepted = np.where(population > 0, population * share, 0).sum(axis=1)
             shares: Floats = accepted / population.sum(axis=1)
         return shares
 
 
 class KeptPart(NamedTuple):
-    """Precision of the tuples with a score >= `score`, with a 95 % interval. n: number of judged tuples among these."""
+    """Precision of the tuples with a score >= `score`, with a 95 % interval. n: number of judged tuples among them."""
 
     score: float
     precision: float
@@ -648,7 +661,7 @@ class Cuts(NamedTuple):
 def score_cuts(ranked: RankedStrata, strata: Codes, rank: Codes, score: Floats) -> Cuts:
     """Return the cuts at the scores of judged tuples, given their `rank` and `score` (D,).
 
-    The tuples were drawn from some of `strata`. Omits cuts through a stratum without a verdict.
+    The tuples were drawn from some of `strata`. Cuts through a stratum without a verdict are omitted.
     """
     order = np.argsort(-score, kind="stable")
     scores, last_rank = score[order], np.maximum.accumulate(rank[order])

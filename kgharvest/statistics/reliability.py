@@ -1,10 +1,10 @@
-"""Labels aggregated by the reliability of annotators, as in a published evaluation of DBpedia.
+"""Aggregation of labels by the reliability of annotators, as in a published evaluation of DBpedia.
 
 Marchesin, Silvello, and Alonso (HCOMP 2024), Utility-Oriented Knowledge Graph Accuracy Estimation with Limited
 Annotations: A Case Study on DBpedia. The study measures the reliability of an annotator on statements that experts
-judged. Here the other annotators replace the experts, so that any round or file of labels can be aggregated.
+judged. Here, the other annotators take the place of the experts, so that any round or file of labels can be aggregated.
 
-Letters of shapes: J judgments, at most one per annotator and statement; T statements; A annotators.
+Letters in array shapes: J judgments, at most one per annotator and statement; T statements; A annotators.
 """
 
 import numpy as np
@@ -12,18 +12,18 @@ from scipy.special import expit
 
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, LABELS, REJECTED, UNDECIDED, Codes, Floats
 
-STEEPNESS = 5.0  # of the weight as a function of kappa
+STEEPNESS = 5.0  # steepness of the weight as a function of kappa
 N_LABELS = len(LABELS)
 VERDICT_OF_LABEL = np.array([ACCEPTED, REJECTED, UNDECIDED])
-POSITION = np.array([2, 0, 1])  # of True, False, and Unjudgeable on the scale False < Unjudgeable < True
+POSITION = np.array([2, 0, 1])  # positions of True, False, and Unjudgeable on the scale False < Unjudgeable < True
 
 
 def reliability_weights(task: Codes, annotator: Codes, label: Codes, n_annotators: int) -> Floats:
-    """Return (A,) the weights of annotators, in (0, 1): sigmoid(5 kappa).
+    """Return the weights of annotators (A,), sigmoid(5 kappa), which are in (0, 1).
 
-    kappa: Cohen's, with linear weights, of the annotator's labels and the most frequent label of the other annotators
-    of the same statement. Statements without other labels, or whose other labels tie, are not compared. kappa is 0, and
-    the weight 1/2, if nothing can be compared or both always give the same label.
+    kappa is Cohen's kappa with linear weights. It compares the annotator's labels with the most frequent label of the
+    other annotators of the same statement. Statements without other labels, or whose other labels tie, are not
+    compared. If no statement can be compared, or both always give the same label, kappa is 0 and the weight is 1/2.
     """
     n_tasks = int(task.max(initial=-1)) + 1
     counts = np.bincount(task * N_LABELS + label, minlength=n_tasks * N_LABELS).reshape(-1, N_LABELS)
@@ -44,10 +44,10 @@ def reliability_weights(task: Codes, annotator: Codes, label: Codes, n_annotator
 
 
 def verdicts_by_reliability(task: Codes, annotator: Codes, label: Codes, n_tasks: int, weights: Floats) -> Codes:
-    """Return (T,) verdicts from labels weighted by `weights` (A,).
+    """Return the verdicts (T,) that follow from labels weighted by `weights` (A,).
 
-    A single label decides. Two labels decide if they are equal. Of three or more, the label with the largest total
-    weight decides; a tie leaves the statement undecided. Unjudgeable is undecided. Statements without labels are
+    A single label decides. Two labels decide if they are equal. Of three or more labels, the label with the largest
+    total weight decides; a tie leaves the statement undecided. Unjudgeable is undecided. Statements without labels are
     incomplete. Undecided statements do not belong to the denominator of the study's accuracy.
     """
     place = task * N_LABELS + label

@@ -1,9 +1,9 @@
-"""Comparison of the accuracies of two sides on given relations, by statements: interval, p value, and equivalence.
+"""Comparison of the accuracies of two sides on given relations by statements: interval, p value, and equivalence.
 
 The difference is between two averages over strata (kgharvest.statistics.rates). Its interval combines the intervals of
 the sides (MOVER: Zou and Donner 2008, "Construction of confidence limits about effect measures: a general approach",
 Stat. Med. 27) and accounts for the correlation due to statements drawn for both sides, which share a verdict. p is 1
-minus the level of the interval that ends at 0, so p and the interval are consistent.
+minus the confidence level of the interval that ends at 0, so p and the interval are consistent.
 """
 
 import math
@@ -18,15 +18,15 @@ from scipy.special import ndtr, ndtri
 from kgharvest.statistics.arrays import Counts, Floats
 from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, Rate, VerdictSample, sample_rate, wilson_interval_of_share
 
-FARTHEST = 38.0  # standard errors; beyond this distance, p is 0 in floating point
+FARTHEST = 38.0  # number of standard errors beyond which p is 0 in floating point
 ROUNDING = 1e-9
 
 
 class SideSample(NamedTuple):
-    """Strata of one side over all compared relations. Shapes are (S,).
+    """Strata of one side over all compared relations. All arrays have shape (S,).
 
-    accepted: evidence. population: 0 if unknown. weight: weight of the stratum in the side's average; the sum is 1.
-    relation: index of the stratum's relation; the same for both sides.
+    accepted: evidence for acceptance. population: 0 if unknown. weight: weight of the stratum in the side's average;
+    weights add up to 1. relation: number of the stratum's relation; both sides use the same numbers.
     """
 
     accepted: VerdictSample
@@ -36,7 +36,7 @@ class SideSample(NamedTuple):
 
 
 class SharedStatements(NamedTuple):
-    """Numbers (S_a, S_b) of statements drawn for both stratum a and stratum b, and of those that were accepted."""
+    """Numbers (S_a, S_b) of statements drawn for both stratum a and stratum b, and of accepted ones among them."""
 
     n: Floats
     n_hits: Floats
@@ -44,7 +44,10 @@ class SharedStatements(NamedTuple):
 
 @dataclass(frozen=True)
 class StatementDifference:
-    """a, b: value and 95 % limits of each side. correlation: correlation of the two estimates, in [0, 1]."""
+    """Difference of two sides. a, b: value and 95 % limits of each side.
+
+    correlation: correlation of the two estimates, in [0, 1].
+    """
 
     a: tuple[float, float, float]
     b: tuple[float, float, float]
@@ -61,11 +64,14 @@ class StatementDifference:
 
     @property
     def p(self) -> float:
-        """Return the two-sided p value of no difference. It is 0 if both harvests are fully judged and differ."""
+        """Return the two-sided p value of the null hypothesis of no difference.
+
+        It is 0 if both harvests are fully judged and differ.
+        """
         return min(1.0, 2 * min(self._p_of_at_least(0.0), self._p_of_at_most(0.0)))
 
     def equivalence_p(self, margin: float) -> float:
-        """Return the larger p value of two one-sided tests for a difference of `margin` or more (Schuirmann 1987)."""
+        """Return the larger p value of two one-sided tests of a difference of `margin` or more (Schuirmann 1987)."""
         return max(self._p_of_at_least(margin), self._p_of_at_most(-margin))
 
     @property
@@ -84,7 +90,7 @@ class StatementDifference:
         return math.sqrt(max(0.0, of_a**2 + of_b**2 - 2 * self.correlation * of_a * of_b))
 
     def _p_of_at_least(self, difference: float) -> float:
-        """Return the one-sided p value of a true difference of `difference` or more."""
+        """Return the one-sided p value of the null hypothesis of a true difference of `difference` or more."""
         if self.value < difference:
             return _tail(lambda z: difference - self.high_at(z))
         return 1 - _tail(lambda z: self.low_at(z) - difference)
@@ -100,7 +106,8 @@ def statement_difference(
 ) -> StatementDifference | None:
     """Compare the averages of two sides. Returns None if a side has no interval.
 
-    shared: None if there are no shared statements. rates: averages to use if they are not based on `a` and `b` alone.
+    shared: shared statements, None if there are none. rates: averages to use instead of those based on `a` and `b`
+    alone.
     """
     rates = rates or (sample_rate(a.accepted, a.population, a.weight), sample_rate(b.accepted, b.population, b.weight))
     (value_a, low_a, high_a), (value_b, low_b, high_b) = (rate[:3] for rate in rates)
@@ -117,11 +124,11 @@ def _correlation(a: SideSample, b: SideSample, shared: SharedStatements) -> floa
     For infinite harvests, the covariance is the sum of W_a W_b m s / (n_a n_b) over pairs of strata that share m
     statements, where s is the mean squared deviation of their verdicts from the relation's share p. If the shared
     statements are mostly true, s is less than the p (1 - p) of all statements. Samples that are drawn independently
-    from harvests of N tuples also share some statements by chance, which does not make the estimates dependent. The
-    part of the covariance due to such statements is therefore subtracted. The upper bound used for it is half of both
-    finite population corrections, the sum of W^2 p (1 - p) / N.
+    from harvests of N tuples also share some statements by chance, which does not make the estimates dependent.
+    Therefore, an upper bound on the part of the covariance due to such statements is subtracted. The bound is half of
+    both finite population corrections, the sum of W^2 p (1 - p) / N.
     """
-    # Shares of hits (R,) over both sides together, shrunk toward one half (Agresti and Coull).
+    # Shares of hits (R,) over both sides together. They are shrunk toward one half (Agresti and Coull).
     relation = np.concatenate([a.relation, b.relation])
     n = np.bincount(relation, np.concatenate([a.accepted.n, b.accepted.n]))
     n_hits = np.bincount(relation, np.concatenate([a.accepted.n_hits, b.accepted.n_hits]))
@@ -147,10 +154,11 @@ def _correlation(a: SideSample, b: SideSample, shared: SharedStatements) -> floa
 def _below(rate: tuple[float, float, float], z: float) -> float:
     """Return the distance from the value down to its lower limit at `z` standard errors.
 
-    Uses the Wilson interval that matches the 95 % limit: distances of exact limits are not proportional to z.
+    The Wilson interval that matches the 95 % limit is used, because distances of exact limits are not proportional to
+    z.
     """
     value, low, _ = rate
-    if value - low < ROUNDING:  # zero except for rounding error, whose square is 0
+    if value - low < ROUNDING:  # the distance is zero except for a rounding error, whose square is 0
         return 0.0
     size = Z_95**2 * low * (1 - low) / (value - low) ** 2
     return value - wilson_interval_of_share(value, size, z)[0] if size > 0 else value - low

@@ -2,15 +2,15 @@
 
 A rule maps counts of labels (T, 3) to verdict codes (T,).
 
-Missing judgments can depend on earlier labels. If a third annotator is asked only after a disagreement, disputed
-statements stay incomplete longest. If an annotator who always says True is excluded, the statements that others called
-False stay complete. Discarding incomplete statements would therefore bias every rate. Instead, an incomplete statement
-counts with the probability of each verdict, given its labels. This assumes that judgments are exchangeable and missing
-at random (Little and Rubin 2002, section 1.3). Shares of complete patterns are fitted by EM (Dempster, Laird, and Rubin
-1977). If the labels do not identify the share of a verdict, the share is bounded by the certain and possible verdicts
-(Manski 1989).
+Missing judgments can depend on earlier labels. For example, if a third annotator is asked only after a disagreement,
+disputed statements stay incomplete longest. If an annotator who always says True is excluded, statements that others
+called False stay complete. Discarding incomplete statements would therefore bias every rate. Instead, an incomplete
+statement counts with the probability of each verdict, given its labels. This assumes that judgments are exchangeable
+and missing at random (Little and Rubin 2002, section 1.3). Shares of complete patterns are fitted by EM (Dempster,
+Laird, and Rubin 1977). If the labels do not identify the share of a verdict, bounds on the share are computed from
+certain and possible verdicts (Manski 1989).
 
-Dimensions in shapes: G groups of statements (strata), P patterns of labels, F full patterns of k labels.
+Letters in array shapes: G groups of statements (strata), P patterns of labels, F full patterns of k labels.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from kgharvest.statistics.arrays import (
 from kgharvest.statistics.rates import VerdictSample
 
 Number = int | Codes
-IMPORTED_QUORUM = 2  # imported statements have no fixed k, so a single judgment is undecided
+IMPORTED_QUORUM = 2  # imported statements have no fixed k, so a statement with a single judgment is undecided
 
 
 def is_majority(n: Number, n_judgments: Number, quorum: int) -> Any:
-    """Return True if `n` is more than half of `n_judgments`, Unjudgeable included, and at least `quorum`.
+    """Return True if `n` is more than half of `n_judgments`, which include Unjudgeable, and at least `quorum`.
 
     This is the verdict rule, for integers and arrays. annotation.judging.verdicts implements it in SQL.
     """
@@ -71,11 +71,12 @@ def unjudgeable_as_false(counts: Codes, quorum: int = 1) -> Codes:
 # Incomplete statements
 
 
-VerdictRule = Callable[[Counts, int], Counts]  # from labels (F, 3) and a quorum to verdicts (F,)
+# Function that takes labels (F, 3) and a quorum and returns verdicts (F,).
+VerdictRule = Callable[[Counts, int], Counts]
 
 MOST_STEPS, TOLERANCE = 2000, 1e-9
 BOUNDARY = 1e-10  # smaller shares count as 0; a share that EM moves to 0 still affects the information
-SINGULAR, IDENTIFIED = 1e-9, 1e-4  # rcond of the least-squares solution, and the maximum error of its equations
+SINGULAR, IDENTIFIED = 1e-9, 1e-4  # rcond of the least-squares solution, and the maximum error of the equations
 LEAST_INFORMATION = 0.1  # if the information is lower, the share is bounded instead of estimated
 MOST_WANTED = 20  # maximum number of required labels; if more are required, the existing labels decide
 
@@ -84,11 +85,10 @@ class CompletedVerdicts:
     """Verdicts (accepted, rejected, undecided) of complete and incomplete statements by group and pattern.
 
     counts (P, 3): numbers of True, False, and Unjudgeable in each pattern. wanted (P,): number of labels required for a
-    verdict; at least the number of existing labels. n_tasks (G, P): number of statements of each group. Statements
-    without labels are ignored.
-    certain (P, 3): 1 for the verdict that follows for any missing labels. possible (P, 3): 1 for possible verdicts.
-    probability (G, P, 3): probability of each verdict; 0 for a pattern without labels. has_verdict (G,): True if a
-    statement of the group has a certain verdict.
+    verdict; at least the number of existing labels. n_tasks (G, P): number of statements by group and pattern.
+    Statements without labels are ignored. certain (P, 3): 1 for the verdict that the pattern has for any missing
+    labels. possible (P, 3): 1 for possible verdicts. probability (G, P, 3): probability of each verdict; 0 for a
+    pattern without labels. has_verdict (G,): True if a statement of the group has a certain verdict.
     """
 
     def __init__(
@@ -113,14 +113,17 @@ class CompletedVerdicts:
                 by_verdict = [shares * column @ labels.likelihood.T for column in labels.verdict.T]
                 posterior = np.stack(by_verdict, axis=2) / np.sum(by_verdict, axis=0)[..., None]
             posterior[:, labels.is_certain] = labels.certain[labels.is_certain]
-            # A pattern absent from the group can have probability 0.
+            # A pattern that is absent from the group can have probability 0.
             self.probability[np.ix_(group, pattern)] = np.nan_to_num(posterior)
         self.has_verdict: Flags = (self.n_tasks @ self.certain).sum(axis=1) > 0
 
     @cached_property
     def _told(self) -> Floats:
-        """Return (G, 3): the information of a labeled statement relative to a complete one, in [0, 1]. 0 if too low."""
-        lost = np.zeros((len(self.n_tasks), 3))  # information lost to missing labels, in complete statements
+        """Return the information of a labeled relative to a complete statement (G, 3), in [0, 1].
+
+        It is 0 if too low.
+        """
+        lost = np.zeros((len(self.n_tasks), 3))  # information lost because of missing labels, in complete statements
         for group, pattern, labels, shares in self._fitted:
             n_of_k = self.n_tasks[np.ix_(group, pattern)]
             # (G, 3): the variance of a verdict's share with complete labels, divided by the variance with these labels
@@ -135,13 +138,13 @@ class CompletedVerdicts:
         return np.where((told >= LEAST_INFORMATION) & (told * n_seen >= 1), told, 0)
 
     def shares(self, verdict: int) -> Floats:
-        """Return (G,): the share of a verdict in each group. NaN if the group has no certain verdict."""
+        """Return the share of a verdict in each group (G,), NaN if the group has no certain verdict."""
         with np.errstate(invalid="ignore"):
             shares = (self.n_tasks * self.probability[:, :, verdict]).sum(axis=1) / self.n_tasks.sum(axis=1)
         return np.where(self.has_verdict, shares, np.nan)
 
     def extremes(self, verdict: int) -> tuple[Floats, Floats]:
-        """Return (G,): the minimum and maximum number of labeled statements with a verdict, for any missing labels."""
+        """Return the minimum and maximum number (G,) of labeled statements with a verdict, for any missing labels."""
         n_tasks = self.n_tasks.astype(np.float64)
         return n_tasks @ self.certain[:, verdict], n_tasks @ self.possible[:, verdict]
 
@@ -155,17 +158,17 @@ class CompletedVerdicts:
     def of_statements(self, group: Counts, pattern: Counts, verdict: int) -> VerdictSample:
         """Return the evidence of statements of `group` (D,) with `pattern` (D,).
 
-        The statements of a group add up to the group's evidence.
+        The evidence of a group's statements adds up to the group's evidence.
         """
         worth, *parts = self._sample(verdict)
         weight = worth[group] * (self.n_tasks[group, pattern] > 0)
         return VerdictSample(weight, *(part[group, pattern] * weight for part in parts))
 
     def _sample(self, verdict: int) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return (G,): the number of complete statements that a statement is equivalent to.
+        """Return the number of complete statements to which a statement is equivalent (G,).
 
-        Also return its share of hits and the bounds of this share, (G, P) each. The bounds differ only if the labels do
-        not identify the share.
+        Also return the statement's share of hits and the bounds on this share, (G, P) each. The bounds differ only if
+        the labels do not identify the share.
         """
         told, probability = self._told[:, verdict], self.probability[:, :, verdict]
         least, most = (
@@ -202,7 +205,7 @@ class _Labels:
 
 
 def fit_shares(likelihood: Floats, n_tasks: Counts) -> Floats:
-    """Return (G, F): the maximum-likelihood shares of full patterns in each group, fitted by EM."""
+    """Return the maximum-likelihood shares of full patterns in each group (G, F), fitted by EM."""
     n_groups, n_patterns = len(n_tasks), likelihood.shape[1]
     shares = np.full((n_groups, n_patterns), 1 / n_patterns)
     moving, weight = np.arange(n_groups), n_tasks / n_tasks.sum(axis=1, keepdims=True)  # (G,), (G, P)
@@ -219,10 +222,10 @@ def fit_shares(likelihood: Floats, n_tasks: Counts) -> Floats:
 
 
 def _information(likelihood: Floats, n_tasks: Counts, shares: Floats, has_verdict: Floats) -> float:
-    """Return the information about a verdict's share in the labels of one group, in [0, 1].
+    """Return the information about a verdict's share that the labels of one group contain, in [0, 1].
 
-    Uses the observed information about the shares (F,) of the full patterns that occur. If it is singular in the
-    direction of the verdict, the labels do not identify the share, and the result is 0.
+    The result is based on the observed information about the shares (F,) of the full patterns that occur. If this
+    information is singular in the direction of the verdict, the labels do not identify the share, and the result is 0.
     """
     occurs = shares > BOUNDARY
     n, share = int(n_tasks.sum()), float(shares @ has_verdict)

@@ -1,4 +1,4 @@
-"""Files as HTTP responses."""
+"""Functions that return files as HTTP responses."""
 
 from django.http import HttpResponse, StreamingHttpResponse
 
@@ -9,7 +9,7 @@ from kgharvest.tables.formats import FORMATS, Content
 def download(content: Content, file_name: str = "", content_type: str = "") -> HttpResponse | StreamingHttpResponse:
     """Return a file that browsers save under `file_name`. If the content is an iterator, it is streamed.
 
-    content_type: default is derived from the suffix of the file name. Required without a file name.
+    content_type: by default derived from the suffix of the file name. Required if there is no file name.
     """
     content_type = content_type or FORMATS[file_name.rpartition(".")[2]].content_type
     if isinstance(content, str | bytes):

@@ -1,4 +1,4 @@
-"""File formats by suffix, with title, content type, and writer."""
+"""File formats by suffix, each with its title, content type, and writer."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ from kgharvest.tables.xlsx import xlsx_of
 
 Content = str | bytes | Iterable[str | bytes]
 
-ROWS_IN_A_GROUP = 20_000  # rows in a group of a Parquet file; one group is in memory at a time
+ROWS_IN_A_GROUP = 20_000  # number of rows in a group of a Parquet file; one group at a time is in memory
 
 # CSV
 
@@ -27,9 +27,12 @@ def csv_text(table: Table) -> str:
 
 
 def csv_lines(table: Table) -> Iterator[str]:
-    """Yield a CSV table in chunks of many lines, headings first. Numbers are not rounded. Undefined values are empty.
+    """Yield a table as CSV, in chunks of many lines, headings first. Numbers are not rounded.
 
-    Texts that look like formulas start with an apostrophe, which prevents spreadsheets from evaluating them.
+    Undefined values are empty.
+
+    Texts that look like formulas are written with a leading apostrophe, which prevents spreadsheets from evaluating
+    them.
     """
     table = split_rates(table)
     buffer = io.StringIO(newline="")
@@ -64,7 +67,7 @@ def json_lines(table: Table) -> Iterator[str]:
 
 
 def json_text(document: Any) -> str:
-    """Return indented JSON. Keys are sorted because PostgreSQL's jsonb returns them in its own order."""
+    """Return indented JSON. Keys are sorted, because PostgreSQL's jsonb returns keys in its own order."""
     return json.dumps(document, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
@@ -146,7 +149,7 @@ def terminal_text(table: Table) -> str:
 
 
 class Format(NamedTuple):
-    """title: label on pages. write: None if tables are not written in this format.
+    """A file format. title: label on pages. write: writer, None if tables are not written in this format.
 
     For CSV, JSONL, Parquet, and added formats, write(table) yields pieces. For XLSX, LaTeX, and Markdown, write(title,
     tables) returns the file.
@@ -178,4 +181,4 @@ def added_formats() -> tuple[str, ...]:
     return tuple(entry_points(EXPORTS))
 
 
-NDJSON = "application/x-ndjson"  # content type of JSON Lines in parts of the API
+NDJSON = "application/x-ndjson"  # content type of JSON Lines in some parts of the API

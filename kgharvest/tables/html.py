@@ -1,4 +1,4 @@
-"""HTML of tables outside the website, for example in notebooks: no styles, every text escaped."""
+"""HTML for tables outside the website, for example in notebooks. The HTML has no styles, and all texts are escaped."""
 
 from collections.abc import Iterable
 from html import escape
@@ -9,7 +9,7 @@ TEXTS = {Kind.TEXT, Kind.LIST, Kind.BOOLEAN, Kind.TIME}
 
 
 def html_of(table: Table) -> str:
-    """Return a `table` element with caption and headings, followed by a paragraph per note."""
+    """Return a `table` element with a caption and headings, followed by a paragraph for each note."""
     aligned = ["left" if column.kind in TEXTS else "right" for column in table.columns]
     headings = (column.whole_title for column in table.columns)
     rows = [_row("th", headings, aligned), *(_row("td", texts, aligned) for _, texts in table.texts())]

@@ -8,10 +8,11 @@ from kgharvest.tables.table import Kind, Table, text_of, with_columns
 
 MOST_ROWS_ON_A_PAGE = 45
 
-# Widths in letters of \footnotesize. The text of the article class, the narrowest common layout, is 345 pt wide.
+# Widths in letters of \footnotesize. They fit the article class, the narrowest common layout, whose text is 345 pt
+# wide.
 TEXT_WIDTH = 80
-GAP = 2  # between columns
-LONGEST_LINE = 26  # longer texts wrap
+GAP = 2  # width of the gap between columns
+LONGEST_LINE = 26  # maximum width of a column; longer texts wrap
 
 SMALL = r"\footnotesize\setlength{\tabcolsep}{4pt}"
 
@@ -23,7 +24,7 @@ TEX_SPECIAL = {
     ">": r"$>$",
     "|": r"\textbar{}",
     '"': "''",
-    # LaTeX would read these as arguments of a preceding \\.
+    # LaTeX would read these characters as arguments of a preceding \\.
     "[": "{[}",
     "]": "{]}",
     "*": "{*}",
@@ -41,7 +42,7 @@ TEX_SPECIAL = {
 
 
 def latex_of(name: str, tables: Iterable[Table]) -> str:
-    """Return the tables for booktabs and longtable, which the preamble must load. Labels start with `name`."""
+    """Return the tables in LaTeX. The preamble must load booktabs and longtable. Labels start with `name`."""
     head = [
         r"% \usepackage{booktabs,longtable}",
         r"% \usepackage[utf8]{inputenc} \usepackage[T1]{fontenc} with pdfLaTeX;",
@@ -66,7 +67,7 @@ def parts_of(table: Table) -> Iterator[Table]:
     Each part has the first column. The last part has the notes.
     """
     widths = [_width(table, number) for number in range(len(table.columns))]
-    # Each part has, in addition to the first column, as many columns as fit into the text width, but at least one.
+    # In addition to the first column, each part has as many columns as fit into the text width, but at least one.
     spans, start, used = [], 1, widths[0]
     for column in range(1, len(widths)):
         if column > start and used + GAP + widths[column] > TEXT_WIDTH:

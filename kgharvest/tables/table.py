@@ -1,4 +1,7 @@
-"""Tables, independent of the file or page in which they are shown. `kgharvest.tables.formats` writes them to files."""
+"""Tables that do not depend on the file or page in which they are shown.
+
+`kgharvest.tables.formats` writes them to files.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,8 +15,8 @@ from kgharvest.pages import number_format
 class Kind(Enum):
     """Kind of values in a column.
 
-    SHARE: in [0, 1]. FINE: a share shown with four digits. POINTS: a difference of shares. RATES: `Rates`.
-    LIST: a list of strings. TIME: an aware datetime.
+    SHARE: a share in [0, 1]. FINE: a share shown with four digits. POINTS: a difference of shares. RATES: values of
+    type `Rates`. LIST: a list of strings. TIME: an aware datetime.
     """
 
     TEXT = auto()
@@ -55,7 +58,9 @@ class Marked(NamedTuple):
 
 
 class Column(NamedTuple):
-    """title: heading, and key in JSON Lines. group: heading shared with neighboring columns, for example the LM.
+    """A column of a table. title: heading, and key in JSON Lines.
+
+    group: heading shared with neighboring columns, for example the LM.
 
     is_optional: True if JSON Lines omit the key when the value is None.
     """
@@ -81,9 +86,9 @@ def of_kind(kind: Kind, *titles: str, group: str = "") -> tuple[Column, ...]:
 
 
 class Row(NamedTuple):
-    """One value per column. is_summary: True for an average, which is separated from the rows above it.
+    """A row with one value per column. is_summary: True for an average, which pages separate from the rows above it.
 
-    about: evidence that pages link to: `relation`, `model`, and `setting` of statements, or an `annotator`.
+    about: the evidence to which pages link: `relation`, `model`, and `setting` of statements, or an `annotator`.
     """
 
     values: Sequence[Any]
@@ -93,7 +98,9 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """name: identifies the table in file names and URLs. origin: source of the judgments if they are not from people.
+    """A table. name: identifies the table in file names and URLs.
+
+    origin: source of the judgments if people did not make them.
 
     rows: a tuple, or an iterator for formats that are streamed (CSV, JSON Lines, and Parquet).
     """
@@ -111,7 +118,7 @@ class Table:
 
     @property
     def groups(self) -> list[tuple[str, int]]:
-        """Group headings with the number of their columns. Empty if no column has a group."""
+        """Headings of groups, with the numbers of their columns. The list is empty if no column has a group."""
         spans: list[tuple[str, int]] = []
         for column in self.columns:
             if spans and column.group and spans[-1][0] == column.group:
@@ -150,7 +157,7 @@ def table_of_records(titles: Iterable[str], records: Iterable[Mapping[str, Any]]
 
 
 def first_rows(table: Table, most: int, n: int, hint: str = "The files below contain all rows.") -> Table:
-    """Return the table. If it has more than `most` rows, return its first n rows and its summaries, with a note.
+    """Return the table, shortened to the first n rows, the summaries, and a note if it has more than `most` rows.
 
     hint: end of the note.
     """
@@ -170,7 +177,7 @@ def without_empty_columns(table: Table) -> Table:
 
 
 def with_columns(table: Table, numbers: Sequence[int]) -> Table:
-    """Return the table with only these columns."""
+    """Return the table with only the given columns."""
     rows = tuple(row._replace(values=tuple(row.values[number] for number in numbers)) for row in table.rows)
     return replace(table, columns=tuple(table.columns[number] for number in numbers), rows=rows)
 

@@ -21,15 +21,15 @@ INERT = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_num
 
 
 def xlsx_of(title: str, tables: Sequence[Table], created_at: datetime = datetime(2000, 1, 1)) -> bytes:
-    """Return a workbook. created_at: naive. The same tables with the same date give the same bytes."""
-    from xlsxwriter import Workbook  # local import, because pages do not need it
+    """Return a workbook. created_at: naive datetime. The same tables with the same date give the same bytes."""
+    from xlsxwriter import Workbook  # imported here because pages do not need this package
 
     buffer = io.BytesIO()
     with Workbook(buffer, {"constant_memory": True, **INERT}) as workbook:
         workbook.set_properties({"title": title, "created": created_at})
         values = (value for table in tables for row in table.rows for value in row.values)
         marks = sorted({value.mark for value in values if isinstance(value, Marked)})
-        # Number formats by kind and whether the row is a summary, and by kind and mark.
+        # Number formats by kind and whether the row is a summary, and formats by kind and mark.
         formats: dict[Any, Any] = {
             "head": workbook.add_format({"bold": True, "bottom": 1, "text_wrap": True, "valign": "bottom"}),
             "bold": workbook.add_format({"bold": True}),

@@ -33,7 +33,7 @@ register.simple_tag(messages.away_since, name="broker_away_since")
 
 @register.filter
 def named_for(person: Any, user: Any) -> str:
-    """Return the name of a person who acted on shared data, if `user` may see it (`knows`)."""
+    """Return the name of a person who acted on shared data, if `user` may see the name (`kgharvest.access.knows`)."""
     if person is None:
         return "the operator"
     return person.get_username() if knows(user, person) else "a user outside your projects"
@@ -52,7 +52,10 @@ def slots(text: str) -> SafeString:
 
 @register.filter
 def filled(statement: str, entities: Sequence[str]) -> SafeString:
-    """Return the statement with `entities` in its slots, each in a `bdi` element to isolate its text direction."""
+    """Return the statement with `entities` in its slots.
+
+    Each entity is in a `bdi` element, which isolates its text direction.
+    """
     text = SPACE_BEFORE_END.sub("", statement.strip())
     return _with_slots(text, lambda slot: format_html("<b><bdi>{}</bdi></b>", entities[int(slot)]))
 

@@ -1,4 +1,4 @@
-"""Protection against server-side request forgery: user-supplied URLs must lead to public internet addresses.
+"""Protection against server-side request forgery: URLs that users enter must lead to public internet addresses.
 
 A hostname is resolved once, and the connection uses the resulting address, which prevents DNS rebinding.
 """
@@ -18,11 +18,11 @@ Address = IPv4Address | IPv6Address
 
 
 class BadAddress(DomainError):
-    """A malformed or forbidden URL."""
+    """The URL is malformed or forbidden."""
 
 
 class Target(NamedTuple):
-    """Components of a URL and its resolved address. path: with the query."""
+    """Components of a URL, and the resolved address of its host. path: path with the query."""
 
     scheme: str
     host: str
@@ -48,7 +48,7 @@ def resolve(url: str) -> Target:
     port = port or (443 if scheme == "https" else 80)
     try:
         results = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except UnicodeError:  # a label between two dots is empty or too long
+    except UnicodeError:  # a part of the hostname between two dots is empty or too long
         raise BadAddress(f"Invalid hostname: {host!r:.80}.") from None
     addresses = [ip_address(str(socket_address[0]).partition("%")[0]) for *_, socket_address in results]
     for address in addresses:
@@ -72,7 +72,7 @@ def is_allowed(address: Address) -> bool:
 
 
 def _inner(address: Address) -> Address:
-    """Return the IPv4 address embedded in an IPv6 address, if any, because gateways forward to it."""
+    """Return the IPv4 address embedded in an IPv6 address, to which gateways forward requests, or `address` itself."""
     if isinstance(address, IPv4Address):
         return address
     if address in NAT64:

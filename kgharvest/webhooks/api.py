@@ -41,7 +41,10 @@ DELIVERY = {
 
 @extend_schema_serializer(examples=[OpenApiExample("A webhook", WEBHOOK, response_only=True)])
 class WebhookSerializer(serializers.ModelSerializer):
-    """A webhook. failing_since: null if the last delivery succeeded. disabled_at: null if enabled."""
+    """A webhook. failing_since: time of the first failure since the last success, null if the last delivery succeeded.
+
+    disabled_at: null if the webhook is enabled.
+    """
 
     events = serializers.ListField(child=serializers.ChoiceField(list(TOPICS)))
 
@@ -85,7 +88,7 @@ class WebhookViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
 
     access = Action.MANAGE
     serializer_class = WebhookSerializer
-    is_keyed = False  # some responses contain a secret
+    is_keyed = False  # responses must not be stored, because some contain a secret
 
     def get_queryset(self) -> QuerySet[Webhook]:
         return Webhook.objects.filter(project_id=self.project.pk)
@@ -96,13 +99,13 @@ class WebhookViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
 
     @extend_schema(request=WebhookInput, responses={201: NewWebhookSerializer}, summary="Create a webhook")
     def create(self, request: Request, slug: str) -> Response:
-        """The response contains the secret, which is shown only once."""
+        """Creates a webhook. The response contains the signing secret, which is shown only once."""
         webhook = outbox.create_webhook(self.project.pk, **self.sent(WebhookInput), by=request.user)
         return self.with_secret(webhook, status.HTTP_201_CREATED, self.address(webhook))
 
     @extend_schema(request=WebhookInput, summary="Change the URL or events of a webhook")
     def partial_update(self, request: Request, slug: str, pk: int) -> Response:
-        """Pending deliveries go to the new URL."""
+        """Changes the webhook. Pending deliveries are sent to the new URL."""
         webhook = self.named()
         values = {"url": webhook.url, "events": webhook.events} | self.sent(WebhookInput, partial=True)
         outbox.edit_webhook(webhook, **values, by=request.user)
@@ -110,13 +113,13 @@ class WebhookViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
 
     @extend_schema(summary="Delete a webhook")
     def destroy(self, request: Request, slug: str, pk: int) -> Response:
-        """Also deletes its delivery log. Pending deliveries are not sent."""
+        """Deletes the webhook and its delivery log. Pending deliveries are not sent."""
         outbox.delete_webhook(self.named(), request.user)
         return self.deleted()
 
     @operation("Enable a webhook", is_keyed=True)
     def enable(self, request: Request, slug: str, pk: int) -> Response:
-        """Pending deliveries are sent immediately."""
+        """Enables the webhook. Pending deliveries are sent immediately."""
         return self.changed(outbox.enable_webhook)
 
     @operation("Disable a webhook", is_keyed=True)
@@ -125,7 +128,10 @@ class WebhookViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
 
     @operation("Rotate the secret of a webhook", responses=NewWebhookSerializer, is_keyed=False)
     def secret(self, request: Request, slug: str, pk: int) -> Response:
-        """Messages are also signed with the old secret for one day, so that receivers can switch."""
+        """Creates a new secret.
+
+        For one day, messages are also signed with the old secret, so that receivers can switch.
+        """
         return self.with_secret(outbox.rotate_secret(self.named(), request.user), status.HTTP_200_OK)
 
     @operation(
@@ -135,7 +141,7 @@ class WebhookViewSet(PagedList, RetrieveMixin, ProjectPartViewSet):
         is_keyed=True,
     )
     def test(self, request: Request, slug: str, pk: int) -> Response:
-        """A worker sends it within seconds. The list of deliveries shows the result."""
+        """A worker sends the test event within seconds. The list of deliveries shows the result."""
         delivery = outbox.send_test(self.named(), request.user)
         return self.accepted(delivery, self.location("kgharvest:api_deliveries", slug, pk))
 
@@ -155,6 +161,9 @@ class DeliveryViewSet(PagedList, ProjectPartViewSet):
 
     @operation("Retry a delivery", "send-again/", responses={202: DeliverySerializer})
     def again(self, request: Request, slug: str, pk: int, delivery: int) -> Response:
-        """Retries immediately and for another 48 hours. Successful deliveries do not change."""
+        """Retries the delivery immediately and, if it fails, for another 48 hours.
+
+        Successful deliveries are not repeated.
+        """
         outbox.send_again(self.named(), request.user)
         return self.accepted(self.named(), self.location("kgharvest:api_deliveries", slug, pk))

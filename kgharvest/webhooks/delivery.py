@@ -1,6 +1,7 @@
-"""Outbox of webhook deliveries: delivers each event at least once; retries failures for 48 hours.
+"""Outbox that delivers webhook events. Each event is delivered at least once. Failures are retried for 48 hours.
 
-A delivery is a signed POST to the resolved address, without redirects, in bounded time and memory.
+A delivery is a signed POST request to the resolved address. Redirects are not followed, and time and memory are
+limited.
 """
 
 import base64
@@ -30,9 +31,9 @@ from kgharvest.webhooks.models import GIVE_UP_AFTER, OLD_SECRET_LASTS, secret_of
 
 logger = logging.getLogger(__name__)
 
-LOG_LASTS = timedelta(days=30)  # retention of completed deliveries
+LOG_LASTS = timedelta(days=30)  # period for which completed deliveries are kept
 CONNECT_TIMEOUT_S = 5
-ANSWER_TIMEOUT_S = 10  # for the whole exchange, even if the response arrives slowly
+ANSWER_TIMEOUT_S = 10  # limit for the whole exchange, even if the response arrives slowly
 
 
 class DeliveryOutbox(Outbox):
@@ -69,9 +70,9 @@ class DeliveryOutbox(Outbox):
 
     @transaction.atomic
     def record(self, delivery: Delivery, outcome: Outcome, now: datetime) -> None:
-        """Store the outcome. Disable the webhook if all its deliveries have failed for GIVE_UP_AFTER."""
+        """Store the outcome. Disable the webhook if all of its deliveries have failed for GIVE_UP_AFTER."""
         webhook = Webhook.objects.select_for_update(of=("self",), no_key=True).filter(pk=delivery.webhook_id).first()
-        if webhook is None:  # deleted in the meantime, together with the delivery
+        if webhook is None:  # the webhook was deleted in the meantime, together with the delivery
             return
         super().record(delivery, outcome, now)
         rows = Webhook.objects.filter(pk=webhook.pk)
@@ -85,7 +86,7 @@ class DeliveryOutbox(Outbox):
             record_event("webhook.disabled", webhook, None, webhook.project_id, webhook=webhook.pk)
 
     def clean_up(self, now: datetime) -> None:
-        """Mark expired deliveries to disabled webhooks as failed; delete old log rows."""
+        """Mark expired deliveries to disabled webhooks as failed, and delete old log rows."""
         to_disabled = Delivery.objects.waiting().filter(give_up_at__lt=now, webhook__disabled_at__isnull=False)
         to_disabled.update(state=Delivery.State.FAILED)
         Delivery.objects.exclude(state=Delivery.State.WAITING).filter(created_at__lt=now - LOG_LASTS).delete()
@@ -98,14 +99,14 @@ outbox = DeliveryOutbox()
 
 
 class Answer(NamedTuple):
-    """Result of a POST. status: HTTP status; None without a response. error: a sentence; empty on success."""
+    """Result of a POST request. status: HTTP status, None without a response. error: a sentence, empty on success."""
 
     status: int | None
     error: str
 
 
 def headers_of(event: str, event_id: str, body: str, secrets: Sequence[str], now: datetime) -> dict[str, str]:
-    """Return the headers of a request, with one signature for each secret (whsec_...). now: in UTC."""
+    """Return the headers of a request, with one signature for each secret (whsec_...). now: current time in UTC."""
     timestamp = str(int(now.timestamp()))
     return {
         "Content-Type": "application/json",
@@ -113,7 +114,7 @@ def headers_of(event: str, event_id: str, body: str, secrets: Sequence[str], now
         "webhook-id": event_id,
         "webhook-timestamp": timestamp,
         "webhook-signature": " ".join(Signer(_key(secret)).sign(event_id, now, body) for secret in secrets),
-        # Deprecated: for receivers that predate the Standard Webhooks headers.
+        # Deprecated headers, for receivers that predate the Standard Webhooks headers.
         "X-Kgharvest-Event": event,
         "X-Kgharvest-Event-Id": event_id,
         "X-Kgharvest-Timestamp": timestamp,
@@ -130,7 +131,7 @@ def _key(secret: str) -> bytes:
 
 
 def post(url: str, body: bytes, headers: dict[str, str]) -> Answer:
-    """Send `body` once; any 2xx is a success. Never raises an exception."""
+    """Send `body` once. Any 2xx status is a success. Never raises an exception."""
     try:
         return _exchange(resolve(url), body, headers)
     except BadAddress as refusal:
@@ -174,7 +175,8 @@ class _Connection(http.client.HTTPConnection):
     def __init__(self, target: Target):
         super().__init__(target.host, target.port, timeout=ANSWER_TIMEOUT_S)
         self._target = target
-        self.default_port = 443 if target.scheme == "https" else 80  # omitted from the Host header
+        # http.client omits the default port from the Host header.
+        self.default_port = 443 if target.scheme == "https" else 80
         self.was_cut = False
 
     def connect(self) -> None:

@@ -15,10 +15,10 @@ from django.utils.crypto import salted_hmac
 from kgharvest.accounts.models import person_or_null
 from kgharvest.audit.tables import canonical_json
 
-TEST = "test"  # topic of test events
+TEST = "test"  # the topic of test events
 GIVE_UP_AFTER = timedelta(hours=48)
 OLD_SECRET_LASTS = timedelta(hours=24)
-STANDARD = "std:"  # prefix of secret keys whose secret is standard base64, as Standard Webhooks libraries require
+STANDARD = "std:"  # prefix of secret keys whose secret is in standard base64, as Standard Webhooks libraries require
 SECRET_SALT = "kgharvest.webhooks.secret"  # noqa: S105 (a salt, not a secret)
 
 
@@ -29,9 +29,10 @@ def new_secret_key() -> str:
 class Webhook(models.Model):
     """A URL to which events of a project are sent.
 
-    secret_key: the signing secret is derived from it and SECRET_KEY, so a copy of the database is not enough to forge
-    signatures. old_secret_key: previous key, which also signs for OLD_SECRET_LASTS after rotated_at. failing_since:
-    first failure since the last success. disabled_at: set by a user, or GIVE_UP_AFTER after failing_since.
+    secret_key: key from which, together with SECRET_KEY, the signing secret is derived. A copy of the database is
+    therefore not enough to forge signatures. old_secret_key: previous key, with which messages are also signed until
+    OLD_SECRET_LASTS after rotated_at. failing_since: time of the first failure since the last success. disabled_at:
+    time when a user disabled the webhook, or when deliveries had failed for GIVE_UP_AFTER.
     """
 
     project_id = models.BigIntegerField(db_index=True)
@@ -63,7 +64,7 @@ class Webhook(models.Model):
 
 
 def secret_of(secret_key: str) -> str:
-    """Return the secret derived from a key, as shown to the owner.
+    """Return the secret derived from a key, in the form shown to the owner.
 
     Secrets of older keys, without the prefix STANDARD, must not change. They are unpadded, URL-safe base64.
     """
@@ -79,11 +80,12 @@ class DeliveryQuerySet(models.QuerySet):
 
 
 class Delivery(models.Model):
-    """Delivery of one event to one webhook: a row of the outbox, written in the transaction of the event.
+    """Delivery of one event to one webhook. It is a row of the outbox, written in the transaction of the event.
 
-    event_id: the same for all attempts, so receivers can detect duplicates. body: request body, byte for byte.
-    next_try_at: valid while pending. give_up_at: an attempt that fails at or after this time is the last. status: HTTP
-    status of the last attempt; None without a response. error: reason of the last failure, one sentence.
+    event_id: id that is the same for all attempts, so that receivers can detect duplicates. body: request body, byte
+    for byte. next_try_at: time of the next attempt while the delivery is pending. give_up_at: an attempt that fails at
+    or after this time is the last attempt. status: HTTP status of the last attempt; None without a response. error:
+    reason of the last failure, one sentence.
     """
 
     class State(models.TextChoices):
@@ -126,7 +128,7 @@ class Delivery(models.Model):
 
     @classmethod
     def about(cls, webhook: Webhook, topic: str, facts: dict[str, Any], at: datetime) -> Delivery:
-        """Return an unsaved delivery, due now. facts: JSON values, with codes instead of names of people."""
+        """Return an unsaved delivery that is due now. facts: JSON values, with codes instead of names of people."""
         event_id = uuid4()
         body = {"id": event_id, "event": topic, "at": at, "project": webhook.project_id, "facts": facts}
         times = {"created_at": at, "next_try_at": at, "give_up_at": at + GIVE_UP_AFTER}

@@ -17,7 +17,7 @@ from kgharvest.events.types import TOPICS
 from kgharvest.webhooks.addresses import BadAddress, resolve
 from kgharvest.webhooks.models import GIVE_UP_AFTER, TEST, Delivery, Webhook, new_secret_key
 
-MOST_WEBHOOKS = 20  # per project
+MOST_WEBHOOKS = 20  # maximum number of webhooks per project
 
 
 def send_test(webhook: Webhook, by=None) -> Delivery:
@@ -46,7 +46,7 @@ def create_webhook(project_id: int, url: str, events: Sequence[str], by=None) ->
     _check_may_manage(project_id, by)
     _check(url, events)
     with transaction.atomic():
-        Project.objects.select_for_update(no_key=True).get(pk=project_id)  # makes concurrent calls wait
+        Project.objects.select_for_update(no_key=True).get(pk=project_id)  # the lock makes concurrent calls wait
         if Webhook.objects.filter(project_id=project_id).count() >= MOST_WEBHOOKS:
             raise DomainError("BadWebhook", f"The project already has {MOST_WEBHOOKS} webhooks. Delete one first.")
         webhook = _save(Webhook(project_id=project_id, url=url, events=sorted(events), created_by=by))
@@ -55,7 +55,10 @@ def create_webhook(project_id: int, url: str, events: Sequence[str], by=None) ->
 
 
 def edit_webhook(webhook: Webhook, url: str, events: Sequence[str], by=None) -> None:
-    """Change the URL and the events. Pending deliveries go to the new URL. Raises the errors of create_webhook."""
+    """Change the URL and the events. Pending deliveries are sent to the new URL.
+
+    Raises the errors of create_webhook.
+    """
     _check_may_manage(webhook.project_id, by)
     _check(url, events)
     with transaction.atomic():
@@ -66,7 +69,7 @@ def edit_webhook(webhook: Webhook, url: str, events: Sequence[str], by=None) -> 
 
 
 def rotate_secret(webhook: Webhook, by=None) -> Webhook:
-    """Create a new secret; return the webhook. For one day, messages are also signed with the old secret.
+    """Create a new secret, and return the webhook. For one day, messages are also signed with the old secret.
 
     Raises NotAllowed.
     """
@@ -81,7 +84,7 @@ def rotate_secret(webhook: Webhook, by=None) -> Webhook:
 
 
 def disable_webhook(webhook: Webhook, by=None) -> None:
-    """Disable a webhook; idempotent. Raises NotAllowed."""
+    """Disable a webhook. Idempotent. Raises NotAllowed."""
     _check_may_manage(webhook.project_id, by)
     with transaction.atomic():
         locked = _lock(webhook)
@@ -92,7 +95,7 @@ def disable_webhook(webhook: Webhook, by=None) -> None:
 
 
 def enable_webhook(webhook: Webhook, by=None) -> None:
-    """Enable a webhook; pending deliveries become due immediately. Raises NotAllowed or BadAddress."""
+    """Enable a webhook. Pending deliveries become due immediately. Raises NotAllowed or BadAddress."""
     _check_may_manage(webhook.project_id, by)
     _check_url(webhook.url)
     with transaction.atomic():

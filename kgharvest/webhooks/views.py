@@ -55,7 +55,7 @@ def webhook_list(request: HttpRequest, slug: str) -> HttpResponse:
 @never_cache
 @researcher_required
 def webhook_detail(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
-    """Show a webhook with its delivery log; edit its settings."""
+    """Show a webhook with its delivery log, or change its settings."""
     project, webhook = _find(request, slug, pk)
     form = WebhookForm(request.POST or None, initial={"url": webhook.url, "events": webhook.events})
     if form.is_valid():
@@ -88,7 +88,7 @@ def webhook_change(request: HttpRequest, slug: str, pk: int, change: Callable[..
 @require_POST
 @sensitive_variables()
 def webhook_rotate(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
-    """Rotate the secret; the response shows the new one."""
+    """Rotate the secret. The response shows the new secret."""
     project, webhook = _find(request, slug, pk)
     webhook = outbox.rotate_secret(webhook, request.user)
     form = WebhookForm(initial={"url": webhook.url, "events": webhook.events})

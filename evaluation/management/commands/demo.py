@@ -55,7 +55,7 @@ class Command(DomainCommand):
         if not once:
             check_port()
         self.started = time.monotonic()
-        # Handle these signals like Ctrl-C, which the shell may ignore for background processes.
+        # Handle these signals like Ctrl-C: a shell may make background processes ignore Ctrl-C.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)
         self.say(f"Preparing the database in {settings.DATA_DIR}")
@@ -84,7 +84,7 @@ class Command(DomainCommand):
             self.serve(programs)
 
     def start_worker(self, programs: Supervisor) -> None:
-        """Start the worker if it is not running. It is only needed for jobs without saved results."""
+        """Start the worker if it is not running. The worker is only needed for jobs without saved results."""
         if not any(program.name == "worker" for program in programs.programs):
             n_processes = min(os.cpu_count() or 1, MAX_PROCESSES)
             programs.start("worker", worker_command("--concurrency", str(n_processes)), OMP_NUM_THREADS="1")
@@ -126,7 +126,7 @@ class Command(DomainCommand):
         return finished
 
     def serve(self, programs: Supervisor) -> None:
-        # This worker never loads an LM, so urgent jobs do not wait for harvests.
+        # This worker never loads an LM. Therefore, urgent jobs do not wait for harvests.
         urgent_worker = worker_command("--queues", URGENT, "--pool", "solo", "--hostname", "urgent@%h")
         programs.start("urgent-worker", urgent_worker, OMP_NUM_THREADS="1")
         launch = demo.launch_more_harvests()

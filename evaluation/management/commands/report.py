@@ -24,7 +24,7 @@ class Command(DomainCommand):
         "Create a report: accuracy with intervals, agreement, and tests. A report on a round is stored. A report on a "
         "CSV file of labels (columns item, annotator, and label) needs no database."
     )
-    requires_system_checks = ()  # they load all pages, which takes longer than the report on a file
+    requires_system_checks = ()  # system checks load all pages, which takes longer than a report on a file
 
     def add_arguments(self, parser):
         parser.add_argument("file", nargs="?", type=Path, metavar="FILE.csv", help="file of labels, instead of --round")
@@ -33,7 +33,9 @@ class Command(DomainCommand):
             "--judge-labels", type=Path, metavar="FILE.csv", help="labels of an LM judge for the statements of FILE"
         )
         parser.add_argument(
-            "--duplicates", choices=DUPLICATES, help="repeated judgments on a statement in FILE (default: error)"
+            "--duplicates",
+            choices=DUPLICATES,
+            help="policy for repeated judgments of a statement in FILE (default: error)",
         )
         parser.add_argument(
             "--format",
@@ -87,7 +89,7 @@ class Command(DomainCommand):
 
 
 def format_of(output: Path | None) -> str:
-    """Return the format that the suffix of `output` names; json without a file or a suffix."""
+    """Return the format for the suffix of `output`, or json if there is no file or suffix."""
     suffix = output.suffix.lower().removeprefix(".") if output else ""
     if suffix and suffix not in DOCUMENT_FORMATS:
         formats = ", ".join(DOCUMENT_FORMATS)

@@ -31,7 +31,7 @@ from kgharvest.pages.number_format import counted
 from kgharvest.relations.checks import set_name_error
 from kgharvest.tables.formats import terminal_text
 
-LOOK_EVERY_S = 0.3  # for jobs
+LOOK_EVERY_S = 0.3  # interval while waiting for jobs
 LOOK_FOR_JUDGMENTS_EVERY_S = 5
 TEMPLATE = BUILT_IN.parent / "template.toml"
 SCHEMA_FILE = "kgharvest-study.schema.json"
@@ -48,18 +48,20 @@ class Command(DomainCommand):
         verbs.add_parser("list", help="list the built-in studies")
         check = verbs.add_parser("check", help="check the file without loading an LM; nothing is stored")
         plan = verbs.add_parser("plan", help="print work, duration, hours, margins of error, and cost")
-        run = verbs.add_parser("run", help="do everything that remains; running it again continues")
+        run = verbs.add_parser("run", help="run all remaining steps; repeat the command to continue")
         status = verbs.add_parser("status", help="print the stages of the study")
         report = verbs.add_parser("report", help="create a report now, even if judgments are missing, and write it")
         for verb in (check, plan, run, status, report):
             study_help = "study file (.toml or .json), or name of a built-in study"
             verb.add_argument("study", metavar="STUDY", help=study_help)
-            verb.add_argument("--small", action="store_true", help="small version, with the sections below [small]")
+            verb.add_argument(
+                "--small", action="store_true", help="run the small version, with the sections below [small]"
+            )
         run.add_argument("--yes", action="store_true", help="apply the changes of a changed file")
         run.add_argument("--queue", action="store_true", help="leave harvests and judge runs to the workers")
         run.add_argument("--wait", action="store_true", help="wait for workers and for the judgments of people")
         for verb in (run, report):
-            output_help = "folder of the report (default: NAME-results in the folder of the file)"
+            output_help = "folder for the report's files (default: NAME-results in the folder of the file)"
             verb.add_argument("--output", type=Path, metavar="DIR", help=output_help)
 
     def handle(self, *, verb, **options):
@@ -120,7 +122,7 @@ class Command(DomainCommand):
             self.write(stored, stored.report, output or results_folder(path, stored))
 
     def do_steps(self, study: Study, shown: set[str], queue: bool, wait: bool) -> None:
-        """Do everything that does not wait for people."""
+        """Run all steps of the study that do not wait for people."""
         while jobs := advance(study):
             self.finish(jobs, is_here=not queue, wait=wait)
             self.show_stages(study, shown)
@@ -142,7 +144,7 @@ class Command(DomainCommand):
             )
 
     def finish(self, jobs: Sequence[Job], is_here: bool, wait: bool) -> None:
-        """Run the jobs in this process, or wait for the workers that run them. Raises JobFailed."""
+        """Run the jobs in this process, or wait until workers have run them. Raises JobFailed."""
         if not is_here and not wait:
             raise DomainError(
                 "StudyWaits",
@@ -154,7 +156,7 @@ class Command(DomainCommand):
     def finish_one(self, job: Job, is_here: bool) -> None:
         is_announced = False
         while job.is_unfinished:
-            ledger.recover(timezone.now())  # workers do this, but there may be none
+            ledger.recover(timezone.now())  # Workers usually do this, but there may be no worker.
             if is_here and Job.objects.claimable(timezone.now()).filter(pk=job.pk).exists():
                 run_to_the_end(job)
             else:
@@ -176,7 +178,7 @@ class Command(DomainCommand):
                 self.say(line)
 
     def show_judgments(self, study: Study, wait: bool) -> None:
-        """Print what the study waits for."""
+        """Print the judgments for which the study waits."""
         round = study.round
         stage = next(stage for stage in stages(study) if stage.name == "Judgments")
         self.say(f"Judgments: {stage.text}")
@@ -216,8 +218,9 @@ class Command(DomainCommand):
 
 
 def prepare_database() -> None:
-    """Create the data folder, and migrate a new database. Pending migrations of an existing one are the operator's
-    decision.
+    """Create the data folder, and migrate a new database.
+
+    An existing database is not migrated; that is the operator's decision.
     """
     create_data_folder(settings.DATA_DIR)
     if not MigrationRecorder(connection).applied_migrations():
@@ -225,7 +228,7 @@ def prepare_database() -> None:
 
 
 def check_small_version(path: Path) -> None:
-    """Raise the errors of the small version. An opened round of it keeps its old document, which is no error."""
+    """Raise the errors of the small version. If its round is open, the old document is kept, which is not an error."""
     document = read_study(path, small=True)
     existing = find_study(document)
     if existing is None or existing.round is None:

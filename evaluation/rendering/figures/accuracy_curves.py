@@ -9,7 +9,7 @@ from evaluation.rendering.figures.drawing import DASHES, LINE, Drawing, Off, Pan
 from evaluation.reports.sections.rates import calibration_curves, calibration_left_out, side_curves
 from kgharvest.pages.number_format import count, number, percent, share_tick, share_with_interval
 
-CUTS = {  # the paper's cuts: title, and corners of the mark (x, y in pixels)
+CUTS = {  # the paper's cuts, each with its title and the corners of its mark (x, y in pixels)
     "base:10": ("base-10", [(0, -6), (6, 0), (0, 6), (-6, 0)]),
     "base:100": ("base-100", [(0, -6), (6, 5), (-6, 5)]),
     "share:0.5": ("50 %", [(-5, -5), (5, -5), (5, 5), (-5, 5)]),
@@ -21,7 +21,7 @@ Rate = Mapping[str, Any]  # keys: accuracy, low, high, n
 
 
 class Point(NamedTuple):
-    """An estimate at x. address: URL of its tuples page, relative to the report."""
+    """An estimate at x. address: URL of the page of its tuples, relative to the report."""
 
     x: float
     rate: Rate
@@ -46,7 +46,10 @@ class SizeCurve(NamedTuple):
 
 
 def size_curves(document: Document) -> tuple[list[SizeCurve], bool]:
-    """Return the curves, and whether x is a number of tuples. If a population is unknown, x is a share."""
+    """Return the curves, and whether their x-axis is a number of tuples.
+
+    If any population is unknown, the x-axis is a share.
+    """
     populations = {(total["model"], total["setting"]): total.get("population") for total in document["totals"]}
     curves, numbers = side_curves(document), side_numbers(document)
     is_counted = all(populations.get(_side(curve)) for curve in curves)

@@ -26,7 +26,7 @@ LEAST_WIDTH, MOST_WIDTH = 280, 1200  # limits for the width of drawings on pages
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Helvetica Neue', Arial, sans-serif"
 FONT_SIZE = 13
 LINE = 17  # height of a line of text in pixels
-MIDDLE = 0.35 * FONT_SIZE  # pixels from the middle of a line of text down to its baseline
+MIDDLE = 0.35 * FONT_SIZE  # distance in pixels from the middle of a line of text down to the baseline
 FOOT = 46  # height in pixels of an axis with its title
 PAPER_SCALE = 12 / 13  # 9 points are 12 pixels at 96 pixels per inch
 DASHES = (None, "6 3", "2 3", "8 3 2 3")
@@ -44,7 +44,7 @@ DARK: Theme = dict(zip(COLORS, (
     "#1a1d22", "#e8e7e3", "#a5abb6", "#2d323a", "#1a6b56",
     "#6cc4f5", "#ff9f5a", "#5fd6ad", "#e79ccb", "#e6c34a", "#b3bac6", "#aab4ff", "#ff9a92",
 ), strict=True))  # fmt: skip
-PAGE: Theme = {name: f"var(--{name})" for name in COLORS}  # follows the theme of the page
+PAGE: Theme = {name: f"var(--{name})" for name in COLORS}  # colors follow the theme of the page
 THEMES = {"light": LIGHT, "dark": DARK}
 
 
@@ -74,7 +74,7 @@ class Sheet(NamedTuple):
 
 Drawing = Sequence[Sheet]  # only drawings for pages have several sheets
 DrawFigure = Callable[..., Drawing]
-Off = Iterable[int]  # numbers of the LMs and settings that are not shown
+Off = Iterable[int]  # numbers of the LMs and settings that a drawing hides
 Points = Iterable[tuple[float, float]]
 
 RIGHT: dict[str, Any] = {"text-anchor": "end"}
@@ -219,8 +219,8 @@ class Panel(NamedTuple):
 def grid(n: int, width: float, *, least: float, height: float, n_lines: int = 0) -> tuple[list[Panel], float]:
     """Return n panels and the lower edge of the last panel's axis.
 
-    One line above all panels is reserved for the name of the y-axis, and `n_lines` lines above each panel. Each row has
-    as many panels as fit with a width of at least `least`.
+    One line above all panels is reserved for the name of the y-axis. `n_lines` lines are reserved above each panel.
+    Each row has as many panels as fit with a width of at least `least`.
     """
     n_columns, head = max(1, min(n, int(width // least))), LINE * n_lines
     step, row, top = width / n_columns, head + height + FOOT, LINE + 6
@@ -259,7 +259,10 @@ def paper_width(inches: float) -> float:
 
 
 def paper_box(drawing: Drawing, document: Document) -> tuple[float, float, float]:
-    """Return the width, height, and upper edge of a file. A line at the top names the source of non-human judgments."""
+    """Return the width, height, and upper edge of a figure file.
+
+    If people did not make the judgments, a line at the top names the source of the judgments.
+    """
     [sheet] = drawing
     top = -LINE - 3 if document.get("source") in ORIGINS else 0
     return sheet.width, sheet.height - top, top

@@ -21,7 +21,7 @@ SMALL, SMALL_LINE = 11.5, 14.5  # pixels: font size and line height
 
 
 def columns_of(document: Document) -> list[list[tuple[Step, list[Step]]]]:
-    """Return the columns from left to right: each step with its parts.
+    """Return the columns of the diagram from left to right. Each column is a list of steps with their parts.
 
     The diagram omits steps without exclusions, except the first and the last step of a population. The table contains
     all steps.
@@ -77,7 +77,7 @@ def _lines(x: float, y: float, lines: Sequence[str], **look: Any) -> Iterator[Sh
 
 
 def in_words(document: Document) -> str:
-    """Return a text with the first and the last step of each column."""
+    """Return a text that names the first and the last step of each column."""
     ends = ((steps[0][0], steps[-1][0]) for steps in columns_of(document))
     return "; ".join(
         f"from {count(first.n)} {first.of} {first.name} to {count(last.n)} {last.of} {last.name}"

@@ -25,9 +25,9 @@ GAP = 12
 
 
 class Estimate(NamedTuple):
-    """A row of a forest plot. is_firm: True for a filled mark. basis: description of the underlying data.
+    """A row of a forest plot. is_firm: True if the mark is filled. basis: description of the underlying data.
 
-    series: numbers of the compared LMs and settings. address: URL of its evidence, relative to the report.
+    series: numbers of the compared LMs and settings. address: URL of the estimate's evidence, relative to the report.
     """
 
     name: str

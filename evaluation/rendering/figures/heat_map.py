@@ -14,7 +14,7 @@ MOST_LABELED = 80  # maximum number of labeled rows in a file; more rows are sho
 ROW, THIN_ROW = 24, 3.2  # row heights in pixels
 HEAD = 40
 NARROWEST, WIDEST, LEAST_IN_FILES = 52, 180, 90  # width of a column in pixels
-ROWS_OF_BLOCK = 40  # browsers skip blocks outside the viewport; there can be thousands of rows
+ROWS_OF_BLOCK = 40  # there can be thousands of rows; browsers do not draw blocks outside the viewport
 
 
 class Rates(NamedTuple):
@@ -28,7 +28,10 @@ Rows = Sequence[tuple[str, Sequence[Rates | None]]]
 
 
 def rows_of(document: Document) -> Rows:
-    """Return a row per relation with a cell per LM and setting (None if it has no rate), and the averages last."""
+    """Return one row per relation with one cell per LM and setting (None if the cell has no rate).
+
+    The last row contains the averages.
+    """
     rows = [(name_of(relation), [_cell(cell) for cell in cells]) for relation, cells in cells_by_relation(document)]
     return [*rows, ("average", [_average(total) for total in document["totals"]])]
 

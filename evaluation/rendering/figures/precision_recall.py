@@ -11,7 +11,10 @@ MOST_POINTS = 60  # maximum number of marks of a curve on a page
 
 
 def names_of(scores: Mapping[str, Any]) -> list[str]:
-    """Return names with average precisions to three digits, because good scorers differ only in the third digit."""
+    """Return the names of scorers with their average precisions.
+
+    Three digits are shown, because good scorers differ only in the third.
+    """
     return [f"{scorer['scorer']} ({share(scorer['average_precision'], 3)})" for scorer in scores["scorers"]]
 
 

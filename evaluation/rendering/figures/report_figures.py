@@ -21,11 +21,11 @@ from kgharvest.tables.table import Table
 class ReportFigure(NamedTuple):
     """A figure, shown in reports that contain its data.
 
-    shows: returns the data; if there is none, the report lacks the figure. alt: text description. draw: called as
-    `draw(document, width=None, off=())`; without a width, the drawing is as wide as in files. table: the report's table
-    with the numbers. numbers: the drawn part of the table; None if the page shows the table anyway. left_out: text
-    about cells that are not drawn; readers can select these cells by relation. is_interactive: pages replace the image
-    with a drawing.
+    shows: returns the figure's data. If it is empty, the report does not show the figure. alt: returns the text
+    description. draw: called as `draw(document, width=None, off=())`; without a width, the drawing is as wide as in
+    files. table: the report's table with the figure's numbers. numbers: the part of this table that is drawn; None if
+    the page shows the table anyway. left_out: text about cells that are not drawn; readers can select these cells by
+    relation. is_interactive: pages replace the image with a drawing.
     """
 
     name: str
@@ -77,7 +77,10 @@ def averages_in_words(document: Document) -> str:
 
 
 def averages_caption(document: Document) -> str:
-    """Return the caption. It says whether intervals are for similar relations or one relation."""
+    """Return the caption of the averages.
+
+    It says whether intervals hold for similar relations or for a single relation.
+    """
     has_interval = {
         total["n_relations"] > 1
         for total, estimate in zip(_totals(document), forest.averages(document), strict=True)

@@ -1,4 +1,4 @@
-"""Annotators: labels, gold accuracy, agreement, and models of annotators compared with the majority."""
+"""Annotators in reports: labels, gold accuracy, agreement, and models of annotators."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -40,27 +40,29 @@ from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD_PARTS = {
     "agreement": (
-        "Agreement: nominal Krippendorff's alpha over statements with at least two judgments, and Gwet's AC1 (2008) "
-        "with the shares of labels over all judged statements. Percent agreement is the share of agreeing pairs of "
-        "judgments. Intervals hold for similar statements and the same annotators: 2.5 % and 97.5 % quantiles of 5,000 "
-        "draws (1,000 for a part of the statements) of the Bayesian bootstrap (Rubin 1981) over all possible patterns "
-        "of a statement's judgments. For few statements, the quantiles are widened like those of Student's t "
-        "(Hesterberg 2015)."
+        "Agreement is measured by nominal Krippendorff's alpha over statements with at least two judgments, and by "
+        "Gwet's AC1 (2008) with the shares of labels over all judged statements. Percent agreement is the share of "
+        "agreeing pairs of judgments. Intervals hold for similar statements and the same annotators. Their limits are "
+        "the 2.5 % and 97.5 % quantiles of 5,000 draws (1,000 for a part of the statements) of the Bayesian bootstrap "
+        "(Rubin 1981) over all possible patterns of a statement's judgments. For few statements, the quantiles are "
+        "widened like those of Student's t (Hesterberg 2015)."
     ),
     "agreement_of_annotators": (
-        "The second interval of alpha also holds for similar annotators. Each of its arms adds, in quadrature, the arm "
-        "of two-way clustering by annotator (Cameron, Gelbach, and Miller 2011)."
+        "The second interval of alpha also holds for similar annotators. Each arm of the first interval is combined "
+        "in quadrature with the arm of two-way clustering by annotator (Cameron, Gelbach, and Miller 2011)."
     ),
-    "fleiss_kappa": ("Fleiss' kappa is computed over all statements if each has the same number of judgments."),
+    "fleiss_kappa": (
+        "Fleiss' kappa is computed over all statements if all statements have the same number of judgments."
+    ),
     "verdict_stability": (
-        "Verdict stability: the expected share of verdicts that a new panel of annotators would change. The size of "
-        "the panel is the most frequent number of judgments of a statement. Each statement's propensity to be judged "
-        "True is fitted by EM on a grid. The interval uses polynomials that bound the share of changed verdicts at "
-        "every propensity from below and above."
+        "Verdict stability is the expected share of verdicts that a new panel of annotators would change. The size of "
+        "the panel is the most frequent number of judgments of a statement. The distribution of the statements' "
+        "propensities to be judged True is fitted by EM on a grid. The interval uses polynomials that bound the share "
+        "of changed verdicts at every propensity from below and above."
     ),
     "annotator_models": (
-        "Models of annotators: Dawid and Skene (1979) and MACE (Hovy et al. 2013), fitted by EM to all judgments "
-        "except Unjudgeable."
+        "The models of annotators are those of Dawid and Skene (1979) and MACE (Hovy et al. 2013). They are fitted by "
+        "EM to all judgments except Unjudgeable."
     ),
     "annotator_models_on_gold": (
         "McNemar's exact test compares each model of annotators with the majority on gold statements."
@@ -75,7 +77,7 @@ NO_GOLD = "without gold statements, it is unknown which of the two is correct"
 
 @dataclass(frozen=True)
 class FittedModel:
-    """A fitted model of annotators, with its verdicts on all statements (T,) and on gold statements.
+    """A fitted model of annotators, with the model's verdicts on all statements (T,) and on gold statements.
 
     fit: None if the model cannot be fitted; `reason` says why. has_opinion (A,): see `judged_opinions`.
     """
@@ -112,7 +114,10 @@ def fit_models(evidence: Evidence) -> list[FittedModel]:
 
 
 def judged_opinions(evidence: Evidence) -> tuple[Judged, Flags]:
-    """Return all True and False labels (of gold statements last), and a mask (A,) of annotators with such a label."""
+    """Return all True and False labels, and a mask (A,) of annotators with such a label.
+
+    Gold statements come last.
+    """
     columns = [np.concatenate(pair) for pair in zip(evidence.judgments[:3], evidence.gold[:3], strict=True)]
     task, annotator, label = (column[columns[2] != UNJUDGEABLE] for column in columns)
     n_tasks = evidence.n_tasks + len(evidence.gold_truth)
@@ -191,7 +196,10 @@ def model_entries(evidence: Evidence, models: Iterable[FittedModel]) -> list[dic
 
 
 def _on_gold(evidence: Evidence, gold_verdict: Codes) -> dict[str, Any] | None:
-    """Count correct verdicts of the model and the majority on judged gold statements; None if there are none."""
+    """Count the correct verdicts of the model and of the majority on judged gold statements.
+
+    None without such statements.
+    """
     n_gold = len(evidence.gold_truth)
     counts = label_counts(evidence.gold._replace(task=evidence.gold.task - evidence.n_tasks), n_gold)  # (gold, 3)
     is_judged = counts.sum(axis=1) > 0
@@ -210,9 +218,9 @@ def _on_gold(evidence: Evidence, gold_verdict: Codes) -> dict[str, Any] | None:
 
 
 def _sentence(name: str, converged: bool, n_compared: int, n_differing: int, gold: Mapping[str, Any] | None) -> str:
-    """Return a sentence on how the verdicts of the model and of the majority differ.
+    """Return sentences that compare the verdicts of the model with those of the majority.
 
-    The sentence calls one of them better only if the difference on gold statements is significant.
+    One of the two is called better only if the difference on gold statements is significant.
     """
     title = MODEL_TITLES[name]
     start = f"{title} and the majority differ on {n_differing} of {n_compared} statements decided by both"
@@ -227,7 +235,7 @@ def _sentence(name: str, converged: bool, n_compared: int, n_differing: int, gol
     return f"{start}; {correct}: {better} is better (p {'' if gold['p'] < 0.001 else '= '}{p_value(gold['p'])}).{rest}"
 
 
-MOST_ANNOTATORS_IN_MATRIX = 20  # maximum number of columns on a page
+MOST_ANNOTATORS_IN_MATRIX = 20  # maximum number of columns that fit on a page
 NOTE_ON_MODELS = (
     "sensitivity: share of True labels among the annotator's labels of statements that are true according to "
     "Dawid-Skene. specificity: share of False labels among the annotator's labels of statements that are false. "
@@ -258,7 +266,10 @@ def annotator_table(document: Document) -> Table:
 
 
 def pair_table(document: Document) -> Table:
-    """Agreement of each pair of annotators; empty without shared statements or with too many annotators."""
+    """Return the table of agreement by pair of annotators.
+
+    It is empty if no statements are shared or there are too many annotators.
+    """
     codes = [annotator["annotator"] for annotator in document["annotators"]]
     columns = (Column("annotator"), *(Column(code, Kind.SHARE) for code in codes))
     rows: list[Row] = []
@@ -356,7 +367,10 @@ def _coefficients(evidence: Evidence, tasks: Codes, n_draws: int) -> dict[str, A
 
 
 def _alpha_entry(evidence: Evidence, tasks: Codes, counts: Codes, n_tasks: Codes, n_draws: int) -> dict[str, Any]:
-    """Return alpha of these statements. counts (P, C), n_tasks (P,): patterns of C labels and their frequencies."""
+    """Return Krippendorff's alpha of statements. counts (P, C): patterns of C labels.
+
+    n_tasks (P,): number of statements with each pattern.
+    """
     alpha = krippendorff_alpha(counts, n_tasks, np.random.default_rng(evidence.seed), n_draws)
     is_in_part = np.zeros(evidence.n_tasks, dtype=np.bool_)
     is_in_part[tasks] = True

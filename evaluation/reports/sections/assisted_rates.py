@@ -43,25 +43,26 @@ from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD_PARTS = {
     "judge_assisted": (
-        "Judge-assisted estimates: human verdicts are post-stratified by the LM judge's labels of all tuples in the "
-        "population. Only human verdicts determine the truth, so the estimate holds for a judge of any quality. The "
-        "interval of a simple sample is the shortest 95 % interval of the beta-binomial posterior of the tuples that "
-        "were not drawn (Jeffreys prior in each group), convolved over groups. For several strata and for averages, it "
-        "is the exact interval over all groups."
+        "In judge-assisted estimates, human verdicts are post-stratified by the LM judge's labels of all tuples in "
+        "the population. Only human verdicts determine the truth, so the estimate holds for a judge of any quality. "
+        "For a simple sample, the tuples that were not drawn have a beta-binomial posterior with a Jeffreys prior in "
+        "each group, convolved over groups. The interval is the shortest 95 % interval of this posterior. For several "
+        "strata and for averages, it is the exact interval over all groups."
     ),
     "people_alone": (
-        "The estimate is based on human verdicts alone if fewer than three draws are expected in a group, or if the "
-        "verdicts on an LM and setting with several strata do not differ between the judge's labels (F test)."
+        "A judge-assisted estimate is based on human verdicts alone if fewer than three draws are expected in a "
+        "group. The same holds if the verdicts on an LM and setting with several strata do not differ between the "
+        "judge's labels (F test)."
     ),
     "prediction_powered": (
-        "PPI++ (Angelopoulos, Duchi, and Zrnic 2023) is shown for comparison, with a normal interval and a weight "
-        "derived from the gradients."
+        "The estimate of PPI++ (Angelopoulos, Duchi, and Zrnic 2023) is shown for comparison. It has a normal "
+        "interval and a weight derived from the gradients."
     ),
     "judge_assisted_comparisons": (
         "Judge-assisted comparisons hold for these relations and are based on their statements. Each side is "
         "post-stratified and corrected by its own verdicts, because a judge's errors differ between sides. p is "
         "derived from the interval and adjusted by Holm's method for all judge-assisted comparisons. The intervals of "
-        "the judge's Youden's J on each side, and of the difference, are based on Newcombe's method."
+        "the judge's Youden's J on each side, and of the difference between sides, are based on Newcombe's method."
     ),
 }
 METHOD_NAMES = {POST_STRATIFIED: "with the judge"}
@@ -106,7 +107,7 @@ def _rate(assisted: AssistedRate) -> dict[str, Any]:
 
 
 def _judge_alone(strata: Codes, judged: JudgedStrata) -> float | None:
-    """Return the share of tuples that the judge labels True, or None if it did not label every tuple."""
+    """Return the share of tuples that the judge labels True, or None if the judge did not label every tuple."""
     population = judged.sample(strata, judged.ranked.last[strata]).population.sum(axis=0)
     size = int(population.sum())
     return int(population[CALLED_TRUE]) / size if size and judged.is_labelled(strata) else None
@@ -153,13 +154,13 @@ def with_assisted_averages(
 
 
 def macro_weights(cells: Sequence[Codes], evidence: Evidence) -> Floats:
-    """Return the weight of each stratum of the cells. The weights of every cell have the same sum."""
+    """Return the weights of the cells' strata. The weights add up to the same sum in every cell."""
     sizes = [evidence.population_of_stratum[strata] for strata in cells]
     return np.concatenate([*(size / size.sum() / len(cells) for size in sizes), np.zeros(0)])
 
 
 def assisted_point(judged: JudgedStrata, strata: Codes, last_rank: Codes) -> dict[str, Any]:
-    """Return the key `judge` of a cut, or of a point of a curve."""
+    """Return the value of the key `judge` for a cut or for a point of a curve."""
     return {"judge": _rate(judged.rate(strata, last_rank))}
 
 
@@ -173,13 +174,14 @@ NOTE = (
     "may be biased."
 )
 NOTE_ON_ALONE = (
-    "People alone: used if fewer than three draws are expected in a label group, if the judge did not label every "
-    "tuple, or if the verdicts on an LM and setting do not differ between the judge's labels."
+    "The estimate by people alone is used if fewer than three draws are expected in a label group, "
+    "if the judge did not label every tuple, or if the verdicts on an LM and setting do not differ between "
+    "the judge's labels."
 )
 
 
 def assisted_table(document: Document) -> Table:
-    """Accuracy of each cell and average: by people alone, with the judge, by the judge alone, and by PPI++."""
+    """Table of accuracies per cell and average: by people alone, with the judge, by the judge alone, and by PPI++."""
     of_cells = [
         _row(cell, cell["relation"], KEYS, cell["judge"].get("prediction_powered"))
         for cell in document["cells"]
@@ -238,7 +240,7 @@ def _notes(document: Document) -> list[str]:
 
 
 def assisted_cut_table(document: Document) -> Table:
-    """Accuracy of cuts and of the top-ranked parts of each harvest, by people alone and with the judge."""
+    """Table of accuracies of cuts and of top-ranked parts of each harvest, by people alone and with the judge."""
     of_cuts = [
         _part_row("all", cut, cut["cut"], cut["size"], cut) for cut in document.get("cuts", []) if cut.get("judge")
     ]
@@ -348,7 +350,7 @@ def _youden(evidence: Evidence, judged: JudgedStrata, of_a: Codes, of_b: Codes) 
     for strata in (of_a, of_b):
         is_in = np.isin(evidence.draws.stratum, strata) & evidence.is_complete[evidence.draws.task]
         if not judged.is_labelled(strata):
-            is_in[:] = False  # a missing label is not an error
+            is_in[:] = False  # a missing label does not count as an error of the judge
         rates.append(judge_errors(verdict[is_in], judged.tuples.group_of_draw[is_in], weight[is_in]).youden_j)
     a, b = rates
     low, high = difference_interval(a, b)

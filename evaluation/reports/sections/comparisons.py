@@ -1,4 +1,4 @@
-"""Comparisons of an LM's settings and of the LMs in a setting, paired by relation; ranks; matrices of differences."""
+"""Comparisons of settings of an LM and of LMs in a setting, paired by relation; ranks; matrices of differences."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -43,39 +43,43 @@ from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD_PARTS = {
     "comparisons": (
-        "Comparisons: the difference of macro averages over the relations that both sides share. p is adjusted by "
-        "Holm's method for all comparisons of the report. One side is better if the adjusted p is below .05. The "
-        "intervals of single relations are based on both exact intervals (Newcombe's method 10)."
+        "A comparison of two sides estimates the difference of their macro averages over the relations that both "
+        "sides share. p is adjusted by Holm's method for all comparisons of the report. One side is better if the "
+        "adjusted p is below .05. The interval of the difference in a single relation is based on the exact intervals "
+        "of both sides (Newcombe's method 10)."
     ),
     "comparisons_by_relations": (
         "With at least six shared relations, a comparison holds for similar relations. It consists of a 95 % "
-        "bootstrap-t interval over relations (5,000 resamples; Student's t if the former is more than three times as "
-        "wide) and a two-sided sign-flip test over relations (exact up to 20 relations, otherwise 9,999 random "
-        "patterns)."
+        "bootstrap-t interval over relations (5,000 resamples) and a two-sided sign-flip test over relations (exact "
+        "up to 20 relations, otherwise with 9,999 random patterns). If the bootstrap-t interval is more than three "
+        "times as wide as Student's t interval, Student's t interval is used."
     ),
     "comparisons_by_statements": (
         "With fewer than six shared relations, a test over relations cannot give p below .05. The comparison then "
-        "holds for these relations only and is based on their statements. Its interval is derived from the intervals "
-        "of both averages (MOVER, Zou and Donner 2008) and the correlation of shared statements; p is the level at "
+        "holds only for these relations and is based on their statements. Its interval is derived from the intervals "
+        "of both averages (MOVER, Zou and Donner 2008) and the correlation of shared statements. p is the level at "
         "which this interval ends at 0."
     ),
-    "equivalence": ("Equivalence bounds: two one-sided tests at .05 over the same unit of analysis, not adjusted."),
+    "equivalence": (
+        "Equivalence bounds come from two one-sided tests at .05 over the same unit of analysis as the comparison. "
+        "They are not adjusted for multiple comparisons."
+    ),
     "shared_tuples": (
-        "A statement drawn for both sides has one verdict, so McNemar's test over shared statements does not apply. "
-        "That test is used to compare the reports of two rounds that judged the same tuples."
+        "McNemar's test does not apply to statements that were drawn for both sides, because such a statement has "
+        "only one verdict. McNemar's test is used to compare the reports of two rounds that judged the same tuples."
     ),
     "ranks": (
-        "Ranks of LMs and settings by accuracy averaged over relations: simultaneous 95 % intervals for the true ranks "
-        "(Mogstad, Romano, Shaikh, and Wilhelm 2024). All pairs of sides that share two relations are compared as "
-        "above, with p adjusted by Holm's method for all these pairs. The first rank is 1 plus the number of "
-        "significantly better sides. The last rank is the number of sides minus the number of significantly worse "
-        "sides. The true rank of a side is 1 plus the number of sides that are more accurate on the relations that "
-        "both sides share."
+        "LMs and settings are ranked by accuracy averaged over relations, with simultaneous 95 % intervals for the "
+        "true ranks (Mogstad, Romano, Shaikh, and Wilhelm 2024). All pairs of sides that share two relations are "
+        "compared like the comparisons of the report. p is adjusted by Holm's method for all these pairs. The first "
+        "rank is 1 plus the number of significantly better sides. The last rank is the number of sides minus the "
+        "number of significantly worse sides. The true rank of a side is 1 plus the number of sides that are more "
+        "accurate on the relations that both sides share."
     ),
     "ranks_of_relations": (
-        "Ranks within a relation are based on the exact intervals of its cells (Newcombe's method 10, widened by half "
-        "a statement of either cell), adjusted by Holm's method for the pairs of that relation. They hold with 95 % "
-        "confidence for each relation separately."
+        "Ranks within a relation are based on the exact intervals of the relation's cells (Newcombe's method 10, "
+        "widened by half a statement of either cell). They are adjusted by Holm's method for the pairs of that "
+        "relation. They hold with 95 % confidence for each relation separately."
     ),
 }
 ONE_VERDICT = "A statement has one verdict in a round, regardless of the side, so McNemar's test does not apply."
@@ -129,7 +133,7 @@ def sides_of(entry: Mapping[str, Any]) -> tuple[Side, Side]:
     return Side(entry["a"], entry["setting"]), Side(entry["b"], entry["setting"])
 
 
-# Comparison of two sides by their statements; None if the statements are unknown.
+# Function that compares two sides by their statements, or None if the statements are unknown.
 ByStatements = Callable[[Pair], StatementDifference | None]
 
 
@@ -147,8 +151,8 @@ def compare_sides(
 ) -> list[dict[str, Any]]:
     """Compare every pair of settings of an LM, or of LMs in a setting, that shares at least two relations.
 
-    accuracies: None without a verdict. n_shared: number of shared statements with a verdict. margin: equivalence
-    margin. planned: preregistered comparisons, which form a separate family for the adjustment of p.
+    accuracies: accuracy of each cell, None without a verdict. n_shared: number of shared statements with a verdict.
+    margin: equivalence margin. planned: preregistered comparisons. Their p-values are adjusted as a separate family.
     """
     compared = [
         (pair, compare_pair(differences, statements := by_statements(pair), seed, margin), statements)
@@ -182,12 +186,15 @@ def compare_pair(
     )
 
 
-# Comparison of two sides by their statements under the verdict rule with this number.
+# Function that compares two sides by their statements under the verdict rule with the given number.
 ByStatementsOfRule = Callable[[Pair, int], StatementDifference | None]
 
 
 class ComparedRules(NamedTuple):
-    """A comparison of two sides under R rules. difference, p_holm (R,): NaN if a rule leaves too few relations."""
+    """A comparison of two sides under R rules.
+
+    difference, p_holm (R,): NaN under rules that leave too few relations with verdicts.
+    """
 
     pair: Pair
     difference: Floats
@@ -226,7 +233,7 @@ def compare_rules(
             ]
             compared.append((pair, np.array(means), ps))
     families = [is_planned(pair, planned) for pair, *_ in compared]
-    # p is adjusted per rule and family, over the comparisons defined under the rule.
+    # p-values are adjusted separately for each rule and family. Only comparisons that are defined under the rule count.
     ps = np.array([p for *_, p in compared]).reshape(len(compared), len(table))
     adjusted = np.full(ps.shape, np.nan)
     for rule, values in enumerate(ps.T):
@@ -270,7 +277,7 @@ def tested(paired: PairedDifference, p_holm: float) -> dict[str, Any]:
 
 
 def comparison_in_words(pair: Pair, paired: PairedDifference, p_holm: float) -> str:
-    """Return the result as a sentence. It calls a side better only if the Holm-adjusted p is below .05."""
+    """Return the result as a sentence. The sentence calls a side better only if the Holm-adjusted p is below .05."""
     ahead, behind = pair.names if paired.difference >= 0 else pair.names[::-1]
     size = in_points(paired.difference, decimals_of_points(paired.difference))
     over = f"over {paired.n_relations} relations"
@@ -292,7 +299,7 @@ def comparison_in_words(pair: Pair, paired: PairedDifference, p_holm: float) -> 
 
 
 def _at_most(equivalence: Equivalence | None) -> str:
-    """Return the equivalence bound: the requested margin if it holds, otherwise the smallest margin that holds.
+    """Return the equivalence bound as text: the requested margin if it holds, otherwise the smallest margin that holds.
 
     The text omits the word "points", because this word marks the main number of the sentence.
     """
@@ -312,7 +319,7 @@ def rounded_up(margin: float) -> float:
 
 
 def _interval(paired: PairedDifference) -> str:
-    """Return the interval of the difference in favor of the leading side.
+    """Return the interval of the difference as text, in favor of the leading side.
 
     Limits are in whole points, or have as many decimals as a small difference.
     """
@@ -328,7 +335,7 @@ def family_of(comparison: Mapping[str, Any]) -> str:
 
 
 def comparison_table(document: Document) -> Table:
-    """Comparisons, with a column for the family if the round was preregistered."""
+    """Return the table of comparisons. If the round was preregistered, a column shows the family of each comparison."""
     has_plan = any("planned" in comparison for comparison in document["comparisons"])
     margin = 100 * document.get("equivalence_margin", MARGIN)
     rows = [
@@ -414,7 +421,10 @@ def _key(cell: Mapping[str, Any]) -> CellKey:
 
 
 def _tests(evidence: Evidence, by_side: Mapping[Side, Mapping[str, float]], drawn: DrawnVerdicts) -> Iterator[PairTest]:
-    """Yield a test, as for comparisons, of each pair of sides that shares enough relations."""
+    """Yield a test of each pair of sides that shares enough relations.
+
+    Each pair is tested like a comparison of the report.
+    """
     compare_statements, accepted = statement_comparisons(evidence), drawn.accepted
     for (number_a, a), (number_b, b) in combinations(enumerate(by_side), 2):
         shared = sorted(by_side[a].keys() & by_side[b].keys())
@@ -460,12 +470,15 @@ def _better_cells(cells: Sequence[Mapping[str, Any]]) -> Flags:
 
 
 def ranks_of(document: Document) -> Mapping[str, Any]:
-    """Return the ranks of a document; empty ranks if it has none."""
+    """Return the ranks of a document. They are empty if the document has none."""
     return document.get("ranks") or {"sides": [], "relations": []}
 
 
 def rank_table(document: Document) -> Table:
-    """Sides with their possible ranks, sorted by these ranks and never by their order in the sample."""
+    """Return the table of sides with their possible ranks.
+
+    It is sorted by these ranks, never by the order in the sample.
+    """
     ranks = ranks_of(document)
     rows = [
         Row(
@@ -516,7 +529,7 @@ def _notes(document: Document) -> Iterator[str]:
 
 
 def relation_rank_table(document: Document) -> Table:
-    """Relations with significant differences; sides as columns."""
+    """Return the table of ranks in relations with significant differences, with sides as columns."""
     sides = [(total["model"], total["setting"]) for total in document["totals"]]
     rows = []
     for relation in ranks_of(document)["relations"]:
@@ -533,7 +546,7 @@ def relation_rank_table(document: Document) -> Table:
 # Matrices
 
 
-MOST_SENTENCES = 10  # with more comparisons, pages show matrices and fold the sentences
+MOST_SENTENCES = 10  # if there are more comparisons, pages show matrices and fold the sentences
 
 
 class Difference(NamedTuple):
@@ -547,7 +560,7 @@ class Difference(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """Differences between the settings of an LM, or the LMs in a setting: row minus column, None on the diagonal."""
+    """Differences between settings of an LM, or between LMs in a setting: row minus column, None on the diagonal."""
 
     common: str
     names: list[str]
@@ -555,7 +568,10 @@ class Matrix(NamedTuple):
 
 
 def matrices_of(document: Document) -> list[Matrix]:
-    """Return a matrix per LM or setting that compared sides share; none if there are few comparisons."""
+    """Return a matrix for each LM or setting that compared sides share.
+
+    If there are few comparisons, return no matrices.
+    """
     if len(document["comparisons"]) <= MOST_SENTENCES:
         return []
     groups: dict[tuple[str, str], dict[tuple[str, str], Difference]] = {}

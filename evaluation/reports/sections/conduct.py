@@ -38,7 +38,7 @@ def cells_of(document: Document) -> Sequence[Cell]:
 
 
 def sampling_table(document: Document) -> Table:
-    """Cells as rows; LMs and settings as rows if there are too many cells."""
+    """Return the table of samples with one row per cell, or one row per LM and setting if there are too many cells."""
     cells = cells_of(document)
     if len(cells) > MOST_CELLS:
         sides: dict[tuple[str | None, str | None], list[Cell]] = {}
@@ -89,7 +89,7 @@ MADE_BY = ("model", "setting", "origin", "revision", "dtype", "device", "code_ve
 
 
 def harvest_table(document: Document) -> Table:
-    """Harvests, merged over relations with the same LM, setting, and origin."""
+    """Return the table of harvests. Harvests of several relations with the same LM, setting, and origin share a row."""
     groups: dict[tuple[str | None, ...], list[Cell]] = {}
     for cell in cells_of(document):
         if cell["harvested"] is not None:
@@ -116,7 +116,10 @@ def _span(times: Sequence[str | None]) -> str | None:
 
 
 def prompt_table(document: Document) -> Table:
-    """Prompts with their weights; no rows if there are too many. The JSON contains all prompts."""
+    """Return the table of prompts with their weights.
+
+    If there are too many prompts, it has no rows; the JSON contains all prompts.
+    """
     rows = [
         Row((cell["relation"], name_of(cell["model"]), name_of(cell["setting"]), prompt["weight"], prompt["text"]))
         for cell in cells_of(document)
@@ -130,8 +133,9 @@ def prompt_table(document: Document) -> Table:
 
 METHOD_PARTS = {
     "exclusions": (
-        "Effect of exclusions: the accuracy with an excluded annotator is based on the verdicts from all counted "
-        "judgments together with the judgments of this annotator. All other excluded annotators remain excluded."
+        "The effect of an exclusion is shown by the accuracy with and without the annotator. The accuracy with the "
+        "annotator is based on the verdicts from all counted judgments together with the annotator's judgments. All "
+        "other excluded annotators remain excluded."
     ),
 }
 
@@ -144,7 +148,7 @@ def conduct_entry(evidence: Evidence, conduct: Conduct, drawn: DrawnVerdicts) ->
         excluded = conduct.excluded.get(exclusion["annotator"]) if is_in_force else None
         effects = []
         if excluded is not None:
-            # Statements that were reassigned after the exclusion now have one judgment more than required.
+            # A statement that was reassigned after the exclusion now has one judgment more than required.
             counts = evidence.counts.copy()
             np.add.at(counts, (excluded.task, excluded.label), 1)
             drawn_with = drawn_verdicts(evidence, patterns_of(counts, evidence.wanted))
@@ -162,7 +166,7 @@ def conduct_entry(evidence: Evidence, conduct: Conduct, drawn: DrawnVerdicts) ->
 
 
 def _side_accuracies(evidence: Evidence, drawn: DrawnVerdicts) -> list[float | None]:
-    """Return the mean accuracy over relations of each LM and setting, computed like `macro_accuracy`."""
+    """Return the mean accuracy over relations for each LM and setting, computed like `macro_accuracy`."""
     accuracies = accuracies_of(evidence, drawn.shares(ACCEPTED))
     return [
         macro_average(None if np.isnan(value) else float(value) for value in accuracies[evidence.side_of_cell == side])
@@ -173,7 +177,8 @@ def _side_accuracies(evidence: Evidence, drawn: DrawnVerdicts) -> list[float | N
 class Step(NamedTuple):
     """A step of the flow of tuples, statements, people, or judgments.
 
-    n_excluded: number excluded since the previous step, or None. is_part: a part of the previous step, not a successor.
+    n_excluded: number of items excluded since the previous step, or None. is_part: True if the step is a part of the
+    previous step instead of its successor.
     """
 
     of: str
@@ -193,14 +198,14 @@ def flow_steps(document: Document) -> list[Step]:
 
 
 def flow_table(document: Document) -> Table:
-    """The flow from harvested tuples to counted judgments, with the exclusions at each step."""
+    """Return the table of the flow from harvested tuples to counted judgments, with the exclusions at each step."""
     rows = [Row(step[:5]) for step in flow_steps(document)]
     columns = (
         *map(Column, ("population", "step")), *of_kind(Kind.COUNT, "n", "excluded"), Column("reason"),
     )  # fmt: skip
     notes = (
         *flow_in_words(document),
-        "Tuples are counted per cell: a tuple in several harvests counts for each, but is judged only once.",
+        "Tuples are counted per cell: a tuple in several harvests is counted for each harvest, but judged only once.",
     )
     return Table("flow", "Flow of tuples, people, and judgments", columns, tuple(rows), notes)
 

@@ -1,4 +1,4 @@
-"""Accuracy of the whole population under each convention of the field (docs/report-json.md, Conventions)."""
+"""Accuracy of the whole population under each convention of the field. See "Conventions" in docs/report-json.md."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,19 +31,19 @@ RULES = {
 }
 METHOD_PARTS = {
     "conventions": (
-        "Conventions. The accuracy of the whole population is also computed by three other conventions of the field. "
-        "By reliability (Marchesin, Silvello, and Alonso, HCOMP 2024): the weight of an annotator is sigmoid(5 kappa), "
-        "where kappa is Cohen's with linear weights (False < Unjudgeable < True) of the annotator's labels and the "
-        "most frequent label of the other annotators; a single label decides, two labels decide if they are equal, and "
-        "of three or more the label with the largest total weight decides; statements of a round without all their "
-        "judgments are incomplete and do not count. If the sizes of all strata are known, they "
-        "weight the strata; otherwise every cell has the same weight."
+        "Conventions: the accuracy of the whole population is also computed by three other conventions of the field. "
+        "In the convention by reliability (Marchesin, Silvello, and Alonso, HCOMP 2024), the weight of an annotator "
+        "is sigmoid(5 kappa). Here, kappa is Cohen's kappa with linear weights (False < Unjudgeable < True) between "
+        "the annotator's labels and the most frequent label of the other annotators. A single label decides, and two "
+        "labels decide if they are equal. Of three or more labels, the label with the largest total weight decides. "
+        "Statements of a round without all their judgments do not count. "
+        "Strata are weighted by their sizes if all sizes are known; otherwise, every cell has the same weight."
     ),
     "clusters": (
-        "Clusters. Statements that were sampled together count as fewer statements: their number is divided by the "
-        "design effect of their stratum (Korn and Graubard 1998). This applies to accuracy, rejection, their averages, "
-        "the pooled rates, the conventions, and the differences between sides. Other intervals treat statements as "
-        "independent."
+        "Clusters: statements that were sampled together count as fewer statements. Their number is divided by the "
+        "design effect of their stratum (Korn and Graubard 1998). This applies to accuracy, rejection, their "
+        "averages, the pooled rates, the conventions, and the differences between sides. All other intervals treat "
+        "statements as independent."
     ),
 }
 
@@ -61,7 +61,7 @@ def convention_entries(evidence: Evidence, drawn: DrawnVerdicts) -> list[dict[st
     n_drawn = np.maximum(np.bincount(evidence.draws.stratum, minlength=len(evidence.strata)), 1)
     entries = []
     for name, (sample, n_judged, effects) in samples.items():
-        # Undecided statements stand for tuples that do not belong to the denominator.
+        # The tuples that undecided statements represent do not belong to the denominator.
         share_of_frame = np.minimum(sample.n / np.where(n_judged > 0, n_judged, n_drawn), 1)
         rate = _whole_population(evidence, sample, share_of_frame, effects)
         n = int(np.rint(sample.n).sum())
@@ -86,7 +86,7 @@ def _whole_population(evidence: Evidence, sample: VerdictSample, share_of_frame:
 
 
 def _among_decided(accepted: VerdictSample, rejected: VerdictSample) -> VerdictSample:
-    """Return the evidence for accepted among accepted and rejected statements."""
+    """Return the evidence for acceptance, restricted to accepted and rejected statements."""
     decided = accepted.n_hits + rejected.n_hits
     with np.errstate(divide="ignore", invalid="ignore"):
         least = np.nan_to_num(accepted.least / (accepted.least + rejected.most))
@@ -117,14 +117,14 @@ def _as_false(evidence: Evidence) -> Codes:
 
 
 def _effects(evidence: Evidence, verdict: Codes) -> Floats:
-    """Return the design effects on the share of accepted statements, (S,); 1 without clusters."""
+    """Return the design effects on the share of accepted statements, (S,). Without clusters, they are 1."""
     if evidence.cluster is None:
         return np.ones(len(evidence.strata))
     return verdict_design_effects(evidence, verdict)[ACCEPTED]
 
 
 def _effects_among_decided(evidence: Evidence, verdict: Codes) -> Floats:
-    """Return the same for the share among accepted and rejected statements."""
+    """Return the design effects on the share of accepted statements among accepted and rejected statements, (S,)."""
     if evidence.cluster is None:
         return np.ones(len(evidence.strata))
     drawn = verdict[evidence.draws.task]
@@ -134,7 +134,7 @@ def _effects_among_decided(evidence: Evidence, verdict: Codes) -> Floats:
 
 
 def why_conventions_differ(document: Mapping[str, Any]) -> str:
-    """Return one sentence that explains the differences between the conventions. Empty if there is none."""
+    """Return a sentence that explains the differences between the conventions, or an empty text if there are none."""
     entries = {entry["name"]: entry for entry in document.get("conventions") or ()}
     if not entries or entries[DEFAULT]["accuracy"] is None:
         return ""

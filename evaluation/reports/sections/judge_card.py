@@ -78,7 +78,7 @@ def titled(card: Mapping[str, Any], title: str) -> str:
 
 
 def effect_table(document: Document) -> Table:
-    """Effects of single options, such as wording and order: runs that differ in one option."""
+    """Return the table of effects of single options, such as wording and order, from runs that differ in one option."""
     card = card_of(document)
     rows = [
         Row((
@@ -101,7 +101,7 @@ def effect_table(document: Document) -> Table:
 
 
 def steadiness_table(document: Document) -> Table:
-    """Label changes between repeats, and between runs that differ in several options."""
+    """Return the table of label changes between repeats, and between runs that differ in several options."""
     card = card_of(document)
     rows = []
     if card and (repeated := card["flips"]).get("n"):
@@ -126,18 +126,20 @@ def steadiness_table(document: Document) -> Table:
 
 METHOD_PARTS = {
     "judge_quality": (
-        "Judge quality: sensitivity, specificity, and Youden's J of the LM judge's labels against human verdicts. "
-        "Statements are weighted by their inverse inclusion probability (Wilson's interval at Kish's effective sample "
-        "size; Newcombe's method for J). Agreement of the judge, and of each annotator, is measured against the most "
-        "frequent label of the other annotators."
+        "Judge quality is measured by the sensitivity, specificity, and Youden's J of the LM judge's labels, compared "
+        "with human verdicts. Statements are weighted by their inverse inclusion probability. The intervals are "
+        "Wilson's intervals at Kish's effective sample size and, for J, Newcombe's. The agreement of the judge, and "
+        "of each annotator, is measured against the most frequent label of the other annotators."
     ),
-    "alternative_annotator": ("Alternative annotator test: Calderon, Reichart, and Dror (2025)."),
+    "alternative_annotator": ("The alternative annotator test is that of Calderon, Reichart, and Dror (2025)."),
     "label_changes": (
-        "Label changes between repeats of the judge, and between runs that differ in one option: McNemar's exact test, "
-        "adjusted by Holm's method, and Cohen's kappa."
+        "Label changes between repeats of the judge, and between runs that differ in one option, are tested by "
+        "McNemar's exact test, adjusted by Holm's method, and measured by Cohen's kappa."
     ),
-    "calibration": ("Calibration of the judge: ten bins of equal width."),
-    "panel": ("Effective votes of a panel of judges: from the correlations of their errors (Kish 1965)."),
+    "calibration": ("The calibration of the judge is computed in ten bins of equal width."),
+    "panel": (
+        "The effective votes of a panel of judges are computed from the correlations of the judges' errors (Kish 1965)."
+    ),
 }
 JUDGE_LABELS = (*LABELS, "unparsable")
 NO_VERDICTS = "No statement labeled by the judge has a human verdict yet, so its quality is unknown."
@@ -196,7 +198,7 @@ def _by_relation(evidence: Evidence, answers: JudgeAnswers, has_verdict: Flags) 
 
 
 def _calibration_entry(evidence: Evidence, answers: JudgeAnswers, has_verdict: Flags) -> dict[str, Any]:
-    """Return the calibration of the judge's probabilities or, for a score judge, the accuracy by score."""
+    """Return the calibration of the judge's probabilities. For a score judge, return the accuracy by score."""
     weight, is_accepted = statement_weights(evidence), evidence.verdict == ACCEPTED
     has_score = has_verdict & ~np.isnan(answers.score)
     if has_score.any():
@@ -335,7 +337,7 @@ def calibration_table(document: Document) -> Table:
 
 
 def score_table(document: Document) -> Table:
-    """Accuracy by the score of a score judge, to choose its threshold."""
+    """Return the table of accuracy by the score of a score judge. It helps to choose the judge's threshold."""
     card = card_of(document)
     rows = [
         Row((part["score_low"], part["score_high"], part["n"], part["accuracy"], part["low"], part["high"]))
@@ -376,7 +378,7 @@ def panel_table(document: Document) -> Table:
     return Table("judge-panel", titled(card, "Effective votes of the panel"), columns, tuple(rows), notes)
 
 
-STEADINESS_TABLES = (effect_table, steadiness_table)  # these require no human verdicts
+STEADINESS_TABLES = (effect_table, steadiness_table)  # these tables require no human verdicts
 TABLES = (
     judge_table, confusion_table, alternative_annotator_table, effect_table, steadiness_table, calibration_table,
     score_table, panel_table,

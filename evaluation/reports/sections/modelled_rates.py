@@ -28,28 +28,32 @@ from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
 METHOD_PARTS = {
     "corrected_rates": (
-        "Accuracy corrected for annotators' errors: a two-class model with the sensitivity and specificity of each "
-        "annotator (Dawid and Skene 1979), partially pooled over annotators, and with one prevalence per group of "
-        "statements drawn for the same strata. Unjudgeable counts as missing; the truth of gold statements is known. "
-        "The posterior is drawn by Gibbs sampling. Each arm of the interval is the sum in quadrature of the arm of the "
-        "exact interval for the finite population and the arm of the posterior."
+        "The accuracy corrected for annotators' errors is based on a two-class model with a sensitivity and a "
+        "specificity for each annotator (Dawid and Skene 1979). Sensitivities and specificities are partially pooled "
+        "over annotators. Statements drawn for the same strata form a group, and each group has its own prevalence. "
+        "Unjudgeable counts as missing, and the truth of gold statements is known. The posterior is drawn by Gibbs "
+        "sampling. Each arm of the interval combines two arms in quadrature: the arm of the exact interval for the "
+        "finite population and the arm of the posterior."
     ),
     "pooled_rates": (
-        "Partially pooled relations: a beta-binomial model over the relations of an LM and setting. Mean and precision "
-        "are drawn from a grid. Strata have the same weights as in the rate of the cell, and judged tuples are known."
+        "Relations are partially pooled by a beta-binomial model over the relations of an LM and setting. The mean "
+        "and the precision of the model are drawn from a grid. Strata have the same weights as in the rate of the "
+        "cell. Judged tuples are known."
     ),
     "every_look": (
-        "Anytime-valid intervals contain the numbers of hits whose prior-to-posterior ratio has stayed below 20, for a "
-        "beta-binomial prior (1/2, 1/2) in each stratum (Waudby-Smith and Ramdas 2020). The ratios of strata are "
-        "multiplied. In at most 5 % of rounds, at least one interim interval misses the true value."
+        "An anytime-valid interval contains the numbers of hits whose prior-to-posterior ratio has stayed below 20, "
+        "for a beta-binomial prior (1/2, 1/2) in each stratum (Waudby-Smith and Ramdas 2020). The ratios of strata "
+        "are multiplied. In at most 5 % of rounds, at least one interim interval misses the true value."
     ),
     "every_look_with_judge": (
-        "Anytime-valid intervals with a judge: the ratios of people alone and with the judge are averaged."
+        "For anytime-valid intervals with a judge, the ratios of people alone and the ratios with the judge are "
+        "averaged."
     ),
     "every_look_of_averages": (
-        "Anytime-valid intervals of averages over relations: normal mixture (Robbins 1970), with variances from shares "
-        "to which a hit and a miss are added. They hold asymptotically: with two or three relations and few "
-        "statements, at least one interim interval missed the true value in up to 6 of 100 simulated rounds."
+        "Anytime-valid intervals of averages over relations are based on a normal mixture (Robbins 1970). Variances "
+        "are computed from shares to which a hit and a miss are added. The intervals hold asymptotically: with two or "
+        "three relations and few statements, at least one interim interval missed the true value in up to 6 of 100 "
+        "simulated rounds."
     ),
 }
 NOTE_ON_CORRECTION = (
@@ -67,16 +71,22 @@ NOT_TOLD = "The labels of incomplete statements do not determine how many will b
 
 
 class Correction(NamedTuple):
-    """Estimated error rates of annotators. truths: None if they cannot be estimated; `entry` says why."""
+    """Estimated error rates of annotators.
+
+    `truths` is None if the rates cannot be estimated; `entry` then contains the reason.
+    """
 
     truths: Truths | None
     entry: dict[str, Any]
 
 
 def correct_for_errors(evidence: Evidence) -> Correction:
-    """Return the correction. Its entry has sensitivity and specificity, averaged over judgments."""
+    """Return the correction for annotators' errors.
+
+    Its entry contains sensitivity and specificity, averaged over judgments.
+    """
     judged, has_opinion = judged_opinions(evidence)
-    number = np.cumsum(has_opinion) - 1  # new number of each annotator who has an opinion
+    number = np.cumsum(has_opinion) - 1  # new numbers of the annotators who gave a True or False label
     judged = judged._replace(annotator=number[judged.annotator], n_annotators=int(has_opinion.sum()))
     reason, truths = why_unidentified(judged, evidence.gold_truth), None
     if not reason:
@@ -134,7 +144,10 @@ def with_corrected_averages(
     cells: Sequence[Cell],
     correction: Correction,
 ) -> list[dict[str, Any]]:
-    """Return the entries of LMs and settings with `corrected`: the mean over relations that have a corrected rate."""
+    """Return the entries of LMs and settings, extended by `corrected`.
+
+    This is the mean over relations with a corrected rate.
+    """
     averages = []
     for side, total in enumerate(totals):
         numbers = np.flatnonzero(evidence.side_of_cell == side).tolist()
@@ -183,7 +196,10 @@ def pooled_table(document: Document) -> Table:
 
 
 def _annotator_errors(document: Document) -> Mapping[str, Any]:
-    """Return the annotators' error rates. Old reports use another key; the oldest have none."""
+    """Return the annotators' error rates.
+
+    Old reports store them under another key, and the oldest reports lack them.
+    """
     errors: Mapping[str, Any] | None = document.get("annotator_errors") or document.get("judge_errors")
     return errors or {"reason": "This report was created before annotators' errors were estimated."}
 
@@ -234,7 +250,8 @@ def every_look_entries(
 ) -> list[dict[str, Any]]:
     """Return the entries of cells, in order, with the key `every_look`: low and high, or None if undefined.
 
-    group_of_draw (D,): group of the judge's label of each draw. sizes (S, G): number of tuples by stratum and group.
+    group_of_draw (D,): label group of each draw, by the judge's label. sizes (S, G): number of tuples by stratum and
+    group.
     """
     strata = seen_strata(evidence, evidence.draws.stratum, evidence.population_of_stratum.astype(np.int64))
     cell = cell_of_group = evidence.cell_of_stratum
@@ -259,7 +276,10 @@ def with_every_look_averages(
     evidence: Evidence,
     judged: JudgedStrata | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the entries of LMs and settings with `every_look`: for the mean over relations, or for the only cell."""
+    """Return the entries of LMs and settings, extended by `every_look`.
+
+    This is the interval of the mean over relations, or of the only cell.
+    """
     every_stratum = np.arange(len(evidence.strata))
     by_label = None if judged is None else judged.heard(every_stratum, judged.ranked.last)
     averages = []
@@ -276,7 +296,7 @@ def with_every_look_averages(
 def _average(
     evidence: Evidence, cells: Sequence[Codes], by_label: JudgedSample | None, judged: JudgedStrata | None
 ) -> tuple[float, float] | None:
-    """Return the interval of the mean of cells, given by their strata. by_label: sample by label of the judge."""
+    """Return the interval of the mean over cells. `by_label` is the sample by the judge's label."""
     strata = np.concatenate(cells)
     if not evidence.population_of_stratum[strata].all():
         return None

@@ -39,20 +39,21 @@ from kgharvest.tables.table import Column, Kind, Rates, Row, Table, of_kind
 METHOD_PARTS = {
     "rates": (
         "Accuracy and rejection rates estimate shares of the population of tuples from which the statements of a cell "
-        "were drawn. They are based on the statements with a verdict; strata of ranks are weighted by their size. The "
-        "95 % intervals are exact for the finite population: Blaker's interval for the hypergeometric distribution, "
-        "convolved over strata. Judged tuples are known, so a census has an interval of zero width."
+        "were drawn. They are based on the statements with a verdict. Strata of ranks are weighted by their size. The "
+        "95 % intervals are exact for the finite population: they are Blaker's intervals for the hypergeometric "
+        "distribution, convolved over strata. A census has an interval of zero width, because nothing remains unknown "
+        "about judged tuples."
     ),
     "unknown_population": ("If the size of the population is unknown, the interval is Blaker's binomial interval."),
     "averages": (
-        "Macro averages are means over relations. Their interval for similar relations is Student's t over relations. "
-        "Their interval for these relations is the exact interval of the mean with equal weights. The pooled rate of "
-        "all statements is not weighted by the sizes of the harvests and therefore has no interval. In the weighted "
-        "accuracy, the weight of a relation is its population."
+        "Macro averages are means over relations. The interval for similar relations is Student's t interval over "
+        "relations. The interval for these relations is the exact interval of the mean with equal weights. The pooled "
+        "rate of all statements has no interval, because it is not weighted by the sizes of the harvests. In the "
+        "weighted accuracy, the weight of a relation is its population."
     ),
     "curves_and_cuts": (
-        "Accuracy by size and at cuts is estimated like the accuracy of a cell, over the part of each stratum inside "
-        "the cut. It is undefined if one of these parts has no verdict."
+        "The accuracy of top-ranked tuples and of cuts is estimated like the accuracy of a cell, but from the part of "
+        "each stratum inside the cut. The accuracy is undefined if any of these parts has no verdict."
     ),
 }
 
@@ -105,7 +106,10 @@ def _with_intervals(**rates: Rate) -> dict[str, float | None]:
 
 
 def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """Return an entry per LM and setting over its relations. docs/report-json.md explains the three averages."""
+    """Return an entry per LM and setting, averaged over its relations.
+
+    docs/report-json.md explains the three averages.
+    """
     entries = []
     for number, side in enumerate(evidence.sides):
         side_cells = [cells[cell] for cell in np.flatnonzero(evidence.side_of_cell == number).tolist()]
@@ -122,7 +126,7 @@ def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, A
         pooled = []
         for verdict in (ACCEPTED, REJECTED, UNDECIDED):
             n, n_hits = (sum(float(cell.samples[verdict][part].sum()) for cell in side_cells) for part in (0, 1))
-            # Several cells are not a joint sample, so they have no interval.
+            # Several cells do not form a joint sample, so the pooled rate has no interval.
             of_cells = Rate(n_hits / n) if n else Rate(reason=NOTHING_COUNTED)
             pooled.append(side_cells[0].rate_of(verdict) if len(side_cells) == 1 else of_cells)
         accuracy, rejection, undecided = pooled
@@ -145,7 +149,7 @@ def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, A
 
 
 def macro_of_these(cells: Sequence[Cell]) -> Rate:
-    """Return the mean accuracy of these cells with equal weights. Cells of unknown accuracy are omitted."""
+    """Return the mean accuracy of `cells` with equal weights. Cells with unknown accuracy are omitted."""
     rated_cells = [cell for cell in cells if cell.rate_of(ACCEPTED).value is not None]
     if not rated_cells:
         return Rate(reason=NOTHING_COUNTED)
@@ -188,7 +192,7 @@ def _sides(document: Document) -> list[tuple[str | None, str | None]]:
 
 
 def relation_table(document: Document) -> Table:
-    """Relations as rows, LM and setting as columns, averages over relations last."""
+    """Return the main table: relations as rows, LMs and settings as columns, and averages in the last row."""
     rows = [
         Row((relation, *(cell and rates_of(cell) for cell in cells))) for relation, cells in cells_by_relation(document)
     ]
@@ -251,13 +255,16 @@ NO_INTERVAL_NOTE = "No interval for similar relations: it requires two relations
 
 
 def setting_table(document: Document) -> Table:
-    """Settings of each LM that has several settings. If no LM has several settings, all LMs are shown."""
+    """Return the table of the settings of each LM that has several settings.
+
+    If no LM has several, all LMs are shown.
+    """
     totals = _with_peers(document["totals"], "model") or document["totals"]
     return _macro_table("settings", "Settings, on average over relations", document, totals, ("LM", "setting"))
 
 
 def model_table(document: Document) -> Table:
-    """LMs with the same setting; empty if no setting has two LMs."""
+    """Return the table of LMs by setting. It is empty if no setting has two LMs."""
     totals = sorted(_with_peers(document["totals"], "setting"), key=lambda total: total["setting"] or "")
     return _macro_table("lms", "LMs, on average over relations", document, totals, ("setting", "LM"))
 
@@ -277,7 +284,7 @@ def _macro_table(
 
 
 def _with_peers(totals: Iterable[Mapping[str, Any]], key: str) -> list[Mapping[str, Any]]:
-    """Return the totals that share their value of `key` with another total."""
+    """Return the totals whose value of `key` occurs in another total, too."""
     values = [total[key] for total in totals]
     return [total for total in totals if values.count(total[key]) > 1]
 
@@ -311,13 +318,17 @@ def cell_table(document: Document) -> Table:
 
 
 TARGET = 0.8  # target precision
-N_SIZES, N_SIZES_OF_SIDES = 20, 10  # points per curve; points of sides cover all their strata and are slow to compute
+# Points per curve; points of LMs and settings are slow to compute, because they cover many strata.
+N_SIZES, N_SIZES_OF_SIDES = 20, 10
 
 
 def curve_entries(
     evidence: Evidence, ranked: RankedStrata, accepted: VerdictSample, judged: JudgedStrata | None = None
 ) -> list[dict[str, Any]]:
-    """Return a curve per cell of known population and per LM and setting. With a judge, points have the key `judge`."""
+    """Return a curve for each cell with a known population, and for each LM and setting.
+
+    With a judge, points have the key `judge`.
+    """
     known_strata = np.flatnonzero((ranked.population > 0) & (ranked.last > 0))
     entries = []
     for number, key in enumerate(evidence.cells):
@@ -348,7 +359,7 @@ def curve_entries(
 def _sizes(
     evidence: Evidence, ranked: RankedStrata, strata: Codes, judged: JudgedStrata | None, n_sizes: int = N_SIZES
 ) -> Iterator[dict[str, Any]]:
-    """Yield the accuracies of larger and larger top-ranked parts of the harvests, up to the whole.
+    """Yield the accuracies of increasingly large top-ranked parts of the harvests, up to whole harvests.
 
     Parts in which a stratum has no verdict are omitted.
     """
@@ -464,19 +475,19 @@ def scored_relations(document: Document) -> list[str]:
 
 
 def calibration_curves(document: Document) -> list[Mapping[str, Any]]:
-    """Return the cells that a figure of scores shows: all cells if they have one relation, otherwise the first few."""
+    """Return the cells that a figure of scores shows: all cells if there is one relation, otherwise the first few."""
     cells = scored_cells(document)
     return cells if len({cell["relation"] for cell in cells}) == 1 else cells[:MOST_PANELS]
 
 
 def calibration_left_out(document: Document) -> str:
-    """Return how many cells the figure shows, as text; empty if it shows all of them."""
+    """Return a text that says how many cells the figure shows. It is empty if the figure shows all cells."""
     n_shown, n_cells = len(calibration_curves(document)), document.get("n_scored_cells", len(scored_cells(document)))
     return "" if n_shown == n_cells else f"{n_shown} of {n_cells:,} cells shown"
 
 
 def scores_by_relation(document: Document) -> dict[str, Document]:
-    """Return, for each relation, a minimal document for the figure of its cells' scores."""
+    """Return a document for each relation that contains only the data for the figure of the relation's scores."""
     cells: dict[str, list[Mapping[str, Any]]] = {}
     for cell in scored_cells(document):
         cells.setdefault(cell["relation"], []).append({**cell, "sizes": []})
@@ -488,14 +499,14 @@ def scores_by_relation(document: Document) -> dict[str, Document]:
 
 
 def size_curve_table(document: Document) -> Table:
-    """Accuracy of the top-ranked part of each harvest, from one sample."""
+    """Return the table of accuracy by number of top-ranked tuples, from one sample."""
     keys = ("share", "size", "n", "accuracy", "low", "high")
     columns = (Column("share", Kind.SHARE), *of_kind(Kind.COUNT, "tuples", "judged"))
     return Table("size-curves", "Accuracy by number of top-ranked tuples", *_points(document, "sizes", keys, columns))
 
 
 def calibration_table(document: Document) -> Table:
-    """Accuracy by score, in bins with equal numbers of judged tuples."""
+    """Return the table of accuracy by score, in bins with equal numbers of judged tuples."""
     keys = ("score_low", "score_high", "n", "accuracy", "low", "high")
     columns = (*of_kind(Kind.NUMBER, "score from", "to"), Column("judged", Kind.COUNT))
     return Table("calibration", "Accuracy by score", *_points(document, "scores", keys, columns))
@@ -504,7 +515,7 @@ def calibration_table(document: Document) -> Table:
 def _points(
     document: Document, part: str, keys: Iterable[str], columns: Iterable[Column]
 ) -> tuple[tuple[Column, ...], tuple[Row, ...]]:
-    """Return the columns, and a row for each point of the curves."""
+    """Return the columns of a table of curves, and a row for each point."""
     rows = tuple(
         Row((
             curve["relation"] or "all",
@@ -523,7 +534,7 @@ def _points(
 
 
 def size_table(document: Document) -> Table:
-    """Size, accuracy, and novelty of the KG of each LM and setting at several cuts."""
+    """Return the table of size, accuracy, and novelty of the KG of each LM and setting at several cuts."""
     compared = document.get("novelty") or {}
     reference = compared.get("reference")
     novelty = {(total["model"], total["setting"]): total for total in compared.get("totals", [])}
@@ -550,8 +561,8 @@ def size_table(document: Document) -> Table:
         Column("novelty", Kind.SHARE),
     )
     notes = (
-        "Accuracy of all tuples inside the cut, with equal weights and 95 % intervals, estimated from the judged "
-        "tuples among them. It is undefined if a part of a harvest inside the cut has no verdict.",
+        "Accuracy of all tuples inside the cut, with equal weights and 95 % intervals. It is estimated from "
+        "the judged tuples inside the cut, and is undefined if a part of a harvest inside the cut has no verdict.",
         "base-k contains the tuples that are at least a tenth as probable as the k-th tuple of their relation. "
         "Relations whose cut exceeds the population are excluded.",
         f"Novelty: share of entities of the whole harvest that {reference['name']} does not contain."
@@ -566,13 +577,13 @@ def size_table(document: Document) -> Table:
 
 PLAN_METHOD_PARTS = {
     "planned_statements": (
-        "Sample-size planning: the number of statements that halves an interval is based on the finite population of "
-        "each stratum (four times as many statements for an infinite population)."
+        "Sample-size planning: the number of statements that halves an interval takes the finite population of each "
+        "stratum into account. For an infinite population, it is four times the current number of statements."
     ),
     "planned_relations": (
-        "The number of relations that distinguishes two sides is based on the paired t test with power .8 and a "
-        "two-sided level of .05 divided by the number of comparisons. It is at least the minimum number that the "
-        "sign-flip test requires."
+        "Sample-size planning for comparisons: the number of relations that distinguishes two sides is calculated for "
+        "the paired t test with power .8 and a two-sided level of .05 divided by the number of comparisons. It is at "
+        "least the minimum number of relations that the sign-flip test requires."
     ),
 }
 NO_INTERVAL = "There is no interval yet."
@@ -592,7 +603,7 @@ def plan_entry(
     """Return `planner` of docs/report-json.md."""
     n_complete = np.count_nonzero(evidence.is_complete)
     n_judgments = evidence.counts[evidence.is_complete].sum()
-    # Mean number of judgments per statement with a verdict.
+    # The mean number of judgments per statement with a verdict.
     judgments_each = float(n_judgments / n_complete) if n_complete else evidence.judgments_per_task
     families = Counter(comparison.get("planned") for comparison in comparisons)
     return {
@@ -604,7 +615,10 @@ def plan_entry(
 
 
 def _plan_total(total: Mapping[str, Any], cells: Sequence[Cell], judgments_each: float) -> dict[str, Any]:
-    """Return the sample size that halves the interval for these relations, by quartering the variance per stratum."""
+    """Return the sample size that halves the interval for these relations.
+
+    It reduces the variance of each stratum to a quarter.
+    """
     side = {"model": total["model"], "setting": total["setting"]}
     low, high = total["macro_accuracy_these_low"], total["macro_accuracy_these_high"]
     if low is None or low == high:

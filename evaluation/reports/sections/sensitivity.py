@@ -29,11 +29,13 @@ FEWEST_ANNOTATORS = 2
 
 
 class WithoutAnnotator(NamedTuple):
-    """A round without the judgments of one annotator. The judgments count as missing, as after an exclusion.
+    """Results of a round without the judgments of one annotator.
 
-    counts (4,): statements by verdict, in the order of VERDICTS; a verdict that is no longer certain is INCOMPLETE.
-    n_changed: expected number of changed verdicts. accuracy (C,): accuracies of cells, NaN if undefined. drawn:
-    function that computes the drawn verdicts; a call takes as long as computing them for the whole round.
+    As after an exclusion, these judgments count as missing.
+
+    counts (4,): number of statements by verdict, in the order of VERDICTS. Statements with a verdict that is no longer
+    certain are INCOMPLETE. n_changed: expected number of changed verdicts. accuracy (C,): accuracies of cells, NaN if
+    undefined. drawn: function that computes the drawn verdicts. A call takes as long as for the whole round.
     """
 
     annotator: str
@@ -44,10 +46,10 @@ class WithoutAnnotator(NamedTuple):
 
 
 def without_each_annotator(evidence: Evidence) -> Iterator[WithoutAnnotator]:
-    """Yield the round without each annotator in turn. Yield nothing if there is only one annotator.
+    """Yield the results without each annotator in turn. Yield nothing if there is only one annotator.
 
-    Statements are counted once by pattern, verdict, and stratum. Omitting an annotator changes few of these counts, so
-    updating them for each of hundreds of annotators takes little more time than counting once.
+    Statements are counted once by pattern, verdict, and stratum. Omitting an annotator changes few of these counts.
+    Therefore, updating the counts for each of hundreds of annotators takes little more time than counting once.
     """
     if len(evidence.annotators) < FEWEST_ANNOTATORS:
         return
@@ -119,7 +121,7 @@ NO_ANNOTATOR_OMITTED = {
 
 
 def without_one(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an entry's results without each annotator.
+    """Return the part of an entry with the results without each annotator.
 
     The result is empty for old documents, which list omitted annotators among the rules.
     """
@@ -134,7 +136,7 @@ def marked_ranks(total: Mapping[str, Any]) -> Iterable[float | Marked | None]:
 
 
 def leave_one_out_table(document: Document) -> Table:
-    """Annotators as rows: changed verdicts and accuracies without each of them."""
+    """Return a table with a row per annotator: changed verdicts and accuracies without this annotator."""
     totals = [{**total, **without_one(total)} for total in sensitivity_part(document, "totals")]
     accuracies = zip(*(marked_ranks(total) for total in totals), strict=True)
     rows = [
@@ -156,7 +158,7 @@ def leave_one_out_table(document: Document) -> Table:
 
 
 def leave_one_out_comparison_table(document: Document) -> Table:
-    """Comparisons whose sign or significance changes without one annotator."""
+    """Return the table of comparisons whose sign or significance changes without one annotator."""
     codes = [entry["annotator"] for entry in sensitivity_part(document, "left_out")]
     rows = []
     for comparison in sensitivity_part(document, "comparisons"):
@@ -181,7 +183,7 @@ def marked_differences(claims: Mapping[str, Any]) -> Iterable[float | Marked | N
         yield Marked(difference, mark) if mark else difference
 
 
-# Rules over label counts, in addition to the report's majority rule.
+# Rules that decide by label counts, in addition to the report's majority rule.
 COUNTING_RULES = (
     ("unanimous", "Unanimous", unanimous),
     ("unjudgeable_as_false", "Unjudgeable as False", unjudgeable_as_false),
@@ -189,10 +191,10 @@ COUNTING_RULES = (
 
 
 class AppliedRule(NamedTuple):
-    """A rule with its verdicts (T,) and its evidence for the verdict ACCEPTED, by draw (D,).
+    """A verdict rule, the resulting verdicts (T,), and the evidence for the verdict ACCEPTED, by draw (D,).
 
-    Statements that are INCOMPLETE in the report remain INCOMPLETE. Both values are None if the rule cannot be applied;
-    `reason` says why.
+    Statements that are INCOMPLETE in the report remain INCOMPLETE. Verdicts and evidence are None if the rule cannot be
+    applied; `reason` says why.
     """
 
     rule: str
@@ -274,7 +276,7 @@ def _rules(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedMode
         yield AppliedRule("dawid_skene", "Dawid-Skene", verdict, VerdictSample.of_complete(has_labels, accepted))
     by_expert = np.where(evidence.is_complete, evidence.adjudicated, INCOMPLETE)
     if (by_expert != INCOMPLETE).any():
-        # The expert's verdict if there is one, otherwise the majority verdict.
+        # This rule uses the expert's verdict if there is one, otherwise the majority verdict.
         verdict = np.where(by_expert == INCOMPLETE, evidence.verdict, by_expert)
         has_none, is_accepted = ((by_expert == code)[evidence.draws.task] for code in (INCOMPLETE, ACCEPTED))
         columns = (np.where(has_none, column, is_accepted) for column in majority[1:])
@@ -290,8 +292,8 @@ def _numbers_of(counts: Codes) -> dict[str, int]:
 def _cell_entries(evidence: Evidence, table: Floats, n_rules: int) -> Iterator[dict[str, Any]]:
     """Yield an entry per cell.
 
-    table (R + A, C): accuracies under each rule, then without each annotator. The entry contains all accuracies under
-    rules, but only a summary of the accuracies without an annotator.
+    table (R + A, C): accuracies under each rule, followed by accuracies without each annotator. An entry contains the
+    accuracy under every rule, but only a summary of the accuracies without each annotator.
     """
     relations = np.array([cell.relation for cell in evidence.cells], dtype=object)
     ranks = np.full(table.shape, np.nan)
@@ -337,7 +339,7 @@ def _ranks(table: Floats) -> Floats:
 
 
 def _ranking(values: Floats, ranks: Floats, part: slice) -> dict[str, Any]:
-    """Return the ranks in a part of the rows, and the positions at which they differ from the rank in row 0."""
+    """Return the ranks in `part` of the rows, and the positions in `part` at which the rank differs from row 0."""
     is_known = ~np.isnan(values) & ~np.isnan(values[0])
     changes = np.flatnonzero((is_known & (ranks != ranks[0]))[part])
     return {"rank": [None if np.isnan(rank) else int(rank) for rank in ranks[part]], "changes": changes.tolist()}
@@ -348,7 +350,7 @@ def _numbers(values: Floats) -> list[float | None]:
 
 
 def _claims(compared: ComparedRules, part: slice) -> dict[str, Any]:
-    """Return a comparison under a part of the rules. Values are None under a rule that leaves too few relations."""
+    """Return a comparison under `part` of the rules. Values are None under rules that leave too few relations."""
     difference, p = compared.difference, compared.p_holm
     is_known = ~np.isnan(difference)
     sign_changes = is_known & (np.sign(difference) != np.sign(difference[0]))
@@ -384,7 +386,7 @@ def _adjudicated(document: Document) -> Iterable[str]:
 
 
 def sensitivity_table(document: Document) -> Table:
-    """Average accuracy of each LM and setting under every rule, with changed ranks."""
+    """Return the table of average accuracies of LMs and settings under every rule, with changed ranks."""
     rows = []
     for total in sensitivity_part(document, "totals"):
         without = without_one(total)

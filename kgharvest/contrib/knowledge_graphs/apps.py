@@ -2,7 +2,7 @@ from kgharvest.optional_apps import OptionalApp
 
 
 class KnowledgeGraphsConfig(OptionalApp):
-    default = True  # the module also contains the base class
+    default = True  # needed because the module also contains the base class
     name = "kgharvest.contrib.knowledge_graphs"
     label = "knowledge_graphs"
     url_configuration = "kgharvest.contrib.knowledge_graphs.urls"

@@ -19,7 +19,10 @@ class UploadedKGQuerySet(models.QuerySet):
 
 
 class UploadedKG(models.Model):
-    """KG file without a mapping. Deleted after the import or after a day. system: name of the LM to create."""
+    """An uploaded KG file without a mapping. It is deleted after its import, or after a day.
+
+    system: name of the LM to create.
+    """
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
     uploaded_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
@@ -33,7 +36,7 @@ class UploadedKG(models.Model):
     objects = UploadedKGQuerySet.as_manager()
 
     class Meta:
-        db_table = "kgharvest_uploadedkg"  # the app `kgharvest`, which contained this model, created the table
+        db_table = "kgharvest_uploadedkg"  # created when the model belonged to the app `kgharvest`
 
     def __str__(self) -> str:
         return self.file_name

@@ -1,4 +1,7 @@
-"""Links to the import and export of knowledge graphs, on pages of harvests and reports (PANELS)."""
+"""Links to the import and export of knowledge graphs.
+
+They are registered in PANELS and shown on pages of harvests and reports.
+"""
 
 from collections.abc import Iterator
 

@@ -2,7 +2,7 @@ from kgharvest.optional_apps import OptionalApp
 
 
 class PublishingConfig(OptionalApp):
-    default = True  # the module also contains the base class
+    default = True  # needed because the module also contains the base class
     name = "kgharvest.contrib.publishing"
     label = "publishing"
     url_configuration = "kgharvest.contrib.publishing.urls"

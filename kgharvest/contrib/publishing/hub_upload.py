@@ -1,7 +1,8 @@
 """Upload of a judged KG or a replication package to the Hugging Face Hub, as a data set in one commit.
 
-Only complete exports are uploaded, without any other file of the folder, so that private files cannot be published by
-accident. An interrupted upload stores content on the hub but no commit; a second call reuses this content.
+Only complete exports are uploaded. If the folder contains other files, the upload is refused, so that private files
+cannot be published by accident. An interrupted upload leaves content on the hub but no commit; a second call reuses
+this content.
 """
 
 from __future__ import annotations
@@ -21,19 +22,22 @@ from kgharvest.contrib.publishing.packs.archive import SUMS, checksum_difference
 from kgharvest.errors import DomainError
 
 CARD = "README.md"
-OF_THE_HUB = ".gitattributes"  # created with each repository
+OF_THE_HUB = ".gitattributes"  # the hub creates this file in each repository
 DATA_SET: dict[str, Any] = {"repo_type": "dataset"}
 
 
 class DataSet(NamedTuple):
-    """An export to upload. title: from its card. contents: by path."""
+    """An export to upload. title: title in the data set card. contents: contents of the files by path."""
 
     title: str
     contents: Mapping[str, bytes]
 
 
 class Upload(NamedTuple):
-    """A finished upload. url: of the data set. commit: hash, the previous one if nothing has changed."""
+    """A finished upload. url: URL of the data set.
+
+    commit: hash of the commit, or of the previous commit if nothing changed.
+    """
 
     url: str
     commit: str
@@ -72,7 +76,7 @@ def read_data_set(path: Path) -> DataSet:
 
 
 def _card_fields(card: bytes) -> dict[str, Any]:
-    """Return the YAML block at the start of a card; empty if there is none."""
+    """Return the fields in the YAML block at the start of a card. The result is empty if there is no such block."""
     opening, _, rest = card.decode("utf-8", "replace").partition("---\n")
     block, closing, _ = rest.partition("\n---\n")
     if opening or not closing:
@@ -91,7 +95,7 @@ def _data_files(card: Mapping[str, Any]) -> Iterator[str]:
             for split in config["data_files"]:
                 yield str(split["path"])
     except (KeyError, TypeError):
-        return  # not written by `export_kg`: the other data files count as unexpected
+        return  # `export_kg` did not write this card, so the data files count as unexpected
 
 
 def check_repository(name: str) -> None:

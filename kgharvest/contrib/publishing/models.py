@@ -28,10 +28,10 @@ class PreregistrationQuerySet(models.QuerySet):
 
 
 class Preregistration(models.Model):
-    """A version of a round's preregistration, deleted only with its round.
+    """A version of a round's preregistration. It is deleted only with its round.
 
-    document: see docs/preregistration.md. sha256: hash of its canonical JSON, the downloadable JSON file. version:
-    number, starting at 1; the last version is in force.
+    document: frozen document, described in docs/preregistration.md. sha256: hash of the document's canonical JSON,
+    which is the downloadable JSON file. version: version number, starting at 1; the last version is in force.
     """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="preregistrations")
@@ -68,7 +68,10 @@ class Preregistration(models.Model):
 
 
 class PaperStatement(models.Model):
-    """An author's answer to a question about a study (statements/services.py), used by all reports on the round."""
+    """An author's answer to a question in statements/services.py about a study.
+
+    All reports on the round use the answer.
+    """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="paper_statements")
     key = models.SlugField(max_length=50)
@@ -79,7 +82,7 @@ class PaperStatement(models.Model):
     changed_at = models.DateTimeField(auto_now=True)
 
     class Meta:
-        db_table = "evaluation_paperstatement"  # the tables were created by the app `evaluation`
+        db_table = "evaluation_paperstatement"  # created when the models belonged to the app `evaluation`
         ordering = ["round", "key"]
         constraints = [
             models.UniqueConstraint(fields=["round", "key"], name="paper_statement_round_key_unique"),
@@ -91,7 +94,10 @@ class PaperStatement(models.Model):
 
 
 class PaperPack(Job):
-    """Job that creates the replication package of a report. sha256, n_bytes: hash and size of a finished job's file."""
+    """Job that creates the replication package of a report.
+
+    sha256, n_bytes: hash and size of the file of a finished job.
+    """
 
     KIND = "pack"
 

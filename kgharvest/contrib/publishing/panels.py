@@ -1,4 +1,4 @@
-"""Panels of this app on pages of reports and rounds (PANELS of kgharvest.registries)."""
+"""Panels that this app shows on pages of reports and rounds. They are registered in PANELS of kgharvest.registries."""
 
 from collections.abc import Iterator
 
@@ -24,18 +24,18 @@ def preregister_round(request: HttpRequest, round: Round) -> Iterator[Panel]:
 
 
 def versions(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    """Yield a section with all versions, if there are any."""
+    """Yield a section with all versions of the preregistration, if there are any."""
     if frozen := list(round.preregistrations.defer("document").order_by("-version")):
         yield Panel("publishing/preregistration/_versions.html", {"round": round, "versions": frozen})
 
 
 def badge(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    """Yield a badge: the date of the last preregistration, and the number of deviations in the newest report."""
+    """Yield a badge with the date of the last preregistration and the number of deviations in the newest report."""
     last = round.preregistrations.defer("document").order_by("-version").first()
     if last is None:
         return
     newest = Report.objects.for_list().filter(round=round).order_by("-created_at", "-pk").first()
     n_deviations = newest and newest.headline.get("n_deviations")
     text = in_a_badge(f"{last.frozen_at:%Y-%m-%d}", n_deviations)
-    last.round = round  # with its project, for the URL
+    last.round = round  # fetched with its project, because the URL contains the project
     yield Panel("publishing/preregistration/_badge.html", {"text": text, "url": last.get_absolute_url()})

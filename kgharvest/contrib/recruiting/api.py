@@ -28,7 +28,7 @@ from kgharvest.contrib.recruiting.views import ledger_csv
 from kgharvest.tables.downloads import download
 
 Kind, State = PlatformCommand.Kind, PlatformCommand.State
-MONEY = "In minor units of the panel's currency, for example cents."
+MONEY = "The unit is the minor unit of the panel's currency, for example cents."
 RECONCILIATION = {"panel": "prolific-1", "reconciled_at": "2026-11-22T09:00:00Z", "reconcile_error": ""}
 OPTIONS = {"platform": "connect", "places": 30, "statements_per_place": 50, "reward": 300, "completion_code": "A1B2C3"}
 
@@ -89,13 +89,15 @@ class PauseInput(StrictSerializer):
 
 
 class CostSerializer(serializers.Serializer):
-    cost = serializers.CharField(help_text="Cost as a sentence.")
+    cost = serializers.CharField(help_text="Sentence that states the cost.")
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A reconciled panel", RECONCILIATION, response_only=True)])
 class ReconciliationSerializer(serializers.ModelSerializer):
-    """reconciled_at: time of the last reconciliation; null before the first one, or while one is queued.
-    reconcile_error: failure of the last reconciliation; empty if it succeeded.
+    """State of the reconciliation with the platform.
+
+    reconciled_at: time of the last reconciliation; null before the first reconciliation, or while one is queued.
+    reconcile_error: error of the last reconciliation; empty if it succeeded.
     """
 
     panel = serializers.CharField(source="name")
@@ -116,13 +118,13 @@ class PanelPartViewSet(RoundPartViewSet):
 
 
 class ParticipantSerializer(serializers.Serializer):
-    """A participant. owed, paid: in minor units of the currency."""
+    """A participant. owed, paid: amounts in minor units of the currency."""
 
     id = serializers.IntegerField(source="pk")
     participant = serializers.CharField(help_text="The platform's id of the participant.")
     session = serializers.CharField(help_text="The platform's id of the submission.")
     study = serializers.CharField()
-    annotator = serializers.CharField(help_text="Code; empty until the participant has consented and joined.")
+    annotator = serializers.CharField(help_text="Annotator code; empty until the participant has consented and joined.")
     status = serializers.ChoiceField(Submission.Status.choices)
     platform_status = serializers.CharField()
     entered_at = serializers.DateTimeField()
@@ -156,7 +158,7 @@ class ParticipantViewSet(PagedList, PanelPartViewSet):
 
 
 class PersonPaySerializer(serializers.Serializer):
-    """One completed place."""
+    """Pay for one completed place."""
 
     submission = serializers.IntegerField(source="work.submission.pk")
     annotator = serializers.CharField(source="work.submission.annotator")
@@ -176,12 +178,16 @@ class PaySerializer(serializers.Serializer):
     owed = serializers.IntegerField()
     paid = serializers.IntegerField()
     open = serializers.IntegerField(help_text="Outstanding: owed minus paid.")
-    median_hourly = serializers.FloatField(allow_null=True, help_text="Per hour of active time; null: see `reason`.")
-    n_measured = serializers.IntegerField(help_text="Number of participants that the median covers.")
+    median_hourly = serializers.FloatField(
+        allow_null=True, help_text="Median pay per hour of active time. If null, `reason` says why."
+    )
+    n_measured = serializers.IntegerField(help_text="Number of participants from whom the median was computed.")
     reason = serializers.CharField(allow_blank=True)
-    hourly_floor = serializers.IntegerField(help_text="Minimum hourly rate; 0: none.")
+    hourly_floor = serializers.IntegerField(help_text="Minimum hourly rate; 0 if there is none.")
     is_below_floor = serializers.BooleanField()
-    missing = serializers.IntegerField(help_text="Total of the bonuses that raise all participants to the minimum.")
+    missing = serializers.IntegerField(
+        help_text="Total of the bonuses that would raise all participants to the minimum hourly rate."
+    )
     n_to_review = serializers.IntegerField()
     people = PersonPaySerializer(many=True)
 
@@ -205,7 +211,7 @@ def pay_of(panel: Panel) -> dict[str, Any]:
 
 
 class PayEntrySerializer(serializers.ModelSerializer):
-    """Ledger entry. Participants are named by annotator code. event, command: source of the entry."""
+    """An entry of the ledger. Participants appear under their annotator codes. event, command: source of the entry."""
 
     annotator = serializers.CharField(source="submission.annotator.code", allow_null=True, default=None)
     by = serializers.CharField(source="by.username", allow_null=True, default=None)
@@ -265,7 +271,7 @@ class CommandFilters(Filters):
 
 
 class SettleInput(StrictSerializer):
-    was_done = serializers.BooleanField(help_text="True if the platform shows the payment as made.")
+    was_done = serializers.BooleanField(help_text="True if the platform shows that the payment was made.")
 
 
 class CommandViewSet(PagedList, PanelPartViewSet):
@@ -294,7 +300,7 @@ class CommandViewSet(PagedList, PanelPartViewSet):
 
     @operation("Settle an uncertain payment", request=SettleInput)
     def settle(self, request: Request, round_id: int, name: str, pk: int) -> Response:
-        """Check on the platform first: a payment that was not made is retried."""
+        """Check on the platform first whether the payment was made. A payment that was not made is retried."""
         command = self.get_object()
         commands.settle_by_hand(command, self.sent(SettleInput)["was_done"], request.user)
         command.refresh_from_db()
@@ -331,7 +337,7 @@ class ApprovalInput(StrictSerializer):
         required=False,
         allow_null=True,
         default=None,
-        help_text="Submissions awaiting review. Default: all.",
+        help_text="Ids of submissions that await review. Default: all.",
     )
 
 
@@ -387,7 +393,7 @@ class PanelViewSet(PagedList, RetrieveMixin, PanelOperations):
 
     @operation("Pause a panel", request=PauseInput, once=False)
     def pause(self, request: Request, round_id: int, name: str) -> Response:
-        """Admits no new participants; participants with a place continue."""
+        """Stops admitting new participants. Participants with a place can continue."""
         return self.changed(publishing.pause_panel, self.sent(PauseInput)["reason"])
 
     @operation("Resume a panel", once=False)
@@ -396,7 +402,7 @@ class PanelViewSet(PagedList, RetrieveMixin, PanelOperations):
 
     @operation("Stop a panel", once=False)
     def stop(self, request: Request, round_id: int, name: str) -> Response:
-        """This cannot be undone. Participants with a place continue and are paid."""
+        """Stops the panel permanently. Participants with a place can continue and are paid."""
         return self.changed(publishing.stop_panel)
 
 
@@ -416,13 +422,13 @@ class PayViewSet(PanelOperations):
 
     @file_operation("A panel's ledger as CSV", "pay/entries.csv", "text/csv")
     def entries_file(self, request: Request, round_id: int, name: str) -> HttpResponse:
-        """Amounts are decimal numbers."""
+        """Amounts in the file are decimal numbers."""
         panel = self.panel()
         return download(ledger_csv(panel), f"{panel.name}-ledger.csv")
 
     @operation("Bonuses to pay manually", "pay/bonuses/", method="get", responses={200: OpenBonusSerializer(many=True)})
     def bonuses(self, request: Request, round_id: int, name: str) -> Response:
-        """Bonuses that the platform cannot pay or refused to pay."""
+        """Lists bonuses that the platform cannot pay or refused to pay."""
         return Response(OpenBonusSerializer(bonuses.open_bonuses(self.panel()), many=True).data)
 
     @extend_schema(

@@ -2,13 +2,13 @@ from kgharvest.optional_apps import OptionalApp
 
 
 class RecruitingConfig(OptionalApp):
-    default = True  # the module also contains the base class
+    default = True  # needed because the module also contains the base class
     name = "kgharvest.contrib.recruiting"
     label = "recruiting"
     url_configuration = "kgharvest.contrib.recruiting.urls"
     panels = {
         "round_actions": ["kgharvest.contrib.recruiting.views.recruit"],
-        "recruiting_panel": [  # the page of a recruitment panel
+        "recruiting_panel": [  # URL name of the page of a recruitment panel
             "kgharvest.contrib.recruiting.prolific.views.platform_state",
             "kgharvest.contrib.recruiting.views.pay_summary",
         ],

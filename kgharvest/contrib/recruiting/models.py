@@ -1,4 +1,7 @@
-"""Events from platforms, commands to platforms, and the pay ledger. Panels and submissions: `panels.models`."""
+"""Events from platforms, commands to platforms, and the pay ledger.
+
+The module `panels.models` contains panels and submissions.
+"""
 
 from django.db import models
 from django.db.models import Q
@@ -10,7 +13,7 @@ from kgharvest.contrib.recruiting.panels.models import Panel, Platform, Submissi
 
 __all__ = ["Panel", "PanelEvent", "PayEntry", "Platform", "PlatformCommand", "Submission"]
 
-LONGEST_MESSAGE = 2000  # characters
+LONGEST_MESSAGE = 2000  # maximum number of characters
 
 
 class PanelEventQuerySet(models.QuerySet):
@@ -19,11 +22,11 @@ class PanelEventQuerySet(models.QuerySet):
 
 
 class PanelEvent(models.Model):
-    """Event received from a platform. It is stored before it is acknowledged; a job handles it later.
+    """Event received from a platform. The event is stored before it is acknowledged, and a job handles it later.
 
-    body: encrypted, because it contains participant ids. event_id: assigned by the platform, unique per platform.
-    event_type: the platform's name for the type. next_try_at: time of the next attempt to handle it. error: error of
-    the last attempt, without ids. outcome: result of handling the event, in a few words.
+    body: body of the request, encrypted because it contains participant ids. event_id: id assigned by the platform,
+    unique per platform. event_type: the platform's name for the type. next_try_at: time of the next attempt to handle
+    it. error: error message of the last attempt, without ids. outcome: result of handling the event, in a few words.
     """
 
     platform = models.CharField(max_length=8, choices=Platform)
@@ -63,14 +66,16 @@ class PlatformCommandQuerySet(models.QuerySet):
 
 
 class PlatformCommand(models.Model):
-    """Request to a platform about one submission. Each key is executed once, however often it is requested.
+    """Request to a platform about one submission.
+
+    A command with a given key is executed only once, however often it is requested.
 
     key: unique within the submission, for example "approve" or "bonus:floor:1". amount: bonus in minor units.
     message, category: explanation and platform category of a rejection; the participant reads the message.
     external_id: id of a payment that is set up but not yet sent.
 
-    UNCERTAIN: sent but not answered, so a retry could pay twice. Nothing is sent until reconciliation determines
-    whether the payment was made.
+    The state UNCERTAIN means that the request was sent but not answered. A retry could pay twice, so nothing is sent
+    until reconciliation determines whether the payment was made.
     """
 
     class Kind(models.TextChoices):
@@ -121,11 +126,12 @@ class PlatformCommand(models.Model):
 
 
 class PayEntry(models.Model):
-    """Ledger entry. Entries are never changed or deleted; a correction is a new entry.
+    """Entry of a pay ledger. Entries are never changed or deleted; a correction is a new entry.
 
-    key: unique within submission and side, for example "reward" or "bonus:floor:1", so that an entry is written once,
-    whichever event, command, or person reports it first. amount: in minor units of the panel's currency; negative for a
-    correction that reduces the amount owed. reason: a sentence. event, command: source of the entry.
+    key: unique within submission and side, for example "reward" or "bonus:floor:1". The key ensures that an entry is
+    written only once, even if several events, commands, or people report it. amount: amount in minor units of the
+    panel's currency, negative for a correction that reduces the amount owed. reason: a sentence. event, command: source
+    of the entry.
     """
 
     class Side(models.TextChoices):

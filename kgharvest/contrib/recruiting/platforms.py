@@ -17,7 +17,10 @@ PLATFORMS = {Platform.PROLIFIC: "kgharvest.contrib.recruiting.prolific.platform.
 
 
 class PlatformRefused(DomainError):
-    """The platform rejected the request, or it cannot be sent; the message says why. A retry would not help."""
+    """The platform rejected the request, or the request cannot be sent. The message says why.
+
+    A retry would not help.
+    """
 
 
 class PlatformUnavailable(DomainError):
@@ -32,16 +35,16 @@ class PlatformUnavailable(DomainError):
 
 
 class OutcomeUnknown(DomainError):
-    """The platform did not answer a payment request, so the payment may have been made. Reconcile before any retry."""
+    """The platform did not answer a payment request, so the payment may have been made. Reconcile before you retry."""
 
 
 @dataclass(frozen=True)
 class RemoteSubmission:
     """Current state of a submission on the platform.
 
-    status: a Submission.Status. platform_status: the platform's own term. at: time of this state; the time of the
-    request is precise enough. paid_bonuses: amounts of bonuses paid or in progress, in minor units; None if not
-    queried. reward_paid: in minor units, None if not paid.
+    status: a Submission.Status. platform_status: the platform's own term for the status. at: time of this state; the
+    time of the request is precise enough. paid_bonuses: amounts in minor units of bonuses that are paid or in progress;
+    None if not queried. reward_paid: paid reward in minor units, None if not paid.
     """
 
     participant: str
@@ -55,7 +58,7 @@ class RemoteSubmission:
 
 
 class RecruitingPlatform:
-    """Operations for one panel on its platform. This base class serves platforms without an API.
+    """Operations for one panel on its platform. This base class is used for platforms without an API.
 
     Every method can raise PlatformRefused or PlatformUnavailable.
     """
@@ -77,12 +80,15 @@ class RecruitingPlatform:
         return iter(())
 
     def cost(self) -> int | None:
-        """Return the cost of publishing the panel with fees and tax, in minor units; None if it has no API."""
+        """Return the cost of publishing the panel, including fees and tax, in minor units.
+
+        Return None if the platform has no API.
+        """
         check_not_closed(self.panel)
         return None
 
     def publish(self) -> str:
-        """Create the study if it does not exist and open it; return its external id. Idempotent."""
+        """Create the study if it does not exist, and open it. Return the study's external id. Idempotent."""
         return self.panel.external_id
 
     def pause(self) -> None: ...
@@ -100,7 +106,9 @@ class RecruitingPlatform:
         return None
 
     def execute(self, command: PlatformCommand) -> None:
-        """Execute a command once. A bonus is set up on the platform, its id is stored in the command, then it is paid.
+        """Execute a command once. A bonus is first set up on the platform.
+
+        Its id is stored in the command; then the bonus is paid.
 
         Raises PlatformRefused, PlatformUnavailable, or OutcomeUnknown (bonuses only).
         """

@@ -1,7 +1,7 @@
 """Reconciliation: apply the platform's state to submissions and panels. Idempotent.
 
 `apply_remote` is called for one submission after an event, and for all submissions of a panel during reconciliation.
-States can arrive in any order; `RemoteSubmission.at` determines which state is newer.
+States can arrive in any order. `RemoteSubmission.at` determines which state is newer.
 """
 
 import logging
@@ -36,11 +36,11 @@ Status = Submission.Status
 
 @transaction.atomic
 def apply_remote(panel: Panel, remote: RemoteSubmission, now: datetime, event: PanelEvent | None = None) -> bool:
-    """Apply the platform's state to the submission; return whether anything changed.
+    """Apply the platform's state to the submission. Return whether anything changed.
 
-    Records payments, and settles commands whose payment was uncertain. now: used if the platform states no time.
-    A participant who never opened the entry link has no submission here. One is created only if the platform reports
-    the participation as completed or approved.
+    Records payments, and settles commands whose payment was uncertain. now: time to use if the platform does not state
+    one. A participant who never opened the entry link has no submission here. A submission is then created only if the
+    platform reports the participation as completed or approved.
     """
     submission = _submission_of(panel, remote, now)
     at = remote.at or now
@@ -62,7 +62,10 @@ def apply_remote(panel: Panel, remote: RemoteSubmission, now: datetime, event: P
 
 
 def _submission_of(panel: Panel, remote: RemoteSubmission, now: datetime) -> Submission | None:
-    """Return the submission, locked; create it if the participant finished on the platform without entering here."""
+    """Lock and return the submission.
+
+    Create it if the participant finished on the platform without opening the entry link.
+    """
     submissions = panel.submissions.select_for_update(of=("self",), no_key=True)
     digests = [digest(name) for name in (remote.session, remote.participant) if name]
     submission = (
@@ -70,7 +73,7 @@ def _submission_of(panel: Panel, remote: RemoteSubmission, now: datetime) -> Sub
     )
     if submission is not None or remote.status not in (Status.COMPLETED, Status.APPROVED):
         return submission
-    if submissions.filter(session_digest=forgotten(digests[0])).exists():  # the participant was erased
+    if submissions.filter(session_digest=forgotten(digests[0])).exists():  # the participant's ids were erased
         return None
     try:
         with transaction.atomic():
@@ -81,16 +84,19 @@ def _submission_of(panel: Panel, remote: RemoteSubmission, now: datetime) -> Sub
                 session_digest=digest(remote.session),
                 entered_at=remote.at or now,
             )
-    except IntegrityError:  # the participant holds a place with another session id; that submission counts
+    except IntegrityError:  # the participant holds a place with another session id, and only that submission counts
         return None
 
 
 def _move(submission: Submission, remote: RemoteSubmission, at: datetime) -> bool:
-    """Apply the platform's status, unless the submission's own status is more specific; return whether it changed."""
+    """Apply the platform's status, unless the submission's own status is more specific.
+
+    Return whether the status changed.
+    """
     before, status = Status(submission.status), remote.status
     if before == status or status == Status.ACTIVE:
         return False
-    # The platform may not know (yet) that the submission ended here. A completion on the platform replaces that end
+    # The submission may have ended here without the platform knowing it. A completion on the platform replaces this end
     # only if the platform itself had reported the end.
     if status == Status.COMPLETED and before in Submission.ENDED:
         if submission.platform_status.casefold().replace("-", " ") != before:
@@ -119,7 +125,8 @@ def _note_pay(submission: Submission, remote: RemoteSubmission, at: datetime, ev
             pay.owe_in_all(submission, pay.Purpose.REWARD, panel.reward, "The platform approved it.", event=event)
         if paid:
             pay.record_paid(submission, pay.Purpose.REWARD, pay.REWARD, paid, "Approved.", event=event)
-        # Settles bulk approvals, and repeated approvals, which the platform rejects if an earlier one succeeded.
+        # This settles bulk approvals. It also settles repeated approvals, which the platform rejects if an earlier
+        # approval succeeded.
         decision = submission.commands.exclude(kind=PlatformCommand.Kind.BONUS).order_by("-pk").first()
         if decision is not None and decision.kind == PlatformCommand.Kind.APPROVE and paid is not None:
             settle(decision, True, at)
@@ -137,7 +144,9 @@ def _note_pay(submission: Submission, remote: RemoteSubmission, at: datetime, ev
 
 
 def _match_bonuses(submission: Submission, paid: Sequence[int], at: datetime, event: PanelEvent | None) -> None:
-    """Match each bonus payment on the platform to a command. A payment without a command was made manually there.
+    """Match each bonus payment on the platform to a command.
+
+    A payment without a command was made manually on the platform.
 
     A payment that the platform does not show may still be in progress, so it is not retried here. A researcher decides
     whether to retry it (`settle_by_hand`).
@@ -145,8 +154,8 @@ def _match_bonuses(submission: Submission, paid: Sequence[int], at: datetime, ev
     entries = submission.pay_entries.filter(side=pay.Side.PAID, purpose=pay.Purpose.BONUS)
     unexplained = Counter(paid) - Counter(entries.values_list("amount", flat=True))
     bonuses = submission.commands.filter(kind=PlatformCommand.Kind.BONUS)
-    # Refused bonuses are matched, too, because they may have been paid manually on the platform. Bonuses that were
-    # never sent (no tries) are not matched, because they are still due.
+    # Refused bonuses are matched, too, because somebody may have paid them manually on the platform. Bonuses that were
+    # never sent (n_tries is 0) are not matched, because they are still due.
     for command in bonuses.exclude(state=PlatformCommand.State.DONE).exclude(n_tries=0):
         if unexplained[command.amount] > 0:
             unexplained[command.amount] -= 1
@@ -158,7 +167,7 @@ def _match_bonuses(submission: Submission, paid: Sequence[int], at: datetime, ev
 
 
 def reconcile(panel: Panel, now: datetime) -> int:
-    """Apply the platform's state of all submissions; return the number of changed submissions.
+    """Apply the platform's state of all submissions. Return the number of changed submissions.
 
     Raises PlatformRefused or PlatformUnavailable. Must not be called in a transaction.
     """
@@ -171,7 +180,7 @@ def reconcile(panel: Panel, now: datetime) -> int:
     n_changed = 0
     for remote in platform.submissions():
         submission = submissions.get(digest(remote.session))
-        is_up_to_date = (  # most submissions then need no transaction
+        is_up_to_date = (  # skip submissions without changes, so that most submissions need no transaction
             submission is not None
             and submission.platform_status == remote.platform_status
             and submission.approves_itself_at == remote.approves_itself_at
@@ -186,7 +195,7 @@ def reconcile(panel: Panel, now: datetime) -> int:
 
 @transaction.atomic
 def apply_status(panel: Panel, status: str | None, now: datetime) -> bool:
-    """Pause or stop the panel if its study was paused or stopped on the platform; return whether it changed."""
+    """Pause or stop the panel if its study was paused or stopped on the platform. Return whether the panel changed."""
     changes = {
         Panel.Status.PAUSED: ([Panel.Status.PUBLISHED], "Paused on the platform."),
         Panel.Status.STOPPED: ([Panel.Status.PUBLISHED, Panel.Status.PAUSED], "Ended on the platform."),
@@ -209,13 +218,13 @@ def ask_reconciliation(panel: Panel, by=None) -> None:
 
 
 def enqueue_due_reconciliations(now: datetime) -> None:
-    """Queue one reconciliation job if a panel is due. A periodic task of every worker."""
+    """Queue a reconciliation job if any panel is due. A periodic task of every worker."""
     if due_panels(now).exists():
         ledger.enqueue_once(JOB_KIND)
 
 
 def due_panels(now: datetime) -> QuerySet[Panel]:
-    """Return the panels to reconcile: those that were not reconciled within the last EVERY and can have changed.
+    """Return the panels to reconcile: panels that can have changed and were not reconciled within the last EVERY.
 
     A panel can change if it has a study and is open, or has unfinished submissions or commands.
     """
@@ -233,7 +242,7 @@ def _with_study() -> QuerySet[Panel]:
 
 
 def run_reconciliation_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
-    """Reconcile each due panel once. The runner of JOB_KIND."""
+    """Reconcile each due panel once. Runs jobs of JOB_KIND."""
     now = timezone.now()
     panels = list(due_panels(now).select_related("round__project"))
     for number, panel in enumerate(panels, start=1):

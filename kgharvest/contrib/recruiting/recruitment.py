@@ -1,4 +1,4 @@
-"""Recruited annotators: operations that the core calls, and erasure of platform ids.
+"""Operations on recruited annotators that the core calls, and erasure of platform ids.
 
 A platform id is needed for payment, so it is erased only when nothing is owed to the participant.
 """
@@ -19,7 +19,7 @@ from kgharvest.contrib.recruiting.panels.services import leave
 from kgharvest.contrib.recruiting.pay.hourly import pay_in_words
 from kgharvest.contrib.recruiting.pay.ledger import balance_of
 
-SUBMISSIONS_AT_ONCE = 100  # erased per call of the periodic task
+SUBMISSIONS_AT_ONCE = 100  # maximum number of submissions that one call of the periodic task erases
 
 
 class PanelRecruitment(Recruitment):
@@ -80,7 +80,7 @@ def _reason_to_keep(submission: Submission) -> str:
 
 def _forget_submission(submission: Submission) -> None:
     """Erase the platform ids, including stored events that contain them."""
-    with suppress(Unreadable):  # stored events cannot be searched for unreadable ids
+    with suppress(Unreadable):  # unreadable ids cannot be searched for in stored events
         names = [name for name in (submission.participant_id, submission.session_id) if name]
         events = PanelEvent.objects.filter(platform=submission.panel.platform, received_at__gte=submission.entered_at)
         for event in events.exclude(handled_at=None).iterator(chunk_size=500):
@@ -96,7 +96,7 @@ def _forget_submission(submission: Submission) -> None:
 
 
 def forget_settled_submissions(now: datetime) -> None:
-    """Erase the platform ids of erased annotators who are now owed nothing. A periodic task."""
+    """Erase the platform ids of erased annotators to whom nothing is owed anymore. A periodic task."""
     unfinished = PlatformCommand.objects.unfinished().filter(submission=OuterRef("pk"))
     pending = Submission.objects.filter(annotator__erased_at__isnull=False, status__in=Submission.ENDED)
     pending = pending.exclude(participant="").filter(~Exists(unfinished))

@@ -1,4 +1,4 @@
-"""Pages and files for researchers: panels (list, form, participants) and their pay (balance, ledger, review)."""
+"""Pages and files for researchers: panels with their participants, and pay with its balance, ledger, and review."""
 
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
@@ -48,7 +48,7 @@ NEXT_STEPS = {
     State.UNCERTAIN: "In progress or unanswered. Check whether the platform made the payment, and record the result.",
     State.FAILED: "Rejected by the platform. Fix the reported problem and retry, or pay manually.",
 }
-PARTICIPANT_COLUMNS: dict[str, Callable[[dict[str, Any]], Any]] = {  # sort keys of rows of `participant_rows`
+PARTICIPANT_COLUMNS: dict[str, Callable[[dict[str, Any]], Any]] = {  # sort keys for the rows of `participant_rows`
     "entered": lambda row: row["entered_at"],
     "participant": lambda row: row["participant"],
     "status": lambda row: row["status_in_words"],
@@ -74,13 +74,16 @@ def for_panel(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
 
 
 def panel_page(request: HttpRequest, panel: Panel, template: str, status: int = 200, **context: Any) -> HttpResponse:
-    """Render a template with the panel. is_by_hand: True if researchers do everything on the platform manually."""
+    """Render a template with the panel. The template variable is_by_hand is True if the platform has no API."""
     context |= {"round": panel.round, "panel": panel, "is_by_hand": not platform_of(panel).has_api}
     return render(request, f"recruiting/{template}.html", context, status=status)
 
 
 class PanelForm(forms.ModelForm):
-    """Options of a panel. GROUPS are collapsed. Amounts are entered as decimals in the form's currency."""
+    """Form for the options of a panel. The fields in GROUPS are collapsed.
+
+    Amounts are entered as decimals in the form's currency.
+    """
 
     FIRST = ("name", "places", "statements_per_place", "estimated_minutes", "currency", "reward")
     GROUPS = (
@@ -113,7 +116,7 @@ class PanelForm(forms.ModelForm):
         self.fields["completion_url"].widget.attrs["placeholder"] = preset.return_address
 
     def _post_clean(self) -> None:
-        """Skip model validation: the service validates with clearer messages."""
+        """Skip the validation of the model, because the service gives clearer error messages."""
 
     def clean(self) -> dict[str, Any]:
         values = super().clean()
@@ -224,7 +227,8 @@ def participants_csv(request: HttpRequest, panel: Panel) -> HttpResponse:
 def panel_publish(request: HttpRequest, panel: Panel) -> HttpResponse:
     if request.method == "POST":
         return _changed(request, panel, publishing.publish_panel)
-    if panel.platform == Platform.PROLIFIC and panel.status == Panel.Status.DRAFT:  # Prolific needs more options
+    # Drafts for Prolific need more options.
+    if panel.platform == Platform.PROLIFIC and panel.status == Panel.Status.DRAFT:
         return redirect("recruiting:prolific_study", panel.round.path, panel.name)
     return panel_page(request, panel, "panels/panel_publish", cost=publishing.cost_in_words(panel))
 
@@ -239,7 +243,7 @@ def panel_stop(request: HttpRequest, panel: Panel) -> HttpResponse:
 @for_panel
 @require_POST
 def panel_change(request: HttpRequest, panel: Panel, change: Callable[..., None]) -> HttpResponse:
-    """Pause or resume the panel. change: the service function."""
+    """Pause or resume the panel. change: the service function to call."""
     return _changed(request, panel, change)
 
 
@@ -270,7 +274,10 @@ def panel_free(request: HttpRequest, panel: Panel) -> HttpResponse:
 
 
 def recruit(request: HttpRequest, round: Round) -> Iterator[PagePanel]:
-    """Link the round page to its panels (PANELS of kgharvest.registries)."""
+    """Yield a button on a round's page that leads to the round's panels.
+
+    Registered in PANELS of kgharvest.registries.
+    """
     if round.source == Round.Source.PEOPLE:
         has_panels = round.panels.exists()
         page, label = ("panel_list", "Panels") if has_panels else ("panel_new", "Recruit people")
@@ -302,7 +309,7 @@ def panel_pay(request: HttpRequest, panel: Panel) -> HttpResponse:
 
 
 def pay_facts(panel: Panel, pay: HourlyPay) -> dict[str, Any]:
-    """Return formatted balance, hourly pay, minimum, missing bonuses, and counts of pending work."""
+    """Return the template context on pay: balance, hourly pay, minimum, missing bonuses, and pending work."""
     unsettled = Count("commands", filter=Q(commands__state__in=[State.UNCERTAIN, State.FAILED]), distinct=True)
     missing = bonuses.floor_bonuses(pay, panel.hourly_floor)
     undecided = commands.to_review(panel)
@@ -397,7 +404,7 @@ def panel_pay_person(request: HttpRequest, panel: Panel, pk: int) -> HttpRespons
     annotator, return_link = submission.annotator, ""
     if annotator is not None and annotator.erased_at is None:
         address = reverse("annotation:return_by_code", args=[return_code(annotator)])
-        return_link = request.build_absolute_uri(address)  # for another browser
+        return_link = request.build_absolute_uri(address)  # link with which the participant returns in another browser
     return panel_page(
         request,
         panel,
@@ -416,7 +423,7 @@ def panel_pay_person(request: HttpRequest, panel: Panel, pk: int) -> HttpRespons
 def _execute(
     request: HttpRequest, submission: Submission, verb: str, rejection: RejectionForm, bonus: BonusForm
 ) -> bool:
-    """Execute the posted action; return False if its form has errors. Other errors become messages."""
+    """Execute the posted action. Return False if the action's form has errors. Other errors become messages."""
     form = {Kind.REJECT: rejection, Kind.BONUS: bonus}.get(verb)
     if verb not in Kind.values or (form is not None and not form.is_valid()):
         return False
@@ -454,7 +461,7 @@ def _posted_submissions(request: HttpRequest) -> list[int]:
 
 @for_panel
 def panel_pay_review(request: HttpRequest, panel: Panel) -> HttpResponse:
-    """Show the places awaiting review and their automatic approval times; approve selected places or all of them."""
+    """Show the places that await review, with the times of their automatic approval. Approve selected places or all."""
     if request.method == "POST":
         selected = None if "all" in request.POST else _posted_submissions(request)
         with refusal_as_message(request):
@@ -513,10 +520,10 @@ def panel_pay_noted(request: HttpRequest, panel: Panel) -> HttpResponse:
 
 @for_panel
 def panel_pay_bonus_file(request: HttpRequest, panel: Panel, layout: str) -> HttpResponse:
-    """Download open bonuses in Prolific's bulk format or as a table. Both contain platform ids of participants.
+    """Download open bonuses in Prolific's bulk format or as a table. Both files contain platform ids of participants.
 
-    `?total=`: sum shown on the page, with which the payment is recorded later. If the open bonuses now have another
-    sum, no file is returned.
+    `?total=` is the sum shown on the page, with which the payment is recorded later. If the sum of the open bonuses has
+    changed, no file is returned.
     """
     unpaid = bonuses.open_bonuses(panel)
     total = number_in(request.GET.get("total"))
@@ -536,7 +543,7 @@ def panel_pay_ledger(request: HttpRequest, panel: Panel) -> HttpResponse:
 
 
 def ledger_csv(panel: Panel) -> Iterator[str]:
-    """Yield a panel's ledger as CSV. Annotators are named by code, never by platform id."""
+    """Yield a panel's ledger as CSV. Annotators appear under their codes, never under platform ids."""
     entries = panel.pay_entries.select_related("submission__annotator", "event", "command", "by").order_by("pk")
     rows = (
         {
@@ -546,7 +553,8 @@ def ledger_csv(panel: Panel) -> Iterator[str]:
             "side": entry.side,
             "purpose": entry.purpose,
             "key": entry.key,
-            "amount": Decimal(decimal_money(entry.amount, panel.currency)),  # text with a minus could be a formula
+            # A number, because a text that starts with a minus could be a formula.
+            "amount": Decimal(decimal_money(entry.amount, panel.currency)),
             "currency": panel.currency,
             "reason": entry.reason,
             "told_by": told_by(entry),
@@ -558,13 +566,16 @@ def ledger_csv(panel: Panel) -> Iterator[str]:
 
 
 def told_by(entry: PayEntry) -> str:
-    """Return the source of an entry, for example "event 3"; empty if a user created it directly."""
+    """Return the source of an entry, for example "event 3". It is empty if a user created the entry directly."""
     if entry.event_id:
         return f"event {entry.event_id}"
     return f"command {entry.command_id}" if entry.command_id else ""
 
 
 def pay_summary(request: HttpRequest, panel: Panel) -> Iterator[PagePanel]:
-    """Pay section on the panel page: balance, hourly pay, and pending work; omitted for drafts."""
+    """Yield the section on pay for the panel page: balance, hourly pay, and pending work.
+
+    Drafts have no such section.
+    """
     if panel.status != Panel.Status.DRAFT:
         yield PagePanel("recruiting/pay/_summary.html", pay_facts(panel, hourly_pay(panel)))

@@ -121,7 +121,7 @@ def read_result(content: bytes) -> Found | list[ScoredTuple]:
 
 
 def _candidate(candidate: Candidate) -> list:
-    """Return the fields that merging and re-scoring use. The tokens are not needed for either."""
+    """Return the fields of a candidate that merging and re-scoring use. Neither uses the tokens."""
     return [candidate.pattern, candidate.costs, candidate.surface]
 
 

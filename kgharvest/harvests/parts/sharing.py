@@ -1,9 +1,9 @@
 """Distribution of one harvest over several workers.
 
 The parts of the harvest become jobs for idle workers and for the harvest's own worker. The result is bit-identical to
-that of a single worker, so no option is needed: a long harvest is shared as soon as a worker is idle. The harvest's own
-worker also runs unclaimed parts, so it waits for other workers only at the end of a stage. A part never waits for
-another part. If another worker takes over the harvest, it reuses the finished parts.
+that of a single worker. Therefore, sharing needs no option: a long harvest is shared as soon as a worker is idle.
+Because the harvest's own worker also runs unclaimed parts, it waits for other workers only at the end of a stage. A
+part never waits for another part. If another worker takes over the harvest, it reuses the finished parts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 KIND = "harvest-part"
-PREPARED = "prepared"  # stage with a single part, stored as succeeded; contains the encoded prompts that all parts use
+# Name of a stage whose single part is stored as succeeded and contains the encoded prompts for all parts.
+PREPARED = "prepared"
 LOOK_EVERY_S = 2  # interval between checks for idle workers
 POLL_S = 0.2  # polling interval while other workers run the last parts
 
@@ -85,7 +86,7 @@ class Sharing:
         return [results[position] for position in range(len(parts))]
 
     def summary(self) -> dict[str, int]:
-        """Return the number of shared parts and the number of workers. Empty if no part was shared."""
+        """Return the number of shared parts and the number of workers, or an empty result if no part was shared."""
         shared = HarvestPart.objects.filter(job__parent=self._job).exclude(stage=PREPARED)
         worker_ids = list(shared.values_list("job__worker", flat=True))
         return {"n": len(worker_ids), "n_workers": len({self._job.worker_id, *worker_ids})} if worker_ids else {}
@@ -113,7 +114,8 @@ class Sharing:
         try:
             if workers.idle_processes(shared_now()).get(self._job.queue):
                 self._hand_out()
-        except ledger.DATABASE_IS_AWAY as error:  # other workers cannot claim parts either
+        except ledger.DATABASE_IS_AWAY as error:
+            # While the database is unavailable, other workers cannot claim parts either.
             logger.warning("Cannot share harvest %s: %s", self._job.pk, error)
 
     # Running parts in several workers
@@ -169,7 +171,7 @@ class Sharing:
         return results
 
     def _n_unfinished(self) -> int:
-        """Report the progress of the stage and return the number of its unfinished parts.
+        """Report the progress of the stage, and return the number of its unfinished parts.
 
         Raises EngineError if a part failed in this worker, or Cancelled if parts are missing because the harvest ended.
         """
@@ -199,7 +201,7 @@ class Sharing:
 
 
 def prepared_of(harvest: HarvestJob) -> tuple[str, bytes] | None:
-    """Return the code version that wrote the shared preparation and its content, or None if there is no preparation."""
+    """Return the shared preparation and the code version that wrote it, or None if there is no preparation."""
     rows = HarvestPart.objects.filter(job__parent=harvest, stage=PREPARED).order_by("pk")
     row = rows.values_list("job__payload", "result").first()
     return (row[0]["code_version"], row[1]) if row else None

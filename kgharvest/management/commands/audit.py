@@ -15,7 +15,7 @@ from kgharvest.management.command import DomainCommand
 from kgharvest.pages.number_format import counted
 
 FIELDS = ("number", "at", "project_id", "actor", "action", "subject_type", "subject_id", "facts", "row_hashes")
-MOST_SHOWN = 1000  # problems
+MOST_SHOWN = 1000  # maximum number of problems to print
 
 
 class Command(DomainCommand):
@@ -24,7 +24,7 @@ class Command(DomainCommand):
     def add_arguments(self, parser):
         verbs = parser.add_subparsers(dest="verb", required=True, help="action")
         verify = verbs.add_parser("verify", help="recompute the hash chain and compare every audited row")
-        head_help = "head recorded elsewhere, to compare; repeatable"
+        head_help = "head that was recorded elsewhere, to compare with the log; repeatable"
         verify.add_argument("--head", metavar="NUMBER:HASH", action="append", default=[], help=head_help)
         verbs.add_parser("head", help="print the number and hash of the last entry, to record them elsewhere")
         export = verbs.add_parser("export", help="write all entries as JSON lines, oldest first")
@@ -36,7 +36,7 @@ class Command(DomainCommand):
     def verify(self, head, **options):
         expected = [("--head", parse_head(text)) for text in head]
         with transaction.atomic():
-            lock_head()  # creates the chain if there is none
+            lock_head()  # this creates the chain if there is none
         seal_all()
         verification = Verification(expected)
         n_problems = 0
@@ -75,7 +75,10 @@ def parse_head(text: str) -> Head:
 
 
 def json_lines() -> Iterator[str]:
-    """Yield all entries as JSON. row_hashes: list of lines. row_hashes_sha256: covered by the entry's hash."""
+    """Yield all entries as JSON. row_hashes: list of lines.
+
+    row_hashes_sha256: SHA-256 of these lines, which the entry's hash covers.
+    """
     for entry in stream(Event.objects.sealed()):
         line = {name: getattr(entry, name) for name in FIELDS}
         line |= {

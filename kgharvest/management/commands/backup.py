@@ -17,5 +17,7 @@ class Command(DomainCommand):
         if apps := manifest.uninstalled_apps:
             self.stdout.write(f"The backup includes tables of apps that are not installed: {', '.join(apps)}.")
         if SECRET_KEY not in manifest.files:
-            self.stdout.write("SECRET_KEY is set in the environment. Back it up, too: join links are signed with it.")
+            self.stdout.write(
+                "SECRET_KEY is set in the environment. Back it up, too, because join links are signed with it."
+            )
         self.stdout.write(f"Not included: replication packages. Back up the folder packs in {kept_files().place}, too.")

@@ -22,7 +22,7 @@ class Command(DomainCommand):
 
     def handle(self, *, source, destination, **options):
         if apps := uninstalled_contrib_apps(source):
-            # Copying requires the models of all apps, so it runs in a process that has these apps.
+            # Copying requires the models of all apps, so it runs in a process in which these apps are installed.
             installed = {"KGHARVEST_CONTRIB": ",".join([*settings.CONTRIB_APPS, *apps])}
             command = own_command("copy_database", source, destination)
             run = subprocess.run(command, env=os.environ | installed)  # noqa: S603

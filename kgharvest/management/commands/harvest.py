@@ -48,8 +48,15 @@ class Command(DomainCommand):
         cells.add_argument("--set", dest="set_name", metavar="NAME", help="set of --relation, or whole set to harvest")
         cells.add_argument("--model", action="append", help=f"LM: {LM_NAMES_HELP}; repeatable (default: embedded)")
         cells.add_argument("--revision", default="", help="revision of the LM")
-        cells.add_argument("--setting", choices=SETTINGS, action="append", help="repeatable (default: multi)")
-        cells.add_argument("--prompt", action="append", default=[], help="replaces the relation's prompts; repeatable")
+        cells.add_argument(
+            "--setting",
+            choices=SETTINGS,
+            action="append",
+            help="method that produces the prompts; repeatable (default: multi)",
+        )
+        cells.add_argument(
+            "--prompt", action="append", default=[], help="prompt that replaces the relation's prompts; repeatable"
+        )
         params = parser.add_argument_group("harvest parameters")
         params.add_argument("--max-tuples", type=positive, help="maximum tuples after re-scoring (default: all)")
         candidates_help = (
@@ -61,19 +68,20 @@ class Command(DomainCommand):
         repeats_help = f"maximum tuples with the same entity (default: {defaults.max_entity_repeats})"
         params.add_argument("--max-entity-repeats", type=positive, help=repeats_help)
         budget_help = (
-            f"candidates for each token-count pattern, or shared by all patterns (default: {defaults.pattern_budget})"
+            "whether the number of candidates applies to each token-count pattern or is shared by all patterns "
+            f"(default: {defaults.pattern_budget})"
         )
         params.add_argument("--pattern-budget", choices=get_args(PatternBudget), help=budget_help)
         params.add_argument("--no-filters", action="store_true", help="disable all entity filters")
         params.add_argument("--seed", type=int, help=f"random seed of prompt creation (default: {defaults.seed})")
         add_placement_arguments(params)
-        chat = parser.add_argument_group("chat model (--setting llm)")
+        chat = parser.add_argument_group("options for chat models (--setting llm)")
         chat.add_argument("--chat-model", action="append", default=[], help="model id at the endpoint; repeatable")
         add_arguments(chat)
         group = parser.add_argument_group("prompt creation, for relations without predefined prompts")
         kind_help = (
-            "prompt rewriting: rules and the LM (offline), a chat model, a seq2seq model, or back-translation with two "
-            "seq2seq models (default: offline)"
+            "how prompts are rewritten: by rules and the LM (offline), a chat model, a seq2seq model, or "
+            "back-translation with two seq2seq models (default: offline)"
         )
         group.add_argument("--paraphraser", choices=get_args(ParaphraserKind), default="offline", help=kind_help)
         model_help = "chat or seq2seq model; OUT,BACK for back-translation"
@@ -136,9 +144,9 @@ class Command(DomainCommand):
             self.stdout.write(f"{output}: {counted(n_written, 'tuple')}{excluded}.")
 
     def harvest_here(self, request: HarvestRequest, existing: HarvestJob | None, project: Project) -> HarvestJob:
-        """Return the finished harvest of the cell, or run the existing queued job or a new job in this process.
+        """Return the finished harvest of the cell. If there is none, run the queued job or a new job in this process.
 
-        Raises HarvestFailed unless the job succeeds, and CellUnderWay if a worker is running it.
+        Raises HarvestFailed unless the job succeeds, and CellUnderWay if a worker is running the job.
         """
         if existing and existing.status == Job.Status.SUCCEEDED:
             tuples = counted(existing.n_tuples, "tuple")

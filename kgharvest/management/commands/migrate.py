@@ -1,4 +1,4 @@
-"""`migrate` with a lock timeout and retries, so that migrations do not block a running site, and a fast first run."""
+"""`migrate` with a fast first run, and with a lock timeout and retries, so that it does not block a running site."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,21 +19,24 @@ from kgharvest.environment import create_data_folder
 
 LOCK_TIMEOUT = "3s"
 PAUSE_S = 5
-ATTEMPTS = 24  # three minutes
-# Optional apps whose first tables are created by migrations of the core
+ATTEMPTS = 24  # attempts for three minutes in total
+# Optional apps whose first tables were created by migrations of the core
 CREATED_BY_CORE = [f"kgharvest.contrib.{name}" for name in ("knowledge_graphs", "probing", "publishing", "recruiting")]
-LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL's code
+LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL's error code
 
 
 class Command(migrate.Command):
-    """Django's command waits for table locks on PostgreSQL, and all other queries queue behind it.
+    """Migrate with a lock timeout.
+
+    Django's command waits for table locks on PostgreSQL, and all other queries queue behind it.
 
     Each migration is one transaction, so a retry continues after the last complete migration.
     """
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         if not options["check_unapplied"]:
-            create_data_folder(settings.DATA_DIR)  # before system checks, which connect to the database
+            # Done before the system checks, because these connect to the database.
+            create_data_folder(settings.DATA_DIR)
         return super().execute(*args, **options)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -58,8 +61,8 @@ class Command(migrate.Command):
     def create_tables(self, connection: BaseDatabaseWrapper) -> None:
         """Create the tables of an empty database from the models, and record all migrations as applied.
 
-        All migrations together take ten times as long; tests/kgharvest/operations/test_new_database.py compares the
-        results. Operations that are also necessary in a new database have the hint `on_new_database`.
+        Running all migrations would take ten times as long. tests/kgharvest/operations/test_new_database.py compares
+        the results. Operations that are also necessary in a new database have the hint `on_new_database`.
         """
         self.verbosity = 0
         with connection.constraint_checks_disabled(), transaction.atomic(using=connection.alias):

@@ -7,7 +7,7 @@ from kgharvest.operations.backup import restore
 
 
 class Command(DomainCommand):
-    help = "Restore a backup completely, or not at all if an error occurs."
+    help = "Restore a backup. If an error occurs, nothing is changed."
 
     def add_arguments(self, parser):
         parser.add_argument("file", metavar="FILE", type=Path, help="file written by `backup`")

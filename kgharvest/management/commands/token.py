@@ -9,7 +9,7 @@ class Command(DomainCommand):
     help = "Create and print an API token of a user. The token is not stored and cannot be shown again."
 
     def add_arguments(self, parser):
-        parser.add_argument("user", metavar="NAME", help="user whose permissions the token has")
+        parser.add_argument("user", metavar="NAME", help="user whose permissions the token gets")
         scope_help = "read, write (includes read), or judge (default: read)"
         parser.add_argument("--scope", choices=Scope.values, default=Scope.READ, help=scope_help)
         days_help = f"validity in days, at most {LONGEST_DAYS} (default: 90)"

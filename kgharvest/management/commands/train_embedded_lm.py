@@ -20,20 +20,21 @@ class Command(BaseCommand):
         parser.add_argument(
             "--output",
             type=Path,
-            required=not IS_CHECKOUT,  # nothing is written to an installed package
+            # Without a default if installed, because nothing is written to an installed package.
+            required=not IS_CHECKOUT,
             help="output folder (default in a checkout: replace the built-in model)",
         )
         parser.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
 
     def handle(self, *, model: str, output: Path | None, seed: int, **options: Any) -> None:
-        import torch  # not at import: `help` loads all commands
+        import torch  # imported here because `help` loads all commands
 
         from kgharvest.embedded_lm.card import model_card
         from kgharvest.embedded_lm.train import RECIPES, save, train
         from kgharvest.engine.language_models.compact import load_compact
 
         folder = output or EMBEDDED_LMS[model]
-        try:  # before the training, so that errors are reported early
+        try:  # checked before the training, so that errors are reported early
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CommandError(

@@ -19,7 +19,7 @@ class Command(ProgramCommand):
             check_port()
         call_command("migrate", interactive=False, verbosity=0)
         call_command("members", first_owner=True)
-        if settings.PRODUCTION:  # static files have hashed names
+        if settings.PRODUCTION:  # in production, static files have hashed names, which collectstatic creates
             call_command("collectstatic", interactive=False, verbosity=0)
         command = web_command(*arguments)
         os.execv(command[0], command)  # noqa: S606 - a trusted command

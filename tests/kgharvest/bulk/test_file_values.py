@@ -26,7 +26,7 @@ def test_labels_are_read_in_any_case_with_spaces_and_abbreviated(text, label):
 
 @pytest.mark.parametrize("value", ["", " ", "yes", "1", 1, 0, None, 1.0, ["true"], "truee"])
 def test_other_labels_are_refused_with_the_accepted_ones(value):
-    with pytest.raises(BadValue, match="True, False or Unjudgeable"):
+    with pytest.raises(BadValue, match="True, False, or Unjudgeable"):
         read_label(value)
 
 

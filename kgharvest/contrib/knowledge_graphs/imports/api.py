@@ -38,7 +38,10 @@ class KGFileInput(StrictSerializer):
 
 @extend_schema_serializer(examples=[OpenApiExample("An imported KG", EXAMPLE, response_only=True)])
 class ImportedKGSerializer(serializers.Serializer):
-    """Imported KG. n_repeated: duplicates of better-ranked statements. n_left_out: statements of unmapped relations."""
+    """An imported KG. n_repeated: number of duplicates of better-ranked statements.
+
+    n_left_out: number of statements of unmapped relations.
+    """
 
     launch = serializers.IntegerField(source="launch.pk")
     harvests = serializers.SerializerMethodField()

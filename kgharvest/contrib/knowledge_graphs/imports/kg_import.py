@@ -33,13 +33,16 @@ from kgharvest.names import check_name
 from kgharvest.relations.services import save_relation
 
 SETTING = "imported"
-MOST_JOBS = 1000  # per import
-MOST_PER_PERSON = 5  # pending files; a further upload deletes the oldest
-LONGEST_NAME = 200  # bytes of the temporary file's name; file systems allow 255
+MOST_JOBS = 1000  # maximum number of relations per import
+MOST_PER_PERSON = 5  # maximum number of pending files; a further upload deletes the oldest file
+LONGEST_NAME = 200  # maximum bytes in the name of a temporary file; file systems allow 255
 
 
 class ImportedKG(NamedTuple):
-    """n_left_out: statements of unmapped relations. n_repeated: duplicates of better-ranked statements."""
+    """Result of an import. n_left_out: number of statements of unmapped relations.
+
+    n_repeated: number of duplicates of better-ranked statements.
+    """
 
     launch: Launch
     jobs: Sequence[HarvestJob]
@@ -50,7 +53,7 @@ class ImportedKG(NamedTuple):
 
 @dataclass
 class _Part:
-    """Planned harvest with the relations of the file that are mapped to it."""
+    """A harvest to be created, with the relations of the file that are mapped to it."""
 
     targets: dict[str, Target] = field(default_factory=dict)
     n_rows: int = 0
@@ -78,7 +81,7 @@ def import_kg(
 def prepared_kg(
     staged: StagedKG, name: str, targets: Mapping[str, Target], by=None, project: Project | None = None
 ) -> Iterator:
-    """Check and sort the statements as in `import_kg`, and yield a function that stores them in one transaction."""
+    """Check and sort the statements for `import_kg`, and yield a function that stores them in one transaction."""
     project = project_for(by, project)
     check_name(name, LanguageModel._meta.get_field("name").max_length, "system")
     parts = _parts(staged, targets)
@@ -171,7 +174,7 @@ def _store(staged: StagedKG, name: str, parts: Sequence[_Part], rows: ExternalSo
             finished_at=now,
         )
         part_rows = rows.rows_of(number)
-        if not part.is_scored:  # lists are sorted by score, so derive scores from the ranks
+        if not part.is_scored:  # lists of tuples are sorted by score, so scores are derived from the ranks
             part_rows = (row._replace(score=-float(rank)) for rank, row in enumerate(part_rows, start=1))
         store_tuples(job, part_rows)
         jobs.append(job)
@@ -181,7 +184,7 @@ def _store(staged: StagedKG, name: str, parts: Sequence[_Part], rows: ExternalSo
 
 
 def _relation(target: Target, name: str, by, project: Project) -> Relation:
-    """Return the existing relation, or create the new relation. Raises BadRelation, NotAllowed, or ImportRefused."""
+    """Return the target's relation. A new relation is created. Raises BadRelation, NotAllowed, or ImportRefused."""
     if target.relation:
         return target.relation
     set_name = slugify(name)[:100] or "imported"
@@ -225,7 +228,7 @@ def store_upload(
 
 @contextmanager
 def staged_upload(upload: UploadedKG) -> Iterator[StagedKG]:
-    """Yield the statements of an uploaded file; the upload need not be saved yet. Raises ImportRefused."""
+    """Yield the statements of an uploaded file. The upload does not have to be saved yet. Raises ImportRefused."""
     with TemporaryDirectory() as file_folder, TemporaryDirectory() as labels_folder:
         path = Path(file_folder) / upload.file_name.encode()[:LONGEST_NAME].decode(errors="ignore")
         path.write_bytes(upload.content)
@@ -240,7 +243,8 @@ def staged_upload(upload: UploadedKG) -> Iterator[StagedKG]:
 def import_upload(upload: UploadedKG, staged: StagedKG, targets: Mapping[str, Target], by) -> ImportedKG:
     """Import the file and delete it. Raises ImportedAlready if it has been deleted, and the errors of `import_kg`."""
     with prepared_kg(staged, upload.system, targets, by, upload.project) as store, transaction.atomic():
-        n_deleted, _ = UploadedKG.objects.filter(pk=upload.pk).delete()  # first, so that concurrent requests wait here
+        # Delete the upload first, so that concurrent requests wait here.
+        n_deleted, _ = UploadedKG.objects.filter(pk=upload.pk).delete()
         if not n_deleted:
             raise DomainError(
                 "ImportedAlready", f"{upload.file_name} was already imported or deleted. Check the harvests."
@@ -249,7 +253,7 @@ def import_upload(upload: UploadedKG, staged: StagedKG, targets: Mapping[str, Ta
 
 
 def delete_expired_uploads(now: datetime) -> None:
-    """Delete expired uploads. Does not open a write transaction if there are none."""
+    """Delete expired uploads. If there are none, no write transaction is opened."""
     expired = UploadedKG.objects.expired(now)
     if expired.exists():
         expired.delete()

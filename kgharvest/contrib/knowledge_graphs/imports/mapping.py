@@ -1,4 +1,4 @@
-"""Mapping of a file's relations to existing relations, or to new ones created from templates."""
+"""Mapping of a file's relations to existing relations, or to new relations created from templates."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,10 @@ class BadMapping(DomainError):
 
 
 class Target(NamedTuple):
-    """Target of a file's relation: an existing `relation` or a new `entry`. slots: value names by slot."""
+    """Target to which a file's relation is mapped: an existing `relation` or a new `entry`.
+
+    slots: value names by slot.
+    """
 
     name: str
     statement: str
@@ -34,7 +37,7 @@ class Target(NamedTuple):
     entry: RelationEntry | None = None
 
     def entities_of(self, statement: Statement) -> list[str | None]:
-        """Return the entities by slot, None for slots without a value in the statement."""
+        """Return the entities by slot. The entity is None if the statement has no value for the slot."""
         values = {**statement.others, HEAD: statement.head, TAIL: statement.tail}
         return [values.get(slot) for slot in self.slots]
 
@@ -71,7 +74,7 @@ def default_name(file_relation: str) -> str:
 
 
 def targets_by_name(file_relations: Iterable[str], relations: QuerySet[Relation]) -> dict[str, Target]:
-    """Return targets for the file's relations that have the name of exactly one existing relation."""
+    """Return a target for each relation of the file whose name belongs to exactly one existing relation."""
     existing_names = set(relations.values_list("name", flat=True))
     targets: dict[str, Target] = {}
     for name in file_relations:
@@ -80,7 +83,7 @@ def targets_by_name(file_relations: Iterable[str], relations: QuerySet[Relation]
                 try:
                     targets[name] = existing_target(candidate, relations)
                 except BadMapping:
-                    continue  # several relations have this name
+                    continue  # no target, because several relations have this name
     return targets
 
 

@@ -24,12 +24,15 @@ ROLES: Mapping[str, Sequence[str]] = {
     "tail": ("tail", "object", "node2", "t", "o"),
     "score": ("score", "confidence", "weight"),
 }
-ESCAPED_FORMULAS = tuple(f"'{start}" for start in FORMULA_STARTS)  # see csv_value
-LabelOf = Callable[[str, str], str]  # (id, default) -> label of the id
+ESCAPED_FORMULAS = tuple(f"'{start}" for start in FORMULA_STARTS)  # starts of formulas as `csv_value` escapes them
+LabelOf = Callable[[str, str], str]  # takes an id and a default, and returns the label of the id
 
 
 class Statement(NamedTuple):
-    """Statement of a file. line: line number, starting at 1. others: further values by name, for example qualifiers."""
+    """A statement of a KG file. line: line number, starting at 1.
+
+    others: further values by name, for example qualifiers.
+    """
 
     line: int
     relation: str
@@ -203,7 +206,10 @@ SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def read_jsonl(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement | BadEntry]:
-    """Read objects with head, relation, and tail, or with relation and entities. Score and qualifiers are optional."""
+    """Read objects with the keys head, relation, and tail, or relation and entities.
+
+    The keys score and qualifiers are optional.
+    """
     for value in read_json_objects(lines):
         if isinstance(value, BadEntry):
             yield value
@@ -242,7 +248,7 @@ def _is_value(value: Any) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
 
 
-# Label and reader of each format
+# Label and reader by format
 FORMATS: Mapping[str, tuple[str, Callable[[Iterable[str], LabelOf], Iterator[Statement | BadEntry]]]] = {
     "tsv": ("TSV: head, relation, tail, optional score", read_tsv),
     "csv": ("CSV: head, relation, tail, optional score", read_csv),
@@ -265,7 +271,7 @@ def guess_format(lines: Iterable[str]) -> str:
 
 CACHE_KB = 8192
 CACHED_LABELS = 20_000
-MOST_RELATIONS = 100_000  # more relations indicate a wrong relation column
+MOST_RELATIONS = 100_000  # a larger number indicates that the wrong column was read as the relation
 TABLES = """
 CREATE TABLE statement
     (line INTEGER PRIMARY KEY, relation INTEGER, head TEXT, tail TEXT, score REAL, others TEXT);
@@ -275,7 +281,7 @@ TableRow = tuple[object, ...]
 
 
 class FileRelation(NamedTuple):
-    """Relation of the file. others: names of the further values (not head or tail) in its statements."""
+    """A relation of the file. others: names of the values besides head and tail in the relation's statements."""
 
     name: str
     n_statements: int
@@ -283,11 +289,14 @@ class FileRelation(NamedTuple):
 
 
 class StagedKG:
-    """Statements of a file in a temporary table on disk, to limit memory use. Leaving the context deletes the table."""
+    """Statements of a file, stored in a temporary table on disk to limit memory use.
+
+    Leaving the context deletes the table.
+    """
 
     def __init__(self, path: Path, file_format: str = "auto", labels: Path | None = None):
         """Read the file. Raises ImportRefused with all errors, or NoSuchFile."""
-        # "" opens a private temporary database on disk, which SQLite deletes when the connection closes.
+        # The name "" opens a private temporary database on disk. SQLite deletes it when the connection closes.
         self._database = sqlite3.connect("", isolation_level=None)
         self.source = path.name
         self._names: dict[str, int] = {}
@@ -361,7 +370,7 @@ class StagedKG:
         return relation._replace(others=tuple(name for name in names if name != "score"))
 
     def statements(self, relation: str, most: int = -1) -> Iterator[Statement]:
-        """Yield up to `most` statements of a relation in file order. -1: no limit."""
+        """Yield up to `most` statements of a relation in file order. If `most` is -1, there is no limit."""
         if relation not in self._names:
             return
         query = "SELECT line, head, tail, score, others FROM statement WHERE relation = ? ORDER BY line LIMIT ?"

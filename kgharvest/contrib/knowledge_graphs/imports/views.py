@@ -1,4 +1,4 @@
-"""Pages of the KG import: upload, and mapping of relations."""
+"""Pages of the KG import: the upload page and the page to map relations."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ from kgharvest.relations.forms import DatalistInput
 
 RELATIONS_ON_PAGE = 50
 STATEMENTS_SHOWN = 3
-MOST_OPTIONS = 1000  # suggestions per field
+MOST_OPTIONS = 1000  # maximum number of suggestions per field
 check_file_size = upload_limit("import it with the command import_kg")
 
 
@@ -49,7 +49,10 @@ class UploadForm(forms.Form):
 
 
 class MappingForm(forms.Form):
-    """Two fields per relation of the file: an existing relation and a template. Unmapped relations are ignored."""
+    """Form with two fields for each relation of the file: an existing relation and a template.
+
+    Unmapped relations are ignored.
+    """
 
     def __init__(self, relations: Sequence[FileRelation], existing: QuerySet[Relation], *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -76,13 +79,16 @@ class MappingForm(forms.Form):
             )
 
     def rows(self) -> Iterator[tuple[FileRelation, forms.BoundField, forms.BoundField, str]]:
-        """Yield each relation with its two fields and the slots available besides [HEAD] and [TAIL]."""
+        """Yield each relation of the file with its two fields and its available slots besides [HEAD] and [TAIL]."""
         for number, relation in enumerate(self._relations):
             slots = ", ".join(f"[{name}]" for name in relation.others)
             yield relation, self[f"relation_{number}"], self[f"template_{number}"], slots
 
     def targets(self) -> dict[str, mapping.Target]:
-        """Return targets by the name of the relation in the file. The form must be valid. Adds errors to the fields."""
+        """Return a mapping from the names of relations in the file to targets. The form must be valid.
+
+        Adds errors to the fields.
+        """
         targets: dict[str, mapping.Target] = {}
         for number, relation in enumerate(self._relations):
             name, template = (self.cleaned_data[f"{field}_{number}"].strip() for field in ("relation", "template"))
@@ -119,7 +125,7 @@ def kg_upload(request: HttpRequest) -> HttpResponse:
 
 @worker_required
 def kg_mapping(request: HttpRequest, pk: int) -> HttpResponse:
-    """Map the relations. The button "preview" shows example statements; the other button imports the file."""
+    """Map the relations of a file. The button "preview" shows example statements; the other button imports the file."""
     upload = visible_or_404(request.user, UploadedKG.objects.select_related("project"), Action.WORK, pk=pk)
     preview = []
     with staged_upload(upload) as staged:

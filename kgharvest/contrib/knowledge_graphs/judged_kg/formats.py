@@ -1,6 +1,6 @@
 """Streamed export formats of the judged KG: Hugging Face data set, PyKEEN triples, N-Triples, and Turtle.
 
-Formulas are not escaped, because these files are not meant for spreadsheets.
+Values that spreadsheets would read as formulas are not escaped, because these files are not meant for spreadsheets.
 """
 
 import json
@@ -22,7 +22,7 @@ from kgharvest.errors import DomainError
 from kgharvest.knowledge import rdf
 from kgharvest.tables.formats import parquet_of
 
-File = tuple[str, Iterable[bytes]]  # name and content; read the content before you request the next file
+File = tuple[str, Iterable[bytes]]  # name and content. The content must be read before the next file is requested
 
 
 def rdf_file(file_format: str, kg: JudgedKG, rows: Counted) -> Iterator[File]:
@@ -79,7 +79,7 @@ def _about_source(source: Source, name: rdf.Name) -> Iterator[rdf.Triple]:
 
 
 def _judged_triples(source: Source, judging: str, name: rdf.Name) -> Callable[[Row], list[rdf.Triple]]:
-    """Return a function that returns the triples about a tuple of the source."""
+    """Return a function that takes a row of the source and returns the triples about its tuple."""
     subject = rdf.harvest_iri(source.job) if source.job else f"<{rdf.BASE}draws>"
     tuples = rdf.TupleTriples(source.relation, subject, name)
     verdict, probability, judged_in = map(name, ("kgh:verdict", "kgh:inclusionProbability", "kgh:judgedIn"))
@@ -95,7 +95,7 @@ def _judged_triples(source: Source, judging: str, name: rdf.Name) -> Callable[[R
         terms |= {"rank": row.rank, "score": row.score, "mtl": row.mtl}
         iri = tuples.iri_of(row.number)
         triples = tuples.about(iri, terms)
-        if not source.job:  # imported judgments have no harvest, but may have an LM and setting
+        if not source.job:  # imported judgments have no harvest, but can have an LM and setting
             triples = [triple for triple in triples if triple[1] != harvest]
         triples += ((iri, *pair) for pair in origin)
         triples.append((iri, verdict, f'"{row.verdict}"'))
@@ -116,12 +116,12 @@ COLUMNS = {
     "relation": (pa.string(), "relation, as set/name"),
     "statement": (pa.string(), "sentence with a slot for each entity"),
     "entities": (pa.list_(pa.string()), "entities, by slot"),
-    "ids": (pa.list_(pa.string()), "entity ids from the set's entity table; empty without a table"),
+    "ids": (pa.list_(pa.string()), "entity ids from the set's entity table; empty if the set has no table"),
     "model": (pa.string(), "LM or system that produced the tuple"),
     "setting": (pa.string(), "prompt setting"),
     "job": (pa.string(), "fingerprint of the harvest"),
     "rank": (pa.int64(), "rank, 1 is best"),
-    "score": (pa.float64(), "score, higher is better; empty for unscored harvests"),
+    "score": (pa.float64(), "score; higher is better; empty if the harvest has no scores"),
     "verdict": (pa.string(), "accepted, rejected, undecided, incomplete, or not_judged"),
     "n_true": (pa.int32(), "number of “true” judgments"),
     "n_false": (pa.int32(), "number of “false” judgments"),
@@ -141,7 +141,10 @@ def values_of(row: Row) -> tuple[object, ...]:
 
 
 def as_hugging_face(kg: JudgedKG, rows: Counted) -> Iterator[File]:
-    """Yield a Parquet file and its card. The card comes last because it contains the counts."""
+    """Yield a Parquet file and its data set card.
+
+    The card comes last, because it contains the counts of written rows.
+    """
     yield "data/train-00000-of-00001.parquet", parquet_of(SCHEMA, map(values_of, rows))
     yield "README.md", [_card(kg, rows).encode()]
 
@@ -186,7 +189,7 @@ Only tuples drawn at random for the round were judged. To estimate a rate, weigh
 
 def as_pykeen(kg: JudgedKG, rows: Counted) -> Iterator[File]:
     """Yield head, relation, and tail of binary tuples. Tuples with more slots are counted in `rows.n_left_out`."""
-    # Cells cannot be quoted, so tabs and line breaks are replaced by spaces.
+    # The format has no quoting, so tabs and line breaks are replaced by spaces.
     binary = rows.only(lambda row: len(row.entities) == 2)
     cells = ((row.entities[0], row.source.relation.path, row.entities[1]) for row in binary)
     lines = ("\t".join(" ".join(re.split(r"[\t\r\n]+", cell)) for cell in line) + "\n" for line in cells)
@@ -198,7 +201,7 @@ def _encoded(lines: Iterable[str]) -> Iterator[bytes]:
 
 
 class Format(NamedTuple):
-    """Export format. is_folder: True if it has several files, which are downloaded as a ZIP archive."""
+    """Export format. is_folder: True if an export has several files, which are downloaded as a ZIP archive."""
 
     label: str
     content_type: str
@@ -219,7 +222,7 @@ FORMATS = {
 
 
 class Export:
-    """Export of a judged KG. rows: rows with counts; the counts are complete once the files are written."""
+    """Export of a judged KG. rows: rows and their counts. The counts are complete once the files are written."""
 
     def __init__(self, kg: JudgedKG, file_format: str, selection: str | None = None):
         self.format = FORMATS[file_format]

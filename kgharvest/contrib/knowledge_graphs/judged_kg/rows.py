@@ -1,7 +1,7 @@
 """Judged KG of a round: the tuples of its harvests with their verdicts, read in batches.
 
-A row is a tuple of one harvest. Its verdict comes from the tuple's draw for this harvest, so the verdict counts match
-the report. A row has no verdict if its tuple was judged only for another harvest.
+A row represents a tuple of one harvest. The row's verdict comes from the tuple's draw for this harvest, so that the
+counts of verdicts match the report. If the tuple was judged only for another harvest, the row has no verdict.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ ROWS_AT_ONCE = 2000
 
 
 class Selection(TextChoices):
-    """Tuples to export. JUDGED: tuples with a verdict, including undecided tuples."""
+    """Which tuples to export. JUDGED selects tuples with a verdict, including the verdict undecided."""
 
     ACCEPTED = "accepted", "accepted tuples"
     JUDGED = "judged", "judged tuples (accepted, rejected, undecided)"
@@ -48,12 +48,12 @@ class Source(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Tuple of the judged KG.
+    """A row of the judged KG.
 
-    number: identifies the row within its source: the rank or, without a harvest, the draw's id. entities: as shown to
-    annotators. canonical: case-folded canonical entities. verdict: one of VERDICTS. counts: numbers of true, false,
-    and unjudgeable judgments. probability: inclusion probability, None if unknown. ids: entity ids from the set's
-    entity table, None for entities without an id.
+    number: identifies the row within its source. It is the rank or, without a harvest, the id of the draw. entities: as
+    shown to annotators. canonical: case-folded canonical entities. verdict: one of VERDICTS. counts: numbers of true,
+    false, and unjudgeable judgments. probability: inclusion probability, None if unknown. ids: entity ids from the
+    set's entity table, None for entities without an id.
     """
 
     source: Source
@@ -92,7 +92,7 @@ class JudgedKG:
         )
 
     def outcomes(self) -> Mapping[str, int]:
-        """Return the number of draws by outcome, counted as in the cells of the report."""
+        """Return the number of draws by outcome. The counts match those in the cells of the report."""
         return count_outcomes(Draw.objects.filter(stratum__round=self.round))
 
     def rows(self, selection: Selection = Selection.ALL) -> Iterator[Row]:
@@ -117,7 +117,7 @@ class JudgedKG:
             yield Row(source, rank or pk, entities, canonical, rank, score, mtl, *judged)
 
     def _with_undrawn(self, source: Source, draws: Iterable[Row]) -> Iterator[Row]:
-        """Merge the draws with the harvest's undrawn tuples, except hidden and sensitive tuples.
+        """Merge the draws with the tuples of the harvest that were not drawn, except hidden and sensitive tuples.
 
         Draws and tuples are sorted by rank, so that rows can be streamed.
         """
@@ -126,7 +126,7 @@ class JudgedKG:
             draws, self._tuples_of(source), key=lambda row: row.rank or 0
         ):  # a draw sorts before its tuple
             if row.verdict != NOT_JUDGED:
-                drawn_rank = row.rank or drawn_rank  # draws without a rank can follow
+                drawn_rank = row.rank or drawn_rank  # a draw without a rank does not change it
             if row.verdict != NOT_JUDGED or row.rank != drawn_rank:
                 yield row
 
@@ -153,7 +153,10 @@ CONDITIONS = {
 
 
 class Counted:
-    """Rows counted by verdict during iteration. n_left_out: rows that the format cannot represent."""
+    """Rows that are counted by verdict during iteration.
+
+    n_left_out: number of rows that the format cannot represent.
+    """
 
     def __init__(self, rows: Iterable[Row]):
         self._rows = rows
@@ -164,7 +167,7 @@ class Counted:
         return self.only(lambda row: True)
 
     def only(self, is_representable: Callable[[Row], bool]) -> Iterator[Row]:
-        """Yield and count the representable rows. Other rows are counted in `n_left_out`."""
+        """Yield and count the rows that the format can represent. Other rows are counted in `n_left_out`."""
         for row in self._rows:
             if is_representable(row):
                 self.by_verdict[row.verdict] += 1

@@ -1,4 +1,4 @@
-"""Croissant 1.1 description of a study's data, with the responsible AI fields (RAI 1.0) of MLCommons."""
+"""Description of a study's data in Croissant 1.1, with MLCommons' fields for responsible AI (RAI 1.0)."""
 
 import json
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ DATA_TYPES = {
     "boolean": "sc:Boolean",
     "datetime": "sc:DateTime",
 }
-MANY = frozenset({  # fields of RAI that take a list
+MANY = frozenset({  # RAI fields whose value is a list
     "dataCollectionType", "dataCollectionTimeframe", "dataPreprocessingProtocol", "dataAnnotationPlatform",
     "dataAnnotationAnalysis", "dataReleaseMaintenancePlan", "personalSensitiveInformation", "dataBiases",
     "dataLimitations", "dataUseCases", "annotatorDemographics", "machineAnnotationTools",
 })  # fmt: skip
-# Names that Croissant readers support
+# Encoding formats that readers of Croissant support, by file suffix
 ENCODINGS = {".parquet": "application/x-parquet", ".jsonl": "application/jsonlines"}
 
 
 def croissant_file(study: Facts, files: Sequence[PackFile]) -> PackFile:
     answers = study["answers"]
-    stated: dict[str, Any] = {}  # fields that only the authors fill in; unanswered fields are omitted
+    stated: dict[str, Any] = {}  # fields that contain only the authors' answers; unanswered fields are omitted
     if authors := study["authors"]:
         stated["creator"] = [{"@type": "sc:Person", "name": author.name} for author in authors]
         names = latex_text(" and ".join(f"{author.family}, {author.given}" for author in authors))
@@ -75,7 +75,10 @@ def croissant_file(study: Facts, files: Sequence[PackFile]) -> PackFile:
 
 
 def responsible_ai(study: Facts) -> dict[str, Any]:
-    """Return each RAI field by name: recorded text, followed by the authors' answer or a missing-answer note."""
+    """Return the RAI fields by name.
+
+    Each contains the recorded text, and the authors' answer or a note that it is missing.
+    """
     fields = {field: [*texts] for field, texts in study["rai"].items() if field != "description"}
     for question in QUESTIONS:
         answer = study["answers"].get(question.key, "")

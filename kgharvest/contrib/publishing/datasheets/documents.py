@@ -25,7 +25,10 @@ MARKDOWN = "text/markdown"
 
 
 def datasheets(facts: Facts, files: Iterable[PackFile]) -> list[PackFile]:
-    """Return the documents. files: other files of the package, which Croissant and RO-Crate describe."""
+    """Return the documents about a study.
+
+    files: the other files of the package; Croissant and RO-Crate describe them.
+    """
     study = study_of(facts)
     sheets = [*_text_documents(study), heds.form_file(study["heds"])]
     sheets.append(croissant.croissant_file(study, [*files, *sheets]))
@@ -43,7 +46,7 @@ def card_file(facts: Facts, files: Sequence[PackFile]) -> PackFile:
 
 
 def study_of(facts: Facts) -> dict[str, Any]:
-    """Return the facts with derived values and texts: `say` (sentences), `heds` (answers), `rai` (paragraphs)."""
+    """Return the facts with derived values and texts in `say` (sentences), `heds` (answers), and `rai` (paragraphs)."""
     study = with_derived(facts)
     study["say"] = {}
     for name, text in _blocks("sentences.txt", study):
@@ -84,7 +87,7 @@ def _text_documents(study: Facts) -> list[PackFile]:
 
     def file(path: str, media_type: str, description: str, template: str = "") -> PackFile:
         text = _rendered(template or path, {**study, **contexts.get(path, {})}, media_type)
-        if path == "methods.tex":  # a hash is wider than a column
+        if path == "methods.tex":  # shorten hashes, because a hash is wider than a column
             text = SHA256.sub(lambda match: r"\allowbreak ".join(re.findall(".{8}", match[0])), text)
         return PackFile(path, text.encode(), media_type, description)
 

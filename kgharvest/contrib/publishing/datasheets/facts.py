@@ -1,6 +1,6 @@
-"""Facts about a study, gathered once for all documents of a package, from the frozen report and the round.
+"""Facts about a study. They are gathered once from the frozen report and the round, for all documents of a package.
 
-Facts are a plain dictionary. They identify no annotator and no member of the project: people have pseudonyms, and names
+Facts are a plain dictionary that does not identify any annotator or project member. People have pseudonyms, and names
 and email addresses are removed from texts.
 """
 
@@ -21,10 +21,10 @@ from kgharvest.models import ProjectMember, Relation
 from kgharvest.names import short_name
 from kgharvest.pages.number_format import share_with_interval
 
-LEAST_PEOPLE = 5  # documents do not state the size of smaller groups
+LEAST_PEOPLE = 5  # documents do not state the exact size of smaller groups
 NAME_LEFT_OUT, MAIL_LEFT_OUT = "[name omitted]", "[email address omitted]"
-SHORTEST_NAME = 3  # letters; shorter names are not removed, because initials occur within words
-LABELS = tuple(label.label for label in Label)  # as shown on buttons
+SHORTEST_NAME = 3  # number of letters; shorter names are not removed, because initials occur within words
+LABELS = tuple(label.label for label in Label)  # labels as shown on the judging page's buttons
 SPDX = "https://spdx.org/licenses/"
 
 Scrub = Callable[[str], str]
@@ -71,13 +71,13 @@ def gather_facts(report: Report) -> dict[str, Any]:
 
 
 def with_answers(facts: Facts, licence: str, authors: Sequence[str]) -> dict[str, Any]:
-    """Return the facts with a license and authors ("Family, Given" each) that replace the stored answers."""
+    """Return the facts with this license and these authors ("Family, Given" each) in place of the stored answers."""
     replacements = {"licence": licence, "authors": "\n".join(authors)}
     return {**facts, "answers": facts["answers"] | {key: text for key, text in replacements.items() if text}}
 
 
 def with_derived(facts: Facts) -> dict[str, Any]:
-    """Return the facts with derived values that templates need. Pure.
+    """Return the facts with derived values for the templates. This function is pure.
 
     draw: how statements were drawn ("simple", "ranks", or "judge"). in_force: exclusions in force. missing: questions
     without an answer.
@@ -97,7 +97,7 @@ def with_derived(facts: Facts) -> dict[str, Any]:
     alpha, licence = document["alpha"], answers.get("licence")
     in_force = [exclusion for exclusion in conduct["exclusions"] if exclusion["reinstated_at"] is None]
     has_gold = bool(conduct["gold"]["n_true"] + conduct["gold"]["n_false"])
-    checks = {  # by option of HEDS 3.3.3.1
+    checks = {  # whether each option of HEDS 3.3.3.1 applies
         2: has_gold or conduct["limits"]["sentence"] != "none",
         3: conduct["exclusions"] or conduct["adjudications"]["n_statements"],
         4: in_force,
@@ -155,7 +155,8 @@ def scrubber(round: Round, report: Report) -> Scrub:
     """Return a function that removes email addresses, and names of annotators and project members, from a text."""
     names = sorted(_names(round, report), key=lambda name: (-len(name), name))
     alternatives = "|".join(re.escape(name) for name in names)
-    # A name next to other letters or digits is part of a word. "_" separates words, as in names of rounds.
+    # A name next to letters or digits is part of a word and not removed. An underscore separates words, as in names of
+    # rounds.
     name_of_somebody = re.compile(rf"(?<![^\W_])(?:{alternatives})(?![^\W_])", re.IGNORECASE) if names else None
 
     def scrub(text: str) -> str:
@@ -178,7 +179,7 @@ def _names(round: Round, report: Report) -> set[str]:
 
 
 def scrubbed_document(document: Mapping[str, Any], scrub: Scrub) -> dict[str, Any]:
-    """Return the report's document without timeline and names of imported files, and with scrubbed free text."""
+    """Return the report's document with scrubbed free text, without the timeline and the names of imported files."""
     conduct = document["conduct"]
     exclusions = [
         {**exclusion, "annotator": scrub(exclusion["annotator"]), "reason": scrub(exclusion["reason"])}
@@ -211,7 +212,7 @@ def scrubbed_report(document: Mapping[str, Any], scrub: Scrub) -> dict[str, Any]
 
 
 def _judges(round: Round, report: Report, scrub: Scrub) -> list[dict[str, Any]]:
-    """Return the judge runs that the sample or the report uses. ended_at: empty for an unfinished run."""
+    """Return the judge runs used by the sample or the report. ended_at: end of the run, empty for an unfinished run."""
     card = report.document.get("judge_card") or {}
     names = {name for name in (round.judge, card.get("name")) if name}
     return [
@@ -230,7 +231,10 @@ def _judges(round: Round, report: Report, scrub: Scrub) -> list[dict[str, Any]]:
 
 
 def _recruited(report: Report) -> dict[str, int]:
-    """Return numbers of annotators who judged. n_members: accounts of project members; n_guests: without an account."""
+    """Return numbers of annotators who judged. n_members: number of project members.
+
+    n_guests: number of annotators without an account.
+    """
     judgments = Judgment.objects.filter(annotator__round=report.round_id, judged_at__lte=report.created_at).order_by()
     judged = Annotator.objects.filter(round=report.round_id, pk__in=judgments.values("annotator"))
     members = ProjectMember.objects.filter(project=report.round.project_id).values("user")

@@ -1,7 +1,7 @@
-"""The Human Evaluation Datasheet 3.0 (Belz and Thomson 2025) of a study, and the JSON for its online form.
+"""Human Evaluation Datasheet (HEDS) 3.0 (Belz and Thomson 2025) of a study, and JSON for the online form of HEDS.
 
-heds_questions.json lists, in this project's wording, the 62 questions for a study of one criterion, with the names of
-their fields in the form at nlp-heds.github.io.
+heds_questions.json lists the 62 questions for a study of one criterion, in this project's wording. It also contains the
+names of the questions' fields in the form at nlp-heds.github.io.
 """
 
 import json
@@ -22,12 +22,12 @@ CRITERION_NAME = "Truth"
 class HedsQuestion(NamedTuple):
     """A question of the datasheet.
 
-    field: name of its form field. kind: "text", "one" (one option, with a text if the option requires one), or "many"
-    (all applicable options). options: the options that answers use, by number. chosen: numbers of the options
-    that apply unless the records determine others. stated: the option that each answer of the authors selects; the key
-    "" stands for any other answer. The authors' answer then replaces the recorded answer. If `stated` is None, the
-    authors' answer is appended to the recorded text. unknown_if_imported: True if the records have no answer for
-    imported judgments.
+    field: name of the question's form field. kind: "text", "one" (one option, with a text if the option requires one),
+    or "many" (all applicable options). options: options by number, limited to those that answers use. chosen: numbers
+    of the options that apply unless the records determine other options. stated: mapping from the authors' answers to
+    the options that they select; the key "" stands for any other answer. The authors' answer then replaces the recorded
+    answer. If `stated` is None, the authors' answer is appended to the recorded text. unknown_if_imported: True if the
+    records contain no answer for imported judgments.
     """
 
     number: str
@@ -72,8 +72,8 @@ class Answer(NamedTuple):
 
 
 def heds_answers(study: Facts, texts: Mapping[str, str]) -> dict[str, Answer]:
-    """Return the answer to each question by number. texts: recorded answers, from the template heds_answers.txt."""
-    texts = {**texts, "4.3.2": study["instructions"]}  # verbatim, with its line breaks
+    """Return the answers by question number. texts: recorded answers from the template heds_answers.txt."""
+    texts = {**texts, "4.3.2": study["instructions"]}  # verbatim, with line breaks
     recruited = study["recruited"]
     options = {  # options that depend on the records
         "3.1.2": [1 if study["draw"] == "simple" else 2],
@@ -95,7 +95,7 @@ def _answer(
         is_recorded = bool(texts[number])
         stated = stated.rstrip(".").casefold() if stated.rstrip(".").casefold() in question.stated else stated
         if is_recorded and stated in question.stated:
-            stated = ""  # not preregistered at a registry, but in kgharvest
+            stated = ""  # the authors' answer is about registries, but the study is preregistered in kgharvest
     if stated and question.stated is not None:
         option = question.stated.get(stated, question.stated.get(""))
         text = "" if stated in question.stated else stated
@@ -118,7 +118,10 @@ def _labelled(question: HedsQuestion, chosen: Sequence[int]) -> dict[int, str]:
 
 
 def coverage(answers: Mapping[str, Answer]) -> dict[str, list[str]]:
-    """Return question numbers by source of the answer, and those of all applicable questions as "applicable"."""
+    """Return the numbers of questions by source of the answer.
+
+    The key "applicable" has the numbers of all applicable questions.
+    """
     numbers = {
         source.name.lower(): [number for number, answer in answers.items() if answer.source == source]
         for source in Source

@@ -1,4 +1,4 @@
-"""Provenance of the files of a package, from the LMs to the package: RO-Crate 1.1 with PROV."""
+"""Provenance of a package's files, from the LMs to the package, as RO-Crate 1.1 with PROV."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ Entity = Mapping[str, Any]
 
 
 def ro_crate_file(study: Facts, files: Sequence[PackFile]) -> PackFile:
-    """Return the description of `files`, which are all other files of the package."""
+    """Return the file that describes `files`, the other files of the package."""
     descriptor = {"@id": PATH, "@type": "CreativeWork", "about": {"@id": "./"}, "conformsTo": {"@id": SPECIFICATION}}
     stated: dict[str, Any] = {}
     if authors := study["authors"]:
@@ -85,7 +85,7 @@ def _steps(study: Facts, files: Sequence[PackFile]) -> list[Entity]:
 
 
 def _act(name: str, title: str, description: str, objects: Sequence[str], result: str) -> dict[str, Any]:
-    """Return an action. objects: ids of the entities that it uses."""
+    """Return an action. objects: ids of the entities that the action uses."""
     return {
         "@id": name,
         "@type": ["CreateAction", "prov:Activity"],

@@ -17,7 +17,7 @@ from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 
 
 class PaperPackSerializer(serializers.ModelSerializer):
-    """Status of a replication package. sha256, n_bytes: hash and size of a finished package's file."""
+    """Status of a replication package. sha256, n_bytes: hash and size of the file of a finished package."""
 
     is_unfinished = serializers.BooleanField()
 
@@ -37,7 +37,7 @@ class PackViewSet(PagedList, ReportPartViewSet):
 
     @extend_schema(summary="Request the replication package of a report", responses={202: PaperPackSerializer})
     def create(self, request: Request, report_id: int) -> Response:
-        """A worker creates the package. If an unfinished package was already requested, returns that one."""
+        """A worker creates the package. If a requested package is unfinished, returns that package instead."""
         pack = queue_pack(self.report(), request.user)
         return self.accepted(pack, self.address(pack))
 

@@ -19,20 +19,20 @@ from kgharvest.bulk.file_writing import write_atomically
 from kgharvest.errors import DomainError
 
 SUMS = "SHA256SUMS"
-PIECE = 1 << 20  # bytes copied at a time
+PIECE = 1 << 20  # number of bytes that are copied at a time
 MOST_FILES = 5000
-LARGEST_PACK = 2 << 30  # bytes of all files
+LARGEST_PACK = 2 << 30  # maximum total bytes of all files
 LARGEST_PACK_GB = LARGEST_PACK >> 30
 THE_SAME_TIME = (1980, 1, 1, 0, 0, 0)  # earliest timestamp in ZIP files
 READABLE = 0o100644 << 16
 
 
 class BadPack(DomainError):
-    """A package that cannot be read, or whose rows do not yield a report."""
+    """The package cannot be read, or no report can be computed from its rows."""
 
 
 class PackFile(NamedTuple):
-    """A file of a package. path: relative, with forward slashes. columns: columns of a Parquet or JSONL file."""
+    """A file of a package. path: relative path with forward slashes. columns: columns of a Parquet or JSONL file."""
 
     path: str
     content: bytes
@@ -56,7 +56,7 @@ def sums_of(files: Iterable[PackFile]) -> PackFile:
 
 @contextmanager
 def zipped(files: Iterable[PackFile], folder: Path) -> Iterator[IO[bytes]]:
-    """Yield a package's ZIP file, ready to be read: an unnamed temporary file on the disk of `folder`.
+    """Yield a package's ZIP file, opened for reading. It is an unnamed temporary file on the disk of `folder`.
 
     Raises NotWritable.
     """
@@ -66,7 +66,8 @@ def zipped(files: Iterable[PackFile], folder: Path) -> Iterator[IO[bytes]]:
             with zipfile.ZipFile(zip_file, "w", zipfile.ZIP_DEFLATED) as archive:
                 for file in sorted(files, key=lambda file: file.path):
                     entry = zipfile.ZipInfo(file.path, THE_SAME_TIME)
-                    entry.create_system, entry.external_attr = 3, READABLE  # 3: Unix, whichever system writes the file
+                    # 3 means Unix. It is set explicitly, so that it does not depend on the system that writes the file.
+                    entry.create_system, entry.external_attr = 3, READABLE
                     entry.compress_type = zipfile.ZIP_DEFLATED
                     archive.writestr(entry, file.content)
         except OSError as error:
@@ -140,7 +141,7 @@ def _read_zip(archive: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
     n_bytes = 0
     for name, entry in zip(names, entries, strict=True):
         with archive.open(entry) as file:
-            content = file.read(LARGEST_PACK - n_bytes + 1)  # the declared size is untrusted
+            content = file.read(LARGEST_PACK - n_bytes + 1)  # the size in the archive's directory is untrusted
         n_bytes += len(content)
         _check_limits(len(names), n_bytes)
         yield name, content
@@ -168,7 +169,7 @@ def _check_limits(n_files: int, n_bytes: int) -> None:
 
 
 def checksum_differences(contents: Mapping[str, bytes]) -> Iterator[str]:
-    """Yield one sentence for each difference from SHA256SUMS: missing, additional, and altered files."""
+    """Yield a sentence for each difference from SHA256SUMS: missing, additional, and altered files."""
     if SUMS not in contents:
         yield f"{SUMS}: missing"
         return

@@ -1,7 +1,7 @@
-"""Replication package of a report: frozen report, rendered tables and figures, and the raw rows behind every number.
+"""Replication package of a report: the frozen report, rendered tables and figures, and the rows behind every number.
 
-Packages are reproducible byte by byte. Each new package is verified: if the current rows yield numbers that differ
-from the frozen report, the package is not created.
+Packages are reproducible byte by byte. Each new package is verified. If the current rows give other numbers than the
+frozen report, the package is not created.
 """
 
 import re
@@ -39,7 +39,7 @@ from kgharvest.tables.formats import FORMATS, json_text
 ABOUT_FACTS = "Rules, dates, and log of the round, which are not in the rows."
 SPDX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}")
 MOST_AUTHORS = 200
-LONGEST_NAME = 200  # characters
+LONGEST_NAME = 200  # maximum number of characters of an author
 REQUIREMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -48,7 +48,8 @@ def pack_files(
 ) -> list[PackFile]:
     """Return all files of the report's package. Raises RoundChanged or OtherTrail.
 
-    licence: an SPDX identifier. authors: each as "Family, Given". Both default to the paper metadata of the round.
+    licence: an SPDX identifier. authors: names of the form "Family, Given". Both default to the paper metadata of the
+    round.
     """
     on_progress(Progress("reading the rows", 0))
     scrub = scrubber(report.round, report)
@@ -74,7 +75,7 @@ def pack_files(
 
 
 def _scrubbed_source(report: Report, scrub: Scrub) -> tuple[dict[str, Any], Rows, dict[str, Any]]:
-    """Return the scrubbed document of the report, its raw rows, and the scrubbed facts about the round.
+    """Return the report's scrubbed document, the raw rows, and the scrubbed facts about the round.
 
     Raises RoundChanged if an older version created the report, or if the report uses a deleted judge run.
     """
@@ -124,14 +125,14 @@ def rendered_figures(document: Document) -> Iterator[PackFile]:
 
 
 def requirements_file() -> PackFile:
-    """Pin the packages of requirements.txt and their dependencies to the installed versions."""
+    """Return a file that pins the packages of requirements.txt and their dependencies to the installed versions."""
     pending = (settings.BASE_DIR / "requirements.txt").read_text(encoding="utf-8").splitlines()
     versions: dict[str, str] = {}
     while pending:
-        match = REQUIREMENT_NAME.match(pending.pop())  # None for a comment
+        match = REQUIREMENT_NAME.match(pending.pop())  # None for a comment or an empty line
         name = re.sub(r"[-_.]+", "-", match[0]).lower() if match else ""
         if name and name not in ("torch", *versions):
-            with suppress(metadata.PackageNotFoundError):  # optional
+            with suppress(metadata.PackageNotFoundError):  # optional and not installed
                 package = metadata.distribution(name)
                 versions[name] = package.version
                 pending += [line for line in package.requires or [] if "extra ==" not in line]

@@ -1,4 +1,6 @@
-"""Package jobs: requested on a report's page or through the API, with result files in storage that all hosts share.
+"""Jobs that create packages. They are requested on a report's page or through the API.
+
+All hosts share the storage for the resulting files.
 
 A report has one package: a new package replaces the previous one. Files are deleted with their reports.
 """
@@ -31,18 +33,19 @@ logger = logging.getLogger(__name__)
 
 FOLDER = "packs"
 FILE_NAME = re.compile(r"(?P<pk>[0-9]{1,18})(?:-(?P<digest>[0-9a-f]{64}))?\.zip")
-DRAFT = re.compile(rf"\.{FILE_NAME.pattern}\.\d+")  # temporary files of bulk.file_writing in a data folder
+DRAFT = re.compile(rf"\.{FILE_NAME.pattern}\.\d+")  # temporary files that bulk.file_writing creates in a data folder
 ABANDONED_AFTER = timedelta(days=1)
 SWEPT_EVERY = timedelta(minutes=1)
 
-_swept_at: datetime | None = None  # last sweep of this process
+_swept_at: datetime | None = None  # time of the last sweep by this process
 
 
 def queue_pack(report: Report, by=None) -> PaperPack:
     """Queue a job for the report's package, or return the unfinished one. Raises NotAllowed."""
     check_may(by, Action.WORK, report.project)
     with transaction.atomic():
-        Report.objects.select_for_update(no_key=True).only("pk").get(pk=report.pk)  # two clicks create only one package
+        # Lock the report, so that two clicks create only one package.
+        Report.objects.select_for_update(no_key=True).only("pk").get(pk=report.pk)
         if under_way := PaperPack.objects.unfinished().filter(report=report).first():
             return under_way
         pack = PaperPack.objects.create(kind=PaperPack.KIND, project=report.project, report=report, created_by=by)
@@ -83,23 +86,27 @@ def record_packed(report: Report, digest: str, by) -> None:
 
 
 def name_of(pk: int, digest: str) -> str:
-    """Return the name of a package's file. If two workers create different files for a package, both are kept."""
+    """Return the name of a package's file.
+
+    It contains a digest, so that different files by two workers are both kept.
+    """
     return f"{FOLDER}/{pk}-{digest}.zip"
 
 
 def names_of(pack: PaperPack) -> list[str]:
-    """Return possible names of the file: the current one, and the older one without a checksum."""
+    """Return the possible names of the file: the current name, and the name in older versions, without a checksum."""
     return [name_of(pack.pk, pack.sha256), f"{FOLDER}/{pack.pk}.zip"]
 
 
 def has_file(pack: PaperPack) -> bool:
-    """Raises FilesUnavailable."""
+    """Return whether the file of the package exists. Raises FilesUnavailable."""
     return any(kept_files().exists(name) for name in names_of(pack))
 
 
 def open_file(pack: PaperPack) -> File:
     """Return the file of a finished package. Raises NotFound or FilesUnavailable."""
-    if pack.status == Job.Status.SUCCEEDED:  # a job that was canceled late may have left a file
+    # Without this check, the file of a job that was canceled late could be returned.
+    if pack.status == Job.Status.SUCCEEDED:
         for name in names_of(pack):
             with suppress(FileNotFoundError):
                 return kept_files().open(name)
@@ -107,7 +114,10 @@ def open_file(pack: PaperPack) -> File:
 
 
 def sweep(now: datetime) -> None:
-    """Delete files of deleted packages once a minute per worker (stores can charge for listing). A periodic task."""
+    """Delete files of deleted packages. Each worker does this once a minute, because stores can charge for listing.
+
+    A periodic task.
+    """
     global _swept_at
     if _swept_at is None or now - _swept_at >= SWEPT_EVERY:
         _swept_at = now
@@ -115,7 +125,7 @@ def sweep(now: datetime) -> None:
 
 
 def delete_files_without_report(now: datetime) -> None:
-    """Delete files of packages whose report was deleted, and abandoned drafts."""
+    """Delete the files of packages whose report was deleted, and temporary files of interrupted jobs."""
     files = new_connection()
     try:
         names = files.listdir(FOLDER)[1]
@@ -129,6 +139,6 @@ def delete_files_without_report(now: datetime) -> None:
             if now - files.get_modified_time(draft) > ABANDONED_AFTER:
                 files.delete(draft)
     except FileNotFoundError:
-        pass  # no package was ever stored
+        pass  # the folder is missing, because no package was ever stored
     except FilesUnavailable as error:
         logger.warning("Cannot delete files of deleted packages yet: %s", error.reason)

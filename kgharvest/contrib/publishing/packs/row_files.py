@@ -1,4 +1,4 @@
-"""Raw data of a package: rows as JSONL and Parquet files, round facts, the audit log, and the recomputed report.
+"""Raw data of a package: rows as JSONL and Parquet files, facts about the round, audit log, and recomputed report.
 
 Annotators appear under the round's pseudonyms. Files contain no comments, names, invites, database ids, panel ids, or
 texts of hidden tuples. docs/paper-pack.md describes each table and the excluded data.
@@ -32,11 +32,11 @@ from kgharvest.events.models import Event
 from kgharvest.statistics.arrays import LABELS, VERDICTS
 from kgharvest.tables.formats import to_json
 
-LARGEST_NUMBER = 2**63 - 1  # limit of Parquet columns
+LARGEST_NUMBER = 2**63 - 1  # maximum of integer columns in Parquet
 ROWS_AT_ONCE = 20_000
-SMALL = 1_000_000  # bytes that any Parquet file may decompress to
+SMALL = 1_000_000  # number of bytes to which any Parquet file may decompress
 FACTS, PREREGISTRATION = "rows/round.json", "preregistration.json"
-# Parts of the report's block `conduct` that are copied to the package. The other parts are counted from rows.
+# Parts of the object `conduct` of the report that are copied to the package. The other parts are recomputed from rows.
 REPEATED = ("design", "limits", "training", "exclusions", "imports", "timeline")
 REPEATED_OF = {
     "dates": ("created_at", "opened_at", "closed_at"),
@@ -45,7 +45,7 @@ REPEATED_OF = {
     "judgments": ("n_skipped", "n_reports"),
     "adjudications": ("n_superseded", "n_blind", "n_experts"),
 }
-REPEATED_PATHS = (  # in the document; include novelty, because the reference KG is not in the package
+REPEATED_PATHS = (  # paths in the document. Novelty is included, because the reference KG is not in the package
     "novelty",
     "preregistration.deviations",
     *(f"conduct.{name}" for name in REPEATED),
@@ -54,7 +54,10 @@ REPEATED_PATHS = (  # in the document; include novelty, because the reference KG
 
 
 def round_facts(round: Round, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the rules, dates, and log of the round, which the report repeats. document: frozen report."""
+    """Return the rules, dates, and log of the round, which the report repeats.
+
+    document: document of the frozen report.
+    """
     facts = conduct_facts(round)
     conduct = {name: facts[name] for name in REPEATED}
     parts = {part: {name: facts[part][name] for name in names} for part, names in REPEATED_OF.items()}
@@ -67,7 +70,10 @@ def round_facts(round: Round, document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def preregistration_files(facts: Mapping[str, Any]) -> list[PackFile]:
-    """Return the file of the round's preregistration, whose hash was published; empty without a preregistration."""
+    """Return the file of the round's preregistration. The hash of this file was published.
+
+    Without a preregistration, return no file.
+    """
     if not (registered := facts.get("preregistration")):
         return []
     about = "The preregistration. Its SHA-256 is the hash of this file."
@@ -78,7 +84,7 @@ def preregistration_files(facts: Mapping[str, Any]) -> list[PackFile]:
 
 
 class _Type(NamedTuple):
-    """Column type. is_valid: checks whether a JSON value other than None is valid."""
+    """Type of a column. is_valid: function that checks whether a JSON value other than None is valid."""
 
     arrow: pa.DataType
     is_valid: Callable[[Any], bool]
@@ -97,7 +103,7 @@ TYPES = {
 
 
 def values_of_files(rows: Rows) -> dict[str, Columns]:
-    """Return the values of each table as in the files; empty values are None.
+    """Return the values of each table in the form in which files contain them. Empty values are None.
 
     Harvests and tuples are numbered in order of appearance; annotators appear under their pseudonyms.
     """
@@ -110,7 +116,7 @@ def values_of_files(rows: Rows) -> dict[str, Columns]:
         "harvest": {pk: number for number, pk in enumerate(rows["harvests"]["harvest"], start=1)},
         "annotator": dict(enumerate(rows["annotators"]["annotator"])),
     }
-    names_in = {"annotators": {}}  # pseudonyms are written unchanged
+    names_in = {"annotators": {}}  # already pseudonyms, which are written unchanged
     return {
         table.name: {
             column.name: _values(
@@ -168,7 +174,7 @@ def _schema(table: RowTable) -> pa.Schema:
 
 
 def read_rows(contents: Mapping[str, bytes]) -> dict[str, Columns]:
-    """Return the rows of the JSONL files of a package; a table without a file is empty. Raises BadPack."""
+    """Return the rows of the JSONL files of a package. A table without a file has no rows. Raises BadPack."""
     return {table.name: _columns_of(table, contents.get(table.jsonl, b"")) for table in TABLES}
 
 
@@ -196,7 +202,7 @@ def _checked(value: Any, column: RowColumn, where: str) -> Any:
                 return value
             if (time := datetime.fromisoformat(value)).tzinfo:
                 return time.astimezone(UTC)
-    except (OverflowError, ValueError):  # out of range of floats or dates
+    except (OverflowError, ValueError):  # the value is out of the range of floats or dates
         pass
     raise BadPack(f"{where}: invalid {column.name} {value!r:.40}, expected {column.type}.")
 
@@ -204,9 +210,9 @@ def _checked(value: Any, column: RowColumn, where: str) -> Any:
 def parquet_differences(
     table: RowTable, columns: Columns, contents: Mapping[str, bytes]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield differences of the Parquet file from the JSONL columns: location, JSONL value, and Parquet value.
+    """Yield the location, JSONL value, and Parquet value of each difference between a Parquet file and JSONL columns.
 
-    Raises BadPack, also if the file decompresses to more than its rows can contain.
+    Raises BadPack if the file is unreadable, or if it decompresses to more bytes than its rows can have.
     """
     try:
         file, schema = pq.ParquetFile(io.BytesIO(contents[table.parquet])), _schema(table)
@@ -237,11 +243,11 @@ def parquet_differences(
 # Recomputed report
 
 
-LARGE = ("statements", "judgments", "draws", "harvested", "judge_answers")  # tables with integers as arrays
-MOST_WANTED = 10_000  # maximum required judgments of a statement
-MOST_TUPLES = 100_000_000  # of a harvest
+LARGE = ("statements", "judgments", "draws", "harvested", "judge_answers")  # tables whose integer columns are arrays
+MOST_WANTED = 10_000  # maximum number of required judgments of a statement
+MOST_TUPLES = 100_000_000  # maximum number of tuples of a harvest
 
-# Table, column, minimum, and maximum: the number of rows of a table, or a constant above.
+# Table, column, minimum, and maximum. The maximum is the number of rows of a table, or a constant above.
 RANGES = (
     ("judgments", "statement", 1, "statements"),
     ("draws", "statement", 1, "statements"),
@@ -262,9 +268,10 @@ RANGES = (
 
 
 def recompute(values: Rows, facts: Facts) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
-    """Return the report's document computed from the rows, and verdicts that do not match the judgments.
+    """Return the report's document as computed from the rows, and the verdicts that do not match the judgments.
 
-    facts: result of `round_facts`. Verdicts: location, value in the file, and value from the judgments. Raises BadPack.
+    facts: result of `round_facts`. Each returned verdict has a location, the value in the file, and the value computed
+    from the judgments. Raises BadPack.
     """
     try:
         rows, differences = rows_of_values(values, facts["quorum"])
@@ -281,9 +288,9 @@ def recompute(values: Rows, facts: Facts) -> tuple[dict[str, Any], list[tuple[st
 
 
 def rows_of_values(values: Rows, quorum: int) -> tuple[dict[str, Columns], list[tuple[str, str, str]]]:
-    """Return the columns of evaluation.evidence.tables, and verdicts that do not match the counted judgments.
+    """Return the columns of evaluation.evidence.tables, and the verdicts that do not match the counted judgments.
 
-    values: result of `read_rows`. Verdicts: as in `recompute`. Raises BadPack.
+    values: result of `read_rows`. The returned verdicts are those of `recompute`. Raises BadPack.
     """
     _check_references(values)
     rows: dict[str, dict[str, Any]] = {
@@ -328,7 +335,7 @@ def _column(table: RowTable, column: RowColumn, values: Sequence[Any]) -> Any:
 
 
 def _derive_from_harvested(rows: dict[str, dict[str, Any]]) -> None:
-    """Derive the columns of harvests that are otherwise read from the database: cuts base:k and curated ranks."""
+    """Derive the columns of harvests that the database query returns otherwise: cuts base:k and curated ranks."""
     harvests, harvested = rows["harvests"], rows["harvested"]
     number, rank = harvested["harvest"], harvested["rank"]
     if (np.diff(number) < 0).any() or (np.diff(rank)[np.diff(number) == 0] <= 0).any():
@@ -359,15 +366,18 @@ def _check_references(rows: Rows) -> None:
 
 # Audit log
 
-# Hashes of the round's entries, up to the head that the report names. The hashed text is included for entries that
-# identify no one. An entry with an actor, whose code the operators of the installation could look up, or with a name or
-# email address is included as a hash only.
+# Hashes of the audit log's entries about the round, up to the head that the report names. The hashed text is included
+# if the entry does not identify anyone. Otherwise, only the hash is included: for entries with an actor, whose code the
+# operators of the installation could look up, and for entries with a name or email address.
 AUDIT = "audit.jsonl"
 ACTIONS = ("judgments.sealed", "round.opened", "round.imported", "round.closed", "round.reopened")
 
 
 def audit_files(round: Round, head: Mapping[str, Any], scrub: Scrub) -> list[PackFile]:
-    """Return the audit file, or an empty list for a report without an audit head. Raises OtherTrail."""
+    """Return the file of the audit log, or an empty list if the report names no head of the audit log.
+
+    Raises OtherTrail.
+    """
     if not head["number"]:
         return []
     last = Event.objects.filter(number=head["number"]).first()
@@ -389,7 +399,10 @@ def audit_files(round: Round, head: Mapping[str, Any], scrub: Scrub) -> list[Pac
 
 
 class Chain:
-    """Verification of a package's audit log. problems: sentences; n_recomputed: entries with a recomputed hash."""
+    """Verification of a package's audit log. problems: sentences that describe errors.
+
+    n_recomputed: number of recomputed hashes.
+    """
 
     def __init__(self, content: bytes, head: Mapping[str, Any]) -> None:
         self.n_recomputed = 0

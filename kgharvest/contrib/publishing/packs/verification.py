@@ -1,4 +1,7 @@
-"""Verification of replication packages: recompute every number from the raw rows, without a database or other files."""
+"""Verification of replication packages: recompute every number from the raw rows.
+
+Requires no database or other files.
+"""
 
 import csv
 import io
@@ -24,15 +27,16 @@ from kgharvest.tables.formats import csv_text, markdown_of
 from kgharvest.tables.latex import latex_of
 
 REPORT = "report.json"
-STAMP = ("created_at", "code_version", "method", "audit")  # not compared; the audit log is compared separately
+# Keys that are not compared here; the audit log is compared separately.
+STAMP = ("created_at", "code_version", "method", "audit")
 SHOWN = 20
 NUMBER = re.compile(r"-?\d[\d.,e%-]*")
-# Linear algebra libraries sum in different orders on different machines.
+# Tolerances for floats, because linear algebra libraries sum in different orders on different machines.
 RELATIVE, ABSOLUTE = 1e-9, 1e-12
 
 
 class _Missing:
-    """Value of an absent key: differs from every JSON value, including the text "missing"."""
+    """Value that stands for an absent key. It differs from every JSON value, including the text "missing"."""
 
     def __repr__(self) -> str:
         return "missing"
@@ -42,7 +46,7 @@ MISSING = _Missing()
 
 
 class Difference(NamedTuple):
-    """A difference between packed and recomputed values. path: of the value, for example cells[3].accuracy."""
+    """A difference between a packed and a recomputed value. path: path of the value, for example cells[3].accuracy."""
 
     path: str
     packed: Any
@@ -53,9 +57,11 @@ class Difference(NamedTuple):
 
 
 class DocumentComparison:
-    """Comparison of documents. n_numbers: recomputed and compared numbers; n_repeated: numbers under `repeated` paths.
+    """Comparison of the packed with the recomputed document. n_numbers: count of recomputed and compared numbers.
 
-    same_wording: False to accept other sentences, for documents of another version.
+    n_repeated: count of numbers under `repeated` paths.
+
+    same_wording: False to accept different sentences, if another version created the document.
     """
 
     def __init__(
@@ -93,15 +99,18 @@ def _are_equal(packed: Any, recomputed: Any) -> bool:
     if {type(packed), type(recomputed)} in ({float}, {int, float}):
         try:
             return isclose(packed, recomputed, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
-        except OverflowError:  # an integer beyond the range of floats
+        except OverflowError:  # the integer is beyond the range of floats
             return False
     return type(packed) is type(recomputed) and bool(packed == recomputed)
 
 
 class Verification(NamedTuple):
-    """problems: sentences, empty if the package is valid. n_numbers: numbers that were recomputed and compared.
+    """Result of a verification. problems: sentences; empty if the package is valid.
 
-    n_repeated: numbers that are only repeated from the installation. notes: parts that were not recomputed.
+    n_numbers: count of recomputed and compared numbers.
+
+    n_repeated: count of numbers that are only copied from the installation. notes: sentences about parts that were not
+    recomputed.
     """
 
     problems: Sequence[str]
@@ -133,7 +142,7 @@ def verify_pack(path: Path) -> Verification:
 
 
 def verify_contents(contents: Mapping[str, bytes]) -> Verification:
-    """Verify the contents of files without their checksums. Raises BadPack."""
+    """Verify the contents of the files, but not their checksums. Raises BadPack."""
     try:
         return _verify(contents)
     except RecursionError:
@@ -175,7 +184,7 @@ def _verify(contents: Mapping[str, bytes]) -> Verification:
     notes = list(_notes(document, compared, chain))
     if not same_wording:
         notes.append(
-            f"Not compared: wording and new keys, as kgharvest {document['code_version']} created the package."
+            f"Not compared: wording and new keys, because kgharvest {document['code_version']} created the package."
         )
     return Verification(problems, compared.n_numbers, compared.n_repeated, notes)
 
@@ -208,7 +217,7 @@ def _notes(document: Mapping[str, Any], compared: DocumentComparison, chain: row
 
 
 def _probabilities(rows: Rows) -> Iterator[Difference]:
-    """Yield draws whose inclusion probability is not the number of draws divided by the population."""
+    """Yield the draws whose inclusion probability differs from the number of draws divided by the population."""
     draws, population = rows["draws"], rows["strata"]["population"]
     n_drawn = Counter(draws["stratum"])
     columns = zip(draws["stratum"], draws["inclusion_probability"], strict=True)
@@ -228,7 +237,10 @@ def rendered_tables(document: Document) -> Iterator[PackFile]:
 
 
 def _tables(document: Mapping[str, Any], contents: Mapping[str, bytes], same_wording: bool) -> Iterator[str]:
-    """Yield differences between table files and the report. For a different wording, compare only numbers in CSVs."""
+    """Yield differences between table files and the report.
+
+    If the wording can differ, compare only the numbers in CSV files.
+    """
     try:
         files = {file.path: file.content for file in rendered_tables(document)}
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

@@ -12,7 +12,7 @@ from kgharvest.errors import DomainError
 from kgharvest.names import UnresolvedName, resolve_name
 from kgharvest.statistics.paired_tests import FEWEST_RELATIONS, CellKey, Pair, Side, compared_cells
 
-MOST = 100  # maximum number of hypotheses, and of comparisons
+MOST = 100  # maximum number of hypotheses, and maximum number of comparisons
 LONGEST_TEXT = 5_000
 LONGEST_HYPOTHESIS = 1_000
 SIDES = ("first", "second")
@@ -49,9 +49,14 @@ class HypothesisSerializer(ComparisonSerializer):
     expects = serializers.ChoiceField(Expects.choices)
     margin = FiniteField(
         min_value=0.1, max_value=50, allow_null=True, default=None,
-        help_text="Equivalence margin in percentage points. Required if the expectation is `alike`.",
+        help_text="Equivalence margin in percentage points. Required if `expects` is `alike`.",
     )  # fmt: skip
-    words = Words(max_length=LONGEST_HYPOTHESIS, allow_blank=True, default="", help_text="Wording. Default: generated.")
+    words = Words(
+        max_length=LONGEST_HYPOTHESIS,
+        allow_blank=True,
+        default="",
+        help_text="Wording of the hypothesis. Default: a generated sentence.",
+    )
 
     def validate(self, hypothesis: dict[str, Any]) -> dict[str, Any]:
         if (hypothesis["expects"] == Expects.ALIKE) != (hypothesis["margin"] is not None):
@@ -61,7 +66,10 @@ class HypothesisSerializer(ComparisonSerializer):
 
 
 class PlanSerializer(StrictSerializer):
-    """Hypotheses, comparisons, and rules as text. The comparison of a hypothesis is planned automatically."""
+    """Plan with hypotheses, comparisons, and rules in free text.
+
+    The comparison that tests a hypothesis is added automatically.
+    """
 
     hypotheses = HypothesisSerializer(many=True, default=list, max_length=MOST)
     comparisons = ComparisonSerializer(many=True, default=list, max_length=MOST)
@@ -82,7 +90,7 @@ class PlanSerializer(StrictSerializer):
 
 
 def pairs_compared(cells: Iterable[CellKey]) -> list[Pair]:
-    """Return the pairs of sides that a report compares if all of these cells have verdicts."""
+    """Return the pairs of sides that a report compares if all given cells have verdicts."""
     return [pair for pair, _ in compared_cells(dict.fromkeys(cells, 0.0))]
 
 
@@ -127,7 +135,10 @@ def _with_sides(entry: Mapping[str, Any], pairs: Sequence[Pair], path: str) -> d
 
 
 def whole_hypothesis(hypothesis: Mapping[str, Any]) -> str:
-    """Return the wording of a frozen hypothesis, followed by the tested hypothesis in parentheses if they differ."""
+    """Return the wording of a frozen hypothesis.
+
+    If it differs from the tested hypothesis, that follows in parentheses.
+    """
     words, tested = hypothesis["words"], hypothesis_in_words(hypothesis)
     return words if words == tested else f"{words} ({tested.rstrip('.')})"
 

@@ -25,14 +25,14 @@ from kgharvest.statistics.rates import SIGNIFICANCE
 from kgharvest.tables.table import Column, Kind, Row, Table
 
 METHOD = (
-    "Preregistration: the comparisons in the frozen document are one family, and all others, which are exploratory, "
-    "another; p is adjusted by Holm's method within each family. A hypothesis that one side is more accurate, or that "
-    "two sides differ, is supported if the adjusted p of the comparison is below .05 and the difference has the "
-    "expected sign, and not supported if the sign is opposite. Equivalence is supported if two one-sided tests at .05 "
-    "show a difference within the planned margin, and not supported if the 95 % interval is beyond the margin. "
-    "Otherwise the outcome is undecided. Deviations: values of the frozen document that have changed at the report, "
-    "exclusions of people before a limit of the round paused them, and a report or end of judging before the closing "
-    "rule of the round applied."
+    "The comparisons in the frozen document of a preregistration form one family, and all other comparisons, "
+    "which are exploratory, form another. p is adjusted by Holm's method within each family. If the adjusted p of "
+    "a comparison is below .05, a hypothesis that one side is more accurate, or that two sides differ, is "
+    "supported if the difference has the expected sign, and not supported if the sign is opposite. Equivalence is "
+    "supported if two one-sided tests at .05 show a difference within the planned margin. It is not supported if "
+    "the 95 % interval is beyond the margin. Otherwise, the outcome is undecided. Deviations are values that "
+    "differ from the frozen document, exclusions of people before a limit of the round paused them, and reports "
+    "or ends of judging before the closing rule of the round applied."
 )
 SUPPORTED, NOT_SUPPORTED, UNDECIDED = "supported", "not supported", "undecided"
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -41,24 +41,25 @@ NOT_COMPARED = "Not compared: too few shared relations have a verdict."
 
 # Deviations, computed from documents without a database
 
-# Hashes of texts that the state also contains as values. If a text has changed, its hash is skipped, so that the
-# change is reported as one deviation.
+# Hashes of texts that the state also contains in full. If such a text has changed, the hash is skipped, so that only
+# one deviation is reported.
 HASH_OF = {"instructions.round_sha256": "options.instructions", "instructions.consent_sha256": "options.consent"}
-# Earlier wordings of the same method: a preregistration that froze one of them does not deviate.
+# Hashes of earlier wordings of the same method. A preregistration with one of these hashes does not deviate.
 METHOD_PATH = "analysis.method_sha256"
 EARLIER_WORDINGS = {
     "c8460897190de13af2fd250555f7507ead324dda5b8fd274a3e98dca8dcff2e4",
     "c18fe9102c55f7412719c14add282089936141a2fa296f0156e7dbdb4bd1054f",
     "094b78ebf0c6ed7566e414ff1e1f89a9ddf497156df1eefc9d0524acb73f1764",
+    "dc1b30455461c1b66a385d04f80c30dca867aa1914df4d3b9d209cb128e8b11e",
 }
-LONGEST = 300  # maximum characters of a displayed value
+LONGEST = 300  # maximum number of characters of a displayed value
 
 
 class Deviation(NamedTuple):
-    """A changed value.
+    """A value that differs from the preregistration.
 
-    path: path of the value, for example options.closes_when. planned, actual: text of the frozen and of the current
-    value, None if absent.
+    path: path of the value, for example options.closes_when. planned, actual: the frozen and the current value as text,
+    None if absent.
     """
 
     path: str
@@ -67,7 +68,7 @@ class Deviation(NamedTuple):
 
 
 def deviations(planned: Mapping[str, Any], state: Mapping[str, Any], conduct: Mapping[str, Any]) -> list[Deviation]:
-    """Return all deviations. planned: frozen document. state, conduct: state and conduct of the round in the report."""
+    """Return all deviations. planned: frozen document. state, conduct: state and conduct of the round as reported."""
     changed_values = [
         deviation
         for deviation in differences(planned["state"], state)
@@ -82,7 +83,10 @@ def deviations(planned: Mapping[str, Any], state: Mapping[str, Any], conduct: Ma
 
 
 def differences(planned: Any, actual: Any, path: str = "") -> Iterator[Deviation]:
-    """Yield each different value with its path: keys separated by dots, list positions in brackets."""
+    """Yield each value that differs, with its path.
+
+    In paths, dots separate keys, and brackets contain list positions.
+    """
     if planned == actual:
         return
     if isinstance(planned, Mapping) and isinstance(actual, Mapping):
@@ -109,9 +113,12 @@ def in_words(value: Any) -> str | None:
 
 
 def _exclusions(planned: Mapping[str, Any], conduct: Mapping[str, Any]) -> Iterator[Deviation]:
-    """Yield exclusions of annotators whom no limit had paused. Readers decide whether the exclusion rule applies."""
+    """Yield a deviation for each annotator who was excluded without being paused by a limit.
+
+    Readers decide whether the exclusion followed the plan's rule.
+    """
     crossings = [line for line in conduct["timeline"] if line["kind"] == "limit_crossed"]
-    paused = {line["annotator"]: line["at"] for line in reversed(crossings)}  # first time
+    paused = {line["annotator"]: line["at"] for line in reversed(crossings)}  # the first pause of each annotator
     for exclusion in conduct["exclusions"]:
         code = exclusion["annotator"]
         if code in paused and paused[code] <= exclusion["at"]:
@@ -142,7 +149,7 @@ def _stopping(planned: Mapping[str, Any], actual: Mapping[str, Any], conduct: Ma
         yield Deviation(path, in_the_plan, f"closed {closed_at[:16]}, before this time")
     elif rule == "narrow":
         closings = [line["by"] for line in conduct["timeline"] if line["kind"] == "closed"]
-        if closings and (role := closings[-1]):  # None: the system
+        if closings and (role := closings[-1]):  # the role None stands for the system
             yield Deviation(path, in_the_plan, f"closed {closed_at[:10]} by the {role}, not by the rule")
 
 
@@ -160,7 +167,7 @@ def hypothesis_outcome(hypothesis: Mapping[str, Any], comparisons: Sequence[Mapp
         nothing = dict.fromkeys(("comparison", "difference", "low", "high", "p_holm", "smallest_margin"))
         return entry | nothing | {"outcome": UNDECIDED, "reason": NOT_COMPARED}
     difference, low, high = (compared[key] for key in ("difference", "low", "high"))
-    if sides_of(compared)[0] != tuple(hypothesis["first"].values()):  # the sign is that of first minus second
+    if sides_of(compared)[0] != tuple(hypothesis["first"].values()):  # the sign of first minus second
         difference, low, high = (None if end is None else 0.0 - end for end in (difference, high, low))
     numbers = {"difference": difference, "low": low, "high": high, "p_holm": compared["p_holm"]}
     numbers["smallest_margin"] = (compared.get("equivalence") or {}).get("smallest_margin")
@@ -170,7 +177,7 @@ def hypothesis_outcome(hypothesis: Mapping[str, Any], comparisons: Sequence[Mapp
 def _outcome(hypothesis: Mapping[str, Any], numbers: Mapping[str, Any]) -> str:
     expects, low, high = Expects(hypothesis["expects"]), numbers["low"], numbers["high"]
     if expects == Expects.ALIKE:
-        smallest, within = numbers["smallest_margin"], hypothesis["margin"] / 100  # from percentage points
+        smallest, within = numbers["smallest_margin"], hypothesis["margin"] / 100  # the margin is in percentage points
         if smallest is not None and smallest < within:
             return SUPPORTED
         is_beyond = low is not None and high is not None and (low > within or high < -within)
@@ -240,10 +247,10 @@ def in_a_badge(day: str, n_deviations: int | None = None) -> str:
 
 
 class PreregistrationSection(ReportSection):
-    """The last preregistration of the round: deviations from it, and outcomes of its hypotheses.
+    """Section on the last preregistration of the round: deviations from it, and outcomes of its hypotheses.
 
-    Facts from the database: `document` (frozen) and `state` (of the round when reported). Facts in a package:
-    `document` and `deviations`.
+    Facts from the database are `document`, the frozen document, and `state`, the state of the round when it is
+    reported. Facts in a package are `document` and `deviations`.
     """
 
     key = "preregistration"

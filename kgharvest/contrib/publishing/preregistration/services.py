@@ -1,6 +1,9 @@
-"""Freeze preregistrations: a plan and the state of its round, as JSON. Reports compare that state with the current one.
+"""Freeze preregistrations. A preregistration contains a plan and the state of the round.
 
-The state of a draft is computed as if the draft had been opened, so that it can be compared with the opened round.
+Reports compare this state with the round's current state.
+
+The state of a draft is computed as if the draft had been opened. It can then be compared with the state of the opened
+round.
 """
 
 import hashlib
@@ -39,7 +42,10 @@ STRATUM = ("rank_from", "rank_to", "judge_label", "population", "sample_size")
 
 
 class PreregistrationTable(AuditedTable):
-    """Audited preregistrations. One may be missing only if the audit log shows that it was deleted with its draft."""
+    """Audited preregistrations.
+
+    A missing preregistration is an error unless the audit log shows that its draft was deleted.
+    """
 
     def are_as_recorded(self, recorded: dict[str, str], number: int) -> dict[str, bool]:
         existing = super().are_as_recorded(recorded, number)
@@ -53,7 +59,7 @@ PREREGISTRATIONS = PreregistrationTable(Preregistration, "round_id", "version", 
 def freeze_preregistration(round: Round, plan: Mapping[str, Any], now: datetime, by: User = None) -> Preregistration:
     """Freeze the state of the round and the plan as the next version.
 
-    plan: validated by PlanSerializer. Annotators cannot join or answer during the check for judgments, so every
+    plan: plan validated by PlanSerializer. Annotators cannot join or answer while judgments are checked, so every
     judgment is made after the freeze. Raises NotAllowed, TooLate, BadPlan, and the errors of freeze_round.
     """
     with transaction.atomic():
@@ -72,11 +78,12 @@ def freeze_preregistration(round: Round, plan: Mapping[str, Any], now: datetime,
             "version": versions + 1,
             "frozen_at": now.isoformat(timespec="seconds"),
             "round": {"name": round.name, "project": round.project.slug, "status": round.status},
-            # The role in the project, which identifies no one. Commands and superusers outside the project: operator.
+            # Only the role in the project, which does not identify anyone. For commands and superusers outside the
+            # project, it is operator.
             "written_by": members.values_list("role", flat=True).first() or "operator",
             "plan": completed_plan(plan, pairs_compared(parts.cells)),
             "state": state_of(parts),
-            # LMs that labeled tuples of the round before the first judgment
+            # LM judges that labeled tuples of the round before the first judgment
             "judges_before": [
                 {"name": run.name, "model": run.model, "n_answers": run.n_answers}
                 for run in round.judge_runs.annotate(n_answers=Count("answers")).order_by("pk")
@@ -112,7 +119,7 @@ def note_deletion(draft: Round, by: User) -> None:
 
 
 class OptionsSerializer(ModelDescription):
-    """Options of a round, as in its description."""
+    """Options of a round, in the form of the round's description."""
 
     class Meta:
         model = Round
@@ -139,7 +146,10 @@ class RoundParts(NamedTuple):
 
 
 def parts_of(round: Round, by: User = None) -> RoundParts:
-    """Return the parts of a round, or those that opening a draft would create. Raises the errors of freeze_round."""
+    """Return the parts of a round. For a draft, return the parts that opening it would create.
+
+    Raises the errors of freeze_round.
+    """
     if round.status != Round.Status.DRAFT:
         return stored_parts(round)
     frozen = freeze_round(round, by)
@@ -172,7 +182,7 @@ def stored_parts(round: Round) -> RoundParts:
 def state_of(parts: RoundParts) -> dict[str, Any]:
     """Return options, limits, cells, statements, instructions, and analysis as plain JSON."""
     round, digest, n = parts.round, hashlib.sha256(), 0
-    # The state has only a hash of the statements, because a list would be long and would reveal gold statements.
+    # The state contains only a hash of the statements, because a list would be long and would reveal gold statements.
     for statement in parts.statements:
         digest.update(f"{json.dumps(statement)}\n".encode())
         n += 1

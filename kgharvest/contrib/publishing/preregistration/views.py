@@ -34,12 +34,12 @@ from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import markdown_text
 
 FILE_FORMATS = ("json", "md")
-MOST_ROWS = 60  # further comparisons can be planned through the API
-NO_LIMITS = "none"  # annotation.models.Limits.sentence without limits
+MOST_ROWS = 60  # maximum in the form; further comparisons can be planned through the API
+NO_LIMITS = "none"  # annotation.models.Limits.sentence if there are no limits
 
 
 def first_words(round: Round, limits: str) -> dict[str, str]:
-    """Return initial texts of the form, based on the options of the round."""
+    """Return the form's initial texts, based on the options of the round."""
     excluded = "No annotator is excluded."
     if limits != NO_LIMITS:
         excluded = f"Only annotators whom a limit of the round pauses ({limits}) are excluded, if two of us agree."
@@ -52,7 +52,10 @@ def first_words(round: Round, limits: str) -> dict[str, str]:
 
 
 class PlanForm(forms.Form):
-    """Form of a plan. `document()` returns the input of PlanSerializer. pairs: pairs that reports compare."""
+    """Form for a plan. `document()` returns the input for PlanSerializer.
+
+    pairs: pairs of sides that reports compare.
+    """
 
     def __init__(self, sent: Any = None, *, pairs: Sequence[Pair], initial: Mapping[str, Any]) -> None:
         super().__init__(sent, initial=dict(initial))
@@ -174,7 +177,7 @@ def preregistration_file(request: HttpRequest, path: str, version: int, file_for
 def preregistration_download(frozen: Preregistration, file_format: str) -> HttpResponse:
     """Return a file of the preregistration. Raises Http404 for an unknown format.
 
-    The SHA-256 of the JSON file is the recorded one.
+    The SHA-256 of the JSON file equals the recorded hash.
     """
     if file_format not in FILE_FORMATS:
         raise Http404(f"Unknown format {file_format!r:.20}. Available: {', '.join(FILE_FORMATS)}.")
@@ -184,7 +187,7 @@ def preregistration_download(frozen: Preregistration, file_format: str) -> HttpR
 
 
 def parts_in_words(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return hypotheses, comparisons, texts with titles, and frozen values by path (as in deviations), as text."""
+    """Return a document as text: hypotheses, comparisons, titled texts, and frozen values by path as in deviations."""
     plan, fields = document["plan"], PlanSerializer().fields
     return {
         "hypotheses": [whole_hypothesis(entry) for entry in plan["hypotheses"]],

@@ -24,9 +24,11 @@ class QuestionSerializer(serializers.Serializer):
     label = serializers.CharField()
     help_text = serializers.CharField(allow_blank=True)
     places = serializers.CharField(
-        allow_blank=True, help_text="Uses of the answer in HEDS, RAI, checklist, and citation."
+        allow_blank=True, help_text="Where documents use the answer: in HEDS, RAI, the checklist, or the citation."
     )
-    choices = serializers.ListField(child=serializers.CharField(), help_text="Valid answers; empty for any text.")
+    choices = serializers.ListField(
+        child=serializers.CharField(), help_text="Valid answers. Empty if any text is valid."
+    )
     is_optional = serializers.BooleanField(help_text="True if documents are complete without the answer.")
     answer = serializers.CharField(allow_blank=True)
 
@@ -68,7 +70,7 @@ class StatementsViewSet(ReportOperations):
     )
     @statements.mapping.patch
     def edit_statements(self, request: Request, report_id: int) -> Response:
-        """Answers that only the authors can give, for the documents that accompany a paper."""
+        """Sets answers that only the authors can give. They are used in the documents that accompany a paper."""
         report = self.get_object()
         try:
             services.save_statements(report.round, self.sent(StatementsInput), by=request.user)

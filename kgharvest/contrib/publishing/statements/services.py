@@ -1,4 +1,4 @@
-"""Paper metadata: store the authors' answers to questions about a study with the round, for all of its reports."""
+"""Paper metadata: the authors' answers to questions about a study, stored with the round for all of its reports."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from kgharvest.events.recording import record
 
 # Questions
 
-LONGEST_ANSWER = 5000  # characters
+LONGEST_ANSWER = 5000  # maximum number of characters
 MAIL = re.compile(r"[^\s<>()\[\]\"',;:]+@[^\s<>()\[\]\"',;:]+\.[^\s<>()\[\]\"',;:.]+")
 WEB = re.compile(r"https?://\S+\.\S+")
 
@@ -28,7 +28,7 @@ LICENCES = (
 
 
 class Places(NamedTuple):
-    """Uses of an answer in documents.
+    """Where documents use an answer.
 
     heds: HEDS 3.0 questions. rai: fields of Croissant RAI 1.0. checklist: ARR's D1 to D5. citation: CITATION.cff key.
     """
@@ -48,8 +48,8 @@ class Places(NamedTuple):
 class Question(NamedTuple):
     """Question for the authors of a study.
 
-    key: name in API and database. n_rows: height of the form field in lines. choices: pairs of value and text.
-    is_optional: documents are complete without the answer, because the records contain most of its content.
+    key: name in the API and the database. n_rows: height of the form field in lines. choices: pairs of value and text.
+    is_optional: True if documents are complete without the answer, because the records contain most of its content.
     """
 
     key: str
@@ -98,7 +98,7 @@ QUESTIONS = (
     ),
     Question(
         "recruitment", PEOPLE, "Recruitment",
-        "Places of recruitment, conditions of participation, and selection of annotators. Name the panel, if any.",
+        "Where annotators were recruited, who could take part, and how they were selected. Name the panel, if any.",
         Places(("3.2.3",), ("dataCollection",), ("D2",)), 3,
     ),
     Question(
@@ -107,8 +107,8 @@ QUESTIONS = (
     ),
     Question(
         "pay_adequacy", PEOPLE, "Amount and adequacy of pay",
-        "Payment per hour or judgment, its currency, and the standard of adequacy, for example the local minimum wage "
-        "or the rule of a panel. For unpaid work, the reason why no payment is adequate.",
+        "Payment per hour or judgment, with its currency, and why it is adequate, for example by the local minimum "
+        "wage or the rule of a panel. If the work was unpaid, explain why.",
         Places(checklist=("D2",)), 3,
     ),
     Question(
@@ -128,13 +128,13 @@ QUESTIONS = (
     ),
     Question(
         "ethics_board", ETHICS, "Ethics board",
-        "Board that approved or exempted the study, with the number. If no board was asked, the reason.",
+        "Board that approved or exempted the study, with the approval number. If no board was asked, explain why.",
         Places(("5.1",), checklist=("D4",)),
     ),
     Question(
         "consent", ETHICS, "Consent",
-        "How annotators agreed to the use of their answers, and which information they received. The consent text "
-        "of the round is added.",
+        "How annotators agreed to the use of their answers, and which information they received. "
+        "The round's consent text is added automatically.",
         Places(checklist=("D3",)),
     ),
     Question(
@@ -149,7 +149,7 @@ QUESTIONS = (
         Places(("5.3",), ("personalSensitiveInformation",)), choices=YES_OR_NO,
     ),
     Question(
-        "impact_assessment", ETHICS, "Impact assessment", "Subject and location of the assessment, or None.",
+        "impact_assessment", ETHICS, "Impact assessment", "Subject and location of the impact assessment, or None.",
         Places(("5.4",)),
     ),
     Question(
@@ -158,7 +158,8 @@ QUESTIONS = (
     ),
     Question(
         "limitations", DATA, "Limitations",
-        "Limits of the conclusions from the data. Limits in the records, such as the sample size, are added.",
+        "Conclusions that the data do not support. "
+        "Limits in the records, such as the sample size, are added automatically.",
         Places(rai=("dataLimitations",)), 3,
     ),
     Question(
@@ -170,7 +171,7 @@ QUESTIONS = (
         Places(rai=("dataSocialImpact",)), 3,
     ),
     Question(
-        "maintenance", DATA, "Maintenance", "Maintainers of the data, period of maintenance, and contact for errors.",
+        "maintenance", DATA, "Maintenance", "Who maintains the data, for how long, and whom to contact about errors.",
         Places(rai=("dataReleaseMaintenancePlan",)),
     ),
     Question(
@@ -180,11 +181,14 @@ QUESTIONS = (
 )  # fmt: skip
 BY_KEY: Mapping[str, Question] = {question.key: question for question in QUESTIONS}
 
-Answers = Mapping[str, str]  # by key; unanswered questions are absent
+Answers = Mapping[str, str]  # answers by key; unanswered questions are absent
 
 
 def missing(answers: Answers, document: Mapping[str, Any]) -> Sequence[Question]:
-    """Return the unanswered required questions. document: of a report; a preregistration in it counts as an answer."""
+    """Return the unanswered required questions. document: document of a report.
+
+    If it contains a preregistration, that counts as an answer.
+    """
     recorded = {"preregistration"} if document.get("preregistration") else set()
     required = [question for question in QUESTIONS if not question.is_optional]
     return [question for question in required if not answers.get(question.key) and question.key not in recorded]
@@ -250,7 +254,7 @@ def statements_on(round: Round) -> dict[str, str]:
 
 
 def proposed_on(report: Report) -> dict[str, str]:
-    """Return answers proposed from the records, by question key: demographics in groups, and pay."""
+    """Return proposed answers by question key. They are derived from the records: demographics in groups, and pay."""
     proposed = {
         "demographics": in_words(questionnaire_groups(report.round, report.created_at)),
         "pay_adequacy": recruitment().pay_in_words(report.round),
@@ -267,7 +271,7 @@ def unsaid_on(report: Report) -> list[Question]:
 
 @transaction.atomic
 def save_statements(round: Round, answers: Mapping[str, str], by=None) -> list[str]:
-    """Store answers by question key; an empty answer deletes the stored answer. Return the keys that changed.
+    """Store answers by question key, and return the keys that changed. An empty answer deletes the stored answer.
 
     Raises NotAllowed or BadStatement, in which case nothing is stored.
     """

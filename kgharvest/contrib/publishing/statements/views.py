@@ -17,7 +17,10 @@ from kgharvest.pages.number_format import counted
 
 
 class StatementsForm(forms.Form):
-    """One field per question, named by its key. All fields are optional, so that answers can be added later."""
+    """Form with one field per question, named by the question's key.
+
+    All fields are optional, so that answers can be added later.
+    """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

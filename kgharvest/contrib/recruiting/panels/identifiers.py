@@ -1,7 +1,7 @@
-"""Participant identifiers: stored encrypted and looked up by a keyed digest, never in plain text.
+"""Participant identifiers. They are stored encrypted and looked up by a keyed digest, never in plain text.
 
-A database dump reveals no participant id without the installation's SECRET_KEY. If that key changes, stored ids
-become unreadable, and returning participants count as new ones.
+A database dump reveals no participant id without the installation's SECRET_KEY. If that key changes, stored ids become
+unreadable, and returning participants count as new participants.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Entry links and return URLs of a panel: their parameters and placeholders."""
+"""Parameters and placeholders in the entry links and return URLs of a panel."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kgharvest.errors import DomainError
 if TYPE_CHECKING:
     from kgharvest.contrib.recruiting.panels.models import Panel
 
-LONGEST_VALUE = 200  # characters in a parameter
+LONGEST_VALUE = 200  # maximum number of characters of a parameter
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 PLACEHOLDERS = ("code", "participant", "study", "session")
-NOT_FILLED_IN = re.compile(r"[{}%<>]")  # platforms write these around variable names
+NOT_FILLED_IN = re.compile(r"[{}%<>]")  # platforms put these characters around variable names
 ASK = "Open the study from the platform's page again. If this message reappears, contact the researchers."
 
 
@@ -26,7 +26,7 @@ class BadEntryLink(DomainError):
 
 
 class Entry(NamedTuple):
-    """Identifiers in an entry link. study, session: empty if the panel has no parameter for it."""
+    """Identifiers in an entry link. `study` and `session` are empty if the panel has no parameter for them."""
 
     participant: str
     study: str
@@ -39,7 +39,7 @@ def read_entry(panel: Panel, query: QueryDict) -> Entry:
 
 
 def parameters(panel: Panel) -> tuple[str, str, str]:
-    """Return the parameter names for participant, study, and session; empty if not used."""
+    """Return the parameter names for participant, study, and session. A name is empty if the panel does not use it."""
     return panel.participant_parameter, panel.study_parameter, panel.session_parameter
 
 
@@ -79,6 +79,6 @@ def check_return_address(address: str) -> None:
 
 
 def return_address(template: str, code: str, entry: Entry) -> str:
-    """Return the return URL with all placeholders filled in and encoded; empty for an empty template."""
+    """Return the return URL with all placeholders filled in and encoded. An empty template gives an empty URL."""
     values = {"code": code, **entry._asdict()}
     return PLACEHOLDER.sub(lambda placeholder: quote(values[placeholder[1]], safe=""), template)

@@ -14,7 +14,7 @@ from kgharvest.contrib.recruiting.panels.identifiers import decrypted
 from kgharvest.contrib.recruiting.panels.links import LONGEST_VALUE, check_return_address
 
 MOST_PLACES = 100_000
-MOST_MONEY = 10_000_00  # minor units, per participant
+MOST_MONEY = 10_000_00  # maximum per participant, in minor units
 
 parameter_name = RegexValidator(
     r"\A[A-Za-z][A-Za-z0-9_.-]*\Z", "Use letters, digits, underscores, periods, and hyphens, starting with a letter."
@@ -46,7 +46,7 @@ class Platform(models.TextChoices):
 
     @property
     def is_closed(self) -> bool:
-        """True if the platform no longer exists: its panels are read-only and nothing is sent to it."""
+        """True if the platform no longer exists. Its panels are then read-only, and nothing is sent to it."""
         return self is Platform.MTURK
 
     @property
@@ -55,7 +55,9 @@ class Platform(models.TextChoices):
 
 
 class Panel(models.Model):
-    """Recruitment of participants for a round: places, statements and reward per place, and completion codes.
+    """Recruitment of participants for a round.
+
+    Defines the places, the statements and reward per place, and completion codes.
 
     Money is in minor units of `currency` (cents). token: part of the entry link. external_id: the platform's study id,
     empty until the study exists. platform_options: options specific to this platform, by the field names of its form.
@@ -174,18 +176,19 @@ class Panel(models.Model):
 
 class SubmissionQuerySet(models.QuerySet):
     def holding_places(self):
-        """Return submissions that occupy a place: active, completed, or approved."""
+        """Return the submissions that occupy a place because they are active, completed, or approved."""
         return self.filter(status__in=Submission.HOLDING)
 
 
 class Submission(models.Model):
     """Participation of one person in a panel, from the entry link to payment.
 
-    participant, session: platform ids of person and submission, encrypted; *_digest are their lookup keys. study: study
-    id in the entry link. browser_digest: digest of the secret cookie of the browser that holds the place; empty for
-    places taken before this cookie was introduced. annotator: None until the participant joins. entered_at: time of
-    opening the entry link. completed_at: time of the last judgment, after which the code can be shown. ended_at: time
-    of the final status. platform_status, platform_status_at: newest status from the platform and its time; older states
+    participant, session: the platform's ids of the person and the submission, encrypted. participant_digest,
+    session_digest: lookup keys of these ids. study: study id in the entry link. browser_digest: digest of the secret
+    cookie of the browser that holds the place; empty for places taken before this cookie was introduced. annotator:
+    None until the participant joins. entered_at: time when the entry link was opened. completed_at: time of the last
+    judgment, after which the code can be shown. ended_at: time when the submission got its final status.
+    platform_status, platform_status_at: newest status from the platform, and the time of this status. Older statuses
     are ignored, because events arrive in any order. approves_itself_at: time of the platform's automatic approval.
     """
 
@@ -247,10 +250,10 @@ class Submission(models.Model):
 
     @property
     def participant_id(self) -> str:
-        """The platform's id of the participant; empty once erased. Raises Unreadable."""
+        """The platform's id of the participant. It is empty once erased. Raises Unreadable."""
         return decrypted(self.participant) if self.participant else ""
 
     @property
     def session_id(self) -> str:
-        """The platform's id of the submission; empty if unknown or erased. Raises Unreadable."""
+        """The platform's id of the submission. It is empty if unknown or erased. Raises Unreadable."""
         return decrypted(self.session) if self.session else ""

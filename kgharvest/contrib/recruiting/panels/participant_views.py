@@ -27,8 +27,9 @@ from kgharvest.errors import DomainError
 from kgharvest.pages.refusals import refusal_in_form
 
 Status = Submission.Status
-SENT_BY_PLATFORM = "sent_by_platform"  # session key: digest of the entry link whose signature was verified
-BROWSER_COOKIE = "participant_browser"  # a secret that binds a place to the browser and outlives the session
+SENT_BY_PLATFORM = "sent_by_platform"  # key in the session: digest of the entry link whose signature was verified
+# Cookie with a secret that binds a place to the browser, for longer than the session lasts.
+BROWSER_COOKIE = "participant_browser"
 BROWSER_COOKIE_AGE_S = 365 * 24 * 3600
 HTTP_STATUSES = {BadEntryLink: 400, services.PlaceOfAnother: 403, TooManyAttempts: 429}
 
@@ -100,7 +101,9 @@ def _answer(request: HttpRequest, token: str, browser_digest: str) -> HttpRespon
 
 
 def _is_signed(request: HttpRequest, panel: Panel, entry: Entry) -> bool:
-    """Return whether the platform signed the link. The signature expires, so the session remembers a verified link.
+    """Return whether the platform signed the link.
+
+    Because the signature expires, verified links are stored in the session.
 
     Raises BadEntryLink or PlatformUnavailable.
     """
@@ -160,7 +163,7 @@ def panel_done(request: HttpRequest, round_id: int) -> HttpResponse:
         end = NOTHING_TO_DO
     try:
         entry = Entry(submission.participant_id, submission.study, submission.session_id)
-    except Unreadable:  # SECRET_KEY has changed; participants must still see their code
+    except Unreadable:  # participants must see their code even if SECRET_KEY has changed
         entry = Entry("", submission.study, "")
     return show_end(request, end, submission.panel, entry)
 

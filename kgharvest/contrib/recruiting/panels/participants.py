@@ -13,7 +13,7 @@ from kgharvest.contrib.recruiting.panels.money import decimal_money
 from kgharvest.contrib.recruiting.pay.hourly import active_times
 from kgharvest.contrib.recruiting.pay.ledger import Balance, balances
 
-UNREADABLE = "unreadable"  # placeholder for ids that were encrypted with a different SECRET_KEY
+UNREADABLE = "unreadable"  # shown for ids that were encrypted with a different SECRET_KEY
 CSV_COLUMNS = (
     "participant", "session", "study", "annotator", "status", "platform_status", "entered", "completed",
     "active_minutes", "judgments", "gold_right", "gold_asked", "currency", "owed", "paid",
@@ -22,7 +22,7 @@ NO_JUDGMENTS = {"n_judged": 0, "n_gold": 0, "n_gold_right": 0}
 
 
 def participant_rows(panel: Panel, submissions: Iterable[Submission] | None = None) -> list[dict[str, Any]]:
-    """Return one row per submission in order of entry, with a fixed number of queries.
+    """Return one row per submission, in order of entry. The number of queries does not depend on the number of rows.
 
     submissions: submissions to include, in this order, fetched with their annotators. active_s: None if too few answers
     were timed. n_gold: number of current answers to gold statements; n_gold_right: number of correct answers among
@@ -75,7 +75,7 @@ def _readable(submission: Submission, name: str) -> str:
 
 
 def places_of(panel: Panel) -> dict[str, int]:
-    """Return how many places are taken (active or done), done, and free, and how many participants left."""
+    """Return the numbers of places that are taken (active or done), done, and free, and of participants who left."""
     by_status = Counter(dict(panel.submissions.order_by().values_list("status").annotate(n=Count("pk"))))
     taken = sum(by_status[status] for status in Submission.HOLDING)
     return {

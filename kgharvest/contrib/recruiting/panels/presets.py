@@ -13,7 +13,7 @@ from annotation.rounds.plan import ASSUMED_SECONDS, measured_pace
 from kgharvest.contrib.recruiting.models import Panel, Platform
 from kgharvest.contrib.recruiting.panels.links import parameters, with_parameters
 
-JUDGING_MINUTES = 15  # per participant
+JUDGING_MINUTES = 15  # minutes of judging per participant
 READING_MINUTES = 2  # for instructions and consent
 HOURLY_RATE = 12_00  # minor units; above the minimum of the large platforms
 
@@ -59,7 +59,7 @@ PRESETS = {
 def entry_link(panel: Panel, address: str) -> str:
     """Return the link to paste on the platform. address: URL of the panel's entry page.
 
-    If the panel's parameter names differ from the preset, the values to fill in are in capitals.
+    If the panel's parameter names differ from the preset, capitals mark the values that the platform must fill in.
     """
     preset = PRESETS[Platform(panel.platform)]
     if parameters(panel) == preset.names:
@@ -77,10 +77,13 @@ def link_parameters_note(panel: Panel) -> str:
 
 
 def default_options(round: Round, platform: str) -> dict[str, Any]:
-    """Return options for a panel that collects the remaining judgments, with about 15 minutes of judging per place."""
+    """Return default options for a panel that collects the remaining judgments.
+
+    Judging takes about 15 minutes per place.
+    """
     seconds = measured_pace() or ASSUMED_SECONDS
     tens = max(10, int(JUDGING_MINUTES * 60 / seconds) // 10 * 10)
-    n = max(1, min(tens, round.most_by_one))  # statements, including gold
+    n = max(1, min(tens, round.most_by_one))  # number of statements, including gold
     minutes = READING_MINUTES + ceil((n + round.training_size) * seconds / 60)
     names = set(round.panels.values_list("name", flat=True))
     fields = ("participant_parameter", "study_parameter", "session_parameter")

@@ -1,6 +1,6 @@
-"""Panel life cycle: create, edit, publish, pause, resume, and stop, here and on the platform.
+"""Panel life cycle: create, edit, publish, pause, resume, and stop panels, here and on the platform.
 
-The platform is called outside of transactions. If it refuses a change, the panel's previous status is restored.
+The platform is called outside transactions. If the platform refuses a change, the panel's previous status is restored.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ from kgharvest.pages.number_format import counted
 
 Status = Panel.Status
 EDITED_LATER = ("places", "hourly_floor")  # options that can change after publication
-LONGEST_REASON = 500  # characters
+LONGEST_REASON = 500  # maximum number of characters
 
 
 def create_panel(round: Round, options: Mapping[str, Any], by=None) -> Panel:
@@ -43,7 +43,10 @@ def create_panel(round: Round, options: Mapping[str, Any], by=None) -> Panel:
 
 
 def edit_panel(panel: Panel, options: Mapping[str, Any], by=None) -> Panel:
-    """Change options; after publication, only EDITED_LATER. Raises the same errors as create_panel."""
+    """Change options. After publication, only the options in EDITED_LATER can change.
+
+    Raises the same errors as create_panel.
+    """
     check_may(by, Action.WORK, panel.project)
     with transaction.atomic():
         panel = Panel.objects.select_for_update(of=("self",)).select_related("round__project").get(pk=panel.pk)
@@ -108,7 +111,10 @@ def delete_panel(panel: Panel, by=None) -> None:
 
 
 def cost_in_words(panel: Panel) -> str:
-    """Return the cost of publishing as a sentence: the platform's figure if available, otherwise the rewards."""
+    """Return a sentence on the cost of publishing.
+
+    It states the platform's figure if available, otherwise the rewards.
+    """
     try:
         cost = platform_of(panel).cost()
     except DomainError as reason:
@@ -157,7 +163,7 @@ def _check_ready(panel: Panel) -> None:
 
 
 def pause_panel(panel: Panel, reason: str = "", by=None) -> None:
-    """Admit no new participants; current participants continue. Raises the same errors as publish_panel."""
+    """Stop admitting new participants. Current participants can continue. Raises the same errors as publish_panel."""
     check_may(by, Action.WORK, panel.project)
     reason = reason[:LONGEST_REASON] or "Paused by a researcher."
     _change(panel, [Status.PUBLISHED], Status.PAUSED, platform_of(panel).pause, by, reason)
@@ -170,7 +176,7 @@ def resume_panel(panel: Panel, by=None) -> None:
 
 
 def stop_panel(panel: Panel, by=None) -> None:
-    """Close the panel permanently; current participants continue. Raises the same errors as publish_panel."""
+    """Close the panel permanently. Current participants can continue. Raises the same errors as publish_panel."""
     check_may(by, Action.WORK, panel.project)
     before = [Status.PUBLISHED, Status.PAUSED]
     _change(panel, before, Status.STOPPED, platform_of(panel).stop, by, "Stopped by a researcher.")
@@ -181,7 +187,7 @@ def _change(
 ) -> None:
     """Change the panel's status, then call the platform. If that call fails, restore the previous status.
 
-    The status changes first, because the platform can send participants immediately.
+    The status changes first, because the platform can send participants as soon as it is called.
     """
     status, previous_reason = Panel.objects.values_list("status", "ended_reason").get(pk=panel.pk)
     if status not in before or not _move(panel, before, to, reason):

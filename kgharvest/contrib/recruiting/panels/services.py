@@ -1,6 +1,8 @@
-"""Places of a panel: taken at the entry link, completed with the last judgment, released when a participant leaves.
+"""Places of a panel.
 
-`move` is the only function that changes a submission's status, by one conditional UPDATE. Lock order: panel,
+A place is taken at the entry link, completed with the last judgment, and released if the participant leaves.
+
+Only the function `move` changes a submission's status, with one conditional UPDATE. Rows are locked in the order panel,
 submission, annotator.
 """
 
@@ -26,8 +28,8 @@ from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
 
 Status = Submission.Status
-# If the platform does not report departures, a place is held after the last answer for MIN_HOLD, or for HOLD_FACTOR
-# times the estimated minutes if that is longer.
+# If the platform does not report departures, a participant keeps the place for some time after the last answer: for
+# MIN_HOLD or for HOLD_FACTOR times the estimated minutes, whichever is longer.
 MIN_HOLD = timedelta(hours=1)
 HOLD_FACTOR = 3
 TOO_MANY_ENTRIES = "Too many participants from your network. Open your link again in ten minutes."
@@ -48,8 +50,8 @@ class PlaceOfAnother(DomainError):
 class Browser(NamedTuple):
     """The browser of a participant.
 
-    digest: digest of the secret in its cookie. annotator_id: guest annotator of its session. is_signed: True if the
-    platform signed the entry link.
+    digest: digest of the secret in the browser's cookie. annotator_id: guest annotator of the browser's session.
+    is_signed: True if the platform signed the entry link.
     """
 
     digest: str
@@ -59,7 +61,7 @@ class Browser(NamedTuple):
     def holds(self, submission: Submission) -> bool:
         """Return whether this browser can continue the submission."""
         # Before consent, there are no answers to protect. A link preview may have entered first, and without session
-        # ids the participant could not prove that the place is theirs.
+        # ids, participants could not prove that the place is theirs.
         is_open = submission.annotator_id is None and not submission.panel.session_parameter
         is_of_guest = submission.annotator_id is not None and submission.annotator_id == self.annotator_id
         is_same = bool(submission.browser_digest) and constant_time_compare(submission.browser_digest, self.digest)
@@ -78,12 +80,12 @@ def enter(
 ) -> Submission:
     """Return the submission of the participant who opens the entry link. Idempotent.
 
-    session: empty if the platform sends none; the participant id is used instead. study: id in the link. address:
-    network of the browser, for the rate limit. browser: None if the caller vouches for the participant. If all places
-    are taken and the platform does not report departures, an abandoned place is reassigned. All participants use the
-    same link and their ids can be guessed, so a browser that does not hold the place must present the platform's
-    session id. Raises PanelNotOpen, PlaceOfAnother, QuotaFull, TookPart, NotForPeople, RoundNotOpen, or
-    TooManyAttempts.
+    session: session id; if the platform does not send one, it is empty and the participant id is used instead. study:
+    study id in the link. address: network of the browser, for the rate limit. browser: None if the caller has verified
+    the participant. If all places are taken and the platform does not report departures, an abandoned place is
+    reassigned. All participants use the same link and their ids can be guessed, so a browser that does not hold the
+    place must present the platform's session id. Raises PanelNotOpen, PlaceOfAnother, QuotaFull, TookPart,
+    NotForPeople, RoundNotOpen, or TooManyAttempts.
     """
     panel = Panel.objects.select_for_update(of=("self",), no_key=True).select_related("round__project").get(pk=panel.pk)
     previous = panel.submissions.filter(participant_digest=digest(participant))
@@ -91,7 +93,8 @@ def enter(
     submission = lasting.first() or previous.filter(session_digest=digest(session or participant)).first()
     if submission is not None:
         _check_holds_place(submission, browser, session)
-        is_unused = submission.status == Status.RETURNED and submission.annotator_id is None  # returned before consent
+        # True if the place was returned before consent.
+        is_unused = submission.status == Status.RETURNED and submission.annotator_id is None
         # Only a submission that the platform did not end can be resumed.
         if submission.platform_status or not (submission.status == Status.TIMED_OUT or is_unused):
             if submission.status in (Status.RETURNED, Status.TIMED_OUT, Status.REJECTED):
@@ -129,10 +132,10 @@ def _check_holds_place(submission: Submission, browser: Browser | None, session:
 
 
 def _annotator_of_earlier(panel: Panel, participant: str, session: str, browser: Browser | None) -> Annotator | None:
-    """Return the annotator that the participant has from an earlier place in the round, or None.
+    """Return the participant's annotator from an earlier place in the round, or None.
 
-    The annotator's `place_size` is increased for the new place. One annotator per participant prevents a participant of
-    several panels from judging a statement twice.
+    The annotator's `place_size` is increased for the new place. Reusing the annotator prevents a participant of several
+    panels from judging a statement twice.
     """
     earlier = Submission.objects.filter(
         panel__round=panel.round, panel__platform=panel.platform, participant_digest=digest(participant)
@@ -149,13 +152,13 @@ def _annotator_of_earlier(panel: Panel, participant: str, session: str, browser:
 
 
 def _free_abandoned_place(panel: Panel, now: datetime) -> bool:
-    """Time out the abandoned submission with the earliest entry; return False if no submission is abandoned."""
+    """Time out the abandoned submission with the earliest entry. Return False if no submission is abandoned."""
     if platform_of(panel).has_api:
         return False
     since = now - max(MIN_HOLD, HOLD_FACTOR * timedelta(minutes=panel.estimated_minutes))
     recent = Judgment.objects.filter(annotator=OuterRef("annotator"), judged_at__gte=since)
     active = panel.submissions.filter(~Exists(recent), status=Status.ACTIVE, entered_at__lt=since)
-    # Locked, so that a participant who completes at this moment keeps the place.
+    # The row is locked, so that a participant who completes the place at this moment keeps it.
     abandoned = active.select_for_update(of=("self",), no_key=True).order_by("entered_at", "pk").first()
     return abandoned is not None and leave(abandoned, Status.TIMED_OUT, now)
 
@@ -177,7 +180,8 @@ def join(submission: Submission, *, agrees: bool, browser: Browser | None = None
 
     Raises ConsentMissing, TookPart, RoundNotOpen, and PlaceOfAnother if another browser has joined in the meantime.
     """
-    # Without select_related("annotator"): after waiting for the lock, PostgreSQL would return an outdated annotator.
+    # Do not use select_related("annotator") here: after waiting for the lock, PostgreSQL would return an outdated
+    # annotator.
     locked = Submission.objects.select_for_update(of=("self",), no_key=True).select_related("panel__round")
     submission = locked.get(pk=submission.pk)
     if submission.status not in Submission.HOLDING:
@@ -193,7 +197,7 @@ def join(submission: Submission, *, agrees: bool, browser: Browser | None = None
 
 
 def move(submission: Submission, *before: Submission.Status, to: Submission.Status, **fields) -> bool:
-    """Change the status to `to` if the current status is one of `before`; return whether the status changed."""
+    """Change the status to `to` if the current status is one of `before`. Return whether the status changed."""
     moved = Submission.objects.filter(pk=submission.pk, status__in=before).update(status=to, **fields)
     if moved:
         submission.refresh_from_db()
@@ -201,7 +205,7 @@ def move(submission: Submission, *before: Submission.Status, to: Submission.Stat
 
 
 def holds_another_place(submission: Submission) -> bool:
-    """Return whether the participant holds another place of the panel; this submission then cannot hold one."""
+    """Return whether the participant holds another place of the panel. If so, this submission cannot hold a place."""
     submissions = Submission.objects.filter(panel=submission.panel_id, participant_digest=submission.participant_digest)
     return submissions.holding_places().exclude(pk=submission.pk).exists()
 
@@ -209,8 +213,8 @@ def holds_another_place(submission: Submission) -> bool:
 def finish(submission: Submission, now: datetime) -> bool:
     """Complete a submission that has no statements left to judge, or release its place if nothing was judged.
 
-    Skipped statements that still need judgments count as left to judge. Return whether the submission has ended here,
-    even if the platform still shows it as active.
+    Skipped statements that still need judgments count as left to judge. Return whether the submission has ended in
+    kgharvest, even if the platform still shows it as active.
     """
     if submission.status not in Submission.HOLDING or submission.completed_at:
         return True
@@ -232,7 +236,9 @@ def finish(submission: Submission, now: datetime) -> bool:
 
 @transaction.atomic
 def complete(submission: Submission, now: datetime) -> bool:
-    """Mark the place as judged and record its reward as owed. Idempotent; return False if it was completed before.
+    """Mark the place as judged and record its reward as owed. Idempotent.
+
+    Return False if the place was completed before.
 
     The platform may have reported the completion earlier, so the status can already be completed or approved.
     """
@@ -261,7 +267,7 @@ def leave(submission: Submission, to: Submission.Status, now: datetime) -> bool:
     if submission.annotator_id:
         annotator = Annotator.objects.lock(submission.annotator_id)
         release_leases(annotator.assignments.all())
-        Annotator.objects.filter(pk=annotator.pk).update(place_size=annotator.n_judged)  # no further assignments
+        Annotator.objects.filter(pk=annotator.pk).update(place_size=annotator.n_judged)  # prevents further assignments
     panel = submission.panel
     if to in (Status.RETURNED, Status.SCREENED_OUT):
         reason = "Screened out." if to == Status.SCREENED_OUT else "The place was returned."

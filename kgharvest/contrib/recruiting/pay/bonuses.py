@@ -1,6 +1,6 @@
-"""Bonuses: granting, manual payment, and bonuses that raise pay to the minimum hourly rate ("floor").
+"""Bonuses: granting, manual payment, and bonuses that raise the pay to the minimum hourly rate, the "floor".
 
-A panel whose median rate falls below its floor pauses and lists the missing bonuses.
+If the median rate of a panel falls below its floor, the panel pauses and lists the missing bonuses.
 """
 
 import logging
@@ -38,7 +38,7 @@ COLUMNS = ("submission", "participant", "session", "amount", "currency", "reason
 
 JOB_KIND = "pause_panel"
 CHECK_EVERY_S = 60
-PAUSED_BY_FLOOR = "The median pay of "  # prefix of the stored reason
+PAUSED_BY_FLOOR = "The median pay of "  # prefix of the stored reason for the pause
 
 Side, Purpose = PayEntry.Side, PayEntry.Purpose
 
@@ -47,8 +47,8 @@ Side, Purpose = PayEntry.Side, PayEntry.Purpose
 def grant_bonus(submission: Submission, amount: int, reason: str, by=None, key: str = "") -> PayEntry:
     """Record a bonus as owed and return the entry. A platform that supports bonuses is asked to pay it.
 
-    amount: in minor units. key: for example bonus:floor:1; a bonus with this key is granted only once. Default: next
-    free key. Raises NotAllowed, BadAmount, BadReason, or PlatformRefused.
+    amount: amount in minor units. key: for example bonus:floor:1; a bonus with this key is granted only once. It
+    defaults to the next free key. Raises NotAllowed, BadAmount, BadReason, or PlatformRefused.
     """
     panel = submission.panel
     check_may(by, Action.WORK, panel.project)
@@ -73,7 +73,7 @@ def grant_bonus(submission: Submission, amount: int, reason: str, by=None, key: 
 
 @dataclass
 class OpenBonus:
-    """Unpaid bonuses and screen-out rewards of one participant, to be paid manually. entries: ledger entries."""
+    """Unpaid bonuses and screen-out rewards of one participant, to be paid manually. entries: their ledger entries."""
 
     submission: Submission
     entries: list[PayEntry] = field(default_factory=list)
@@ -92,7 +92,9 @@ class OpenBonus:
 
 
 def open_bonuses(panel: Panel) -> list[OpenBonus]:
-    """Return the bonuses to pay manually, by participant: owed, unpaid, and without an unfinished command.
+    """Return the bonuses to pay manually, by participant.
+
+    These bonuses are owed and unpaid, and have no unfinished command.
 
     Includes bonuses that the platform refused. Excludes uncertain bonuses, which may have been paid. On platforms
     without an API, screen-out rewards are included.
@@ -148,14 +150,14 @@ def table_lines(bonuses: Iterable[OpenBonus]) -> Iterator[str]:
 
 @transaction.atomic
 def note_paid(panel: Panel, submissions: Sequence[int], total: int, by=None) -> int:
-    """Record that the open bonuses of these submissions were paid manually; return the number of participants.
+    """Record that the open bonuses of these submissions were paid manually. Return the number of participants.
 
-    total: sum of the downloaded file; if the open bonuses have another sum, they have changed since. Raises NotAllowed
-    or NothingOpen.
+    total: sum of the bonuses in the downloaded file. If the open bonuses have another sum, they have changed since the
+    download. Raises NotAllowed or NothingOpen.
     """
     check_may(by, Action.WORK, panel.project)
     selected = panel.submissions.filter(pk__in=submissions)
-    list(selected.select_for_update(of=("self",), no_key=True).order_by("pk"))  # a concurrent retry waits
+    list(selected.select_for_update(of=("self",), no_key=True).order_by("pk"))  # a concurrent retry waits for the lock
     paid = set(submissions)
     bonuses = [bonus for bonus in open_bonuses(panel) if bonus.submission.pk in paid]
     open_total = sum(bonus.amount for bonus in bonuses)
@@ -183,18 +185,21 @@ def bonus_to_floor(earned: int, active_s: float, floor: int) -> int:
 
 
 def floor_bonuses(pay: HourlyPay, floor: int) -> list[tuple[Work, int]]:
-    """Return the places with a known rate below the floor, each with the smallest bonus that raises it to the floor."""
+    """Return the places with a known rate below the floor, with the smallest bonuses that raise it to the floor."""
     bonuses = ((work, bonus_to_floor(work.earned, work.active_s, floor)) for work in pay.works if work.active_s)
     return [(work, amount) for work, amount in bonuses if amount]
 
 
 def is_below_floor(panel: Panel, pay: HourlyPay) -> bool:
-    """Return whether the median is known and below the floor; a floor of 0 means no minimum."""
+    """Return whether the median is known and below the floor. A floor of 0 means that there is no minimum."""
     return pay.median is not None and pay.median < panel.hourly_floor
 
 
 def floor_sentence(panel: Panel, pay: HourlyPay, bonuses: Sequence[tuple[Work, int]]) -> str:
-    """Return the reason for pausing: median, floor, and the missing bonuses, itemized if the list fits."""
+    """Return the reason for pausing the panel: median, floor, and missing bonuses.
+
+    The bonuses are itemized if the list fits.
+    """
     total = money(sum(amount for _, amount in bonuses), panel.currency)
     head = (
         f"{PAUSED_BY_FLOOR}{counted(pay.n, 'participant')} is {money(int(pay.median or 0), panel.currency)} per hour, "
@@ -224,7 +229,7 @@ def pause_underpaid_panels(now: datetime) -> None:
 
 
 def run_pause_job(job: Job, heartbeat: Heartbeat) -> Store:
-    """Pause a panel, here and on its platform, if it is still below the floor. The runner of JOB_KIND."""
+    """Pause a panel, here and on its platform, if its pay is still below the floor. Runs jobs of JOB_KIND."""
     panel = Panel.objects.select_related("round__project").get(pk=job.payload["panel"])
     pay = hourly_pay(panel)
     if panel.status == Panel.Status.PUBLISHED and is_below_floor(panel, pay):
@@ -241,12 +246,13 @@ def make_good(panel: Panel, by=None) -> int:
     """
     check_may(by, Action.WORK, panel.project)
     with transaction.atomic():
-        Panel.objects.select_for_update(of=("self",), no_key=True).get(pk=panel.pk)  # a second click waits
+        Panel.objects.select_for_update(of=("self",), no_key=True).get(pk=panel.pk)  # a second click waits for the lock
         bonuses = floor_bonuses(hourly_pay(panel), panel.hourly_floor)
         if not bonuses:
             raise DomainError("NothingMissing", "No participant with a measured active time is below the minimum rate.")
         submissions = panel.submissions.filter(pk__in=[work.submission.pk for work, _ in bonuses])
-        # Lock order: all submissions, then the audit log, which its first entry locks.
+        # Lock all submissions before the first entry of the audit log is written, because that entry locks the audit
+        # log.
         list(submissions.select_for_update(of=("self",), no_key=True).order_by("pk"))
         reason = f"Raises the pay to {money(panel.hourly_floor, panel.currency)} per hour of active time."
         for work, amount in bonuses:

@@ -1,8 +1,8 @@
-"""Commands to platforms about submissions (approvals, bonuses), their outbox, and the review of places.
+"""Commands to platforms about submissions, such as approvals and bonuses, with the outbox and the review of places.
 
-A command is stored once per key of its submission and sent by a job. A payment is sent at most once: the mark
-"uncertain" is committed before sending. If the worker is killed after that, the payment stays uncertain until
-reconciliation or a researcher decides whether it was made (`settle`).
+A command is stored once per key of its submission and sent by a job. A payment is sent at most once, because it is
+marked as uncertain in a committed transaction before it is sent. If the worker is then killed, the payment stays
+uncertain until reconciliation or a researcher determines whether it was made (`settle`).
 """
 
 import logging
@@ -29,15 +29,15 @@ from kgharvest.jobs.outbox import Outbox, Outcome, Result, wait_after
 
 logger = logging.getLogger(__name__)
 
-SENDING_LASTS = timedelta(minutes=15)  # a payment that the platform does not show after this time was not made
+SENDING_LASTS = timedelta(minutes=15)  # if the platform does not show a payment after this time, it was not made
 MOST_AT_ONCE = 1000  # maximum approvals by a researcher at once, and in one platform request
-FEWEST_AT_ONCE = 50  # minimum for a bulk request; fewer approvals are sent individually
-APPROVED_WITHIN = timedelta(minutes=15)  # time for a bulk approval to appear on the platform
-SHORTEST_REJECTION = 100  # characters; Prolific's minimum for a rejection message
+FEWEST_AT_ONCE = 50  # minimum number of approvals in a bulk request; fewer approvals are sent individually
+APPROVED_WITHIN = timedelta(minutes=15)  # time within which a bulk approval appears on the platform
+SHORTEST_REJECTION = 100  # number of characters; Prolific's minimum for a rejection message
 
 Kind, State, Status = PlatformCommand.Kind, PlatformCommand.State, Submission.Status
 
-# Valid reasons for a rejection, by Prolific's category. Disagreement is excluded because rounds measure it.
+# Valid reasons for a rejection, by Prolific's category. Disagreement is not a valid reason, because rounds measure it.
 GROUNDS = {
     "LOW_EFFORT": "answered without reading the statements",
     "TOO_QUICKLY": "too fast to have read the statements",
@@ -61,7 +61,7 @@ ALLOWED_STATUSES = {
 
 
 class NotAskable(DomainError):
-    """The submission's status rules the command out, or a decision already exists."""
+    """The submission's status does not allow the command, or a decision already exists."""
 
 
 class NotUncertain(DomainError):
@@ -77,7 +77,7 @@ def ask(
 ) -> PlatformCommand:
     """Store a command and queue the job that sends it. A repeated key returns the existing command.
 
-    amount: bonus in minor units; it is recorded as owed. message, category: explanation and category of a rejection.
+    amount: bonus in minor units, which is recorded as owed. message, category: explanation and category of a rejection.
     Raises NotAllowed, NotAskable, BadRejection, BadAmount, or PlatformRefused.
     """
     check_may(by, Action.WORK, submission.panel.project)
@@ -153,7 +153,7 @@ def check_rejection(message: str, category: str) -> None:
 
 
 class CommandOutbox(Outbox):
-    """Send commands one after another, as Prolific requires.
+    """Outbox that sends commands one after another, as Prolific requires.
 
     Claiming a payment marks it as uncertain, so that it is sent at most once until it is settled.
     """
@@ -189,7 +189,7 @@ class CommandOutbox(Outbox):
                     claimed = list(approvals.select_for_update(of=("self",), skip_locked=True)[:MOST_AT_ONCE])
                     for command in claimed:
                         command.n_tries, command.next_try_at = 1, now + APPROVED_WITHIN
-                        command.retry_at = now + wait_after(1)  # used if only one approval was claimed
+                        command.retry_at = now + wait_after(1)  # next attempt if only one approval was claimed
                     PlatformCommand.objects.bulk_update(claimed, ["n_tries", "next_try_at"])
                 return claimed
         return []
@@ -218,7 +218,7 @@ class CommandOutbox(Outbox):
             platforms.platform_of(command.submission.panel).execute(command)
         except platforms.PlatformUnavailable as reason:
             return Outcome(Result.RETRY, str(reason), reason.after_s)
-        except (platforms.PlatformRefused, Unreadable) as reason:  # unreadable ids: nothing was sent
+        except (platforms.PlatformRefused, Unreadable) as reason:  # if ids are unreadable, nothing was sent
             return Outcome(Result.FAILED, str(reason))
         except platforms.OutcomeUnknown as reason:
             return Outcome(Result.UNCERTAIN, str(reason))
@@ -239,7 +239,7 @@ outbox = CommandOutbox()
 
 @transaction.atomic
 def finish(command: PlatformCommand, now: datetime) -> bool:
-    """Mark a command as done and update pay and status; return False if it was already done."""
+    """Mark a command as done, and update pay and status. Return False if it was already done."""
     submission = Submission.objects.select_for_update(of=("self",), no_key=True).get(pk=command.submission_id)
     undone = PlatformCommand.objects.filter(pk=command.pk).exclude(state=State.DONE)
     if not undone.update(state=State.DONE, done_at=now, error=""):
@@ -247,7 +247,7 @@ def finish(command: PlatformCommand, now: datetime) -> bool:
     command.refresh_from_db()
     purpose, kind = pay.Purpose, command.kind
     if kind == Kind.APPROVE:
-        if not holds_another_place(submission):  # the participant may have timed out and entered again
+        if not holds_another_place(submission):  # the participant may have timed out and then entered again
             move(submission, Status.ACTIVE, Status.COMPLETED, Status.TIMED_OUT, to=Status.APPROVED, ended_at=now)
         if not pay.balance_of(submission, purpose.REWARD).owed:
             pay.owe_in_all(submission, purpose.REWARD, submission.panel.reward, "The place was approved.")
@@ -258,7 +258,7 @@ def finish(command: PlatformCommand, now: datetime) -> bool:
         reason = f"Rejected: {GROUNDS.get(command.category, command.category)}."
         pay.owe_in_all(submission, purpose.REWARD, 0, reason, command=command, by=command.created_by)
     elif kind == Kind.RETURN:
-        if not platforms.platform_of(submission.panel).has_api:  # otherwise the platform reports the return
+        if not platforms.platform_of(submission.panel).has_api:  # a platform with an API reports the return itself
             leave(submission, Status.RETURNED, now)
     elif kind == Kind.SCREEN_OUT:
         leave(submission, Status.SCREENED_OUT, now)
@@ -273,11 +273,11 @@ def finish(command: PlatformCommand, now: datetime) -> bool:
 
 
 def settle(command: PlatformCommand, was_done: bool, now: datetime) -> bool:
-    """Settle a command according to the platform's state; return whether the command changed.
+    """Settle a command according to the platform's state. Return whether the command changed.
 
-    was_done: True if the platform shows the command as done, even if it is still pending here (done manually on the
-    platform). now: time of the platform's state. A missing payment is retried only SENDING_LASTS after it was sent;
-    before that, it may still be in progress.
+    was_done: True if the platform shows the command as done. It can be done there while it is still pending here,
+    because somebody did it manually on the platform. now: time of the platform's state. A missing payment is retried
+    only if it was sent at least SENDING_LASTS ago; before that, it may still be in progress.
     """
     if was_done:
         return finish(command, now)
@@ -310,8 +310,8 @@ def settle_by_hand(command: PlatformCommand, was_done: bool, by=None) -> None:
 def resend(command: PlatformCommand, by=None) -> None:
     """Retry a failed command.
 
-    Raises NotAllowed, PlatformRefused if the platform is closed, NotUncertain if the command has not failed, and
-    NotAskable if it was paid or another decision was made in the meantime.
+    Raises NotAllowed; PlatformRefused if the platform is closed; NotUncertain if the command has not failed; and
+    NotAskable if the payment or another decision was made in the meantime.
     """
     check_may(by, Action.WORK, command.submission.panel.project)
     platforms.check_not_closed(command.submission.panel)
@@ -333,7 +333,10 @@ def resend(command: PlatformCommand, by=None) -> None:
 
 
 def to_review(panel: Panel) -> QuerySet[Submission]:
-    """Return completed submissions without a decision, earliest auto-approval first; none if the platform is closed."""
+    """Return completed submissions without a decision, earliest automatic approval first.
+
+    If the platform is closed, return none.
+    """
     if panel.is_platform_closed:
         return Submission.objects.none()
     decisions = PlatformCommand.objects.filter(submission=OuterRef("pk")).exclude(kind=Kind.BONUS)
@@ -344,7 +347,7 @@ def to_review(panel: Panel) -> QuerySet[Submission]:
 
 
 def decide(submission: Submission, kind: str, *, message: str = "", category: str = "", by=None) -> PlatformCommand:
-    """Store a decision: approve, reject, request return, or screen out. If the same decision failed before, retry it.
+    """Store a decision: approve, reject, request a return, or screen out. If the same decision failed before, retry it.
 
     Raises NotAllowed, NotAskable, or BadRejection.
     """
@@ -359,7 +362,7 @@ def decide(submission: Submission, kind: str, *, message: str = "", category: st
 
 
 def approve(panel: Panel, submissions: Collection[int] | None = None, by=None) -> int:
-    """Approve up to MOST_AT_ONCE places awaiting review; return the number of approvals.
+    """Approve up to MOST_AT_ONCE places that await review. Return the number of approvals.
 
     submissions: ids of the submissions to approve; default: all. Submissions with a decision are skipped. Raises
     NotAllowed or PlatformRefused.

@@ -1,8 +1,8 @@
 """Hourly pay based on active time: numbers, figure, and sentences for papers.
 
-Active time is measured by the judging page: seconds that each statement was visible, capped per statement. Answers
-without a measurement count as the mean of the participant's other answers. Training counts as active time from its
-start to its end, with the same cap per statement.
+The judging page measures active time: the seconds for which each statement was visible, with a maximum per statement.
+For an answer without a measurement, the mean time of the participant's other answers is used. Training counts as active
+time from its start to its end, with the same maximum per statement.
 """
 
 from collections import Counter, defaultdict
@@ -23,18 +23,21 @@ from kgharvest.contrib.recruiting.pay.ledger import Balance, balance_of, balance
 from kgharvest.pages.number_format import counted
 
 FEWEST_PEOPLE = 5  # minimum number of measured participants for a median
-LEAST_MEASURED = 0.5  # minimum share of a participant's answers with measured time
+LEAST_MEASURED = 0.5  # minimum share of a participant's answers whose time was measured
 PAID_FOR = (Submission.Status.COMPLETED, Submission.Status.APPROVED)
 # Figure
 WIDTH, HEIGHT = 720, 96
 N_COLUMNS = 72  # dots in the same column are stacked
-MARGIN = 6  # half a dot
+MARGIN = 6  # half the width of a dot
 FURTHEST = 4  # maximum rate shown, in multiples of the larger of median and floor
 
 
 @dataclass(frozen=True)
 class Work:
-    """One completed place. active_s: None if too few answers were timed. earned: the larger of owed and paid."""
+    """Work on one completed place. active_s: active seconds, None if too few answers were timed.
+
+    earned: the larger of the amounts owed and paid.
+    """
 
     submission: Submission
     active_s: float | None
@@ -46,7 +49,7 @@ class Work:
 
     @property
     def hourly(self) -> Fraction | None:
-        """The exact hourly rate in minor units; None if the active time is unknown."""
+        """The exact hourly rate in minor units, or None if the active time is unknown."""
         return Fraction(self.earned) * 3600 / Fraction(self.active_s) if self.active_s else None
 
 
@@ -54,7 +57,8 @@ class Work:
 class HourlyPay:
     """Hourly pay of a panel.
 
-    median: in minor units per hour, None if undefined; `reason` then says why. n: participants with measured time.
+    median: median in minor units per hour. If it is undefined, it is None, and `reason` says why. n: number of
+    participants with measured time.
     """
 
     works: Sequence[Work]
@@ -81,9 +85,10 @@ def hourly_pay(panel: Panel) -> HourlyPay:
 
 
 def active_times(panel: Panel) -> Mapping[int, float]:
-    """Return active seconds by submission id; submissions with too few measurements are absent.
+    """Return active seconds by submission id. Submissions with too few measurements are absent.
 
-    A judgment belongs to the place that its annotator entered most recently before it. Superseded judgments count, too.
+    A judgment belongs to the place that its annotator entered last before the judgment. Superseded judgments count,
+    too.
     """
     later = Submission.objects.filter(
         annotator=OuterRef("annotator"),
@@ -108,7 +113,7 @@ def active_times(panel: Panel) -> Mapping[int, float]:
 
 def _training_times(panel: Panel) -> Mapping[int, float]:
     """Return training seconds by submission id."""
-    # All submissions of the panel's annotators, in any panel, by annotator and in order of entry.
+    # All submissions of the panel's annotators, including those in other panels, by annotator and in order of entry.
     annotators = panel.submissions.filter(annotator__isnull=False).order_by().values("annotator")
     submissions: dict[int, list[Submission]] = defaultdict(list)
     for submission in Submission.objects.filter(annotator__in=annotators).order_by("entered_at", "pk"):
@@ -123,10 +128,10 @@ def _training_times(panel: Panel) -> Mapping[int, float]:
 
 
 def pay_picture(panel: Panel, pay: HourlyPay) -> dict[str, Any] | None:
-    """Return the dot plot of participants with measured time; None if there are none.
+    """Return the dot plot of the hourly rates of participants with measured time, or None if there are none.
 
-    dots, lines: titles, and coordinates within width x height. most: hourly rate at the right end, formatted. n_beyond:
-    number of dots beyond the right end.
+    dots, lines: titles of the marks, and their coordinates within width x height. most: formatted hourly rate at the
+    right end. n_beyond: number of participants beyond the right end.
     """
     rates = sorted(
         (float(work.hourly), str(work.submission.annotator)) for work in pay.works if work.hourly is not None
@@ -167,7 +172,8 @@ def pay_in_words(round: Round) -> str:
 def _sentences(panel: Panel) -> Iterator[str]:
     balance, pay = balance_of(panel), hourly_pay(panel)
     total = max(balance.owed, balance.paid)
-    if not total or (panel.is_sandbox and panel.platform == Platform.MTURK):  # MTurk's sandbox paid no one
+    # Participants of MTurk's sandbox were not paid.
+    if not total or (panel.is_sandbox and panel.platform == Platform.MTURK):
         return
     source = "by a link" if panel.platform == Platform.LINK else f"on {Platform(panel.platform).product_name}"
     yield (

@@ -1,6 +1,6 @@
 """Pay ledger: amounts owed and paid. Each entry has a unique key, so it is written only once.
 
-Entries are append-only, enforced by the database (migration pay_is_append_only). A correction is a new entry with a
+Entries are append-only. The database enforces this (migration pay_is_append_only). A correction is a new entry with a
 negative amount.
 """
 
@@ -17,23 +17,23 @@ from kgharvest.events.recording import record
 
 REWARD, SCREEN_OUT = "reward", "screen_out"  # keys of the entries that follow from a submission's status
 Purpose, Side = PayEntry.Purpose, PayEntry.Side
-SUMS = {side.value: Sum("amount", filter=Q(side=side), default=0) for side in Side}  # fields of Balance
+SUMS = {side.value: Sum("amount", filter=Q(side=side), default=0) for side in Side}  # names of the fields of Balance
 PAYMENTS = AuditedTable(
     PayEntry, "submission_id", "purpose", "key", "amount", "reason", "at", condition=Q(side=PayEntry.Side.PAID)
 )
 
 
 def owe(submission: Submission, purpose: str, key: str, amount: int, reason: str, **source: Any) -> bool:
-    """Record an amount owed, in minor units; return False if an entry with this key exists.
+    """Record an amount owed, in minor units. Return False if an entry with this key exists.
 
-    Must be called in the transaction that stores the cause of the entry. amount: negative for a correction. source:
-    event, command, or user (`by`) that caused the entry.
+    Call it in the transaction that stores the cause of the entry. amount: negative for a correction. source: event,
+    command, or user (`by`) that caused the entry.
     """
     return _add(submission, Side.OWED, purpose, key, amount, reason, **source)[1]
 
 
 def record_paid(submission: Submission, purpose: str, key: str, amount: int, reason: str, **source: Any) -> bool:
-    """Record a payment, in minor units; return False if an entry with this key exists, from any source."""
+    """Record a payment, in minor units. Return False if an entry with this key exists, from any source."""
     entry, is_new = _add(submission, Side.PAID, purpose, key, amount, reason, **source)
     if is_new:
         panel = submission.panel
@@ -51,7 +51,7 @@ def _add(
 
 @transaction.atomic
 def owe_in_all(submission: Submission, purpose: str, amount: int, reason: str, **source: Any) -> bool:
-    """Bring the total owed for a reward or screen-out to `amount` with one entry for the difference, if any.
+    """Change the total owed for a reward or screen-out to `amount`, by an entry for the difference, if there is any.
 
     Return whether an entry was written. Earlier entries are not changed: a place that was completed, returned, and
     finally approved has the entries reward, reward:2, and reward:3.
@@ -72,7 +72,7 @@ class Balance(NamedTuple):
 
     @property
     def open(self) -> int:
-        """The outstanding amount; negative if more was paid than is owed."""
+        """The outstanding amount. It is negative if more was paid than is owed."""
         return self.owed - self.paid
 
 
@@ -82,6 +82,6 @@ def balance_of(owner: Panel | Submission, *purposes: str) -> Balance:
 
 
 def balances(panel: Panel) -> Mapping[int, Balance]:
-    """Return balances by submission id; submissions without entries are absent."""
+    """Return balances by submission id. Submissions without entries are absent."""
     rows = panel.pay_entries.order_by().values_list("submission").annotate(**SUMS)
     return {pk: Balance(owed, paid) for pk, owed, paid in rows}

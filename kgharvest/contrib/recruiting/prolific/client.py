@@ -1,8 +1,9 @@
 """Client for the parts of Prolific's API that panels need, with timeouts and safe retries.
 
 Reference: docs.prolific.com/api-reference; api_fields.py in the tests lists the fields that are used. Prolific has no
-fixed rate limit. Status 429 means that the workspace's wallet is busy, so requests are sequential. A retry waits for
-the time that the response states. If it states none, the wait doubles with each attempt.
+fixed rate limit. Status 429 means that the workspace's wallet is busy; requests are therefore sent one after another. A
+retry waits for the time stated in the response. If the response does not state a time, the wait doubles with each
+attempt.
 """
 
 import re
@@ -20,14 +21,15 @@ from kgharvest.contrib.recruiting.platforms import OutcomeUnknown, PlatformRefus
 
 TIMEOUT_S = 20.0
 MOST_TRIES = 3
-FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 10.0  # if a longer wait is required, the job retries later
+FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 10.0  # if a longer wait is required, the job retries later instead
 LATER = {408, 425, 429, 500, 502, 503, 504}
 ROWS_PER_PAGE = 100
 IDENTIFIER = re.compile(r"\b[0-9a-f]{24}\b")  # Prolific's ids of participants, studies, and submissions
 
 Document = dict[str, Any]
 
-ssl_context = cache(httpx.create_ssl_context)  # one per process: loading it takes longer than a request
+# Created once per process, because loading it takes longer than a request.
+ssl_context = cache(httpx.create_ssl_context)
 
 
 class Client:
@@ -51,7 +53,10 @@ class Client:
         return self._ask("GET", f"/api/v1/studies/{study}/")
 
     def create_study(self, document: Document) -> Document:
-        """Create a draft. Never retried: if there is no answer, look up the draft by its internal name."""
+        """Create a draft. The request is never retried.
+
+        If there is no answer, look up the draft by its internal name.
+        """
         return self._ask("POST", "/api/v1/studies/", document, is_safe_twice=False)
 
     def update_study(self, study: str, document: Document) -> Document:
@@ -61,7 +66,7 @@ class Client:
         return self._ask("POST", f"/api/v1/studies/{study}/transition/", {"action": action})
 
     def cost(self, reward: int, places: int) -> int:
-        """Return the total cost including fee and tax, in minor units."""
+        """Return the total cost including the fee and tax, in minor units."""
         body = {"reward": reward, "total_available_places": places}
         return round(self._ask("POST", "/api/v1/study-cost-calculator/", body)["total_cost"])
 
@@ -88,7 +93,10 @@ class Client:
         self._ask("POST", f"/api/v1/submissions/{submission}/request-return/", {"request_return_reasons": [reason]})
 
     def approve_all(self, submissions: Sequence[str]) -> None:
-        """Approve at most 1,000 submissions. Prolific works in the background; query the statuses for the result."""
+        """Start the approval of at most 1,000 submissions.
+
+        Prolific approves them in the background; query their statuses for the result.
+        """
         self._answer("POST", "/api/v1/submissions/bulk-approve/", {"submission_ids": list(submissions)})
 
     def set_up_bonus(self, study: str, submission: str, amount: int) -> Document:
@@ -97,9 +105,9 @@ class Client:
         return self._ask("POST", "/api/v1/submissions/bonus-payments/", body)
 
     def pay_bonus(self, bonus: str) -> None:
-        """Pay a prepared bonus. Never retried, because Prolific pays again on each request.
+        """Pay a prepared bonus. The request is never retried, because Prolific pays again on each request.
 
-        Raises OutcomeUnknown if it may have been paid.
+        Raises OutcomeUnknown if the bonus may have been paid.
         """
         try:
             self._answer("POST", f"/api/v1/bulk-bonus-payments/{bonus}/pay/", is_safe_twice=False)
@@ -110,7 +118,7 @@ class Client:
         return self._ask("GET", "/api/v1/hooks/subscriptions/", query={"workspace_id": workspace})["results"]
 
     def subscribe(self, workspace: str, event_type: str, address: str) -> str:
-        """Subscribe a URL to events of a type and confirm the subscription; return its id."""
+        """Subscribe a URL to events of a type, and confirm the subscription. Return the subscription's id."""
         body = {"workspace_id": workspace, "event_type": event_type, "target_url": address}
         answer = self._answer("POST", "/api/v1/hooks/subscriptions/", body)
         subscription, secret = answer.json()["id"], answer.headers["X-Hook-Secret"]
@@ -122,7 +130,7 @@ class Client:
         return self._ask("GET", "/.well-known/study/jwks.json")
 
     def _ask(self, method: str, path: str, body: Document | None = None, **options: Any) -> Any:
-        """Return the JSON of the response, or None if it is empty or has status 404. options: those of `_answer`."""
+        """Return the JSON of the response, or None if it is empty or has status 404. options: options of `_answer`."""
         answer = self._answer(method, path, body, **options)
         try:
             return answer.json() if answer.content and answer.status_code != 404 else None
@@ -141,8 +149,9 @@ class Client:
     ) -> httpx.Response:
         """Return a successful response, or a response with status 404 if `is_missing_none`.
 
-        is_safe_twice: retry a request even if it may have taken effect. Raises PlatformRefused or PlatformUnavailable.
-        The subclass _Unanswered of the latter means that the request may have taken effect.
+        is_safe_twice: True to retry the request even if it may have taken effect. Raises PlatformRefused or
+        PlatformUnavailable. The subclass _Unanswered of PlatformUnavailable means that the request may have taken
+        effect.
         """
         for n_tries in range(1, MOST_TRIES + 1):
             try:
@@ -167,7 +176,7 @@ class Client:
             raise PlatformUnavailable("Prolific is unreachable. The request is retried later.") from None
         except httpx.HTTPError:
             raise _Unanswered(f"Prolific did not answer in {TIMEOUT_S:g} s. The request is retried later.") from None
-        if answer.status_code == 429:  # rejected before any effect
+        if answer.status_code == 429:  # Prolific rejected the request before it had any effect
             raise PlatformUnavailable("Prolific is busy (429). The request is retried later.", retry_after_s(answer))
         if answer.status_code in LATER:
             sentence = f"Prolific failed ({answer.status_code}). The request is retried later."
@@ -180,7 +189,7 @@ class _Unanswered(PlatformUnavailable):
 
 
 def retry_after_s(answer: httpx.Response) -> float | None:
-    """Return the Retry-After header in seconds (it can be a date); None if it is missing or malformed."""
+    """Return the Retry-After header, a number or a date, in seconds. Return None if it is missing or malformed."""
     text = answer.headers.get("Retry-After", "")
     if text.isdecimal():
         return float(text)
@@ -194,7 +203,7 @@ def error_text(answer: httpx.Response) -> str:
     """Return the reason stated in an error response, on one line, without ids of participants and submissions."""
     if answer.status_code in (401, 403):
         return f"the token lacks permission ({answer.status_code}). Check KGHARVEST_PROLIFIC_TOKEN."
-    if answer.is_redirect:  # not followed, so that the token is not sent to another host
+    if answer.is_redirect:  # redirects are not followed, so that the token is not sent to another host
         return f"the URL redirects to another one ({answer.status_code}). Check KGHARVEST_PROLIFIC_URL."
     try:
         error = answer.json()["error"]
@@ -206,7 +215,7 @@ def error_text(answer: httpx.Response) -> str:
 
 
 def _flat(detail: Any) -> Iterator[str]:
-    """Yield the texts in an error detail: a text, a list of texts, or lists by field name."""
+    """Yield the texts in an error detail, which is a text, a list of texts, or lists of texts by field name."""
     if isinstance(detail, dict):
         for name, texts in detail.items():
             yield f"{name}:"

@@ -1,9 +1,10 @@
 """Prolific webhook events: signature verification, inbox, and handling.
 
-X-Prolific-Request-Signature: base64 of the HMAC-SHA256 of X-Prolific-Request-Timestamp and the raw body, keyed by the
-workspace's secret. Events are delivered at least once and in any order, so their content is not used: an event only
-triggers a query of the current state of its submission or study. An event is committed once per id, before it is
-acknowledged. A job then handles the event, with retries until it succeeds.
+The header X-Prolific-Request-Signature contains the base64 of the HMAC-SHA256 of X-Prolific-Request-Timestamp and the
+raw body, keyed by the workspace's secret. Events are delivered at least once and in any order, so their content is not
+used. An event only triggers a query of the current state of its submission or study. Each event id is stored once, in a
+transaction that is committed before the event is acknowledged. A job then handles the event, with retries until it
+succeeds.
 """
 
 import base64
@@ -29,9 +30,10 @@ from kgharvest.jobs.outbox import Outbox, Outcome, Result
 
 logger = logging.getLogger(__name__)
 
-OLDEST_S = 600  # maximum clock difference; requests with a larger difference count as replays
+OLDEST_S = 600  # maximum difference between a request's timestamp and the clock; other requests count as replays
 SUBMISSION_CHANGED, STUDY_CHANGED = "submission.status.change", "study.status.change"
-BODIES_LAST = timedelta(days=30)  # for handled events; ids are kept, so that a late copy is not handled again
+# Period for bodies of handled events; event ids are kept longer, so that a late copy is not handled again.
+BODIES_LAST = timedelta(days=30)
 UNEXPECTED = "Unexpected error. See the worker log for details."
 
 
@@ -46,9 +48,10 @@ def is_genuine(headers: Mapping[str, str], body: bytes, now_s: float) -> bool:
 
 
 def store(headers: Mapping[str, str], body: bytes) -> bool:
-    """Store and commit an event; return False for a duplicate. Must not be called in a transaction.
+    """Store an event in a transaction of its own. Return False for a duplicate. Must not be called in a transaction.
 
-    Without Prolific's event id, a digest identifies repeated requests. The type is empty if the body is not an event.
+    If the event has no id by Prolific, a digest identifies repeated requests. The type is empty if the body is not an
+    event.
     """
     timestamp = headers.get("X-Prolific-Request-Timestamp", "")
     event_id = headers.get("X-Event-ID") or hashlib.sha256(timestamp.encode() + body).hexdigest()
@@ -68,7 +71,7 @@ def store(headers: Mapping[str, str], body: bytes) -> bool:
 
 
 class EventOutbox(Outbox):
-    """Handle events. They can arrive repeatedly and in any order, so handling is idempotent."""
+    """Outbox that handles events. Events can arrive repeatedly and in any order, so handling is idempotent."""
 
     job_kind = "panel_events"
     model = PanelEvent
@@ -96,9 +99,9 @@ outbox = EventOutbox()
 
 
 def handle(event: PanelEvent) -> str:
-    """Query the event's submission or study and apply its current state; return the outcome in a few words.
+    """Query the event's submission or study, and apply its current state. Return the outcome in a few words.
 
-    Raises PlatformUnavailable or PlatformRefused, after which the event is retried.
+    If it raises PlatformUnavailable or PlatformRefused, the event is retried.
     """
     try:
         resource_id = str(json.loads(event.text)["resource_id"])

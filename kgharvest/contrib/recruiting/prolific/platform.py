@@ -37,10 +37,10 @@ from kgharvest.contrib.recruiting.prolific.client import Client
 CURRENCIES = {"USD": 800, "GBP": 600}  # Prolific's minimum hourly rates in minor units
 DEVICES = {"desktop": "computers", "tablet": "tablets", "mobile": "phones"}
 CONTENT_WARNINGS = {"": "none", "sensitive": "sensitive content", "explicit": "explicit content"}
-LONGEST_ALLOWED = 24 * 60 - 1  # minutes
+LONGEST_ALLOWED = 24 * 60 - 1  # maximum allowed time in minutes
 MOST_SLOTS = 100_000
 
-Rule = tuple[Callable[[Any], bool], str]  # predicate and description of valid values
+Rule = tuple[Callable[[Any], bool], str]  # predicate for valid values, and their description
 
 
 def _text(most: int) -> Rule:
@@ -73,7 +73,7 @@ STUDY_OPTIONS: dict[str, Rule] = {
     "signs_entry": (lambda value: isinstance(value, bool), "true or false"),
 }
 
-APPROVES_ITSELF_AFTER = timedelta(days=21)  # after completion
+APPROVES_ITSELF_AFTER = timedelta(days=21)  # time after completion at which Prolific approves a submission
 
 Status, Kind = Submission.Status, PlatformCommand.Kind
 
@@ -88,22 +88,22 @@ STATUSES = {
     "TIMED-OUT": Status.TIMED_OUT,
     "SCREENED OUT": Status.SCREENED_OUT,
 }
-STUDY_STATUSES = {  # AWAITING REVIEW: all places are taken, current participants continue
+STUDY_STATUSES = {  # AWAITING REVIEW means that all places are taken; current participants can continue
     "ACTIVE": Panel.Status.PUBLISHED,
     "PUBLISHING": Panel.Status.PUBLISHED,
     "AWAITING REVIEW": Panel.Status.PUBLISHED,
     "PAUSED": Panel.Status.PAUSED,
     "COMPLETED": Panel.Status.STOPPED,
 }
-NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")  # valid submission ids; a forged link can contain anything
-SHOWS_WITHIN = timedelta(minutes=1)  # after this time, Prolific's API shows every participant who entered here
+NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")  # form of valid submission ids; a forged link can contain any text
+SHOWS_WITHIN = timedelta(minutes=1)  # time after which Prolific's API shows every participant who opened the entry link
 GONE = "GONE"  # platform status of a submission that Prolific does not have
 
 # Signed entry token
 PARAMETER = "prolific_token"
 ISSUER = "https://www.prolific.com"
-LEEWAY_S = 60  # tolerated clock difference
-KEYS_LAST_S = 3600  # cache time; Prolific asks for a daily refresh
+LEEWAY_S = 60  # maximum difference between the clocks
+KEYS_LAST_S = 3600  # time in the cache; Prolific asks for a daily refresh
 BAD_LINK = "Prolific did not issue this link. Go back to Prolific and open the study from there again."
 
 
@@ -155,11 +155,11 @@ class Prolific(RecruitingPlatform):
         return self.client.cost(self.panel.reward, self.panel.places)
 
     def publish(self) -> str:
-        """Create the study or reuse its draft, and publish it; return its id. Idempotent."""
+        """Create the study or reuse its draft, and publish the study. Return its id. Idempotent."""
         document = study_document(self.panel)
         if self.panel.external_id:
             study = self.client.study(self.panel.external_id)
-        else:  # a study whose creation was not confirmed is found by its internal name
+        else:  # if Prolific did not confirm the creation of a study, it is found by its internal name
             drafts = [row for row in self.client.studies() if row.get("internal_name") == document["internal_name"]]
             study = drafts[0] if drafts else self.client.create_study(document)
         if study["status"] == "UNPUBLISHED":
@@ -190,7 +190,7 @@ class Prolific(RecruitingPlatform):
         self._move("STOP", "ACTIVE", "PAUSED")
 
     def _move(self, action: str, *from_statuses: str) -> None:
-        """Move the study if it has one of these statuses; otherwise it was already moved."""
+        """Send the action if the study has one of these statuses. Otherwise, the action has already taken effect."""
         study = self.client.study(self.panel.external_id)
         if study["status"] in from_statuses:
             self._transition(study, action)
@@ -198,7 +198,7 @@ class Prolific(RecruitingPlatform):
     def _transition(self, study: dict[str, Any], action: str) -> None:
         try:
             self.client.move_study(study["id"], action)
-        except PlatformRefused:  # also raised if an earlier attempt succeeded but its answer was lost
+        except PlatformRefused:  # also raised if an earlier attempt succeeded but Prolific's answer was lost
             if self.client.study(study["id"])["status"] == study["status"]:
                 raise
 
@@ -208,7 +208,8 @@ class Prolific(RecruitingPlatform):
     def submissions(self) -> Iterator[RemoteSubmission]:
         """Yield every submission of the study. Submissions with an uncertain payment are yielded with their bonuses.
 
-        Submissions that were entered with a forged link do not exist on Prolific; they are yielded as returned.
+        A submission that was entered with a forged link does not exist on Prolific. It is yielded with the status
+        RETURNED.
         """
         uncertain = self.panel.submissions.filter(
             commands__kind=Kind.BONUS, commands__state=PlatformCommand.State.UNCERTAIN
@@ -227,7 +228,10 @@ class Prolific(RecruitingPlatform):
             yield self.submission(session)
 
     def submission(self, session: str) -> RemoteSubmission:
-        """Return the current state of a submission with its bonuses; RETURNED if Prolific does not have it."""
+        """Return the current state of a submission with its bonuses.
+
+        If Prolific does not have it, its status is RETURNED.
+        """
         asked_at = datetime.now(UTC)
         row = self.client.submission(session) if NAME.fullmatch(session) else None
         if row is None or row["study_id"] != self.panel.external_id:
@@ -269,7 +273,10 @@ class Prolific(RecruitingPlatform):
             raise PlatformUnavailable(sentence) from None
 
     def _pay_bonus(self, command: PlatformCommand, session: str) -> None:
-        """Set up the bonus, store its id, then pay it: an interruption before the last step pays nothing."""
+        """Set up the bonus, store its id, and then pay it.
+
+        If this is interrupted before the last step, nothing is paid.
+        """
         if not command.external_id:
             bonus = self.client.set_up_bonus(self.panel.external_id, session, command.amount)
             if bonus.get("amount") is not None and round(bonus["amount"]) != command.amount:
@@ -297,7 +304,7 @@ def _claims(token: str) -> dict:
 
 
 def _keys(refresh: bool = False) -> KeySet:
-    """Return Prolific's keys from the cache; `refresh` fetches them again, at most once a minute."""
+    """Return Prolific's keys from the cache. If `refresh` is set, fetch them again, at most once a minute."""
     keys, is_fresh = cache.get("prolific:keys"), cache.get("prolific:keys:fresh")
     if keys is None or (refresh and not is_fresh):
         keys = Client().keys()
@@ -307,10 +314,13 @@ def _keys(refresh: bool = False) -> KeySet:
 
 
 def remote_submission(panel: Panel, row: dict[str, Any], participant: str, asked_at: datetime) -> RemoteSubmission:
-    """Parse a submission from a list, or from a request for one submission. Only the latter contains bonuses."""
+    """Parse a submission from a list, or from the response for a single submission.
+
+    Only a single submission contains bonuses.
+    """
     status = STATUSES.get(row["status"], Status.ACTIVE)
     paid = {Status.APPROVED: panel.reward, Status.SCREENED_OUT: panel.screen_out_reward}
-    is_full = row["status"] != "PARTIALLY APPROVED"  # Prolific does not state the amount of a partial approval
+    is_full = row["status"] != "PARTIALLY APPROVED"  # Prolific does not state the amount that a partial approval pays
     completed_at = parse_datetime(row.get("completed_at") or "")
     awaits_review = status == Status.COMPLETED and completed_at is not None
     bonuses = row.get("bonus_payments")
@@ -330,7 +340,7 @@ def remote_submission(panel: Panel, row: dict[str, Any], participant: str, asked
 
 
 def filter_problems(filters: Any) -> Iterator[str]:
-    """Yield one sentence per problem: a filter has either selected_values or a selected_range."""
+    """Yield one sentence per problem. A filter must have either selected_values or a selected_range."""
     if not isinstance(filters, list):
         yield "The filters must be a list."
         return
@@ -369,7 +379,8 @@ def study_document(panel: Panel) -> dict[str, Any]:
     address = settings.ORIGIN + reverse("recruiting:panel_enter", args=[panel.token])
     document = {
         "name": options["title"],
-        "internal_name": f"{panel.name} {digest(f'study:{panel.token}')[:16]}",  # unique, to find an unconfirmed draft
+        # A unique name, by which an unconfirmed draft is found.
+        "internal_name": f"{panel.name} {digest(f'study:{panel.token}')[:16]}",
         "description": options["description"],
         "external_study_url": with_parameters(address, panel, PRESETS[Platform.PROLIFIC].values),
         "prolific_id_option": "url_parameters",

@@ -28,14 +28,14 @@ from kgharvest.pages.number_format import counted
 from kgharvest.pages.panels import Panel as PagePanel
 from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 
-LARGEST_EVENT = 64 << 10  # bytes
+LARGEST_EVENT = 64 << 10  # maximum bytes of an event
 EXAMPLE = '[{"filter_id": "fluent-languages", "selected_values": ["19"]}]'
 
 
 @csrf_exempt
 @require_POST
 def take_event(request: HttpRequest) -> HttpResponse:
-    """Answer 204 once the event is committed; Prolific retries after any other answer."""
+    """Answer 204 after the event has been committed. Prolific retries after any other answer."""
     address, now = network_of(request), timezone.now()
     if is_exhausted("forged_events", address, now):
         return HttpResponse(status=429, headers={"Retry-After": str(settings.LIMITS["forged_events"][1])})
@@ -43,7 +43,7 @@ def take_event(request: HttpRequest) -> HttpResponse:
         return HttpResponse(status=413)
     try:
         body = request.body
-    except RawPostDataException:  # a form; events are JSON
+    except RawPostDataException:  # the body is a form, but events are JSON
         return HttpResponse(status=415)
     if not is_genuine(request.headers, body, time.time()):
         count_attempt("forged_events", address, now)
@@ -55,7 +55,7 @@ def take_event(request: HttpRequest) -> HttpResponse:
 @for_panel
 @require_http_methods(["GET", "POST"])
 def study(request: HttpRequest, panel: Panel) -> HttpResponse:
-    """Study description, cost, and publication on Prolific."""
+    """Show the study's description and cost, and publish the study on Prolific."""
     if panel.platform != Platform.PROLIFIC:
         raise Http404
     if panel.status != Status.DRAFT:
@@ -101,7 +101,7 @@ def panel_reconcile(request: HttpRequest, panel: Panel) -> HttpResponse:
 
 
 def platform_state(request: HttpRequest, panel: Panel) -> Iterator[PagePanel]:
-    """Sync status on the panel page, once the panel has a study."""
+    """Yield the section on the sync with Prolific for the panel page, once the panel has a study."""
     if not platform_of(panel).has_api or not panel.external_id:
         return
     failed = PanelEvent.objects.filter(platform=panel.platform, handled_at=None, n_tries__gt=1).order_by("-pk")
@@ -111,7 +111,7 @@ def platform_state(request: HttpRequest, panel: Panel) -> Iterator[PagePanel]:
 
 
 class StudyForm(forms.Form):
-    """Options of a study. options: the value for panel.platform_options."""
+    """Form for the options of a study. `options` returns the value for panel.platform_options."""
 
     FOLDED = (
         "youngest", "oldest", "least_approved", "filters", "maximum_minutes", "screen_out_slots", "project",
@@ -178,7 +178,8 @@ class StudyForm(forms.Form):
         options = dict(panel.platform_options)
         filters = options.pop("filters", [])
         ranges = {row["filter_id"]: row["selected_range"] for row in filters if "selected_range" in row}
-        ranges = {name: ranges[name] for name in ("age", "approval_rate") if name in ranges}  # have separate fields
+        # Filters that have separate fields.
+        ranges = {name: ranges[name] for name in ("age", "approval_rate") if name in ranges}
         additional = [row for row in filters if row["filter_id"] not in ranges]
         n, minutes = counted(panel.statements_per_place, "short statement"), counted(panel.estimated_minutes, "minute")
         initial = {
@@ -218,7 +219,7 @@ class StudyForm(forms.Form):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of a valid form, in the format of panel.platform_options."""
+        """Options of the study in a valid form, in the format of panel.platform_options."""
         options = {name: value for name, value in self.cleaned_data.items() if value not in (None, "", [], False)}
         youngest, oldest, least = (options.pop(name, None) for name in ("youngest", "oldest", "least_approved"))
         filters = options.pop("filters", [])

@@ -195,8 +195,8 @@ def test_panel_stops_with_the_platform_study_and_stays_stopped(panel):
     panel.refresh_from_db()
     assert (panel.status, panel.ended_reason) == (Panel.Status.STOPPED, "Ended on the platform.")
     assert [event.history_sentence for event in panel.round.events.filter(kind="panel_moved").order_by("pk")] == [
-        "noted the panel panel as paused: Paused on the platform.",
-        "noted the panel panel as stopped: Ended on the platform.",
+        "noted that the panel panel is paused: Paused on the platform.",
+        "noted that the panel panel is stopped: Ended on the platform.",
     ]
 
 

@@ -9,8 +9,8 @@ from kgharvest.pages.number_format import counted
 
 class Command(DomainCommand):
     help = (
-        "Upload a judged KG (export_kg --format hf) or a replication package (pack) to the Hugging Face Hub, as a "
-        "private data set in one commit. The token comes from HF_TOKEN or hf auth login. Needs no database."
+        "Upload a judged KG (from export_kg --format hf) or a replication package (from pack) to the Hugging Face Hub, "
+        "as a private data set in one commit. The token comes from HF_TOKEN or hf auth login. Needs no database."
     )
     requires_system_checks = ()
 

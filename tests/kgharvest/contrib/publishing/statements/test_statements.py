@@ -63,7 +63,7 @@ def test_audit_log_records_changed_keys_without_text(report):
     save_statements(report.round, {"pay": "no"})
 
     [entry] = Event.objects.filter(action="paper.stated")
-    assert entry.sentence == "changed 2 statements about the round pilot for a paper"
+    assert entry.sentence == "changed 2 answers about the round pilot in the paper metadata"
     assert entry.known_facts["keys"] == ["pay", "title"]
     assert "Secret" not in entry.facts
 
