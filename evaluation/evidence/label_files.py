@@ -221,8 +221,7 @@ def _strata(labels: LabelRows, statements: Sequence[int], faults: Faults) -> tup
 
 
 def _cell(row: ImportedRow) -> CellKey:
-    # Type: ignore[arg-type]  # no relation
-    return CellKey(row.relation or None, row.model or None, row.setting or None)
+    return CellKey(row.relation or None, row.model or None, row.setting or None)  # type: ignore[arg-type]  # no relation
 
 
 def _clusters(
