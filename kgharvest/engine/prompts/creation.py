@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from rapidfuzz.distance import Levenshtein
 
 from kgharvest.engine.language_models.base import LanguageModel
+from kgharvest.engine.prompts.paraphrasers.chat import ChatParaphraser
 from kgharvest.engine.prompts.paraphrasers.offline import OfflineParaphraser
 from kgharvest.engine.prompts.slot_recovery import as_prompt, as_sentence
 from kgharvest.engine.prompts.template import PromptTemplate
@@ -24,7 +25,6 @@ from kgharvest.engine.types import EngineError, OnProgress, ParaphraserKind, Par
 
 if TYPE_CHECKING:
     from kgharvest.engine.language_models.encoder_decoder import Seq2SeqModel
-    from kgharvest.engine.prompts.paraphrasers.chat import ChatParaphraser
 
 # Paraphrasing
 
@@ -110,15 +110,11 @@ class TranslationParaphraser(Paraphraser):
         return load_seq2seq(out_name, None, self._device), load_seq2seq(back_name, None, self._device)
 
 
-def chat_paraphraser(settings: ParaphraserSettings) -> ChatParaphraser:
-    from kgharvest.engine.prompts.paraphrasers.chat import ChatParaphraser  # imports httpx
-
-    return ChatParaphraser(settings.base_url, settings.model, settings.max_calls, settings.max_tokens)
-
-
 PARAPHRASERS: dict[ParaphraserKind, Callable[[ParaphraserSettings, LanguageModel], Paraphraser]] = {
     "offline": lambda settings, lm: OfflineParaphraser(lm),
-    "chat": lambda settings, lm: chat_paraphraser(settings),
+    "chat": lambda settings, lm: ChatParaphraser(
+        settings.base_url, settings.model, settings.max_calls, settings.max_tokens
+    ),
     "seq2seq": lambda settings, lm: Seq2SeqParaphraser(settings.model, prefix=settings.prefix, seed=settings.seed),
     "translation": lambda settings, lm: TranslationParaphraser(settings.model),
 }
