@@ -8,9 +8,6 @@ from django.urls import reverse
 from django.utils.functional import cached_property
 
 from annotation.models import Round
-from evaluation.reports.document import abridged
-from evaluation.reports.report_sections import sections_of
-from evaluation.reports.sections.rates import scores_by_relation
 from kgharvest.access import visible
 from kgharvest.accounts.models import person_or_null
 from kgharvest.jobs.models import JobQuerySet
@@ -54,6 +51,10 @@ class Report(models.Model):
         return f"{self.round}, {self.created_at:%Y-%m-%d %H:%M}"
 
     def save(self, *args, **kwargs) -> None:
+        from evaluation.reports.document import abridged
+        from evaluation.reports.report_sections import sections_of
+        from evaluation.reports.sections.rates import scores_by_relation
+
         self.headline = {name: self.document[name] for name in HEADLINE} | {"alpha": self.document["alpha"]["value"]}
         for section in sections_of(self.document):
             self.headline |= section.headline(self.document[section.key])
@@ -81,6 +82,8 @@ class Report(models.Model):
         New reports store this part separately, because loading the whole document takes 0.25 s for hundreds of
         relations.
         """
+        from evaluation.reports.sections.rates import scores_by_relation
+
         stored = self.scores_of_relations.filter(relation=relation).values_list("document", flat=True).first()
         return stored or scores_by_relation(self.document).get(relation)
 

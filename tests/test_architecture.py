@@ -206,7 +206,18 @@ def test_importing_the_package_loads_nothing_else():
     assert loaded_by("import kgharvest", "django", "celery", "numpy", "torch", "evaluation") == []
 
 
-def test_starting_django_loads_no_heavy_libraries():
-    start = "import django; django.setup(); import kgharvest.urls, kgharvest.jobs.tasks"
+def test_system_checks_load_no_heavy_libraries():
+    """The system checks load all models and URLs. Most commands run them, and `web` imports the same modules."""
+    run = "import django, io; from django.core.management import call_command as run; django.setup()"
+    heavy = (
+        *("torch", "transformers", "scipy.special", "scipy.sparse", "scipy.stats", "scipy.optimize", "pandas"),
+        *("pyarrow", "matplotlib", "lemminflect", "httpx", "authlib", "joserfc", "cryptography.x509", "markdown_it"),
+    )
 
-    assert loaded_by(start, "torch", "transformers", "scipy.stats", "scipy.optimize") == []
+    assert loaded_by(f"{run}; run('check', stdout=io.StringIO())", *heavy) == []
+
+
+def test_worker_starts_without_reports():
+    start = "import django; django.setup(); import kgharvest.jobs.tasks"
+
+    assert loaded_by(start, "torch", "scipy.special", "evaluation.reports.document", "evaluation.evidence") == []

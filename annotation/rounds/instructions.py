@@ -8,11 +8,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from django.utils.safestring import SafeString, mark_safe
-from markdown_it import MarkdownIt
 
 from kgharvest.engine.prompts.template import SLOT, SPACE_BEFORE_END
 
 if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
     from annotation.models import Round
     from kgharvest.models import Relation
 
@@ -69,6 +70,8 @@ def markdown_html(text: str) -> SafeString:
 
 @lru_cache(maxsize=1)
 def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
     parser = MarkdownIt("commonmark", {"html": False}).disable("image")
     parser.validateLink = lambda url: bool(SAFE_LINK.match(url))
     parser.core.ruler.push("embed", _embed)

@@ -20,7 +20,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from kgharvest.access import client_ip
-from kgharvest.accounts.sign_in import openid_connect, second_factor
+from kgharvest.accounts.sign_in import second_factor
 from kgharvest.accounts.throttle import (
     LoginForm,
     TooManyAttempts,
@@ -96,6 +96,8 @@ class Logout(auth.LogoutView):
         response = super().post(request, *args, **kwargs)
         if not id_token or not settings.OPENID:
             return response
+        from kgharvest.accounts.sign_in import openid_connect  # imports Authlib
+
         address = openid_connect.logout_address(id_token, settings.ORIGIN + reverse("login"))
         context = {"provider": settings.OPENID["name"], "logout_address": address}
         return render(request, "registration/logged_out.html", context)

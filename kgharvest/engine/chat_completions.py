@@ -3,6 +3,8 @@
 Requests complete replies but also accepts streamed replies. Retries requests after temporary errors.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re
@@ -11,11 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple
-
-import httpx
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kgharvest.engine.types import EngineError
+
+if TYPE_CHECKING:
+    import httpx
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 LARGEST_REPLY = 4 << 20  # bytes
@@ -101,6 +104,8 @@ class ChatClient:
     largest_reply = LARGEST_REPLY
 
     def __post_init__(self) -> None:
+        import httpx
+
         try:
             url = httpx.URL(self.base_url)
         except (httpx.InvalidURL, TypeError):
@@ -156,6 +161,8 @@ class ChatClient:
 
     def _post(self, body: dict[str, Any]) -> Reply:
         """Return the first reply with a status that needs no retry."""
+        import httpx
+
         trouble, wait_s = "", 0.0
         for attempt in range(self.max_attempts):
             if attempt:
@@ -183,6 +190,8 @@ class ChatClient:
 
     def _exchange(self, body: dict[str, Any]) -> Reply:
         """Send one request. The time limit covers the whole exchange, including slow replies."""
+        import httpx
+
         start = time.monotonic()
         content = bytearray()
         with self._client.stream("POST", self.path, json=body, extensions=self._extensions) as response:

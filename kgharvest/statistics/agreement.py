@@ -14,8 +14,6 @@ import krippendorff
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from scipy.special import bdtrc, ndtr, stdtrit
-from scipy.special import comb as binomial
 
 from kgharvest.statistics.arrays import Codes, Counts, Floats
 from kgharvest.statistics.rates import Z_95, Rate
@@ -188,7 +186,7 @@ def _arm_of_annotators(task: Codes, annotator: Codes, label: Codes) -> float:
     by_chance = observed / expected * (shares[label] - (shares**2).sum())
     influence = -2 * (disagreeing - observed + by_chance) / (n * expected)
     squared_sums, noise = (np.bincount(annotator, influence) ** 2).sum(), (influence**2).sum()
-    squared = stdtrit(n_annotators / 2, 0.975) ** 2 * squared_sums - Z_95**2 * noise
+    squared = scipy.special.stdtrit(n_annotators / 2, 0.975) ** 2 * squared_sums - Z_95**2 * noise
     # Corrects for the contribution of annotators to the means with which they are compared.
     correction = n_annotators * (n_annotators - 1) / (n_annotators - 2) ** 2
     return sqrt(max(0.0, squared) * correction)
@@ -323,7 +321,7 @@ def expanded_tail(n: int) -> float:
     spread is estimated (Hesterberg 2015, "What teachers should know about the bootstrap", American Statistician 69).
     """
     n = max(n, 2)
-    return float(ndtr(-sqrt(n / (n - 1)) * stdtrit(n - 1, 0.975)))
+    return float(scipy.special.ndtr(-sqrt(n / (n - 1)) * scipy.special.stdtrit(n - 1, 0.975)))
 
 
 def possible_patterns(patterns: Counts, n_tasks: Counts) -> tuple[Counts, Floats]:
@@ -368,8 +366,8 @@ def expected_flips(n_tasks: Codes, k: int, rng: np.random.Generator, n_draws: in
     m = len(n_tasks) - 1
     propensity = np.linspace(0, 1, 101)  # (G,)
     n_true = np.arange(m + 1)[:, np.newaxis]
-    likelihood = binomial(m, n_true) * propensity**n_true * (1 - propensity) ** (m - n_true)  # (m + 1, G)
-    accepting = bdtrc(k // 2, k, propensity)
+    likelihood = scipy.special.comb(m, n_true) * propensity**n_true * (1 - propensity) ** (m - n_true)  # (m + 1, G)
+    accepting = scipy.special.bdtrc(k // 2, k, propensity)
     flips = 2 * accepting * (1 - accepting)
     weights = np.full(len(propensity), 1 / len(propensity))
     for _ in range(N_STEPS):

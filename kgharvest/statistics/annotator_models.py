@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import digamma, softmax
 
 from kgharvest.statistics.arrays import Codes, Floats
 
@@ -111,7 +111,7 @@ def fit_dawid_skene(judged: Judged) -> DawidSkene:
             judged.per_task(odds[judged.annotator, true, judged.label]) + prior_odds[:, true]
             for true in range(n_labels - 1)
         ]
-        labels: Floats = softmax(np.stack([*columns, np.zeros(judged.n_tasks)]), axis=0).T
+        labels: Floats = scipy.special.softmax(np.stack([*columns, np.zeros(judged.n_tasks)]), axis=0).T
         return labels
 
     # Start from the label shares of each task. Tasks without judgments start from uniform shares.
@@ -177,13 +177,13 @@ def _known(judged: Judged, knows: Floats, guesses: Floats) -> tuple[Floats, Floa
     guessed, known = knows[:, :1] * guesses, knows[:, 1:]  # (A, L), (A, 1)
     gain = np.log1p(known / guessed)[judged.annotator, judged.label]  # (J,)
     gains = [judged.per_task(gain * (judged.label == label)) for label in range(judged.n_labels)]
-    labels: Floats = softmax(np.stack(gains), axis=0).T
+    labels: Floats = scipy.special.softmax(np.stack(gains), axis=0).T
     share = (known / (guessed + known))[judged.annotator, judged.label]
     return labels, labels[judged.task, judged.label] * share
 
 
 def _variational(counts: Floats, prior: float) -> Floats:
-    weighted = counts + prior
+    digamma, weighted = scipy.special.digamma, counts + prior
     weights: Floats = np.exp(digamma(weighted) - digamma(weighted.sum(axis=1, keepdims=True)))
     return weights
 

@@ -4,7 +4,7 @@ A cluster consists of statements sampled together, for example all facts with on
 """
 
 import numpy as np
-from scipy.special import stdtrit
+import scipy
 
 from kgharvest.statistics.arrays import Codes, Flags, Floats
 
@@ -30,7 +30,7 @@ def design_effects(is_hit: Flags, stratum: Codes, cluster: Codes, n_strata: int)
     simple = share * (1 - share) / np.maximum(n - 1, 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         between = n_clusters / (n_clusters - 1) * np.bincount(of_cluster, residual**2, n_strata) / n**2
-        wider = (stdtrit(n_clusters - 1, 0.975) / stdtrit(n - 1, 0.975)) ** 2
+        wider = (scipy.special.stdtrit(n_clusters - 1, 0.975) / scipy.special.stdtrit(n - 1, 0.975)) ** 2
         effect = between / simple * wider
         same_in_cluster = np.bincount(of_cluster, size**2, n_strata) / n
     is_known = (n_clusters > 1) & (simple > 0)

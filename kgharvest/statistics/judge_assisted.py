@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import fdtrc, gammaln
 
 from kgharvest.statistics.arrays import Counts, Floats
 from kgharvest.statistics.paired_tests import statements_to_shrink
@@ -208,7 +207,7 @@ def tells_apart(sample: JudgedSample) -> bool:
     between_df, within_df = len(n) - n_strata, float(n.sum()) - len(n)
     if within <= ROUNDING or within_df <= 0:
         return between > ROUNDING
-    return bool(fdtrc(between_df, within_df, between / between_df / (within / within_df)) <= SIGNIFICANCE)
+    return bool(scipy.special.fdtrc(between_df, within_df, between / between_df / (within / within_df)) <= SIGNIFICANCE)
 
 
 # Intervals
@@ -257,8 +256,8 @@ def _unseen_hits(n_hits: float, n: int, population: int) -> Floats:
     """Return the beta-binomial posterior probabilities of 0, 1, ... hits among the tuples that were not drawn."""
     rest = population - n
     hits = np.arange(rest + 1)
-    logs = gammaln(hits + n_hits + PRIOR) - gammaln(hits + 1)
-    logs += gammaln(rest - hits + n - n_hits + PRIOR) - gammaln(rest - hits + 1)
+    logs = scipy.special.gammaln(hits + n_hits + PRIOR) - scipy.special.gammaln(hits + 1)
+    logs += scipy.special.gammaln(rest - hits + n - n_hits + PRIOR) - scipy.special.gammaln(rest - hits + 1)
     probabilities: Floats = np.exp(logs - logs.max())
     probabilities /= probabilities.sum()
     return probabilities

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtr, stdtrit
 
 from kgharvest.statistics.arrays import Counts, Flags, Floats
 from kgharvest.statistics.rates import SIGNIFICANCE
@@ -150,7 +149,7 @@ def bootstrap_t_interval(
     below, above = np.quantile(distances, 0.025, method="lower"), np.quantile(distances, 0.975, method="higher")
     if standard_error <= ROUNDING or not np.isfinite([below, above]).all():
         return None, None, TOO_ALIKE
-    student = float(stdtrit(n - 1, 0.975) * differences.std(ddof=1) / np.sqrt(n))
+    student = float(scipy.special.stdtrit(n - 1, 0.975) * differences.std(ddof=1) / np.sqrt(n))
     if (above - below) * standard_error > 2 * WIDEST * student:
         low, high = np.clip([mean - student, mean + student], -1, 1)
     else:
@@ -168,8 +167,8 @@ def equivalence_over_relations(differences: Differences, margin: float = MARGIN)
     if standard_error <= ROUNDING:
         return Equivalence(margin, None, None)
     apart = abs(mean_difference(differences))
-    p = float(stdtr(n - 1, (apart - margin) / standard_error))
-    return Equivalence(margin, p, min(1.0, apart + float(stdtrit(n - 1, 0.95)) * standard_error))
+    p = float(scipy.special.stdtr(n - 1, (apart - margin) / standard_error))
+    return Equivalence(margin, p, min(1.0, apart + float(scipy.special.stdtrit(n - 1, 0.95)) * standard_error))
 
 
 def _studentised(resamples: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -355,7 +354,7 @@ def better_by_limits(lower_limits: Callable[[float], Floats]) -> Flags:
     n_pairs = n_left = int(is_known.sum()) // 2
     is_better = np.zeros(is_known.shape, dtype=np.bool_)
     while n_left:
-        z = float(ndtri(1 - SIGNIFICANCE / 2 / n_left))
+        z = float(scipy.special.ndtri(1 - SIGNIFICANCE / 2 / n_left))
         is_better = is_known & (lower_limits(z) > 0)
         n_told = int(is_better.sum())
         if n_told == n_pairs - n_left:
@@ -381,7 +380,7 @@ def relations_for_interval(n_relations: int, shrink: float) -> int:
     """Return the number of relations with which Student's interval is `shrink` times as wide as with `n_relations`."""
 
     def width(n: int) -> float:
-        return float(stdtrit(n - 1, 0.975)) / sqrt(n)
+        return float(scipy.special.stdtrit(n - 1, 0.975)) / sqrt(n)
 
     target = shrink * width(n_relations)
     return _smallest(lambda n: width(n) <= target, n_relations)
@@ -423,13 +422,13 @@ def difference_over_relations(spread: float, n_relations: int, n_comparisons: in
 
     Inverse of `relations_to_tell_apart`.
     """
-    quantiles = stdtrit(n_relations - 1, 1 - _tail(n_comparisons)) + stdtrit(n_relations - 1, POWER)
-    return float(quantiles) * spread / sqrt(n_relations)
+    quantiles = scipy.special.stdtrit(n_relations - 1, np.array([1 - _tail(n_comparisons), POWER]))
+    return float(quantiles[0] + quantiles[1]) * spread / sqrt(n_relations)
 
 
 def difference_by_statements(standard_error: float, n_comparisons: int = 1) -> float:
     """Return the difference that a comparison by statements detects with probability POWER (normal approximation)."""
-    return float(ndtri(1 - _tail(n_comparisons)) + ndtri(POWER)) * standard_error
+    return float(scipy.special.ndtri(1 - _tail(n_comparisons)) + scipy.special.ndtri(POWER)) * standard_error
 
 
 def _tail(n_comparisons: int) -> float:

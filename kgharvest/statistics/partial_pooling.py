@@ -21,14 +21,14 @@ Letters in array shapes: P patterns (statements of one group with the same judgm
 S strata, R draws.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.special import betaln, expit, logit, ndtri
 
 from kgharvest.statistics.annotator_models import Judged
 from kgharvest.statistics.arrays import TRUE, Codes, Counts, Floats
@@ -48,15 +48,16 @@ class BetaGrid(NamedTuple):
     def draw(self, rates: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Draw shape parameters (C,) from the posterior, given rates (n, C) in (0, 1)."""
         logs, complements = np.log(rates).sum(axis=0), np.log1p(-rates).sum(axis=0)  # (C,)
-        weights = np.outer(logs, self.a - 1) + np.outer(complements, self.b - 1) - len(rates) * betaln(self.a, self.b)
+        norms = scipy.special.betaln(self.a, self.b)  # (H,)
+        weights = np.outer(logs, self.a - 1) + np.outer(complements, self.b - 1) - len(rates) * norms  # (C, H)
         cumulated = np.exp(weights - weights.max(axis=1, keepdims=True)).cumsum(axis=1)  # (C, H)
         chosen = (cumulated < rng.random((len(logs), 1)) * cumulated[:, -1:]).sum(axis=1)
         return self.a[chosen], self.b[chosen]
 
     def weights(self, n_hits: Floats, n: Floats) -> Floats:
         """Return the posterior probabilities (H,), given `n_hits` (R,) hits in `n` (R,) draws."""
-        posterior = betaln(self.a[:, np.newaxis] + n_hits, self.b[:, np.newaxis] + n - n_hits)  # (H, R)
-        logs = (posterior - betaln(self.a, self.b)[:, np.newaxis]).sum(axis=1)
+        posterior = scipy.special.betaln(self.a[:, np.newaxis] + n_hits, self.b[:, np.newaxis] + n - n_hits)  # (H, R)
+        logs = (posterior - scipy.special.betaln(self.a, self.b)[:, np.newaxis]).sum(axis=1)
         weights: Floats = np.exp(logs - logs.max())
         weights /= weights.sum()
         return weights
@@ -124,7 +125,6 @@ def pooled_rates(shares: Sequence[float], samples: Sequence[SimpleSample], rng: 
 
 Shapes = Sequence[tuple[Floats, Floats]]  # a and b (C,), for sensitivities, specificities, and prevalences
 
-Z_ONE_SIDED = float(ndtri(1 - SIGNIFICANCE))
 FEWEST_OPINIONS = 3
 N_SWEEPS, N_BURNT = 160, 40
 # Work is the number of judgments times the number of chains.
@@ -172,8 +172,8 @@ class Patterns(NamedTuple):
 
     n: Codes
     group: Codes
-    says: sparse.csr_array
-    drawn: sparse.csr_array
+    says: scipy.sparse.csr_array
+    drawn: scipy.sparse.csr_array
 
 
 class Rates(NamedTuple):
@@ -204,7 +204,7 @@ def why_unidentified(judged: Judged, gold_truth: Codes) -> str | None:
         return None
     if np.bincount(judged.task[of_sample]).max(initial=0) < FEWEST_OPINIONS:
         return TOO_FEW_OPINIONS
-    if _agreement_score(judged, of_sample) < Z_ONE_SIDED:
+    if _agreement_score(judged, of_sample) < scipy.special.ndtri(1 - SIGNIFICANCE):
         return BY_CHANCE
     return None
 
@@ -258,7 +258,8 @@ class Sampler:
         self._repeated = np.flatnonzero(patterns.n > 1)
         self._of_code = patterns.says.T.tocsr()  # (2 A, P)
         n_patterns = len(patterns.n)
-        self._of_group = sparse.csr_array((np.ones(n_patterns), (patterns.group, np.arange(n_patterns))))  # (G, P)
+        pairs = (patterns.group, np.arange(n_patterns))
+        self._of_group = scipy.sparse.csr_array((np.ones(n_patterns), pairs))  # (G, P)
         self._gold = [counts[:, np.newaxis] for counts in _gold_counts(judged, gold_truth)]  # (2 A, 1) each
         self._n_said = self._of_code @ self._n + sum(self._gold)  # (2 A, 1)
         n_judgments = self._n_said[: self._n_annotators, 0] + self._n_said[self._n_annotators :, 0]
@@ -298,7 +299,7 @@ class Sampler:
         odds_of_true = np.log(sensitivity) - np.log1p(-specificity)  # (A, C): log odds added by a judgment of True
         odds_of_false = np.log1p(-sensitivity) - np.log(specificity)
         odds = self.patterns.says @ np.concatenate([odds_of_true, odds_of_false])
-        probabilities: Floats = expit(odds + logit(prevalence)[self.patterns.group])
+        probabilities: Floats = scipy.special.expit(odds + scipy.special.logit(prevalence)[self.patterns.group])
         return probabilities
 
 
@@ -325,8 +326,8 @@ def _patterns(judged: Judged, sample: Sample) -> Patterns:
     return Patterns(
         n,
         group.reshape(-1),
-        sparse.csr_array((np.ones(len(says[0])), says), (len(n), 2 * judged.n_annotators)),
-        sparse.csr_array((np.ones(len(of_strata[0])), of_strata), (sample.n_strata, len(n))),
+        scipy.sparse.csr_array((np.ones(len(says[0])), says), (len(n), 2 * judged.n_annotators)),
+        scipy.sparse.csr_array((np.ones(len(of_strata[0])), of_strata), (sample.n_strata, len(n))),
     )
 
 

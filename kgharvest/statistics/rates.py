@@ -22,12 +22,11 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln, ndtr, ndtri, stdtrit
 
 from kgharvest.statistics.arrays import Codes, Counts, Flags, Floats
 
 SIGNIFICANCE = 0.05  # level of every test; intervals have the confidence level 1 - SIGNIFICANCE
-Z_95 = float(ndtri(1 - SIGNIFICANCE / 2))
+Z_95 = 1.959963984540054  # scipy.special.ndtri(1 - SIGNIFICANCE / 2); a literal, because scipy.special loads slowly
 
 NOTHING_COUNTED = "No statement has a verdict."
 
@@ -96,7 +95,7 @@ def macro_interval(rates: Sequence[float]) -> tuple[float | None, float | None]:
     mean, standard_error = float(np.mean(rates)), float(np.std(rates, ddof=1)) / math.sqrt(n)
     if standard_error == 0:
         return None, None
-    half_width = float(stdtrit(n - 1, 0.975)) * standard_error
+    half_width = float(scipy.special.stdtrit(n - 1, 0.975)) * standard_error
     return max(0.0, mean - half_width), min(1.0, mean + half_width)
 
 
@@ -332,6 +331,7 @@ def _outcomes(hits_in_all: Counts, n: int, size: int, population: int) -> Floats
     hits = np.arange(n + 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_odds = np.where(hits > 0, hits * np.log(share), 0) + np.where(hits < n, (n - hits) * np.log1p(-share), 0)
+    gammaln = scipy.special.gammaln
     log_choose = gammaln(n + 1) - gammaln(hits + 1) - gammaln(n - hits + 1)
     probabilities: Floats = np.exp(log_odds + log_choose)
     return probabilities
@@ -345,6 +345,7 @@ def hypergeometric(hits_in_all: Floats, n: int, population: int) -> Floats:
     hits = np.arange(n + 1)
     inside, outside = hits_in_all[:, None] - hits, (population - hits_in_all)[:, None] - (n - hits)  # (K, n + 1)
     possible = (inside > -ROUNDING) & (outside > -ROUNDING)
+    gammaln = scipy.special.gammaln
     # Binomial coefficients without the factorials that all outcomes have in common.
     factorials = gammaln(hits + 1)
     logs = -(factorials + factorials[::-1] + gammaln(np.maximum(inside, 0) + 1) + gammaln(np.maximum(outside, 0) + 1))
@@ -425,7 +426,7 @@ def _stratified_acceptability(rate: float, n_hits: Floats, n: Counts, population
     shares = likeliest_shares(rate, n_hits, n, population, weights)
     score = _normal_score(float(weights @ (n_hits / n)) - rate, shares, n, population, weights)
     if score is not None:
-        return float(2 * ndtr(-abs(score)))
+        return float(2 * scipy.special.ndtr(-abs(score)))
     probabilities = _distribution(shares, n, population, weights)
     # Each outcome is split between two neighboring grid points. The resulting error is at most one grid point per
     # stratum. Over many strata, it is normal, with a standard deviation of at most half the square root of the number

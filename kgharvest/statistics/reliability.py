@@ -8,7 +8,7 @@ Letters in array shapes: J judgments, at most one per annotator and statement; T
 """
 
 import numpy as np
-from scipy.special import expit
+import scipy
 
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, LABELS, REJECTED, UNDECIDED, Codes, Floats
 
@@ -39,7 +39,7 @@ def reliability_weights(task: Codes, annotator: Codes, label: Codes, n_annotator
     distance = np.abs(POSITION[:, None] - POSITION[None, :])
     expected = (by_chance * distance).sum(axis=(1, 2))
     kappa = 1 - np.where(expected > 0, (observed * distance).sum(axis=(1, 2)), 1) / np.where(expected > 0, expected, 1)
-    weights: Floats = expit(STEEPNESS * kappa)
+    weights: Floats = scipy.special.expit(STEEPNESS * kappa)
     return weights
 
 

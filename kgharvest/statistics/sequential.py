@@ -21,7 +21,7 @@ as wide as fixed-sample intervals.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaln, gammaln, logsumexp
+import scipy
 
 from kgharvest.statistics.arrays import Counts, Floats
 from kgharvest.statistics.rates import SIGNIFICANCE
@@ -60,6 +60,7 @@ def anytime_interval(people: SeenStrata, with_judge: SeenStrata | None = None) -
     if not people.n.sum() or not people.population.all():
         return None
     samples = [people] if with_judge is None else [people, with_judge]
+    logsumexp = scipy.special.logsumexp
     of_least = logsumexp([_log_ratios(sample, sample.least) for sample in samples], axis=0) - np.log(len(samples))
     of_most = logsumexp([_log_ratios(sample, sample.most) for sample in samples], axis=0) - np.log(len(samples))
     # No interval is empty, because the sample is at least as likely under the most likely number of hits as under the
@@ -119,6 +120,7 @@ def log_prior_to_posterior(n_hits: int, n: int, population: int) -> Floats:
     given the total.
     """
     in_all = np.arange(n_hits, n_hits + population - n + 1, dtype=np.float64)
+    gammaln, betaln = scipy.special.gammaln, scipy.special.betaln
     under_prior = betaln(PRIOR + n_hits, PRIOR + n - n_hits) - betaln(PRIOR, PRIOR)
     misses = population - in_all
     under_hits = (

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy
-from scipy.special import ndtr, ndtri
 
 from kgharvest.statistics.arrays import Counts, Floats
 from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, Rate, VerdictSample, sample_rate, wilson_interval_of_share
@@ -77,7 +76,7 @@ class StatementDifference:
     @property
     def smallest_margin(self) -> float:
         """Return the margin at which the equivalence p value is .05: the outer limit of the 90 % interval."""
-        z = float(ndtri(1 - SIGNIFICANCE))
+        z = float(scipy.special.ndtri(1 - SIGNIFICANCE))
         return min(1.0, max(self.high_at(z), -self.low_at(z)))
 
     def low_at(self, z: float) -> float:
@@ -175,4 +174,4 @@ def _tail(room_at: Callable[[float], float]) -> float:
         return 0.5
     if room_at(FARTHEST) > 0:
         return 0.0
-    return float(ndtr(-scipy.optimize.brentq(room_at, 0.0, FARTHEST, xtol=1e-9)))
+    return float(scipy.special.ndtr(-scipy.optimize.brentq(room_at, 0.0, FARTHEST, xtol=1e-9)))

@@ -21,7 +21,7 @@ from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import comb as binomial
+import scipy
 
 from kgharvest.statistics.arrays import (
     ACCEPTED,
@@ -195,8 +195,8 @@ class _Labels:
 
     def __init__(self, counts: Counts, k: int, quorum: int, rule: VerdictRule) -> None:
         full = np.array([np.bincount(labels, minlength=3) for labels in combinations_with_replacement(range(3), k)])
-        ways = binomial(full[None, :, :], counts[:, None, :]).prod(axis=2)
-        self.likelihood: Floats = ways / binomial(k, counts.sum(axis=1))[:, None]
+        ways = scipy.special.comb(full[None, :, :], counts[:, None, :]).prod(axis=2)
+        self.likelihood: Floats = ways / scipy.special.comb(k, counts.sum(axis=1))[:, None]
         self.verdict = np.eye(3)[rule(full, quorum)]  # one-hot rows
         may_be = self.likelihood > 0
         self.possible = (may_be @ self.verdict > 0).astype(np.float64)

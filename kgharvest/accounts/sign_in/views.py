@@ -17,7 +17,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
-from kgharvest.accounts.sign_in import openid_connect, second_factor
+from kgharvest.accounts.sign_in import second_factor
 from kgharvest.accounts.throttle import TooManyAttempts, count_attempt, is_exhausted, remember_device
 from kgharvest.errors import DomainError
 
@@ -185,6 +185,8 @@ def second_factor_remove(request: HttpRequest) -> HttpResponse:
 @require_safe
 def openid_begin(request: HttpRequest) -> HttpResponse:
     """Redirect to the provider. `?link=1` links an identity to a user who has just confirmed the password."""
+    from kgharvest.accounts.sign_in import openid_connect  # imports Authlib
+
     _check_provider()
     linking_user = None
     if "link" in request.GET and request.user.is_authenticated:
@@ -207,6 +209,8 @@ def openid_callback(request: HttpRequest) -> HttpResponse:
 
     The response is accepted only once, and only in the browser that started the login.
     """
+    from kgharvest.accounts.sign_in import openid_connect  # imports Authlib
+
     _check_provider()
     expected = request.session.pop(EXPECTED, {})
     linking_user = expected.get("links")
@@ -255,6 +259,8 @@ def _may_link(request: HttpRequest) -> bool:
 @login_required
 @require_POST
 def openid_unlink(request: HttpRequest, pk: int) -> HttpResponse:
+    from kgharvest.accounts.sign_in import openid_connect  # imports Authlib
+
     identity = get_object_or_404(request.user.openid_identities, pk=pk)
     try:
         openid_connect.unlink(request.user, identity)

@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import ndtri
 from scipy.stats import binomtest, ttest_1samp
 
 from kgharvest.statistics.rates import (
+    SIGNIFICANCE,
+    Z_95,
     accuracy_by_score,
     difference_interval,
     hajek_share,
@@ -15,6 +18,10 @@ from kgharvest.statistics.rates import (
     rate,
     wilson_interval,
 )
+
+
+def test_z_is_the_quantile_of_two_sided_intervals():
+    assert ndtri(1 - SIGNIFICANCE / 2) == Z_95
 
 
 @given(st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))

@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
-
-import pyarrow as pa
 
 from annotation.models import Round
 from kgharvest.bulk.file_writing import StreamedFile, check_writable, in_chunks, write_atomically
@@ -113,23 +111,30 @@ def _judged_triples(source: Source, judging: str, name: rdf.Name) -> Callable[[R
 
 
 COLUMNS = {
-    "relation": (pa.string(), "relation, as set/name"),
-    "statement": (pa.string(), "sentence with a slot for each entity"),
-    "entities": (pa.list_(pa.string()), "entities, by slot"),
-    "ids": (pa.list_(pa.string()), "entity ids from the set's entity table; empty if the set has no table"),
-    "model": (pa.string(), "LM or system that produced the tuple"),
-    "setting": (pa.string(), "prompt setting"),
-    "job": (pa.string(), "fingerprint of the harvest"),
-    "rank": (pa.int64(), "rank, 1 is best"),
-    "score": (pa.float64(), "score; higher is better; empty if the harvest has no scores"),
-    "verdict": (pa.string(), "accepted, rejected, undecided, incomplete, or not_judged"),
-    "n_true": (pa.int32(), "number of “true” judgments"),
-    "n_false": (pa.int32(), "number of “false” judgments"),
-    "n_unjudgeable": (pa.int32(), "number of “unjudgeable” judgments"),
-    "inclusion_probability": (pa.float64(), "probability of being drawn; its inverse is the row's weight in rates"),
+    "relation": ("string", "relation, as set/name"),
+    "statement": ("string", "sentence with a slot for each entity"),
+    "entities": ("list", "entities, by slot"),
+    "ids": ("list", "entity ids from the set's entity table; empty if the set has no table"),
+    "model": ("string", "LM or system that produced the tuple"),
+    "setting": ("string", "prompt setting"),
+    "job": ("string", "fingerprint of the harvest"),
+    "rank": ("int64", "rank, 1 is best"),
+    "score": ("float64", "score; higher is better; empty if the harvest has no scores"),
+    "verdict": ("string", "accepted, rejected, undecided, incomplete, or not_judged"),
+    "n_true": ("int32", "number of “true” judgments"),
+    "n_false": ("int32", "number of “false” judgments"),
+    "n_unjudgeable": ("int32", "number of “unjudgeable” judgments"),
+    "inclusion_probability": ("float64", "probability of being drawn; its inverse is the row's weight in rates"),
 }
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
-SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
+
+
+def arrow_schema() -> Any:
+    """Return the PyArrow schema of COLUMNS."""
+    import pyarrow as pa
+
+    texts = pa.list_(pa.string())
+    return pa.schema([(name, texts if kind == "list" else getattr(pa, kind)()) for name, (kind, _) in COLUMNS.items()])
 
 
 def values_of(row: Row) -> tuple[object, ...]:
@@ -145,7 +150,7 @@ def as_hugging_face(kg: JudgedKG, rows: Counted) -> Iterator[File]:
 
     The card comes last, because it contains the counts of written rows.
     """
-    yield "data/train-00000-of-00001.parquet", parquet_of(SCHEMA, map(values_of, rows))
+    yield "data/train-00000-of-00001.parquet", parquet_of(arrow_schema(), map(values_of, rows))
     yield "README.md", [_card(kg, rows).encode()]
 
 

@@ -21,7 +21,6 @@ from evaluation.models import Report
 from kgharvest.access import Action, check_may
 from kgharvest.contrib.publishing.models import PaperPack
 from kgharvest.contrib.publishing.packs.archive import PackFile, write_pack, zipped
-from kgharvest.contrib.publishing.packs.pack import pack_files
 from kgharvest.environment import create_data_folder
 from kgharvest.errors import NotFound
 from kgharvest.events.recording import record
@@ -55,6 +54,8 @@ def queue_pack(report: Report, by=None) -> PaperPack:
 
 def run_pack_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     """Create the package and store its file."""
+    from kgharvest.contrib.publishing.packs.pack import pack_files
+
     pack = PaperPack.objects.select_related("report__round__project", "created_by").get(pk=job.pk)
     folder = create_data_folder(settings.DATA_DIR)
     with heartbeat.kept_alive(), zipped(pack_files(pack.report, on_progress=heartbeat), folder) as file:
@@ -78,6 +79,8 @@ def pack_now(report: Report, output: Path, files: Sequence[PackFile]) -> None:
 
 def write_pack_of(report: Report, output: Path) -> None:
     """Create the package of the report and write it. Raises RoundChanged, NotWritable."""
+    from kgharvest.contrib.publishing.packs.pack import pack_files
+
     pack_now(report, output, pack_files(report))
 
 

@@ -6,18 +6,23 @@ retry waits for the time stated in the response. If the response does not state 
 attempt.
 """
 
+from __future__ import annotations
+
 import re
+import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
 from django.conf import settings
 
 from kgharvest.contrib.recruiting.platforms import OutcomeUnknown, PlatformRefused, PlatformUnavailable
+
+if TYPE_CHECKING:
+    import httpx
 
 TIMEOUT_S = 20.0
 MOST_TRIES = 3
@@ -28,14 +33,21 @@ IDENTIFIER = re.compile(r"\b[0-9a-f]{24}\b")  # Prolific's ids of participants, 
 
 Document = dict[str, Any]
 
-# Created once per process, because loading it takes longer than a request.
-ssl_context = cache(httpx.create_ssl_context)
+
+@cache
+def ssl_context() -> ssl.SSLContext:
+    """Return the SSL context of this process. Loading it takes longer than a request."""
+    import httpx
+
+    return httpx.create_ssl_context()
 
 
 class Client:
     """Prolific API client of one account. Errors and logs contain no ids of participants or submissions."""
 
     def __init__(self, *, sleep: Callable[[float], None] = time.sleep):
+        import httpx
+
         self._sleep = sleep
         if not settings.PROLIFIC["token"]:
             raise PlatformRefused("Prolific token missing. Set KGHARVEST_PROLIFIC_TOKEN.")
@@ -170,6 +182,8 @@ class Client:
         raise AssertionError("unreachable")
 
     def _exchange(self, method: str, path: str, body: Document | None, query: Document | None) -> httpx.Response:
+        import httpx
+
         try:
             answer = self._http.request(method, path, json=body, params=query)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout):

@@ -15,9 +15,6 @@ from django.conf import settings
 from django.core.cache import cache
 from django.urls import reverse
 from django.utils.dateparse import parse_datetime
-from joserfc import jwt
-from joserfc.errors import InvalidKeyIdError, JoseError
-from joserfc.jwk import KeySet
 
 from kgharvest.contrib.recruiting.models import Panel, Platform, PlatformCommand, Submission
 from kgharvest.contrib.recruiting.panels.identifiers import digest
@@ -127,10 +124,7 @@ class Prolific(RecruitingPlatform):
             if self.panel.platform_options.get("signs_entry"):
                 raise BadEntryLink(BAD_LINK)
             return False
-        try:
-            claims = _claims(token)
-        except (JoseError, ValueError):
-            raise BadEntryLink(BAD_LINK) from None
+        claims = _claims(token)
         signed, audience = claims.get("prolific"), claims.get("aud")
         has_parameters = isinstance(signed, dict) and all(
             signed.get(name, "") == parameters.get(name, "") for name in parameter_names(self.panel) if name
@@ -292,25 +286,32 @@ class Prolific(RecruitingPlatform):
 
 
 def _claims(token: str) -> dict:
-    """Return the claims of a token with a valid signature and validity period. Raises JoseError or ValueError."""
+    """Return the claims of a token with a valid signature and validity period. Raises BadEntryLink."""
+    from joserfc import jwt
+    from joserfc.errors import InvalidKeyIdError, JoseError
+    from joserfc.jwk import KeySet
+
     try:
-        decoded = jwt.decode(token, _keys(), algorithms=["RS256"])
-    except InvalidKeyIdError:  # Prolific may have new keys
-        decoded = jwt.decode(token, _keys(refresh=True), algorithms=["RS256"])
-    jwt.JWTClaimsRegistry(
-        leeway=LEEWAY_S, iss={"essential": True, "value": ISSUER}, exp={"essential": True}, sub={"essential": True}
-    ).validate(decoded.claims)
+        try:
+            decoded = jwt.decode(token, KeySet.import_key_set(_keys()), algorithms=["RS256"])
+        except InvalidKeyIdError:  # Prolific may have new keys
+            decoded = jwt.decode(token, KeySet.import_key_set(_keys(refresh=True)), algorithms=["RS256"])
+        jwt.JWTClaimsRegistry(
+            leeway=LEEWAY_S, iss={"essential": True, "value": ISSUER}, exp={"essential": True}, sub={"essential": True}
+        ).validate(decoded.claims)
+    except (JoseError, ValueError):
+        raise BadEntryLink(BAD_LINK) from None
     return decoded.claims
 
 
-def _keys(refresh: bool = False) -> KeySet:
+def _keys(refresh: bool = False) -> Any:
     """Return Prolific's keys from the cache. If `refresh` is set, fetch them again, at most once a minute."""
     keys, is_fresh = cache.get("prolific:keys"), cache.get("prolific:keys:fresh")
     if keys is None or (refresh and not is_fresh):
         keys = Client().keys()
         cache.set("prolific:keys", keys, KEYS_LAST_S)
         cache.set("prolific:keys:fresh", True, 60)
-    return KeySet.import_key_set(keys)
+    return keys
 
 
 def remote_submission(panel: Panel, row: dict[str, Any], participant: str, asked_at: datetime) -> RemoteSubmission:

@@ -136,23 +136,34 @@ def named_pattern(name: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A rule: a clause that matches `pattern` completely can be replaced by any of `wordings`."""
+    """A rule: a clause that matches `pattern` completely can be replaced by any of `wordings`.
+
+    words: words in every matching clause. Compiling a pattern takes longer than looking for its words.
+    """
 
     name: str
     pattern: str
     wordings: tuple[str, ...]
+    words: frozenset[str] = frozenset()
 
     @cached_property
     def regex(self) -> re.Pattern[str]:
         return compiled(self.pattern)
 
+    def match(self, clause: str) -> re.Match[str] | None:
+        return self.regex.fullmatch(clause) if self.words.issubset(words_of(clause)) else None
+
     def apply(self, clause: str) -> Iterator[str]:
-        match = self.regex.fullmatch(clause)
+        match = self.match(clause)
         if match is not None:
             parts = {
                 name: Word(text) for name, text in (read_toml("grammar.toml")["defaults"] | match.groupdict()).items()
             }
             yield from (wording.format_map(parts) for wording in self.wordings)
+
+
+def words_of(clause: str) -> list[str]:
+    return re.findall("[A-Za-z]+", clause)
 
 
 def applied(rules: Iterable[Rewrite], clause: str) -> Iterator[str]:
@@ -182,7 +193,8 @@ def wording_rules(block: Iterable[str]) -> Iterator[Rewrite]:
             pattern = re.sub(r"<ENT(\d)>", lambda slot: f"{{{'ABC'[int(slot[1])]}}}", with_heads(tagged))
             pattern = re.sub(r",? (?=\{)", lambda gap: ",? " if "," in gap[0] else " ", pattern)
             pattern = re.sub(r"\bpeople\b", "{:anybody}", pattern)
-            yield Rewrite(line, pattern, tuple(output for output in outputs if output != wording))
+            words = frozenset(words_of(re.sub(r"[a-z]*\{:?[A-Za-z_]+\}", " ", pattern)))
+            yield Rewrite(line, pattern, tuple(output for output in outputs if output != wording), words)
 
 
 def relation_wordings(clause: str) -> Iterator[str]:
