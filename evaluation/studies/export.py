@@ -9,6 +9,7 @@ from annotation.judges.specs import spec_of
 from annotation.models import Round
 from annotation.rounds.builder import instructions_by_relation
 from evaluation.studies.schema import SAMPLE, HarvestSection
+from evaluation.studies.sections import study_sections
 from evaluation.studies.services import sampled_jobs
 from kgharvest.chat_models.options import ChatOptions, to_json
 from kgharvest.embedded_lm import EMBEDDED_LMS
@@ -28,7 +29,8 @@ def study_of_round(round: Round) -> dict[str, Any]:
     For a round that was made by a study, this is its document. Raises NotReproducible.
     """
     if study := getattr(round, "study", None):
-        return dict(study.document)
+        others = _other_sections(round, {}).items()
+        return study.document | {key: section for key, section in others if key not in study.document}
     if round.status == Round.Status.DRAFT or not round.spec:
         raise DomainError("NotReproducible", f"Round {round.name} has no drawn sample. Open the round first.")
     jobs = _reproducible_jobs(round)
@@ -54,7 +56,13 @@ def study_of_round(round: Round) -> dict[str, Any]:
     if round.source == Round.Source.SIMULATED:
         document["simulation"] = {"seed": 0}
     judges = round.judge_runs.exclude(judge_kind=JudgeKind.FILE).order_by("pk")
-    return document | ({"judges": [dict(spec_of(run)) for run in judges]} if judges else {})
+    document |= {"judges": [dict(spec_of(run)) for run in judges]} if judges else {}
+    return document | _other_sections(round, {str(job.language_model): _cell(job, names)[1] for job in jobs})
+
+
+def _other_sections(round: Round, model_names: Mapping[str, str]) -> dict[str, Any]:
+    sections = {key: section.section_of(round, model_names) for key, section in study_sections().items()}
+    return {key: section for key, section in sections.items() if section is not None}
 
 
 def _reproducible_jobs(round: Round) -> list[HarvestJob]:
