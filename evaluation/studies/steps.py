@@ -45,7 +45,9 @@ def advance(study: Study, by=None) -> list[Job]:
     Without jobs, the study is complete, or waits for people (`waits_for_people`). Failed and cancelled jobs run again.
     Raises the errors of the services of each step; the study can be advanced again.
     """
-    for step in (queue_harvests, open_study_round, queue_judges, simulate, queue_sections, make_report):
+    has_round = "round" in study.document
+    of_round = [open_study_round, queue_judges, simulate] if has_round else []
+    for step in [queue_harvests, *of_round, queue_sections, *([make_report] if has_round else [])]:
         if jobs := step(study, by):
             return jobs
     return []
@@ -75,13 +77,10 @@ def queue_harvests(study: Study, by=None) -> list[Job]:
 
 
 def open_study_round(study: Study, by=None) -> list[Job]:
-    """Open the round, if the study has one; return the run of the judge whose labels define its strata while it is
-    unfinished.
+    """Open the round; return the run of the judge whose labels define its strata while it is unfinished.
 
     Raises HarvestMissing.
     """
-    if "round" not in study.document:
-        return []
     with transaction.atomic():
         current = locked(study, by)
         if current.round is None:
@@ -112,8 +111,6 @@ def _finished_harvests(study: Study) -> list[HarvestJob]:
 @transaction.atomic
 def queue_judges(study: Study, by=None) -> list[Job]:
     """Queue the missing judge runs, and failed ones again; return the unfinished runs."""
-    if "judges" not in study.document:
-        return []
     return _queue_runs(locked(study, by), {judge["name"] for judge in study.document.get("judges", [])}, by)
 
 
@@ -175,7 +172,7 @@ def is_judged(round: Round) -> bool:
 def make_report(study: Study, by=None) -> list[Job]:
     """Create the report of a complete round, unless the study has one."""
     study.refresh_from_db(fields=["round", "report"])
-    if study.report or study.round is None or not is_judged(study.round):
+    if study.report or not is_judged(study.round):
         return []
     report = prepare_report(study.round, by, **options_of_report(study))  # outside transactions: it takes a snapshot
     with transaction.atomic():
