@@ -231,25 +231,22 @@ class PublishedRow(Description):
     rejected = Number(min_value=0, max_value=1, help_text="Published share of rejected tuples.")
 
 
-class PublishedOrder(Description):
-    better = Text(max_length=100, help_text="Setting or system whose scores are better in the publication.")
-    worse = Text(max_length=100, help_text="Setting or system whose scores are worse in the publication.")
-    scores = Text(max_length=100, default="", help_text="Evaluation, by name. Default: all that have both.")
-
-
 class PublishedSection(Description):
     """Published results. The command prints those of the study beside them."""
 
     source = Text(max_length=500, help_text="Publication and table.")
     rows = PublishedRow(many=True, required=False, allow_empty=False, help_text="Shares, averaged over relations.")
-    orders = PublishedOrder(
-        many=True, required=False, allow_empty=False, help_text="Orders of scores, for curves without numbers."
-    )
 
     def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
-        if not sent.keys() & {"rows", "orders"}:
-            raise serializers.ValidationError("requires rows, orders, or both")
+        if sent.keys() == {"source"}:
+            raise serializers.ValidationError({"rows": "is missing"})
         return sent
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        rows = {key: section.published_row for key, section in study_sections().items() if section.published_row}
+        return super().get_fields() | {
+            key: row(many=True, required=False, allow_empty=False) for key, row in rows.items()
+        }
 
 
 class StudySections(Description):
@@ -319,6 +316,10 @@ def _faults_between_sections(document: Mapping[str, Any]) -> Iterator[Fault]:
             yield Fault(
                 (*path, "name"), f"{key_of(path)}.name is {judge['name']!r} twice. Give each judge its own name"
             )
+    for key in document.get("published", {}).keys() - {"source", "rows", *document}:
+        yield Fault(
+            ("published", key), f"published.{key} requires the section {key}. Add it, or remove published.{key}"
+        )
     for path in (("report", "judge"), ("round", "judge")):
         name = document.get(path[0], {}).get(path[1])
         if name and name not in judges:

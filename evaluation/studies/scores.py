@@ -7,7 +7,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from annotation.rounds.serializers import Name, Text, WholeNumber
+from annotation.rounds.serializers import Description, Name, Text, WholeNumber
 from evaluation.models import ScoreEvaluation, Study
 from evaluation.rendering.figures.drawing import FIGURE_FORMATS
 from evaluation.scores.api import ScoreInput, chosen_scores
@@ -100,6 +100,12 @@ class ScoreSection(ScoreInput):
         return super().to_internal_value(sent)
 
 
+class PublishedOrder(Description):
+    better = Text(max_length=100, help_text="Setting or system whose scores are better in the publication.")
+    worse = Text(max_length=100, help_text="Setting or system whose scores are worse in the publication.")
+    evaluation = Text(max_length=100, default="", help_text="Name of the evaluation. Default: all that have both.")
+
+
 def scored_sections(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the sections of a valid document with all defaults."""
     sections = ScoreSection(data=document["scores"], many=True)
@@ -110,6 +116,7 @@ def scored_sections(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 class ScoresSection(StudySection):
     key = "scores"
     has_files = True
+    published_row = PublishedOrder
 
     def field(self) -> serializers.Field:
         return ScoreSection(many=True, required=False, allow_empty=False)
@@ -126,9 +133,9 @@ class ScoresSection(StudySection):
                 yield _fault(path, "has no scores. Add settings, harvested, more, systems, or judges")
             if unknown := [name for name in section["judges"] if name not in judges]:
                 yield _fault((*path, "judges"), f"names {unknown[0]!r}. Add a judge of this name to judges")
-        for position, order in enumerate(document.get("published", {}).get("orders", [])):
-            if (name := order.get("scores", "")) and name not in names:
-                yield _fault(("published", "orders", position, "scores"), f"is {name!r}. Choose a name of scores")
+        for position, order in enumerate(document.get("published", {}).get("scores", [])):
+            if (name := order.get("evaluation", "")) and name not in names:
+                yield _fault(("published", "scores", position, "evaluation"), f"is {name!r}. Choose a name of scores")
 
     def with_files_read(self, section: Any, folder: Path) -> Any:
         read = []
@@ -192,7 +199,7 @@ class ScoresSection(StudySection):
         return [Stage("Scores", state, text, [(str(found), found.get_absolute_url()) for found in existing])]
 
     def published_tables(self, study: Study) -> list[Table]:
-        orders = study.document.get("published", {}).get("orders", [])
+        orders = study.document.get("published", {}).get("scores", [])
         return [_order_table(study, orders)] if orders else []
 
     def write(self, study: Study, folder: Path) -> Iterator[Path]:
@@ -300,9 +307,9 @@ def _order_table(study: Study, orders: Sequence[Mapping[str, str]]) -> Table:
         compared = []
         for section, evaluation in _finished(study):
             better, worse = (_scorer(evaluation.document, order[side]) for side in ("better", "worse"))
-            if better and worse and order.get("scores", section["name"]) == section["name"]:
+            if better and worse and order.get("evaluation", section["name"]) == section["name"]:
                 compared.append((section["name"], *_comparison(evaluation.document, better, worse)))
-        blank = (order.get("scores", ""), *[None] * 6, "not evaluated")
+        blank = (order.get("evaluation", ""), *[None] * 6, "not evaluated")
         rows += [Row((order["better"], order["worse"], *values)) for values in compared or [blank]]
     columns = (
         Column("published better"),

@@ -41,13 +41,14 @@ class StudySection(ABC):
     """A section of study files. Subclass it, set the attributes, and override `field` and the steps of the section.
 
     key: key of the section. needs_round: True if the section is about the round of the study. has_files: True if
-    `write` writes files. All methods except `field`, `check_change`, and `section_of` are called only for studies with
-    the section.
+    `write` writes files. published_row: serializer of the entries of `published.KEY`, if results can be published. All
+    methods except `field`, `check_change`, and `section_of` are called only for studies with the section.
     """
 
     key: str
     needs_round: bool = False
     has_files: bool = False
+    published_row: type[serializers.Serializer] | None = None
 
     @abstractmethod
     def field(self) -> serializers.Field:

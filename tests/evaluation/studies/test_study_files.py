@@ -84,12 +84,18 @@ def test_valid_file_is_read_as_written(tmp_path):
         ("[round]\nn = 5", "[[scores]]\noutputs = ['png']", 17, "scores[0].outputs[0]"),
         ("[round]\nn = 5", "[[scores]]\nsettings = []", 16, "scores[0]"),
         ("[round]\nn = 5", "[[scores]]\nmodels = []", 17, "scores[0].models"),
-        ("[round]\nn = 5", "[[scores]]\n[published]\nsource = 'x'", 17, "published"),
+        ("[round]\nn = 5", "[[scores]]\n[published]\nsource = 'x'", 17, "published.rows"),
+        (
+            "n = 5",
+            "n = 5\n[published]\nsource = 'x'\nscores = [{ better = 'a', worse = 'b' }]",
+            20,
+            "published.scores",
+        ),
         (
             "[round]\nn = 5",
-            "[[scores]]\n[published]\nsource = 'x'\norders = [{ better = 'a', worse = 'b', scores = 'c' }]",
+            "[[scores]]\n[published]\nsource = 'x'\nscores = [{ better = 'a', worse = 'b', evaluation = 'c' }]",
             19,
-            "published.orders[0].scores",
+            "published.scores[0].evaluation",
         ),
         (
             "[round]\nn = 5",

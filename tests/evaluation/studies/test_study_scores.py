@@ -36,7 +36,7 @@ facts = "facts.jsonl"
 outputs = ["svg", "md", "json", "jsonl"]
 [published]
 source = "Figure 4"
-orders = [{ better = "human", worse = "multi" }, { better = "human", worse = "COMET" }]
+scores = [{ better = "human", worse = "multi" }, { better = "human", worse = "COMET" }]
 """
 FACTS = {"capital_of": [("oslo", "norway"), ("lima", "peru")], "demo/prevent": [("lock", "theft"), ("roof", "rain")]}
 
