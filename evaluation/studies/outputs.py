@@ -12,7 +12,7 @@ from evaluation.reports.files import FILES, file_suffix, write_report
 from evaluation.reports.sections.rates import interval_of_average
 from evaluation.studies.schema import validated_report
 from evaluation.studies.sections import sections_of
-from kgharvest.bulk.file_writing import write_atomically
+from kgharvest.bulk.file_writing import write_atomically, write_if_changed
 from kgharvest.errors import DomainError
 from kgharvest.names import short_name
 from kgharvest.tables.formats import markdown_of
@@ -37,9 +37,8 @@ def write_outputs(study: Study, report: Report | None, folder: Path) -> Iterator
     for section in sections_of(study.document):
         yield from section.write(study, folder)
     if tables := published_tables(study, report):
-        path, text = folder / PUBLISHED, markdown_of(study.name, tables)
-        if not path.exists() or path.read_bytes() != text.encode():
-            write_atomically(path, [text])
+        path = folder / PUBLISHED
+        if write_if_changed(path, markdown_of(study.name, tables)):
             yield path
 
 

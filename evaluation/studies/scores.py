@@ -22,7 +22,7 @@ from evaluation.studies.services import jobs_of, relations_of
 from kgharvest.audit.tables import canonical_json, sha256
 from kgharvest.bulk.file_reading import read_bytes
 from kgharvest.bulk.file_values import BadValue, read_entities
-from kgharvest.bulk.file_writing import write_atomically
+from kgharvest.bulk.file_writing import write_if_changed
 from kgharvest.errors import DomainError
 from kgharvest.harvests.language_models import LM_NAMES_HELP, check_where, get_language_model
 from kgharvest.harvests.runner import HarvestRequest
@@ -206,15 +206,13 @@ class ScoresSection(StudySection):
         for section, evaluation in _finished(study):
             for name in section["outputs"]:
                 path = folder / f"{section['name']}.{name}"
-                if path.exists() and path.stat().st_mtime > evaluation.finished_at.timestamp():
-                    continue
                 if name == MARKDOWN:
                     tables = (scorer_table, replaced_table, relation_scores_table)
                     content = markdown_of(section["name"], [build(evaluation.document) for build in tables])
                 else:
                     content = score_file_content(evaluation, name) or ""
-                write_atomically(path, [content])
-                yield path
+                if write_if_changed(path, content):
+                    yield path
 
 
 SECTION = ScoresSection()

@@ -109,6 +109,11 @@ def test_finished_evaluation_is_not_repeated_until_its_section_changes(run, scor
     assert refusal(run) == "StudyChanged"
     assert "scores.json" in run("run", "--yes")
     assert [evaluation.payload["seed"] for evaluation in ScoreEvaluation.objects.order_by("pk")] == [0, 1]
+    scores.write_text(SCORES)
+    run("run", "--yes")
+    written = json.loads((scores.parent / "curves-results" / "scores.json").read_text())
+    assert written == ScoreEvaluation.objects.order_by("pk").first().document
+    assert ScoreEvaluation.objects.count() == 2
 
 
 def test_changed_file_of_facts_is_a_changed_study(run, scores):
