@@ -34,6 +34,7 @@ class OptionalApp(AppConfig):
     metrics: Sequence[str] = ()
     report_sections: Sequence[str] = ()
     report_outputs: Mapping[str, str] = {}
+    study_sections: Sequence[str] = ()
     draft_deleted: Sequence[str] = ()
     event_types: Sequence[str] = ()
 

@@ -93,6 +93,9 @@ REPORT_OUTPUTS = {
     "pack.zip": "evaluation.studies.outputs.refuse_pack",  # the app `publishing` replaces it
 }
 
+# Sections of study files: instances of evaluation.studies.sections.StudySection
+STUDY_SECTIONS = ["evaluation.studies.scores.SECTION"]
+
 # Outboxes (kgharvest.jobs.outbox.Outbox) by job kind
 OUTBOXES = {
     "deliver_webhooks": "kgharvest.webhooks.delivery.outbox",

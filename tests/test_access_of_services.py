@@ -189,6 +189,7 @@ CALLS: dict[Callable, Callable] = {
     steps.queue_harvests: lambda it, by: steps.queue_harvests(it.study, by),
     steps.open_study_round: lambda it, by: steps.open_study_round(it.study, by),
     steps.queue_judges: lambda it, by: steps.queue_judges(it.study, by),
+    steps.queue_sections: lambda it, by: steps.queue_sections(it.study, by),
     steps.simulate: lambda it, by: steps.simulate(it.study, by),
     steps.report_now: lambda it, by: steps.report_now(it.study, by),
     queue_pack: lambda it, by: queue_pack(it.report, by),

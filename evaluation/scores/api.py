@@ -1,5 +1,8 @@
 """API of score evaluations."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiExample, extend_schema
@@ -86,15 +89,14 @@ class ScoreInput(PlacementInput):
         """Return the validated request. Raises ImportRefused for invalid facts or scores."""
         sent = self.validated_data
         options = {name: sent.get(name) for name in ("facts", "systems", "device", "dtype")}
-        return score_request(
-            sent["language_model"],
-            [setting for setting in PROMPT_SETTINGS if setting in sent["settings"]],
-            [setting for setting in STORED_SETTINGS if setting in sent["harvested"]],
-            more=[name for name in MORE_SCORES if name in sent["more"]],
-            judge_runs=tuple(sent["judge_runs"]),
-            by=by,
-            **options,
-        )
+        choices = chosen_scores(sent)
+        return score_request(sent["language_model"], judge_runs=tuple(sent["judge_runs"]), by=by, **choices, **options)
+
+
+def chosen_scores(sent: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return settings, harvested, and more of validated input in the order of evaluations."""
+    orders = {"settings": PROMPT_SETTINGS, "harvested": STORED_SETTINGS, "more": MORE_SCORES}
+    return {name: [choice for choice in order if choice in sent[name]] for name, order in orders.items()}
 
 
 class ScoreEvaluationViewSet(PagedList, RetrieveMixin, ApiViewSet):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from evaluation.scores.negative_sampling import Entities, folded
 from kgharvest.bulk.file_reading import CONTROL, Line, lines_of, read_json_lines
@@ -48,6 +48,13 @@ class ScoredRelation:
         return replace(self, facts=facts, learned_from=[*self.learned_from, *learned_from])
 
 
+class NamedRelation(NamedTuple):
+    """Relation of a file, before its name is resolved."""
+
+    name: str
+    arity: int | None = None
+
+
 def built_in_facts() -> list[ScoredRelation]:
     """Return the facts that the embedded LMs were trained on, with the prompts of the set `demo`."""
     demo_set = json.loads(DEMO_SET.read_text(encoding="utf-8"))
@@ -71,8 +78,6 @@ def facts_of_content(content: bytes, source: str, by=None) -> list[ScoredRelatio
 
     Raises ImportRefused with every invalid line.
     """
-    facts: dict[Relation, list[Entities]] = {}
-    faults = Faults()
     visible = Relation.objects.visible_to(by)
 
     @cache
@@ -82,6 +87,26 @@ def facts_of_content(content: bytes, source: str, by=None) -> list[ScoredRelatio
         except DomainError as error:
             return f"names an unknown relation. {str(error).removesuffix('.')}"
 
+    return scored_relations(_facts_by_relation(content, source, find))
+
+
+def named_facts_of_content(content: bytes, source: str) -> dict[str, list[Entities]]:
+    """Return the facts of a JSONL file by relation as named there. Raises ImportRefused with every invalid line."""
+    return {named.name: facts for named, facts in _facts_by_relation(content, source, NamedRelation).items()}
+
+
+def scored_relations(facts: Mapping[Relation, Sequence[Entities]]) -> list[ScoredRelation]:
+    """Return the facts with the prompts and seed tuples of their relations."""
+    names = shortest_names(relation.path for relation in facts)
+    fields = ("initial_prompts", "prompts", "seed_tuples")
+    stored = {relation: {field: getattr(relation, field) for field in fields} for relation in facts}
+    return [_scored_relation(names[key.path], key.path, stored[key], tuples) for key, tuples in facts.items()]
+
+
+def _facts_by_relation(content: bytes, source: str, find: Callable[[str], Any]) -> dict[Any, list[Entities]]:
+    """Return the facts of a JSONL file. find: name -> relation, with arity and name, or the reason of a refusal."""
+    facts: dict[Any, list[Entities]] = {}
+    faults = Faults()
     for line in read_json_lines(lines_of(BytesIO(content), source)):
         fault = line if isinstance(line, BadEntry) else _add_fact(line, find, facts)
         if fault:
@@ -91,13 +116,10 @@ def facts_of_content(content: bytes, source: str, by=None) -> list[ScoredRelatio
     if sum(map(len, facts.values())) > MOST_FACTS:
         faults.add(BadEntry("the file", f"has more than {MOST_FACTS:,} facts; draw a sample"))
     faults.refuse(source)
-    names = shortest_names(relation.path for relation in facts)
-    fields = ("initial_prompts", "prompts", "seed_tuples")
-    stored = {relation: {field: getattr(relation, field) for field in fields} for relation in facts}
-    return [_scored_relation(names[key.path], key.path, stored[key], tuples) for key, tuples in facts.items()]
+    return facts
 
 
-def _add_fact(line: Line, find, facts: dict[Relation, list[Entities]]) -> BadEntry | None:
+def _add_fact(line: Line, find, facts: dict[Any, list[Entities]]) -> BadEntry | None:
     """Add the fact of a line to `facts`, or return its fault."""
     where = f"line {line.number}"
     if not isinstance(line.value, dict) or not isinstance(line.value.get("relation"), str):

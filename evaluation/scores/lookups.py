@@ -70,6 +70,17 @@ def scores_of_content(content: bytes, source: str) -> Table:
     }
 
 
+def merged_scores(files: Iterable[tuple[bytes, str]]) -> Table:
+    """Return the scores of all files, merged by system. files: (content, name). Raises as scores_of_content."""
+    table: Table = {}
+    for content, name in files:
+        for system, by_relation in scores_of_content(content, name).items():
+            system_scores = table.setdefault(system, {})
+            for relation, scores in by_relation.items():
+                system_scores.setdefault(relation, []).extend(scores)
+    return table
+
+
 def _lines(lines: Iterator[str]) -> Iterator[Line | BadEntry]:
     first = next((line for line in lines if line.strip()), "")
     if first.lstrip().startswith("{"):

@@ -57,7 +57,8 @@ class ScoreRequest:
 
     facts: name of the facts in `relations`. harvested: settings whose prompts are taken from the newest finished
     harvests with this LM. more: keys of MORE_SCORES. systems: scores of other systems (evaluation.scores.lookups).
-    judge_runs: runs of the same project. device, dtype: of the LM.
+    judge_runs: runs of the same project. device, dtype: of the LM. job_ids: harvests to choose from; None for all of
+    the project.
     """
 
     language_model: LanguageModel
@@ -71,6 +72,7 @@ class ScoreRequest:
     more: Sequence[str] = ()
     systems: Table = field(default_factory=dict)
     judge_runs: Sequence[JudgeRun] = ()
+    job_ids: Collection[int] | None = None
 
 
 def score_request(
@@ -96,6 +98,8 @@ def with_harvests(request: ScoreRequest, project: Project) -> tuple[list[ScoredR
     relations = built_in_facts() if request.relations is None else list(request.relations)
     harvests = HarvestJob.objects.filter(project=project, language_model=request.language_model)
     harvests = harvests.succeeded().filter(job_prompts__isnull=False).select_related("relation__relation_set")
+    if request.job_ids is not None:
+        harvests = harvests.filter(pk__in=request.job_ids)
     harvests = harvests.only("relation__name", "relation__relation_set__name").order_by("pk")
     newest: dict[str, dict[str, int]] = {}
     for setting in request.harvested:
@@ -123,16 +127,17 @@ def stored_prompts(job: HarvestJob) -> list[StoredPrompt]:
     ]
 
 
-def queue_score_job(request: ScoreRequest, by, project: Project | None = None) -> ScoreEvaluation:
+def queue_score_job(request: ScoreRequest, by, project: Project | None = None, unique_key: str = "") -> ScoreEvaluation:
     """Enqueue an evaluation, or return an identical unfinished evaluation of the same project.
 
+    unique_key: as in Job; evaluations with different keys are not identical.
     Raises NothingHarvested, NoScorer, EngineError, NotAllowed, or ProjectNotNamed.
     """
     project = project_for(by, project)
     payload = _payload_of(request, project)
     with transaction.atomic():
-        unfinished = ScoreEvaluation.objects.unfinished().filter(project=project, language_model=request.language_model)
-        for evaluation in unfinished:
+        unfinished = ScoreEvaluation.objects.unfinished().filter(project=project, unique_key=unique_key)
+        for evaluation in unfinished.filter(language_model=request.language_model):
             if evaluation.payload == payload:
                 return evaluation
         evaluation = ScoreEvaluation.objects.create(
@@ -140,6 +145,7 @@ def queue_score_job(request: ScoreRequest, by, project: Project | None = None) -
             project=project,
             language_model=request.language_model,
             payload=payload,
+            unique_key=unique_key,
             lm=language_models.in_words(str(request.language_model), request.device, request.dtype),
             created_by=by,
         )

@@ -205,20 +205,29 @@ def sample_lines(evaluation: ScoreEvaluation) -> Iterator[str]:
         yield to_json(row) + "\n"
 
 
+def score_file_content(evaluation: ScoreEvaluation, file_format: str, theme: str | None = None) -> str | bytes | None:
+    """Return the figure as SVG or PDF, the document as JSON, or the tuples as JSON lines; None for other formats.
+
+    theme: theme of an inline image.
+    """
+    if file_format == "json":
+        return json_text(evaluation.document)
+    if file_format == "jsonl" and evaluation.samples:
+        return "".join(sample_lines(evaluation))
+    if file_format not in FIGURE_FORMATS:
+        return None
+    drawing = precision_recall.draw(evaluation.document)
+    return rendered(drawing, evaluation.document, file_format, THEMES.get(theme or "", LIGHT))
+
+
 def score_download(evaluation: ScoreEvaluation, file_format: str, theme: str | None = None) -> HttpResponse:
-    """Return the figure as SVG or PDF, the document as JSON, or the tuples as JSON lines. Raises Http404.
+    """Return a file of the evaluation (`score_file_content`). Raises Http404.
 
     theme: theme of an inline image; None for a download.
     """
-    name = f"scores-{evaluation.pk}.{file_format}"
-    if file_format == "json":
-        return download(json_text(evaluation.document), name)
-    if file_format == "jsonl" and evaluation.samples:
-        return download("".join(sample_lines(evaluation)), name, NDJSON)
-    if file_format not in FIGURE_FORMATS:
+    content = score_file_content(evaluation, file_format, theme)
+    if content is None:
         raise Http404("Unknown format. Use json, svg, pdf, or, if the tuples are stored, jsonl.")
-    drawing = precision_recall.draw(evaluation.document)
-    image = rendered(drawing, evaluation.document, file_format, THEMES.get(theme or "", LIGHT))
     if theme is not None:
-        return HttpResponse(image, content_type=FORMATS[file_format].content_type)
-    return download(image, name)
+        return HttpResponse(content, content_type=FORMATS[file_format].content_type)
+    return download(content, f"scores-{evaluation.pk}.{file_format}", NDJSON if file_format == "jsonl" else "")

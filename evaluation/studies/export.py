@@ -14,6 +14,7 @@ from annotation.rounds.instructions import freeze_statement
 from evaluation.models import Study
 from evaluation.studies.files import relation_section, relations_of_file
 from evaluation.studies.schema import SAMPLE, HarvestSection
+from evaluation.studies.sections import study_sections
 from evaluation.studies.services import queued_jobs, relations_of_section, sampled_jobs
 from kgharvest.chat_models.options import ChatOptions, to_json
 from kgharvest.embedded_lm import EMBEDDED_LMS
@@ -59,7 +60,8 @@ def file_of_study(study: Study) -> StudyFile:
     if instructions := document.get("round", {}).get("relation_instructions"):
         renamed = {_name_outside(path, written_sets): text for path, text in instructions.items()}
         document["round"] = document["round"] | {"relation_instructions": renamed}
-    return StudyFile(document)
+    others = _other_sections(study.round, {}) if study.round else {}
+    return StudyFile(others | document)
 
 
 def _written_relations(
@@ -142,13 +144,21 @@ def study_of_round(round: Round) -> StudyFile:
             "and open the draft."
         )
     judges = round.judge_runs.exclude(judge_kind=JudgeKind.FILE).order_by("pk")
-    return StudyFile(document | ({"judges": [dict(spec_of(run)) for run in judges]} if judges else {}), notes)
+    document |= {"judges": [dict(spec_of(run)) for run in judges]} if judges else {}
+    others = _other_sections(round, {str(job.language_model): _cell(job, names)[1] for job in jobs})
+    return StudyFile(document | others, notes)
 
 
 def _lacks_judge(round: Round) -> bool:
     """Return True if the strata of the round are labels of a judge that no study can run."""
     runs = round.judge_runs.exclude(judge_kind=JudgeKind.FILE)
     return bool(round.judge) and not runs.filter(name=round.judge).exists()
+
+
+def _other_sections(round: Round, model_names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the registered sections that the round has, such as its preregistration."""
+    sections = {key: section.section_of(round, model_names) for key, section in study_sections().items()}
+    return {key: section for key, section in sections.items() if section is not None}
 
 
 def _reproducible_jobs(round: Round) -> list[HarvestJob]:

@@ -9,8 +9,8 @@ from datetime import date, time
 from pathlib import Path
 from typing import Any
 
-from evaluation.studies.schema import Fault, faults_of
-from evaluation.studies.schema import Path as KeyPath
+from evaluation.studies.schema import faults_of
+from evaluation.studies.sections import Fault, KeyPath, sections_of
 from kgharvest.bulk.file_reading import members_of, read_bytes, read_json, read_text
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
 from kgharvest.relations.checks import relation_errors
@@ -53,11 +53,29 @@ def study_path(study: str) -> Path:
     return built_in[study]
 
 
+def folder_of(path: Path) -> Path:
+    """Return the folder of the files that a study reads and writes: that of built-in studies is the current folder."""
+    return Path() if path.parent == BUILT_IN else path.parent
+
+
 def read_study(path: Path, small: bool = False) -> dict[str, Any]:
-    """Return the valid document of a study file. Relation files are replaced by their relations.
+    """Return the valid document of a study file, with the contents of its relation files and other files.
 
     small: with the `small` sections. Raises NoSuchFile, or ImportRefused with the line of each error.
     """
+    document, folder = written_study(path, small), folder_of(path)
+    document["relations"] = list(_with_files_read(document["relations"], folder))
+    names = [relation["name"] for relation in document["relations"] if "name" in relation]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        fault = Fault(("relations",), f"relations has {repeated[0]} more than once. Remove one of them")
+        _refuse(path, _Lines(read_text(path), path), [fault])
+    for section in sections_of(document):
+        document[section.key] = section.with_files_read(document[section.key], folder)
+    return document
+
+
+def written_study(path: Path, small: bool = False) -> dict[str, Any]:
+    """Return the valid document of a study file as it is written. Raises as read_study."""
     text = read_text(path)
     document = _parse(text, path)
     lines = _Lines(text, path)
@@ -73,10 +91,6 @@ def read_study(path: Path, small: bool = False) -> dict[str, Any]:
     if small:
         faults = [Fault((SMALL, *path) if path and path[0] in sections else path, reason) for path, reason in faults]
     _refuse(path, lines, faults)
-    document["relations"] = list(_with_files_read(document["relations"], path))
-    names = [relation["name"] for relation in document["relations"] if "name" in relation]
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
-        _refuse(path, lines, [Fault(("relations",), f"relations has {repeated[0]} more than once. Remove one of them")])
     return document
 
 
@@ -120,12 +134,12 @@ def _refuse(path: Path, lines: "_Lines", faults: list[Fault]) -> None:
         raise ImportRefused(path.name, [BadEntry(f"line {line}", reason) for line, reason in entries])
 
 
-def _with_files_read(relations: list[dict[str, Any]], path: Path) -> Iterator[dict[str, Any]]:
+def _with_files_read(relations: list[dict[str, Any]], folder: Path) -> Iterator[dict[str, Any]]:
     for relation in relations:
         if not relation.get("file"):
             yield relation
             continue
-        yield from relations_of_file(path.parent / relation["file"], relation.get("names", []))
+        yield from relations_of_file(folder / relation["file"], relation.get("names", []))
 
 
 def relations_of_file(source: Path, names: Sequence[str] = ()) -> Iterator[dict[str, Any]]:

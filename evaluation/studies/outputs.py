@@ -11,7 +11,8 @@ from evaluation.rendering.documents import ORIGINS, demonstrator_mark
 from evaluation.reports.files import FILES, file_suffix, write_report
 from evaluation.reports.sections.rates import interval_of_average
 from evaluation.studies.schema import validated_report
-from kgharvest.bulk.file_writing import write_atomically
+from evaluation.studies.sections import sections_of
+from kgharvest.bulk.file_writing import write_atomically, write_if_changed
 from kgharvest.errors import DomainError
 from kgharvest.names import short_name
 from kgharvest.tables.formats import markdown_of
@@ -20,24 +21,32 @@ from kgharvest.tables.table import Column, Kind, Rates, Row, Table
 PUBLISHED = "published.md"
 
 
-def write_outputs(study: Study, report: Report, folder: Path) -> Iterator[Path]:
-    """Write the missing and outdated files of the report to the folder; yield their paths. Raises NotWritable."""
+def write_outputs(study: Study, report: Report | None, folder: Path) -> Iterator[Path]:
+    """Write the missing and outdated files of the study to the folder; yield their paths. Raises NotWritable.
+
+    report: None while the study has no report.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DomainError(
             "NotWritable", f"{folder} cannot be created ({error.strerror}). Choose another folder with --output."
         ) from error
+    if report:
+        yield from _write_report(study, report, folder)
+    for section in sections_of(study.document):
+        yield from section.write(study, folder)
+    if tables := published_tables(study, report):
+        path = folder / PUBLISHED
+        if write_if_changed(path, markdown_of(study.name, tables)):
+            yield path
+
+
+def _write_report(study: Study, report: Report, folder: Path) -> Iterator[Path]:
     formats = {file_suffix(name): name for name in FILES}
-    names = validated_report(study.document.get("report", {}))["outputs"]
-    for name in [*names, *([PUBLISHED] if "published" in study.document else [])]:
+    for name in validated_report(study.document.get("report", {}))["outputs"]:
         path = folder / name
-        if name == PUBLISHED:
-            text = markdown_of(study.name, [published_table(study, report)])
-            if path.exists() and path.read_bytes() == text.encode():
-                continue
-            write_atomically(path, [text])
-        elif path.exists() and path.stat().st_mtime > report.created_at.timestamp():
+        if path.exists() and path.stat().st_mtime > report.created_at.timestamp():
             continue
         elif name in formats:
             write_atomically(path, [write_report(report, formats[name])])
@@ -60,6 +69,13 @@ def refuse_pack(report: Report | None, path: Path) -> None:
         f"{path.name} needs the app publishing. Install it (KGHARVEST_CONTRIB), or remove {path.name} from "
         "report.outputs.",
     )
+
+
+def published_tables(study: Study, report: Report | None) -> list[Table]:
+    """Return the results of the study beside the published ones."""
+    has_rows = report is not None and "rows" in study.document.get("published", {})
+    of_report = [published_table(study, report)] if has_rows else []
+    return of_report + [table for section in sections_of(study.document) for table in section.published_tables(study)]
 
 
 def published_table(study: Study, report: Report) -> Table:

@@ -14,6 +14,7 @@ from annotation.rounds.services import create_draft
 from evaluation.models import Study
 from evaluation.studies.outputs import check_outputs
 from evaluation.studies.schema import SAMPLE
+from evaluation.studies.sections import sections_of
 from evaluation.studies.services import (
     check_round,
     check_simulation,
@@ -42,6 +43,8 @@ def planned_study(document: dict[str, Any], by=None) -> Iterator[tuple[Study, Pl
         plan = plan_of(study, by)
         check_round(study, plan.all_requests)
         check_outputs(study)
+        for section in sections_of(document):
+            section.check(study, plan.all_requests)
         if plan.refusals:
             raise DomainError("BadStudy", " ".join(plan.refusals))
         yield study, plan
@@ -51,10 +54,15 @@ def planned_study(document: dict[str, Any], by=None) -> Iterator[tuple[Study, Pl
 def study_plan_lines(document: dict[str, Any], by=None) -> Iterator[str]:
     """Yield the plan as lines. Raises as planned_study."""
     with planned_study(document, by) as (study, plan):
-        yield f"harvests: {summary_of_plan(plan)}"
+        if plan.n_cells:
+            yield f"harvests: {summary_of_plan(plan)}"
         for request in plan.requests:
             n = request.params.n_candidates_in_all(request.relation.arity)
             yield f"  {request.cell}: {counted(n, 'candidate')}"
+        for section in sections_of(document):
+            yield from section.plan_lines(study, plan.all_requests)
+        if "round" not in document:
+            return
         if study.round and study.round.status != Round.Status.DRAFT:
             yield f"round: {study.round.name} is {study.round.status}, with {counted(study.round.n_tasks, 'statement')}"
             return

@@ -6,7 +6,7 @@ the same serializers for editors.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -31,6 +31,7 @@ from annotation.rounds.serializers import (
 )
 from evaluation.reports.files import FILES, file_suffix
 from evaluation.reports.forms import LEAST_POINTS, MOST_POINTS, ReportForm
+from evaluation.studies.sections import APPS, Fault, KeyPath, sections_of, study_sections
 from kgharvest.engine.filters import FILTERS
 from kgharvest.engine.types import HarvestParams, ParaphraserKind, ParaphraserSettings, PatternBudget
 from kgharvest.errors import DomainError
@@ -40,17 +41,9 @@ from kgharvest.relations.api import RelationTextInput
 from kgharvest.relations.checks import RelationEntry, relation_errors
 
 LARGEST_SEED = 2**63 - 1
-Path = tuple[str | int, ...]  # keys and positions, such as ("harvests", 0, "settings")
 
 
-class Fault(NamedTuple):
-    """An error of a study file. reason: a sentence that starts with the key, without the final full stop."""
-
-    path: Path
-    reason: str
-
-
-def _names(help_text: str) -> serializers.ListField:
+def names_field(help_text: str) -> serializers.ListField:
     return serializers.ListField(child=Text(max_length=500), default=list, max_length=10_000, help_text=help_text)
 
 
@@ -59,7 +52,7 @@ class RelationSection(RelationTextInput):
 
     set = Text(max_length=100, default="", help_text="Relation set of this installation, such as the built-in demo.")
     file = Text(max_length=1000, default="", help_text="Relation file, relative to the study file.")
-    names = _names("Relations of the set or file. Default: all.")
+    names = names_field("Relations of the set or file. Default: all.")
 
     def get_fields(self) -> dict[str, serializers.Field]:
         fields = super().get_fields()
@@ -109,8 +102,8 @@ class ParaphraserSection(Description):
 class HarvestSection(HarvestInput):
     """Harvests of relations x LMs x settings with the same parameters, as in the command harvest and in the API."""
 
-    relations = _names("Names of relations of this study. Default: all.")
-    prompts = _names("Prompts that replace those of the relations.")
+    relations = names_field("Names of relations of this study. Default: all.")
+    prompts = names_field("Prompts that replace those of the relations.")
     paraphraser = ParaphraserSection(required=False)
     max_entity_repeats = WholeNumber(
         min_value=0,
@@ -239,10 +232,21 @@ class PublishedRow(Description):
 
 
 class PublishedSection(Description):
-    """Published shares, averaged over relations. The command prints those of the report beside them."""
+    """Published results. The command prints those of the study beside them."""
 
     source = Text(max_length=500, help_text="Publication and table.")
-    rows = PublishedRow(many=True, allow_empty=False)
+    rows = PublishedRow(many=True, required=False, allow_empty=False, help_text="Shares, averaged over relations.")
+
+    def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
+        if sent.keys() == {"source"}:
+            raise serializers.ValidationError({"rows": "is missing"})
+        return sent
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        rows = {key: section.published_row for key, section in study_sections().items() if section.published_row}
+        return super().get_fields() | {
+            key: row(many=True, required=False, allow_empty=False) for key, row in rows.items()
+        }
 
 
 class StudySections(Description):
@@ -253,12 +257,15 @@ class StudySections(Description):
         max_length=100, default="", help_text="Name of the project. Created if missing. Default: your only project."
     )
     relations = RelationSection(many=True, allow_empty=False)
-    harvests = HarvestSection(many=True, allow_empty=False)
-    round = RoundSection()
+    harvests = HarvestSection(many=True, required=False, allow_empty=False)
+    round = RoundSection(required=False)
     simulation = SimulationSection(required=False)
     judges = JudgeSection(many=True, default=list)
     report = ReportSection(required=False)
     published = PublishedSection(required=False)
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        return super().get_fields() | {key: section.field() for key, section in study_sections().items()}
 
 
 class StudySerializer(StudySections):
@@ -283,7 +290,7 @@ def faults_of(document: Any) -> list[Fault]:
 
 def harvest_sections(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the harvest sections of a valid document with all defaults."""
-    sections = HarvestSection(data=document["harvests"], many=True)
+    sections = HarvestSection(data=document.get("harvests", []), many=True)
     sections.is_valid(raise_exception=True)
     return list(sections.validated_data)
 
@@ -295,6 +302,9 @@ def validated_report(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _faults_between_sections(document: Mapping[str, Any]) -> Iterator[Fault]:
+    yield from _missing_sections(document)
+    for section in sections_of(document):
+        yield from section.faults(document)
     judges = [judge["name"] for judge in document.get("judges", [])]
     for position, judge in enumerate(document.get("judges", [])):
         path = ("judges", position)
@@ -306,13 +316,34 @@ def _faults_between_sections(document: Mapping[str, Any]) -> Iterator[Fault]:
             yield Fault(
                 (*path, "name"), f"{key_of(path)}.name is {judge['name']!r} twice. Give each judge its own name"
             )
+    for key in document.get("published", {}).keys() - {"source", "rows", *document}:
+        yield Fault(
+            ("published", key), f"published.{key} requires the section {key}. Add it, or remove published.{key}"
+        )
     for path in (("report", "judge"), ("round", "judge")):
         name = document.get(path[0], {}).get(path[1])
         if name and name not in judges:
             yield Fault(path, f"{key_of(path)} is {name!r}, but the study has no judge of this name. Add it to judges")
 
 
-def _faults(field: serializers.Field, document: Any, errors: Any, path: Path) -> Iterator[Fault]:
+def _missing_sections(document: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield an error for each section that lacks a section on which it depends."""
+    has_harvests, has_round = "harvests" in document, "round" in document
+    of_round = {key for key, section in study_sections().items() if section.needs_round}
+    if not {section.key for section in sections_of(document)} - of_round:
+        yield from (Fault((), f"{key} is missing") for key in ("harvests", "round") if key not in document)
+        return
+    if has_round and not has_harvests:
+        yield Fault(("round",), "round needs harvests. Add harvests, or remove round")
+    if not has_round:
+        for key in ("simulation", "judges", "report", *of_round):
+            if key in document:
+                yield Fault((key,), f"{key} needs a round. Add round, or remove {key}")
+        if "rows" in document.get("published", {}):
+            yield Fault(("published", "rows"), "published.rows needs a round. Add round, or remove published.rows")
+
+
+def _faults(field: serializers.Field, document: Any, errors: Any, path: KeyPath) -> Iterator[Fault]:
     """Yield an error for each invalid key."""
     if isinstance(errors, list) and any(isinstance(error, Mapping) for error in errors):  # of a list of objects
         for position, inner in enumerate(errors):
@@ -322,12 +353,15 @@ def _faults(field: serializers.Field, document: Any, errors: Any, path: Path) ->
         is_object = isinstance(field, serializers.Serializer)
         for key, inner in errors.items():
             inner_path = (*path, key)
-            if is_object and key not in field.fields:
+            if is_object and key not in field.fields and not path and key in APPS:
+                advice = f"Install it (KGHARVEST_CONTRIB), or remove the section {key}"
+                yield Fault(inner_path, f"{key} needs the app {APPS[key]}. {advice}")
+            elif is_object and key not in field.fields:
                 advice = alternatives(str(key), sorted(field.fields))
                 yield Fault(inner_path, f"{key_of(inner_path)} is not a key of a study file; {advice}")
             elif is_object and key not in document:
                 reason = "is missing" if "required" in _codes(inner) else _text(inner)
-                yield Fault(path, f"{key_of(inner_path)} {reason}")
+                yield Fault(path, _sentence(key_of(inner_path), reason))
             else:
                 inner_field = field.fields[key] if is_object else field.child
                 yield from _faults(inner_field, document[key], inner, inner_path)
@@ -335,9 +369,12 @@ def _faults(field: serializers.Field, document: Any, errors: Any, path: Path) ->
         yield Fault(path, first_fault(field, document, errors, key_of(path)).rstrip("."))
     else:
         text = _text(errors["non_field_errors"] if isinstance(errors, Mapping) else errors)
-        is_clause = text[:1].islower()
-        shown = key_of(path) or "the study"
-        yield Fault(path, f"{shown} {text}" if is_clause else f"{shown}: {text}")
+        yield Fault(path, _sentence(key_of(path) or "the study", text))
+
+
+def _sentence(key: str, text: str) -> str:
+    is_clause = text[:1].islower()
+    return f"{key} {text}" if is_clause else f"{key}: {text}"
 
 
 def _text(errors: Any) -> str:
@@ -350,7 +387,7 @@ def _codes(errors: Any) -> list[str]:
     return [getattr(error, "code", "") for error in (errors if isinstance(errors, list) else [errors])]
 
 
-def key_of(path: Path) -> str:
+def key_of(path: KeyPath) -> str:
     """Return a path as text: ("harvests", 0, "settings") is harvests[0].settings."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
 
@@ -406,6 +443,8 @@ def _type_of(field: serializers.Field) -> dict[str, Any]:
         return {"type": "array", "items": _type_of(field.child), **least}
     if isinstance(field, serializers.DictField):
         return {"type": "object"}
+    if isinstance(field, serializers.MultipleChoiceField):
+        return {"type": "array", "items": {"enum": [*field.choices]}}
     if isinstance(field, serializers.ChoiceField):
         return {"enum": [*field.choices]}
     name = next(name for kind, name in PLAIN_TYPES if isinstance(field, kind))

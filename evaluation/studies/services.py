@@ -12,6 +12,7 @@ from annotation.rounds.builder import population_of
 from annotation.rounds.serializers import Cell, round_from_spec
 from evaluation.models import Study
 from evaluation.studies.schema import SAMPLE, HarvestSection, RoundSection, entry_of, harvest_sections, key_of
+from evaluation.studies.sections import study_sections
 from kgharvest.access import MAY, Action, check_may
 from kgharvest.accounts.projects import create_project, project_for
 from kgharvest.chat_models.options import options_from
@@ -159,6 +160,9 @@ def check_changes(study: Study, document: Mapping[str, Any]) -> None:
         for name in study.round.judge_runs.values_list("name", flat=True)
         if name in old and name in new and old[name] != new[name]
     ]
+    for key, section in study_sections().items():
+        if study.document.get(key) != document.get(key):
+            section.check_change(study, document)
     for change, reason in refusals:
         raise DomainError(
             "StudyFrozen", f"Cannot change {change}: {reason}. Undo the change, or give the file another study name."
@@ -292,13 +296,12 @@ def round_spec(study: Study, jobs: Sequence[HarvestJob]) -> dict[str, Any]:
     """
     section = dict(study.document["round"])
     cells = section.pop("cells", None)
+    harvests = sampled_harvests(study, jobs)
     sample = {name: section.pop(name) for name in SAMPLE if name in section}
     source = {"source": "simulated"} if "simulation" in study.document else {}
     spec = {"name": study.name, **section, **source}
-    if cells is None:
-        sampled = [(job, sample) for job in jobs]
-    else:
-        sampled = [(_of_cell(cell, f"round.cells[{n}]", jobs), sample | cell) for n, cell in enumerate(cells)]
+    samples = [sample | cell for cell in cells] if cells else [sample] * len(harvests)
+    sampled = list(zip(harvests, samples, strict=True))
     spec["cells"] = [
         {"job": job.pk, "n": None} | {name: cell[name] for name in SAMPLE if name in cell} for job, cell in sampled
     ]
@@ -312,6 +315,14 @@ def round_spec(study: Study, jobs: Sequence[HarvestJob]) -> dict[str, Any]:
             n_tuples = population_of(draft, Cell(cut=cell.get("cut", "")), job).count()
             cell["n"] = min(cell["n"], n_tuples) or cell["n"]
     return spec
+
+
+def sampled_harvests(study: Study, harvests: Sequence[Harvest]) -> list[Harvest]:
+    """Return the harvest of each cell of the round. harvests: all of the study. Raises BadStudy."""
+    cells = study.document["round"].get("cells")
+    if cells is None:
+        return list(harvests)
+    return [_of_cell(cell, f"round.cells[{position}]", harvests) for position, cell in enumerate(cells)]
 
 
 def _of_cell(cell: Mapping[str, Any], path: str, harvests: Sequence[Harvest]) -> Harvest:
@@ -329,8 +340,8 @@ def _of_cell(cell: Mapping[str, Any], path: str, harvests: Sequence[Harvest]) ->
 
 
 def check_round(study: Study, requests: Sequence[HarvestRequest]) -> None:
-    """Raise NameTaken or BadStudy if the round of these harvests cannot be opened. Nothing if it is open."""
-    if study.round and study.round.status != Round.Status.DRAFT:
+    """Raise NameTaken or BadStudy if the round of these harvests cannot be opened. Nothing if it is open or none."""
+    if "round" not in study.document or (study.round and study.round.status != Round.Status.DRAFT):
         return
     section = study.document["round"]
     name = section.get("name", study.name)
@@ -338,8 +349,7 @@ def check_round(study: Study, requests: Sequence[HarvestRequest]) -> None:
         raise DomainError(
             "NameTaken", f"round.name: a round named {name} already exists in {study.project}. Choose another name."
         )
-    for position, cell in enumerate(section.get("cells", [])):
-        _of_cell(cell, f"round.cells[{position}]", requests)
+    sampled_harvests(study, requests)
     known = {relation for request in requests for relation in (request.relation.name, request.relation.path)}
     if unknown := [relation for relation in section.get("relation_instructions", {}) if relation not in known]:
         raise DomainError(

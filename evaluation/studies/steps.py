@@ -6,7 +6,6 @@ that locks the study, so several processes can advance a study at the same time.
 
 from contextlib import suppress
 from random import Random
-from typing import NamedTuple
 
 from django.db import transaction
 from django.urls import reverse
@@ -21,6 +20,7 @@ from evaluation.models import Report, Study
 from evaluation.reports.forms import report_options
 from evaluation.reports.services import prepare_report, store_report
 from evaluation.studies.schema import SimulationSection, validated_report
+from evaluation.studies.sections import Stage, sections_of
 from evaluation.studies.services import (
     check_round,
     check_simulation,
@@ -42,10 +42,12 @@ from kgharvest.pages.number_format import counted
 def advance(study: Study, by=None) -> list[Job]:
     """Do the remaining steps up to the first one that has to wait; return the unfinished jobs that it waits for.
 
-    Without jobs, the study is complete, or waits for people (`is_judged`). Failed and cancelled jobs run again. Raises
-    the errors of the services of each step; the study can be advanced again.
+    Without jobs, the study is complete, or waits for people (`waits_for_people`). Failed and cancelled jobs run again.
+    Raises the errors of the services of each step; the study can be advanced again.
     """
-    for step in (queue_harvests, open_study_round, queue_judges, simulate, make_report):
+    has_round = "round" in study.document
+    of_round = [open_study_round, queue_judges, simulate] if has_round else []
+    for step in [queue_harvests, *of_round, queue_sections, *([make_report] if has_round else [])]:
         if jobs := step(study, by):
             return jobs
     return []
@@ -85,11 +87,12 @@ def open_study_round(study: Study, by=None) -> list[Job]:
             current.round = create_draft(round_spec(current, _finished_harvests(current)), by, current.project)
             current.save(update_fields=["round", "changed_at"])
         study.round = round = current.round
-        if round.status != Round.Status.DRAFT:
-            return []
-        if round.judge and (runs := _queue_runs(current, {round.judge}, by)):
-            return runs
-        study.round = open_draft(round, by)
+        if round.status == Round.Status.DRAFT:
+            if round.judge and (runs := _queue_runs(current, {round.judge}, by)):
+                return runs
+            study.round = current.round = open_draft(round, by)
+        for section in sections_of(current.document):
+            section.round_opened(current, by)
         return []
 
 
@@ -155,6 +158,17 @@ def truth_of_the_world(facts_called_true: float, others_called_true: float) -> T
     return chance_of_true
 
 
+@transaction.atomic
+def queue_sections(study: Study, by=None) -> list[Job]:
+    """Queue the missing jobs of other sections, such as evaluations of scores; return the unfinished ones."""
+    current = locked(study, by)
+    return [job for section in sections_of(current.document) for job in section.queue(current, by)]
+
+
+def waits_for_people(study: Study) -> bool:
+    return study.round is not None and not is_judged(study.round)
+
+
 def is_judged(round: Round) -> bool:
     """Return True if no more judgments are expected: every statement has a verdict, or the round is closed."""
     return round.status == Round.Status.CLOSED or not round.tasks.without_gold().filter(verdict="").exists()
@@ -201,18 +215,13 @@ def options_of_report(study: Study) -> dict[str, object]:
 # Status
 
 
-class Stage(NamedTuple):
-    """state: "done", "under way", "waiting" (for people), "failed", or "not started". links: (label, URL)."""
-
-    name: str
-    state: str
-    text: str
-    links: list[tuple[str, str]]
-
-
 def stages(study: Study) -> list[Stage]:
     """Return the stages of the study with their states, for pages and commands."""
-    return [stage(study) for stage in (_relations, _harvests, _round, _judges, _judgments, _report)]
+    document = study.document
+    of_harvests = [_harvests] if "harvests" in document else []
+    of_round = [_round, _judges, _judgments, _report] if "round" in document else []
+    of_sections = [stage for section in sections_of(document) for stage in section.stages(study)]
+    return [*(stage(study) for stage in [_relations, *of_harvests, *of_round]), *of_sections]
 
 
 def _relations(study: Study) -> Stage:

@@ -27,7 +27,7 @@ class StudyList(ListPage):
     order = "-made"
 
     def rows(self):
-        return Study.objects.visible_to(self.request.user).select_related("project", "round", "report")
+        return Study.objects.visible_to(self.request.user).select_related("project", "round").defer("document")
 
 
 def find_study(request: HttpRequest, pk: int) -> Study:
@@ -39,7 +39,9 @@ def find_study(request: HttpRequest, pk: int) -> Study:
 @researcher_required
 def study_detail(request: HttpRequest, pk: int) -> HttpResponse:
     study = find_study(request, pk)
-    return render(request, "evaluation/studies/study_detail.html", {"study": study, "stages": stages(study)})
+    shown = stages(study)
+    context = {"study": study, "stages": shown, "is_complete": all(stage.state == "done" for stage in shown)}
+    return render(request, "evaluation/studies/study_detail.html", context)
 
 
 @researcher_required

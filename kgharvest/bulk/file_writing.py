@@ -42,6 +42,15 @@ def write_atomically(path: Path, lines: Iterable[str | bytes]) -> None:
             draft.unlink(missing_ok=True)
 
 
+def write_if_changed(path: Path, content: str | bytes) -> bool:
+    """Replace the file at `path` unless it has this content; return whether it was replaced. Raises NotWritable."""
+    encoded = content if isinstance(content, bytes) else content.encode()
+    if path.exists() and path.read_bytes() == encoded:
+        return False
+    write_atomically(path, [encoded])
+    return True
+
+
 def in_chunks(lines: Iterable[str | bytes]) -> Iterator[str | bytes]:
     """Join text into chunks of many lines, because each yielded piece has overhead. Bytes are yielded unchanged."""
     chunk: list[str] = []

@@ -1,7 +1,6 @@
 """`evaluate_scores [--model M] [--setting S ...] [--baseline S ...] [--scores F] [--facts F] [--output F]`"""
 
 from argparse import SUPPRESS
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from evaluation.rendering.documents import Document
 from evaluation.rendering.figures import precision_recall
 from evaluation.rendering.figures.drawing import render
 from evaluation.scores.facts import BUILT_IN, facts_of_content
-from evaluation.scores.lookups import Table, scores_of_content
+from evaluation.scores.lookups import merged_scores
 from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, evaluate_now
 from evaluation.scores.views import sample_lines
 from kgharvest.accounts.projects import project_for
@@ -77,7 +76,7 @@ class Command(DomainCommand):
             options["device"],
             options["dtype"],
             options["more"],
-            systems_of(options["scores"]),
+            merged_scores((read_bytes(path), path.name) for path in options["scores"]),
             [judge_run_of(path) for path in options["judge_run"]],
         )
         project = project_for(None, options["project"])
@@ -107,17 +106,6 @@ def in_words(document: Document) -> str:
         f"{counted(len(document['scorers']), 'score')} of {counted(document['n_positive'], 'fact')} and "
         f"{counted(document['n_negative'], 'false tuple')} of {counted(document['n_relations'], 'relation')}"
     )
-
-
-def systems_of(paths: Sequence[Path]) -> Table:
-    """Return the scores of all files, merged by system."""
-    table: Table = {}
-    for path in paths:
-        for system, by_relation in scores_of_content(read_bytes(path), path.name).items():
-            system_scores = table.setdefault(system, {})
-            for relation, scores in by_relation.items():
-                system_scores.setdefault(relation, []).extend(scores)
-    return table
 
 
 def judge_run_of(path: str) -> JudgeRun:

@@ -16,6 +16,7 @@ class PublishingConfig(OptionalApp):
     }
     report_sections = ["kgharvest.contrib.publishing.preregistration.report_section.SECTION"]
     report_outputs = {"pack.zip": "kgharvest.contrib.publishing.packs.pack_jobs.write_pack_of"}
+    study_sections = ["kgharvest.contrib.publishing.preregistration.study_section.SECTION"]
     draft_deleted = ["kgharvest.contrib.publishing.preregistration.services.note_deletion"]
     job_runners = {"pack": "kgharvest.contrib.publishing.packs.pack_jobs.run_pack_job"}
     periodic_tasks = ["kgharvest.contrib.publishing.packs.pack_jobs.sweep"]

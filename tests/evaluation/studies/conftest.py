@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from django.core.management import call_command
 
+from evaluation.models import ScoreEvaluation
+from evaluation.scores.facts import facts_from_json
+from evaluation.scores.scorers import document_of, score_samples
 from kgharvest.engine.types import HarvestResult, ScoredTuple, WeightedPrompt
 from kgharvest.harvests.runner import store_result
 from kgharvest.jobs import ledger
@@ -49,12 +53,27 @@ def run_fake_harvest(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     return lambda: store_result(job.harvestjob, result, None)
 
 
+def run_fake_scores(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
+    """Score tuples without an LM: the n-th of all scores gives every n-th tuple, from 0, the largest score."""
+    payload = job.payload
+    scorers = {
+        name: lambda relation, tuples, tick, n=n: np.array([float(row % n == 0) for row in range(len(tuples))])
+        for n, name in enumerate(payload["scorers"], start=1)
+    }
+    scored = score_samples(facts_from_json(payload["relations"]), scorers, payload["seed"])
+    document = document_of(scored, payload["seed"]) | {"harvests": payload["harvests"], "facts": payload["facts"]}
+    rows = scored.rows()
+    return lambda: ScoreEvaluation.objects.filter(pk=job.pk).update(document=document, samples=rows)
+
+
 @pytest.fixture
 def fake_harvests(settings, monkeypatch, db, enqueued) -> None:
     demo = make_relation_set("demo", is_shipped=True)  # loading the built-in sets takes a second
     for name in ("capital_of", "prevent"):
         make_relation(name, relation_set=demo)
-    settings.JOB_RUNNERS = settings.JOB_RUNNERS | {"harvest": "tests.evaluation.studies.conftest.run_fake_harvest"}
+    runners = "tests.evaluation.studies.conftest.run_fake_"
+    fake = {"harvest": f"{runners}harvest", "evaluate_scores": f"{runners}scores"}
+    settings.JOB_RUNNERS = settings.JOB_RUNNERS | fake
     monkeypatch.setattr("evaluation.management.commands.study.LOOK_EVERY_S", 0.001)
 
 

@@ -12,7 +12,10 @@ from kgharvest.settings import DATA_DIR, JOB_RUNNERS
 
 JOB_LEASE_S = 2
 if not os.environ.get("REAL_HARVESTS"):
-    JOB_RUNNERS = JOB_RUNNERS | {"harvest": "tests.evaluation.studies.conftest.run_fake_harvest"}
+    JOB_RUNNERS = JOB_RUNNERS | {
+        "harvest": "tests.evaluation.studies.conftest.run_fake_harvest",
+        "evaluate_scores": "tests.evaluation.studies.conftest.run_fake_scores",
+    }
 KILL_AT = int(os.environ.get("KILL_AT", 0))
 _queries = count(1)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from django.conf import settings
 
 from tests.programs import run_program, start_program
 
@@ -32,7 +33,7 @@ statement = "<ENT0> prevents <ENT1>."
 seed_tuples = [["vaccine", "disease"], ["helmet", "injury"]]
 [[harvests]]
 models = ["embedded"]
-settings = ["human"]
+settings = ["human", "top1"]
 max_tuples = 12
 candidates = 20
 max_entity_tokens = 1
@@ -40,9 +41,22 @@ max_entity_tokens = 1
 n = 6
 [simulation]
 seed = 7
+[[scores]]
+settings = ["human", "top1"]
+facts = { capital_of = [["oslo", "norway"], ["lima", "peru"]], prevent = [["lock", "theft"], ["roof", "rain"]] }
 [report]
 outputs = ["report.json", "report.md"]
 """
+SIDES = 'first = { model = "embedded", setting = "top1" }, second = { model = "embedded", setting = "human" }'
+PREREGISTRATION = f"""\
+[preregistration]
+comparisons = [{{ {SIDES} }}]
+primary_outcome = "Accuracy."
+exclusion_rules = "Nobody."
+stopping_rule = "All judged."
+analysis = "As usual."
+"""
+HAS_PUBLISHING = "publishing" in settings.CONTRIB_APPS
 TABLES = {
     "tuples": "SELECT relation.name, job.setting, found.rank, claim.key, round(found.score, 4)"
     " FROM kgharvest_harvestedtuple found JOIN kgharvest_harvestjob job ON job.job_ptr_id = found.job_id"
@@ -55,7 +69,10 @@ TABLES = {
     "harvests": "SELECT count(*) FROM kgharvest_job WHERE kind = 'harvest' AND status = 'succeeded'",
     "rounds": "SELECT name, status FROM annotation_round",
     "reports": "SELECT count(*) FROM evaluation_report",
+    "scores": "SELECT count(*) FROM kgharvest_job WHERE kind = 'evaluate_scores' AND status = 'succeeded'",
 }
+if HAS_PUBLISHING:
+    TABLES["preregistrations"] = "SELECT version FROM evaluation_preregistration"
 NUMBERS = ("cells", "totals", "alpha", "n_judgments", "n_tasks")  # of the report
 
 
@@ -64,7 +81,7 @@ class Installation:
         folder.mkdir()
         self.folder = folder
         shutil.copyfile(migrated, folder / "kgharvest.sqlite3")
-        (folder / "killed.toml").write_text(STUDY)
+        (folder / "killed.toml").write_text(STUDY + (PREREGISTRATION if HAS_PUBLISHING else ""))
         self.environment = {
             **os.environ,
             **environment,
@@ -87,7 +104,7 @@ class Installation:
         with closing(sqlite3.connect(self.folder / "kgharvest.sqlite3")) as database:
             rows = {name: sorted(database.execute(query)) for name, query in TABLES.items()}
         report = json.loads((self.folder / "killed-results" / "report.json").read_text())
-        assert (self.folder / "killed-results" / "report.md").exists()
+        assert {"report.md", "scores.svg"} <= {path.name for path in (self.folder / "killed-results").iterdir()}
         return rows | {name: report[name] for name in NUMBERS}
 
 

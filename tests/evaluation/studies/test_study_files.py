@@ -74,6 +74,35 @@ def test_valid_file_is_read_as_written(tmp_path):
         ('name = "capitals"', "", 1, "name"),
         ("n = 5", "n = 5\n[report]\noutputs = ['report.doc']", 19, "report.outputs[0]"),
         ("n = 5", "n = 5\n[report]\njudge = 'nobody'", 19, "report.judge"),
+        ("[round]\nn = 5", "", 1, "round"),
+        ("[round]\nn = 5", "[[scores]]\n[simulation]", 17, "simulation"),
+        ("[round]\nn = 5", "[[scores]]\n[[scores]]", 17, "scores[1].name"),
+        ("[round]\nn = 5", "[[scores]]\nfacts = { eats = [['cat']] }", 17, "scores[0].facts"),
+        ("[round]\nn = 5", "[[scores]]\nharvested = ['none']", 17, "scores[0].harvested"),
+        ("[round]\nn = 5", "[[scores]]\nsystems = [1]", 17, "scores[0].systems"),
+        ("[round]\nn = 5", "[[scores]]\njudges = ['nobody']", 17, "scores[0].judges"),
+        ("[round]\nn = 5", "[[scores]]\noutputs = ['png']", 17, "scores[0].outputs[0]"),
+        ("[round]\nn = 5", "[[scores]]\nsettings = []", 16, "scores[0]"),
+        ("[round]\nn = 5", "[[scores]]\nmodels = []", 17, "scores[0].models"),
+        ("[round]\nn = 5", "[[scores]]\n[published]\nsource = 'x'", 17, "published.rows"),
+        (
+            "n = 5",
+            "n = 5\n[published]\nsource = 'x'\nscores = [{ better = 'a', worse = 'b' }]",
+            20,
+            "published.scores",
+        ),
+        (
+            "[round]\nn = 5",
+            "[[scores]]\n[published]\nsource = 'x'\nscores = [{ better = 'a', worse = 'b', evaluation = 'c' }]",
+            19,
+            "published.scores[0].evaluation",
+        ),
+        (
+            "[round]\nn = 5",
+            "[[scores]]\n[published]\nsource = 'x'\nrows = [{ setting = 'a', accepted = 1, rejected = 0 }]",
+            19,
+            "published.rows",
+        ),
         ("n = 5", "n = 5\n[[judges]]\nname = 'j'\nkind = 'score'\nmodel = 'embedded'", 18, "judges[0]"),
     ],
 )
@@ -140,6 +169,19 @@ def test_name_without_suffix_and_separator_is_a_built_in_study(study):
     assert study_path("demo") == built_in_studies()["demo"]
 
 
+@pytest.fixture
+def data_files(tmp_path, monkeypatch):
+    """Files of built-in studies in the current folder: a fact of each of two sets."""
+    facts = {
+        "conceptnet.jsonl": ("used_for", ["umbrella", "staying dry"]),
+        "lama.jsonl": ("place_of_birth", ["Kant", "Königsberg"]),
+    }
+    for name, (relation, entities) in facts.items():
+        (tmp_path / name).write_text(json.dumps({"relation": relation, "entities": entities}))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("data_files")
 @pytest.mark.parametrize("name", built_in_studies())
 def test_built_in_studies_are_valid_and_match_the_schema(name):
     path = built_in_studies()[name]
@@ -151,6 +193,7 @@ def test_built_in_studies_are_valid_and_match_the_schema(name):
         assert read_study(path, small=True)["name"] == f"{name}-small"
 
 
+@pytest.mark.usefixtures("data_files")
 @pytest.mark.django_db
 def test_built_in_studies_can_be_planned():
     """Relations, settings, and LM names exist."""
@@ -172,8 +215,13 @@ def test_json_schema_and_serializers_reject_the_same_errors():
         (("round", "strata"), "two"),
         (("relations",), []),
         (("name",), 1),
+        (("scores",), []),
+        (("scores", 0, "facts"), 1),
+        (("scores", 0, "settings"), ["humane"]),
+        (("scores", 0, "outputs"), ["png"]),
+        (("scores", 0, "seed"), -1),
     ]:
-        document = tomllib.loads(STUDY)
+        document = tomllib.loads(f'{STUDY}[[scores]]\nmodel = "embedded"\n')
         assert faults_of(document) == [] == list(validator.iter_errors(document))
         inner = document
         for key in path[:-1]:
