@@ -101,14 +101,16 @@ class Study(models.Model):
     """A study made from a study file (evaluation.studies).
 
     document: the valid file, with the relations of relation files. harvest_keys: `unique_key` of each harvest in the
-    order of the file; empty until they are queued. round: None until its draft is created. report: the first report on
-    the complete round since the last change of report options, judges, or published numbers.
+    order of the file; empty until they are queued. section_keys: the same for the jobs of each section of an app, by
+    key of the section. round: None until its draft is created. report: the first report on the complete round since the
+    last change of report options, judges, or published numbers.
     """
 
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="studies")
     name = models.SlugField(max_length=100)
     document = models.JSONField()
     harvest_keys = models.JSONField(default=list, db_default=[], blank=True, editable=False)
+    section_keys = models.JSONField(default=dict, db_default={}, blank=True, editable=False)
     round = models.OneToOneField(Round, on_delete=models.SET_NULL, null=True, blank=True, related_name="study")
     report = models.ForeignKey(Report, on_delete=models.SET_NULL, null=True, blank=True, related_name="studies")
     created_by = person_or_null()

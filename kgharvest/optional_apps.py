@@ -33,6 +33,7 @@ class OptionalApp(AppConfig):
     audited: Mapping[str, str] = {}
     metrics: Sequence[str] = ()
     report_sections: Sequence[str] = ()
+    study_sections: Sequence[str] = ()
     report_outputs: Mapping[str, str] = {}
     draft_deleted: Sequence[str] = ()
     event_types: Sequence[str] = ()

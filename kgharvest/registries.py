@@ -85,6 +85,9 @@ DRAFT_DELETED: list[str] = []
 # Report sections of optional apps: instances of evaluation.reports.report_sections.ReportSection
 REPORT_SECTIONS: list[str] = []
 
+# Sections of study files of optional apps: instances of evaluation.studies.sections.StudySection
+STUDY_SECTIONS: list[str] = []
+
 # Files that studies write in addition to the formats of reports, by file name: functions of (report, path)
 REPORT_OUTPUTS = {
     "pack.zip": "evaluation.studies.outputs.refuse_pack",  # the app `publishing` replaces it

@@ -10,6 +10,7 @@ from typing import Any
 
 from evaluation.studies.schema import Fault, faults_of
 from evaluation.studies.schema import Path as KeyPath
+from evaluation.studies.sections import sections_of
 from kgharvest.bulk.file_reading import members_of, read_bytes, read_json, read_text
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
 from kgharvest.relations.checks import relation_errors
@@ -42,8 +43,18 @@ def study_path(study: str) -> Path:
     return built_in[study]
 
 
+def folder_of(path: Path) -> Path:
+    """Return the folder of the files that a study names and writes: the current folder for built-in studies."""
+    return Path.cwd() if path.parent == BUILT_IN else path.parent
+
+
+def description_of(path: Path) -> str:
+    """Return the description in a study file that can be invalid otherwise, for example without its app."""
+    return str(_parse(read_text(path), path).get("description", ""))
+
+
 def read_study(path: Path, small: bool = False) -> dict[str, Any]:
-    """Return the valid document of a study file. Relation files are replaced by their relations.
+    """Return the valid document of a study file. Relation files are replaced by their relations, other paths absolute.
 
     small: with the `small` sections. Raises NoSuchFile, or ImportRefused with the line of each error.
     """
@@ -64,6 +75,10 @@ def read_study(path: Path, small: bool = False) -> dict[str, Any]:
     _refuse(path, lines, faults)
     document["relations"] = list(_with_files_read(document["relations"], path))
     names = [relation["name"] for relation in document["relations"] if "name" in relation]
+    for section in sections_of(document):
+        for entry in document[section.key]:
+            files = section.file_keys & entry.keys()
+            entry |= {name: str((folder_of(path) / entry[name]).absolute()) for name in files}
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         _refuse(path, lines, [Fault(("relations",), f"relations has {repeated[0]} more than once. Remove one of them")])
     return document
@@ -114,7 +129,7 @@ def _with_files_read(relations: list[dict[str, Any]], path: Path) -> Iterator[di
         if not relation.get("file"):
             yield relation
             continue
-        source = path.parent / relation["file"]
+        source = folder_of(path) / relation["file"]
         file = read_relation_file(source.name, read_bytes(source))
         entries = {entry.name: entry for entry in file.entries}
         bad = [BadEntry(entry.where, str(error)) for entry in file.entries for error in relation_errors(entry)]

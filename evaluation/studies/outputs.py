@@ -1,7 +1,8 @@
 """Files that a study writes when it is complete, and its numbers beside the published ones."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from django.conf import settings
 from django.utils.module_loading import import_string
@@ -11,17 +12,20 @@ from evaluation.rendering.documents import ORIGINS, demonstrator_mark
 from evaluation.reports.files import FILES, file_suffix, write_report
 from evaluation.reports.sections.rates import interval_of_average
 from evaluation.studies.schema import validated_report
+from evaluation.studies.sections import sections_of
+from evaluation.studies.services import section_jobs
 from kgharvest.bulk.file_writing import write_atomically
 from kgharvest.errors import DomainError
+from kgharvest.models import Job
 from kgharvest.names import short_name
 from kgharvest.tables.formats import markdown_of
 from kgharvest.tables.table import Column, Kind, Rates, Row, Table
 
-PUBLISHED = "published.md"
+Measured = TypeVar("Measured")
 
 
-def write_outputs(study: Study, report: Report, folder: Path) -> Iterator[Path]:
-    """Write the missing and outdated files of the report to the folder; yield their paths. Raises NotWritable."""
+def write_outputs(study: Study, report: Report | None, folder: Path) -> Iterator[Path]:
+    """Write the missing and outdated files of the results to the folder; yield their paths. Raises NotWritable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -29,21 +33,40 @@ def write_outputs(study: Study, report: Report, folder: Path) -> Iterator[Path]:
             "NotWritable", f"{folder} cannot be created ({error.strerror}). Choose another folder with --output."
         ) from error
     formats = {file_suffix(name): name for name in FILES}
-    names = validated_report(study.document.get("report", {}))["outputs"]
-    for name in [*names, *([PUBLISHED] if "published" in study.document else [])]:
+    for name in validated_report(study.document.get("report", {}))["outputs"] if report else []:
         path = folder / name
-        if name == PUBLISHED:
-            text = markdown_of(study.name, [published_table(study, report)])
-            if path.exists() and path.read_bytes() == text.encode():
-                continue
-            write_atomically(path, [text])
-        elif path.exists() and path.stat().st_mtime > report.created_at.timestamp():
+        if path.exists() and path.stat().st_mtime > report.created_at.timestamp():
             continue
         elif name in formats:
             write_atomically(path, [write_report(report, formats[name])])
         else:
             import_string(settings.REPORT_OUTPUTS[name])(report, path)
         yield path
+    for table in result_tables(study, report):
+        path, text = folder / f"{table.name}.md", markdown_of(study.name, [table])
+        if not path.exists() or path.read_bytes() != text.encode():
+            write_atomically(path, [text])
+            yield path
+
+
+def result_tables(study: Study, report: Report | None) -> list[Table]:
+    """Return the finished results beside the published ones: those of the report, and one table per section."""
+    tables = [published_table(study, report)] if report and "rows" in study.document.get("published", {}) else []
+    of_sections = {
+        section: [job for job in section_jobs(study, section) if job.status == Job.Status.SUCCEEDED]
+        for section in sections_of(study.document)
+    }
+    return tables + [section.table(study, jobs) for section, jobs in of_sections.items() if jobs]
+
+
+def measured_on(published_lm: str, measured: Sequence[Measured], lm_of: Callable[[Measured], str]) -> list[Measured]:
+    """Return the measurements of the published LM.
+
+    Returns all if there are none: a small version measures another LM, whose numbers appear beside those of every
+    published LM.
+    """
+    lm = short_name(published_lm)
+    return [entry for entry in measured if short_name(lm_of(entry)) == lm] or list(measured)
 
 
 def check_outputs(study: Study) -> None:
@@ -65,16 +88,10 @@ def refuse_pack(report: Report | None, path: Path) -> None:
 def published_table(study: Study, report: Report) -> Table:
     """Return the accepted and rejected shares of the report, averaged over relations, beside the published ones."""
     published, document = study.document["published"], report.document
-    lms = {short_name(total["model"] or "") for total in document["totals"]}
     rows = []
     for row in published["rows"]:
-        lm = short_name(row.get("model", ""))
-        # A small version harvests another LM, whose numbers stand beside those of every published LM.
-        totals = [
-            total
-            for total in document["totals"]
-            if total["setting"] == row["setting"] and (lm not in lms or short_name(total["model"] or "") == lm)
-        ]
+        of_lm = measured_on(row.get("model", ""), document["totals"], lambda total: total["model"] or "")
+        totals = [total for total in of_lm if total["setting"] == row["setting"]]
         theirs = Rates(row["accepted"], row["rejected"])
         for total in totals or [None]:
             name = demonstrator_mark(document, total["model"]) if total else ""

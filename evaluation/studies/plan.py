@@ -15,6 +15,7 @@ from annotation.rounds.services import create_draft
 from evaluation.models import Study
 from evaluation.studies.outputs import check_outputs
 from evaluation.studies.schema import SAMPLE
+from evaluation.studies.sections import StudySection, sections_of
 from evaluation.studies.services import (
     check_round,
     check_simulation,
@@ -23,6 +24,7 @@ from evaluation.studies.services import (
     plan_of,
     requests_of,
     round_spec,
+    section_jobs,
     store_study,
 )
 from kgharvest.errors import DomainError
@@ -44,6 +46,8 @@ def planned_study(document: dict[str, Any], by=None) -> Iterator[tuple[Study, Pl
         check_simulation(study)
         check_round(study, requests_of(study))
         check_outputs(study)
+        for section in sections_of(document):
+            section.requests(study)
         plan = plan_of(study, by)
         if plan.refusals:
             raise DomainError("BadStudy", " ".join(plan.refusals))
@@ -54,6 +58,10 @@ def planned_study(document: dict[str, Any], by=None) -> Iterator[tuple[Study, Pl
 def study_plan_lines(document: dict[str, Any], by=None) -> Iterator[str]:
     """Yield the plan as lines. Raises as planned_study."""
     with planned_study(document, by) as (study, plan):
+        for section in sections_of(document):
+            yield from _section_lines(study, section)
+        if "round" not in document:
+            return
         yield f"harvests: {summary_of(plan)}"
         for request in plan.requests:
             n = request.params.n_candidates_in_all(request.relation.arity)
@@ -68,6 +76,15 @@ def study_plan_lines(document: dict[str, Any], by=None) -> Iterator[str]:
             yield from _cost_of_judges(study, draft, by)
         else:
             yield from _bounds(study, plan)
+
+
+def _section_lines(study: Study, section: StudySection) -> Iterator[str]:
+    requests = section.requests(study)
+    study.section_keys = {section.key: list(requests)}
+    existing = {job.unique_key: job for job in section_jobs(study, section)}
+    missing = [request for key, request in requests.items() if key not in existing or existing[key].can_retry]
+    yield f"{section.key}: {len(missing)} of {counted(len(requests), section.noun)} to run."
+    yield from (f"  {section.plan_line(request)}" for request in missing)
 
 
 def _cost_of_judges(study: Study, draft: Round, by) -> Iterator[str]:

@@ -31,15 +31,19 @@ from annotation.rounds.serializers import (
 )
 from evaluation.reports.files import FILES, file_suffix
 from evaluation.reports.forms import LEAST_POINTS, MOST_POINTS, ReportForm
+from evaluation.studies.sections import APPS, study_sections
 from kgharvest.engine.filters import FILTERS
 from kgharvest.engine.types import HarvestParams, ParaphraserKind, ParaphraserSettings, PatternBudget
 from kgharvest.errors import DomainError
 from kgharvest.harvests.api import HarvestInput
+from kgharvest.harvests.runner import MIN_SEED_TUPLES
 from kgharvest.names import alternatives
 from kgharvest.relations.api import RelationTextInput
 from kgharvest.relations.checks import RelationEntry, relation_errors
 
 LARGEST_SEED = 2**63 - 1
+WITH_ROUND = ("harvests", "round")  # a study has both, or sections of apps
+OF_ROUND = frozenset({"simulation", "judges", "report"})  # sections that need a round
 Path = tuple[str | int, ...]  # keys and positions, such as ("harvests", 0, "settings")
 
 
@@ -50,7 +54,7 @@ class Fault(NamedTuple):
     reason: str
 
 
-def _names(help_text: str) -> serializers.ListField:
+def names_field(help_text: str) -> serializers.ListField:
     return serializers.ListField(child=Text(max_length=500), default=list, max_length=10_000, help_text=help_text)
 
 
@@ -59,7 +63,7 @@ class RelationSection(RelationTextInput):
 
     set = Text(max_length=100, default="", help_text="Relation set of this installation, such as the built-in demo.")
     file = Text(max_length=1000, default="", help_text="Relation file, relative to the study file.")
-    names = _names("Relations of the set or file. Default: all.")
+    names = names_field("Relations of the set or file. Default: all.")
 
     def get_fields(self) -> dict[str, serializers.Field]:
         fields = super().get_fields()
@@ -95,6 +99,7 @@ def entry_of(relation: Mapping[str, Any], where: str = "") -> RelationEntry:
         initial_prompts=list(relation.get("initial_prompts") or ([statement] if statement else [])),
         prompts=list(relation.get("prompts", [])),
         seed_tuples=[list(entities) for entities in relation.get("seed_tuples", [])],
+        needs_seeds=False,  # only harvests need them
     )
 
 
@@ -109,8 +114,8 @@ class ParaphraserSection(Description):
 class HarvestSection(HarvestInput):
     """Harvests of relations x LMs x settings with the same parameters, as in the command harvest and in the API."""
 
-    relations = _names("Names of relations of this study. Default: all.")
-    prompts = _names("Prompts that replace those of the relations.")
+    relations = names_field("Names of relations of this study. Default: all.")
+    prompts = names_field("Prompts that replace those of the relations.")
     paraphraser = ParaphraserSection(required=False)
     max_entity_repeats = WholeNumber(
         min_value=0,
@@ -238,27 +243,44 @@ class PublishedRow(Description):
     rejected = Number(min_value=0, max_value=1, help_text="Published share of rejected tuples.")
 
 
+def _optional_lists(of_sections: Mapping[str, type[serializers.Serializer]]) -> dict[str, serializers.Field]:
+    return {key: inner(many=True, required=False, allow_empty=False) for key, inner in of_sections.items()}
+
+
 class PublishedSection(Description):
-    """Published shares, averaged over relations. The command prints those of the report beside them."""
+    """Published numbers. The command prints those of the study beside them."""
 
     source = Text(max_length=500, help_text="Publication and table.")
-    rows = PublishedRow(many=True, allow_empty=False)
+    rows = PublishedRow(many=True, required=False, allow_empty=False, help_text="Shares, averaged over relations.")
+
+    def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
+        if sent.keys() == {"source"}:
+            raise serializers.ValidationError({"rows": "is missing"})
+        return sent
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        rows = {key: section.published_row for key, section in study_sections().items()}
+        return super().get_fields() | _optional_lists(rows)
 
 
 class StudySections(Description):
-    """Sections of a study, all of them optional."""
+    """Sections of a study: harvests and a round, sections of apps, or both."""
 
     description = Text(max_length=2000, allow_blank=True, default="", help_text="Purpose of the study.")
     project = Text(
         max_length=100, default="", help_text="Name of the project. Created if missing. Default: your only project."
     )
     relations = RelationSection(many=True, allow_empty=False)
-    harvests = HarvestSection(many=True, allow_empty=False)
-    round = RoundSection()
+    harvests = HarvestSection(many=True, required=False, allow_empty=False)
+    round = RoundSection(required=False)
     simulation = SimulationSection(required=False)
     judges = JudgeSection(many=True, default=list)
     report = ReportSection(required=False)
     published = PublishedSection(required=False)
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        entries = {key: section.entry for key, section in study_sections().items()}
+        return super().get_fields() | _optional_lists(entries)
 
 
 class StudySerializer(StudySections):
@@ -276,9 +298,10 @@ class StudySerializer(StudySections):
 def faults_of(document: Any) -> list[Fault]:
     """Return the errors of a study's document, without its `small` sections."""
     serializer = StudySerializer(data=document)
+    missing = list(_missing_sections(document)) if isinstance(document, Mapping) else []
     if not serializer.is_valid():
-        return list(_faults(serializer, document, serializer.errors, ()))
-    return list(_faults_between_sections(document))
+        return [*_faults(serializer, document, serializer.errors, ()), *missing]
+    return missing or list(_faults_between_sections(document))
 
 
 def harvest_sections(document: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -294,7 +317,25 @@ def validated_report(document: Mapping[str, Any]) -> dict[str, Any]:
     return dict(section.validated_data)
 
 
+def _missing_sections(document: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield errors for sections without which the study has nothing to do, or which other sections require."""
+    missing = [name for name in WITH_ROUND if name not in document]
+    if missing == list(WITH_ROUND) and any(key in document for key in (*study_sections(), *APPS)):
+        published = document.get("published")
+        paths: list[Path] = [(key,) for key in OF_ROUND & document.keys()]
+        paths += [("published", "rows")] if isinstance(published, Mapping) and "rows" in published else []
+        for path in paths:
+            key = key_of(path)
+            yield Fault(path, f"{key} requires the sections {' and '.join(WITH_ROUND)}. Add them, or remove {key}")
+    else:
+        yield from (Fault((), f"{name} is missing") for name in missing)
+
+
 def _faults_between_sections(document: Mapping[str, Any]) -> Iterator[Fault]:
+    for position, relation in enumerate(document["relations"] if "harvests" in document else []):
+        if "name" in relation and len(relation.get("seed_tuples", [])) < MIN_SEED_TUPLES:
+            path = ("relations", position, "seed_tuples")
+            yield Fault(path, f"{key_of(path)}: at least {MIN_SEED_TUPLES} seed tuples are required for harvests")
     judges = [judge["name"] for judge in document.get("judges", [])]
     for position, judge in enumerate(document.get("judges", [])):
         path = ("judges", position)
@@ -306,6 +347,10 @@ def _faults_between_sections(document: Mapping[str, Any]) -> Iterator[Fault]:
             yield Fault(
                 (*path, "name"), f"{key_of(path)}.name is {judge['name']!r} twice. Give each judge its own name"
             )
+    for key in document.get("published", {}).keys() - {"source", "rows", *document}:
+        yield Fault(
+            ("published", key), f"published.{key} requires the section {key}. Add it, or remove published.{key}"
+        )
     for path in (("report", "judge"), ("round", "judge")):
         name = document.get(path[0], {}).get(path[1])
         if name and name not in judges:
@@ -322,7 +367,10 @@ def _faults(field: serializers.Field, document: Any, errors: Any, path: Path) ->
         is_object = isinstance(field, serializers.Serializer)
         for key, inner in errors.items():
             inner_path = (*path, key)
-            if is_object and key not in field.fields:
+            if is_object and key not in field.fields and not path and key in APPS:
+                advice = f"Install it (KGHARVEST_CONTRIB), or remove the section {key}"
+                yield Fault(inner_path, f"{key} needs the app {APPS[key]}. {advice}")
+            elif is_object and key not in field.fields:
                 advice = alternatives(str(key), sorted(field.fields))
                 yield Fault(inner_path, f"{key_of(inner_path)} is not a key of a study file; {advice}")
             elif is_object and key not in document:
@@ -373,6 +421,7 @@ def json_schema() -> dict[str, Any]:
     schema = _schema_of(StudySerializer())
     sections = _schema_of(StudySections())
     del sections["required"]
+    schema["anyOf"] = [{"required": keys} for keys in ([*WITH_ROUND], *([key] for key in study_sections()))]
     schema["properties"]["small"] = sections | {"description": schema["properties"]["small"]["description"]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "kgharvest study", **schema}
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from annotation.models import Round
@@ -11,6 +12,7 @@ from annotation.rounds.builder import population_of
 from annotation.rounds.serializers import Cell, round_from_spec
 from evaluation.models import Study
 from evaluation.studies.schema import SAMPLE, HarvestSection, RoundSection, entry_of, harvest_sections, key_of
+from evaluation.studies.sections import StudySection
 from kgharvest.access import MAY, Action, check_may
 from kgharvest.accounts.projects import create_project, project_for
 from kgharvest.chat_models.options import options_from
@@ -103,9 +105,10 @@ def store_study(document: dict[str, Any], by=None) -> Study:
         if _of_report(study.document) != _of_report(document):
             study.report = None  # the next step creates a new one
         study.document = document
+        study.section_keys = {}  # until they are queued
         if any(change.path[0] in ("relations", "harvests") for change in changed):
-            study.harvest_keys = []  # until they are queued
-        study.save(update_fields=["document", "harvest_keys", "report", "changed_at"])
+            study.harvest_keys = []
+        study.save(update_fields=["document", "harvest_keys", "section_keys", "report", "changed_at"])
         record("study.changed", study, by, project.pk, study=study.name, keys=keys)
     return study
 
@@ -200,22 +203,27 @@ def relations_of(study: Study) -> list[Relation]:
     return relations
 
 
-# Harvests
+def chosen_relations(relations: Mapping[str, Relation], names: Sequence[str], key: str) -> list[Relation]:
+    """Return the named relations, or all. key: of the study file, for errors. Raises BadStudy."""
+    if unknown := [name for name in names if name not in relations]:
+        raise DomainError("BadStudy", f"{key}: the study has no relation {unknown[0]!r}. Add it to relations.")
+    return [relations[name] for name in names or relations]
+
+
+# Harvests, and jobs of sections of apps
 
 
 def requests_of(study: Study) -> list[HarvestRequest]:
     """Return the harvests of the study in the order of the file. Raises NotFound, BadStudy, NoChatModel, ..."""
+    if "harvests" not in study.document:
+        return []
     relations = {relation.name: relation for relation in relations_of(study)}
     requests: dict[str, HarvestRequest] = {}
     for position, section in enumerate(harvest_sections(study.document)):
-        if unknown := [name for name in section["relations"] if name not in relations]:
-            raise DomainError(
-                "BadStudy",
-                f"harvests[{position}].relations: the study has no relation {unknown[0]!r}. Add it to relations.",
-            )
+        chosen = chosen_relations(relations, section["relations"], f"harvests[{position}].relations")
         chat = options_from(section.get("chat", {}))
         for request in requests_for(
-            [relations[name] for name in section["relations"] or relations],
+            chosen,
             [get_language_model(name) for name in dict.fromkeys(section["models"])],
             list(dict.fromkeys(section["settings"])),
             [name_language_model(name) for name in dict.fromkeys(section["chat_models"])],
@@ -242,10 +250,21 @@ def jobs_of(study: Study) -> list[HarvestJob]:
     """
     if study.round and (jobs := sampled_jobs(study.round)):
         return jobs
-    jobs = HarvestJob.objects.with_cell().filter(project=study.project_id, unique_key__in=study.harvest_keys)
-    succeeded_last = sorted(jobs, key=lambda job: (job.status == Job.Status.SUCCEEDED, job.pk))
+    return jobs_of_keys(study, HarvestJob.objects.with_cell(), study.harvest_keys)
+
+
+def section_jobs(study: Study, section: StudySection) -> list[Any]:
+    """Return the job of each queued entry of the section, in order, as jobs_of."""
+    return jobs_of_keys(study, section.jobs(), study.section_keys.get(section.key, []))
+
+
+def jobs_of_keys(study: Study, jobs: QuerySet, keys: Sequence[str]) -> list[Any]:
+    succeeded_last = sorted(
+        jobs.filter(project=study.project_id, unique_key__in=keys),
+        key=lambda job: (job.status == Job.Status.SUCCEEDED, job.pk),
+    )
     job_of = {job.unique_key: job for job in succeeded_last}
-    return [job_of[key] for key in study.harvest_keys if key in job_of]
+    return [job_of[key] for key in keys if key in job_of]
 
 
 def sampled_jobs(round: Round) -> list[HarvestJob]:
@@ -303,7 +322,7 @@ def _of_cell(cell: Mapping[str, Any], path: str, harvests: Sequence[Harvest]) ->
 
 def check_round(study: Study, requests: Sequence[HarvestRequest]) -> None:
     """Raise NameTaken or BadStudy if the round of these harvests cannot be opened. Nothing if it is open."""
-    if study.round and study.round.status != Round.Status.DRAFT:
+    if "round" not in study.document or (study.round and study.round.status != Round.Status.DRAFT):
         return
     section = study.document["round"]
     name = section.get("name", study.name)

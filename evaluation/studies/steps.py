@@ -4,8 +4,10 @@
 that locks the study, so several processes can advance a study at the same time.
 """
 
+from collections.abc import Iterable, Sequence
+from functools import partial
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import transaction
 from django.urls import reverse
@@ -19,6 +21,7 @@ from evaluation.models import Report, Study
 from evaluation.reports.forms import report_options
 from evaluation.reports.services import prepare_report, store_report
 from evaluation.studies.schema import SimulationSection, validated_report
+from evaluation.studies.sections import StudySection, sections_of
 from evaluation.studies.services import (
     check_round,
     check_simulation,
@@ -30,12 +33,14 @@ from evaluation.studies.services import (
     relations_of,
     requests_of,
     round_spec,
+    section_jobs,
 )
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests.launches import start_launch
 from kgharvest.harvests.runner import unique_key_of
-from kgharvest.models import HarvestJob, Job, KnowledgeTuple
+from kgharvest.jobs import ledger
+from kgharvest.models import HarvestJob, Job, KnowledgeTuple, Project
 from kgharvest.pages.number_format import counted
 
 
@@ -45,10 +50,31 @@ def advance(study: Study, by=None) -> list[Job]:
     Without jobs, the study is complete, or waits for people (`is_judged`). Failed and cancelled jobs run again. Raises
     the errors of the services of each step; the study can be advanced again.
     """
-    for step in (queue_harvests, open_study_round, queue_judges, simulate, make_report):
+    steps = [partial(queue_section, section) for section in sections_of(study.document)]
+    if "round" in study.document:
+        steps += [queue_harvests, open_study_round, queue_judges, simulate, make_report]
+    for step in steps:
         if jobs := step(study, by):
             return jobs
     return []
+
+
+@transaction.atomic
+def queue_section(section: StudySection, study: Study, by=None) -> list[Job]:
+    """Queue the missing jobs of the section, and failed ones again; return the unfinished ones."""
+    current = locked(study, by)
+    Project.objects.select_for_update(no_key=True).get(pk=study.project_id)  # its studies share jobs
+    import_study_relations(current, by)
+    requests = section.requests(current)
+    current.section_keys = study.section_keys = current.section_keys | {section.key: list(requests)}
+    current.save(update_fields=["section_keys", "changed_at"])
+    existing = {job.unique_key: job for job in section_jobs(current, section)}
+    for key, request in requests.items():
+        if key not in existing:
+            section.queue(request, key, current, by)
+        elif existing[key].can_retry:
+            ledger.retry(existing[key], by)
+    return [job for job in section_jobs(current, section) if job.is_unfinished]
 
 
 @transaction.atomic
@@ -207,7 +233,13 @@ class Stage(NamedTuple):
 
 def stages(study: Study) -> list[Stage]:
     """Return the stages of the study with their states, for pages and commands."""
-    return [stage(study) for stage in (_relations, _harvests, _round, _judges, _judgments, _report)]
+    of_round = (_harvests, _round, _judges, _judgments, _report) if "round" in study.document else ()
+    of_sections = [
+        _jobs(section.key.capitalize(), section.noun, jobs, len(study.section_keys.get(section.key, [])))
+        for section in sections_of(study.document)
+        for jobs in [section_jobs(study, section)]
+    ]
+    return [_relations(study), *of_sections, *(stage(study) for stage in of_round)]
 
 
 def _relations(study: Study) -> Stage:
@@ -224,24 +256,33 @@ def _relations(study: Study) -> Stage:
 
 def _harvests(study: Study) -> Stage:
     jobs = jobs_of(study)
-    if not jobs:
-        return Stage("Harvests", "not started", "Not queued yet", [])
     is_drawn = study.round is not None and study.round.status != Round.Status.DRAFT
-    n_cells = len(jobs) if is_drawn else len(study.harvest_keys)
+    return _jobs("Harvests", "harvest", jobs, len(jobs) if is_drawn else len(study.harvest_keys))
+
+
+def _jobs(name: str, noun: str, jobs: Sequence[Any], n_jobs: int) -> Stage:
+    """Return a stage of `n_jobs` jobs, some of which can be missing."""
+    if not jobs:
+        return Stage(name, "not started", "Not queued yet", [])
     n_done = sum(job.status == Job.Status.SUCCEEDED for job in jobs)
-    text = f"{n_done} of {counted(n_cells, 'harvest')} finished"
-    if failed := failed_harvests(study):
+    text = f"{n_done} of {counted(n_jobs, noun)} finished"
+    if failed := _failed(jobs):
         reasons = " ".join(f"{job}: {job.error}" for job in failed)
-        return Stage("Harvests", "failed", f"{text}. {reasons}", _links(failed))
-    return Stage("Harvests", "done" if n_done == n_cells else "under way", text, _links(jobs))
+        return Stage(name, "failed", f"{text}. {reasons}", _links(failed))
+    return Stage(name, "done" if n_done == n_jobs else "under way", text, _links(jobs))
 
 
-def failed_harvests(study: Study) -> list[HarvestJob]:
-    """Return the harvests that have failed and were not queued again."""
-    return [job for job in jobs_of(study) if job.status == Job.Status.FAILED]
+def failed_jobs(study: Study) -> list[Any]:
+    """Return the harvests and the jobs of sections that have failed and were not queued again."""
+    of_sections = (job for section in sections_of(study.document) for job in section_jobs(study, section))
+    return _failed([*jobs_of(study), *of_sections])
 
 
-def _links(jobs: list[HarvestJob]) -> list[tuple[str, str]]:
+def _failed(jobs: Iterable[Any]) -> list[Any]:
+    return [job for job in jobs if job.status == Job.Status.FAILED]
+
+
+def _links(jobs: Iterable[Any]) -> list[tuple[str, str]]:
     return [(str(job), job.get_absolute_url()) for job in jobs]
 
 

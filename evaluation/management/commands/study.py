@@ -15,12 +15,21 @@ from django.utils import timezone
 
 from annotation.models import Round
 from evaluation.models import Report, Study
-from evaluation.studies.files import BUILT_IN, built_in_studies, has_small_version, read_study, study_path
-from evaluation.studies.outputs import published_table, write_outputs
+from evaluation.studies.files import (
+    BUILT_IN,
+    built_in_studies,
+    description_of,
+    folder_of,
+    has_small_version,
+    read_study,
+    study_path,
+)
+from evaluation.studies.outputs import result_tables, write_outputs
 from evaluation.studies.plan import planned_study, study_plan_lines
 from evaluation.studies.schema import json_schema
-from evaluation.studies.services import changes, check_changes, find_study, store_study
-from evaluation.studies.steps import advance, failed_harvests, is_judged, report_now, stages
+from evaluation.studies.sections import sections_of
+from evaluation.studies.services import changes, check_changes, find_study, relations_of, store_study
+from evaluation.studies.steps import advance, failed_jobs, is_judged, report_now, stages
 from kgharvest.bulk.file_writing import write_atomically
 from kgharvest.environment import create_data_folder
 from kgharvest.errors import DomainError, NotFound
@@ -84,17 +93,18 @@ class Command(DomainCommand):
 
     def do_list(self, **options):
         for name, path in built_in_studies().items():
-            self.stdout.write(f"{name:<24} {read_study(path).get('description', '')}")
+            self.stdout.write(f"{name:<24} {description_of(path)}")
 
     def do_check(self, study, small, **options):
         path = study_path(study)
         document = read_study(path, small)
         if not small and has_small_version(path):
             check_small_version(path)
-        with planned_study(document) as (_, plan):
-            n_relations = len({request.relation.pk for request in requests_of_plan(plan)})
-        cells = counted(plan.n_cells, "harvest")
-        self.stdout.write(f"{path.name}: no errors. {counted(n_relations, 'relation')}, {cells}.")
+        with planned_study(document) as (stored, plan):
+            work = [counted(len(relations_of(stored)), "relation")]
+            work += [counted(plan.n_cells, "harvest")] if plan.n_cells else []
+        work += [counted(len(document[section.key]), section.noun) for section in sections_of(document)]
+        self.stdout.write(f"{path.name}: no errors. {', '.join(work)}.")
 
     def do_plan(self, study, small, **options):
         document = read_study(study_path(study), small)
@@ -107,17 +117,16 @@ class Command(DomainCommand):
         self.confirm_changes(document, path, yes)
         stored = store_study(document)
         self.say(f"Study {stored.name} in project {stored.project}")
-        for job in failed_harvests(stored):
+        for job in failed_jobs(stored):
             self.say(f"{job} failed: {job.error} It starts again.")
         shown: set[str] = set()
         self.do_steps(stored, shown, queue, wait)
-        if not is_judged(stored.round):
+        if stored.round and not is_judged(stored.round):
             self.show_judgments(stored, wait)
             if wait:
                 wait_for_people(stored)
                 self.do_steps(stored, shown, queue, wait)
-        if stored.report:
-            self.write(stored, stored.report, output or results_folder(path, stored))
+        self.write(stored, stored.report, output or results_folder(path, stored))
 
     def do_steps(self, study: Study, shown: set[str], queue: bool, wait: bool) -> None:
         """Do everything that does not wait for people."""
@@ -194,20 +203,24 @@ class Command(DomainCommand):
     def do_report(self, study, small, output, **options):
         path = study_path(study)
         stored = stored_study(read_study(path, small))
-        report = report_now(stored)
-        if not is_judged(stored.round):
+        report = report_now(stored) if "round" in stored.document else None
+        if report and not is_judged(stored.round):
             document = report.document
             n_complete, n_tasks = document["n_complete"], document["n_tasks"]
             self.say(f"The report is incomplete: {n_complete} of {counted(n_tasks, 'statement')} complete.")
         self.write(stored, report, output or results_folder(path, stored))
 
-    def write(self, study: Study, report: Report, folder: Path) -> None:
-        if "published" in study.document:
-            table = published_table(study, report)
+    def write(self, study: Study, report: Report | None, folder: Path) -> None:
+        """Print and write the results: of the report, and of the sections of apps that have finished."""
+        tables = result_tables(study, report)
+        for table in tables:
             self.stdout.write(f"\n{table.caption}\n\n{terminal_text(table)}")
             self.stdout.write("".join(f"{note}\n" for note in table.notes))
+        if not report and not tables:
+            return
         written = list(write_outputs(study, report, folder))
-        self.say(f"Report {report.pk}: {settings.ORIGIN}{report.get_absolute_url()}")
+        if report:
+            self.say(f"Report {report.pk}: {settings.ORIGIN}{report.get_absolute_url()}")
         self.say(f"{folder}: {', '.join(path.name for path in written) or 'up to date'}")
 
     def say(self, text: str) -> None:
@@ -254,12 +267,7 @@ def stored_study(document: dict[str, Any]) -> Study:
 
 
 def results_folder(path: Path, study: Study) -> Path:
-    parent = Path() if path.parent == BUILT_IN else path.parent
-    return parent / f"{study.name}-results"
-
-
-def requests_of_plan(plan) -> list[Any]:
-    return [*plan.requests, *(request for request, _ in plan.skipped)]
+    return folder_of(path) / f"{study.name}-results"
 
 
 def schema_text() -> str:

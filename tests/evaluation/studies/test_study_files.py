@@ -15,7 +15,9 @@ from annotation.rounds.models import OPTIONS
 from evaluation.studies.files import built_in_studies, lines_of_keys, read_study, study_path, toml_of
 from evaluation.studies.plan import planned_study
 from evaluation.studies.schema import RoundSection, StudySections, faults_of, json_schema
+from evaluation.studies.sections import APPS, sections_of, study_sections
 from kgharvest.errors import DomainError, ImportRefused
+from tests.evaluation.studies.lama_files import write_lama
 
 STUDY = """\
 name = "capitals"
@@ -74,6 +76,9 @@ def test_valid_file_is_read_as_written(tmp_path):
         ('name = "capitals"', "", 1, "name"),
         ("n = 5", "n = 5\n[report]\noutputs = ['report.doc']", 19, "report.outputs[0]"),
         ("n = 5", "n = 5\n[report]\njudge = 'nobody'", 19, "report.judge"),
+        ("[round]\nn = 5", "", 1, "round"),
+        ('seed_tuples = [["yen", "japan"], ["peso", "mexico"]]', "", 6, "relations[1].seed_tuples"),
+        ("n = 5", "n = 5\n[published]\nsource = 'x'", 18, "published.rows"),
         ("n = 5", "n = 5\n[[judges]]\nname = 'j'\nkind = 'score'\nmodel = 'embedded'", 18, "judges[0]"),
     ],
 )
@@ -140,8 +145,21 @@ def test_name_without_suffix_and_separator_is_a_built_in_study(study):
     assert study_path("demo") == built_in_studies()["demo"]
 
 
-@pytest.mark.parametrize("name", built_in_studies())
-def test_built_in_studies_are_valid_and_match_the_schema(name):
+def installed_studies() -> list[str]:
+    """Return the built-in studies whose apps are installed."""
+    missing = APPS.keys() - study_sections().keys()
+    return [name for name, path in built_in_studies().items() if not missing & tomllib.loads(path.read_text()).keys()]
+
+
+@pytest.fixture
+def lama(tmp_path, monkeypatch) -> Path:
+    """Folder of the data of lama-probing, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    return write_lama(tmp_path)
+
+
+@pytest.mark.parametrize("name", installed_studies())
+def test_built_in_studies_are_valid_and_match_the_schema(name, lama):
     path = built_in_studies()[name]
     document = tomllib.loads(path.read_text())
 
@@ -152,12 +170,25 @@ def test_built_in_studies_are_valid_and_match_the_schema(name):
 
 
 @pytest.mark.django_db
-def test_built_in_studies_can_be_planned():
+def test_built_in_studies_can_be_planned(lama):
     """Relations, settings, and LM names exist."""
-    for path in built_in_studies().values():
+    for path in map(built_in_studies().get, installed_studies()):
         for small in (False, True) if "[small]" in path.read_text() else (False,):
-            with planned_study(read_study(path, small)) as (_, plan):
-                assert plan.n_cells > 0
+            document = read_study(path, small)
+            with planned_study(document) as (_, plan):
+                assert plan.n_cells > 0 or sections_of(document)
+
+
+def test_section_of_an_uninstalled_app_names_the_app(tmp_path, settings):
+    settings.STUDY_SECTIONS = []
+    text = STUDY.partition("[[harvests]]")[0] + '[[probes]]\nmodel = "embedded"\n'
+
+    with pytest.raises(ImportRefused) as refusal:
+        read_study(written(tmp_path, text))
+
+    [entry] = refusal.value.entries
+    assert entry.where == "line 11"
+    assert entry.reason.startswith("probes needs the app probing.")
 
 
 def test_json_schema_and_serializers_reject_the_same_errors():
@@ -172,6 +203,7 @@ def test_json_schema_and_serializers_reject_the_same_errors():
         (("round", "strata"), "two"),
         (("relations",), []),
         (("name",), 1),
+        (("published",), {"rows": []}),
     ]:
         document = tomllib.loads(STUDY)
         assert faults_of(document) == [] == list(validator.iter_errors(document))
@@ -223,7 +255,7 @@ def test_reference_lists_every_key():
     expected = {"name", "small", *sections}
     for name, section in sections.items():
         inner = getattr(section, "child", section)
-        if name not in ("round", "judges"):
+        if name not in ("round", "judges", *study_sections()):
             expected |= {f"{name}.{key}" for key in getattr(inner, "fields", {})}
 
     assert expected - rows == set()
