@@ -8,6 +8,7 @@ from annotation.rounds.views import visible_round
 from evaluation.models import Study
 from evaluation.studies.export import study_of_round
 from evaluation.studies.files import toml_of
+from evaluation.studies.outputs import result_tables
 from evaluation.studies.steps import stages
 from kgharvest import code_version
 from kgharvest.access import researcher_required, visible_or_404
@@ -35,7 +36,9 @@ def find_study(request: HttpRequest, pk: int) -> Study:
 @researcher_required
 def study_detail(request: HttpRequest, pk: int) -> HttpResponse:
     study = find_study(request, pk)
-    return render(request, "evaluation/studies/study_detail.html", {"study": study, "stages": stages(study)})
+    context = {"study": study, "stages": stages(study), "tables": result_tables(study, study.report)}
+    context["is_complete"] = all(stage.state == "done" for stage in context["stages"])
+    return render(request, "evaluation/studies/study_detail.html", context)
 
 
 @researcher_required

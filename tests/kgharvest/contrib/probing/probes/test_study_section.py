@@ -153,6 +153,7 @@ def test_status_plan_and_page_show_the_probes(run, study, fake_probes, researche
     assert [stage.name for stage in stages(stored)] == ["Relations", "Probes"]
     page = researcher_client.get(stored.get_absolute_url()).content.decode()
     assert f'href="{Probe.objects.get().get_absolute_url()}"' in page
+    assert "Published and reproduced P@1" in page
 
 
 def test_killed_probe_continues_with_its_records(run, study, fake_probes):
