@@ -59,22 +59,23 @@ def advance(study: Study, by=None) -> list[Job]:
     return []
 
 
-@transaction.atomic
 def queue_section(section: StudySection, study: Study, by=None) -> list[Job]:
     """Queue the missing jobs of the section, and failed ones again; return the unfinished ones."""
-    current = locked(study, by)
-    Project.objects.select_for_update(no_key=True).get(pk=study.project_id)  # its studies share jobs
-    import_study_relations(current, by)
-    requests = section.requests(current)
-    current.section_keys = study.section_keys = current.section_keys | {section.key: list(requests)}
-    current.save(update_fields=["section_keys", "changed_at"])
-    existing = {job.unique_key: job for job in section_jobs(current, section)}
-    for key, request in requests.items():
-        if key not in existing:
-            section.queue(request, key, current, by)
-        elif existing[key].can_retry:
-            ledger.retry(existing[key], by)
-    return [job for job in section_jobs(current, section) if job.is_unfinished]
+    with transaction.atomic():
+        import_study_relations(locked(study, by), by)
+    requests = section.requests(study)  # outside transactions: it reads files
+    with transaction.atomic():
+        current = locked(study, by)
+        Project.objects.select_for_update(no_key=True).get(pk=study.project_id)  # its studies share jobs
+        current.section_keys = study.section_keys = current.section_keys | {section.key: list(requests)}
+        current.save(update_fields=["section_keys", "changed_at"])
+        existing = {job.unique_key: job for job in section_jobs(current, section)}
+        for key, request in requests.items():
+            if key not in existing:
+                section.queue(request, key, current, by)
+            elif existing[key].can_retry:
+                ledger.retry(existing[key], by)
+        return [job for job in section_jobs(current, section) if job.is_unfinished]
 
 
 @transaction.atomic

@@ -204,6 +204,8 @@ class Command(DomainCommand):
         path = study_path(study)
         stored = stored_study(read_study(path, small))
         report = report_now(stored) if "round" in stored.document else None
+        if not report and not result_tables(stored, None):
+            raise NotFound(f"Study {stored.name} has no results yet. Continue it with study run.")
         if report and not is_judged(stored.round):
             document = report.document
             n_complete, n_tasks = document["n_complete"], document["n_tasks"]
@@ -213,12 +215,12 @@ class Command(DomainCommand):
     def write(self, study: Study, report: Report | None, folder: Path) -> None:
         """Print and write the results: of the report, and of the sections of apps that have finished."""
         tables = result_tables(study, report)
-        for table in tables:
-            self.stdout.write(f"\n{table.caption}\n\n{terminal_text(table)}")
-            self.stdout.write("".join(f"{note}\n" for note in table.notes))
         if not report and not tables:
             return
         written = list(write_outputs(study, report, folder))
+        for table in tables:
+            self.stdout.write(f"\n{table.caption}\n\n{terminal_text(table)}")
+            self.stdout.write("".join(f"{note}\n" for note in table.notes))
         if report:
             self.say(f"Report {report.pk}: {settings.ORIGIN}{report.get_absolute_url()}")
         self.say(f"{folder}: {', '.join(path.name for path in written) or 'up to date'}")

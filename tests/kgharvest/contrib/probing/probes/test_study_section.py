@@ -156,6 +156,14 @@ def test_status_plan_and_page_show_the_probes(run, study, fake_probes, researche
     assert "Published and reproduced P@1" in page
 
 
+def test_report_prints_the_results_if_there_are_some(run, study, fake_probes):
+    store_study(read_study(study))
+    assert refusal(run, "report").code == "NotFound"
+    run()
+
+    assert "Published and reproduced P@1" in run("report")
+
+
 def test_killed_probe_continues_with_its_records(run, study, fake_probes):
     stored = store_study(read_study(study))
     [probe] = advance(stored)
