@@ -13,6 +13,7 @@ LM_FAMILIES = "kgharvest.lm_families"
 EXPORTS = "kgharvest.exports"
 PANELS = "kgharvest.panels"
 REPORT_SECTIONS = "kgharvest.report_sections"
+STUDY_SECTIONS = "kgharvest.study_sections"
 
 Entry = TypeVar("Entry")
 

@@ -1,7 +1,8 @@
 """Files that a study writes when it is complete, and its numbers beside the published ones."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from django.conf import settings
 from django.utils.module_loading import import_string
@@ -19,6 +20,7 @@ from kgharvest.tables.formats import markdown_of
 from kgharvest.tables.table import Column, Kind, Rates, Row, Table
 
 PUBLISHED = "published.md"
+Measured = TypeVar("Measured")
 
 
 def write_outputs(study: Study, report: Report | None, folder: Path) -> Iterator[Path]:
@@ -78,19 +80,23 @@ def published_tables(study: Study, report: Report | None) -> list[Table]:
     return of_report + [table for section in sections_of(study.document) for table in section.published_tables(study)]
 
 
+def measured_on(published_lm: str, measured: Sequence[Measured], lm_of: Callable[[Measured], str]) -> list[Measured]:
+    """Return the measurements of the published LM.
+
+    Returns all if there are none: a small version measures another LM, whose numbers appear beside those of every
+    published LM.
+    """
+    lm = short_name(published_lm)
+    return [entry for entry in measured if short_name(lm_of(entry)) == lm] or list(measured)
+
+
 def published_table(study: Study, report: Report) -> Table:
     """Return the accepted and rejected shares of the report, averaged over relations, beside the published ones."""
     published, document = study.document["published"], report.document
-    lms = {short_name(total["model"] or "") for total in document["totals"]}
     rows = []
     for row in published["rows"]:
-        lm = short_name(row.get("model", ""))
-        # A small version harvests another LM, whose numbers stand beside those of every published LM.
-        totals = [
-            total
-            for total in document["totals"]
-            if total["setting"] == row["setting"] and (lm not in lms or short_name(total["model"] or "") == lm)
-        ]
+        of_lm = measured_on(row.get("model", ""), document["totals"], lambda total: total["model"] or "")
+        totals = [total for total in of_lm if total["setting"] == row["setting"]]
         theirs = Rates(row["accepted"], row["rejected"])
         for total in totals or [None]:
             name = demonstrator_mark(document, total["model"]) if total else ""

@@ -36,6 +36,7 @@ from kgharvest.engine.filters import FILTERS
 from kgharvest.engine.types import HarvestParams, ParaphraserKind, ParaphraserSettings, PatternBudget
 from kgharvest.errors import DomainError
 from kgharvest.harvests.api import HarvestInput
+from kgharvest.harvests.runner import MIN_SEED_TUPLES
 from kgharvest.names import alternatives
 from kgharvest.relations.api import RelationTextInput
 from kgharvest.relations.checks import RelationEntry, relation_errors
@@ -88,6 +89,7 @@ def entry_of(relation: Mapping[str, Any], where: str = "") -> RelationEntry:
         initial_prompts=list(relation.get("initial_prompts") or ([statement] if statement else [])),
         prompts=list(relation.get("prompts", [])),
         seed_tuples=[list(entities) for entities in relation.get("seed_tuples", [])],
+        needs_seeds=False,  # only harvests need them
     )
 
 
@@ -303,6 +305,10 @@ def validated_report(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _faults_between_sections(document: Mapping[str, Any]) -> Iterator[Fault]:
     yield from _missing_sections(document)
+    for position, relation in enumerate(document["relations"] if "harvests" in document else []):
+        if "name" in relation and len(relation.get("seed_tuples", [])) < MIN_SEED_TUPLES:
+            path = ("relations", position, "seed_tuples")
+            yield Fault(path, f"{key_of(path)}: at least {MIN_SEED_TUPLES} seed tuples are required for harvests")
     for section in sections_of(document):
         yield from section.faults(document)
     judges = [judge["name"] for judge in document.get("judges", [])]

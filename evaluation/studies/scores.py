@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -17,9 +18,8 @@ from evaluation.scores.score_jobs import ScoreRequest, queue_score_job, scorer_n
 from evaluation.scores.tables import relation_scores_table, replaced_table, scorer_table
 from evaluation.scores.views import score_file_content
 from evaluation.studies.schema import LARGEST_SEED, key_of, names_field
-from evaluation.studies.sections import Fault, Stage, StudySection
+from evaluation.studies.sections import Fault, JobsSection
 from evaluation.studies.services import jobs_of, relations_of
-from kgharvest.audit.tables import canonical_json, sha256
 from kgharvest.bulk.file_reading import read_bytes
 from kgharvest.bulk.file_values import BadValue, read_entities
 from kgharvest.bulk.file_writing import write_if_changed
@@ -34,7 +34,6 @@ from kgharvest.tables.table import Column, Kind, Row, Table
 
 MARKDOWN = "md"
 FILE_FORMATS = (MARKDOWN, "json", "jsonl", *FIGURE_FORMATS)
-OF_FILES = ("name", "outputs")  # keys that do not change an evaluation
 
 
 @extend_schema_field({"oneOf": [{"type": "string"}, {"type": "object"}]})
@@ -106,23 +105,19 @@ class PublishedOrder(Description):
     evaluation = Text(max_length=100, default="", help_text="Name of the evaluation. Default: all that have both.")
 
 
-def scored_sections(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the sections of a valid document with all defaults."""
-    sections = ScoreSection(data=document["scores"], many=True)
-    sections.is_valid(raise_exception=True)
-    return list(sections.validated_data)
-
-
-class ScoresSection(StudySection):
+class ScoresSection(JobsSection):
     key = "scores"
-    has_files = True
+    noun = "evaluation"
+    entry = ScoreSection
+    unkeyed = frozenset({"name", "outputs"})
+    depends_on = ("relations", "harvests", "judges")
     published_row = PublishedOrder
 
-    def field(self) -> serializers.Field:
-        return ScoreSection(many=True, required=False, allow_empty=False)
+    def jobs(self) -> QuerySet[ScoreEvaluation]:
+        return ScoreEvaluation.objects.all()
 
     def faults(self, document: Mapping[str, Any]) -> Iterator[Fault]:
-        sections = scored_sections(document)
+        sections = self.entries(document)
         names = [section["name"] for section in sections]
         judges = [judge["name"] for judge in document.get("judges", [])]
         for position, section in enumerate(sections):
@@ -152,7 +147,7 @@ class ScoresSection(StudySection):
         return read
 
     def check(self, study: Study, requests: Sequence[HarvestRequest]) -> None:
-        for position, section in enumerate(scored_sections(study.document)):
+        for position, section in enumerate(self.entries(study.document)):
             path = key_of(("scores", position))
             lm = get_language_model(section["model"])
             check_where(lm.name, section["device"], section["dtype"])
@@ -167,7 +162,7 @@ class ScoresSection(StudySection):
                     )
 
     def plan_lines(self, study: Study, requests: Sequence[HarvestRequest]) -> Iterator[str]:
-        for position, section in enumerate(scored_sections(study.document)):
+        for position, section in enumerate(self.entries(study.document)):
             relations = _facts_of(study, section, key_of(("scores", position)))
             n_facts = sum(len(relation.facts) for relation in relations)
             n_scores = len(scorer_names(**_scorers(section)))
@@ -176,34 +171,15 @@ class ScoresSection(StudySection):
                 f"false tuples of {counted(len(relations), 'relation')}, with {section['model']}"
             )
 
-    def queue(self, study: Study, by: Any = None) -> list[Job]:
-        evaluations = []
-        for position, section in enumerate(scored_sections(study.document)):
-            evaluation = _newest(study, position)
-            if evaluation is None or evaluation.status in (Job.Status.FAILED, Job.Status.CANCELLED):
-                request = _request(study, section, key_of(("scores", position)))
-                evaluation = queue_score_job(request, by, study.project, _unique_key(study, position))
-            evaluations.append(evaluation)
-        return [evaluation for evaluation in evaluations if evaluation.is_unfinished]
-
-    def stages(self, study: Study) -> list[Stage]:
-        n = len(study.document["scores"])
-        existing = [evaluation for position in range(n) if (evaluation := _newest(study, position))]
-        n_done = sum(evaluation.status == Job.Status.SUCCEEDED for evaluation in existing)
-        failed = [evaluation for evaluation in existing if evaluation.status == Job.Status.FAILED]
-        state = "failed" if failed else "done" if n_done == n else "under way" if existing else "not started"
-        text = " ".join([
-            f"{n_done} of {counted(n, 'evaluation')} finished",
-            *(f"{evaluation}: {evaluation.error}" for evaluation in failed),
-        ])  # fmt: skip
-        return [Stage("Scores", state, text, [(str(found), found.get_absolute_url()) for found in existing])]
+    def queue_entry(self, study: Study, entry: Mapping[str, Any], path: str, unique_key: str, by: Any) -> Job:
+        return queue_score_job(_request(study, entry, path), by, study.project, unique_key)
 
     def published_tables(self, study: Study) -> list[Table]:
         orders = study.document.get("published", {}).get("scores", [])
-        return [_order_table(study, orders)] if orders else []
+        return [_order_table(study, orders, list(self.finished(study)))] if orders else []
 
     def write(self, study: Study, folder: Path) -> Iterator[Path]:
-        for section, evaluation in _finished(study):
+        for section, evaluation in self.finished(study):
             for name in section["outputs"]:
                 path = folder / f"{section['name']}.{name}"
                 if name == MARKDOWN:
@@ -279,31 +255,16 @@ def _request(study: Study, section: Mapping[str, Any], path: str) -> ScoreReques
     )
 
 
-def _unique_key(study: Study, position: int) -> str:
-    """Return the key of an evaluation, which depends on everything in the study file that determines its result."""
-    section = {key: value for key, value in study.document["scores"][position].items() if key not in OF_FILES}
-    others = [study.document.get(key) for key in ("relations", "harvests", "judges")]
-    return f"scores:{study.pk}:{sha256(canonical_json([section, *others]))}"
-
-
-def _newest(study: Study, position: int) -> ScoreEvaluation | None:
-    evaluations = ScoreEvaluation.objects.filter(project=study.project_id, unique_key=_unique_key(study, position))
-    return evaluations.order_by("-pk").first()
-
-
-def _finished(study: Study) -> Iterator[tuple[dict[str, Any], ScoreEvaluation]]:
-    for position, section in enumerate(scored_sections(study.document)):
-        evaluation = _newest(study, position)
-        if evaluation and evaluation.status == Job.Status.SUCCEEDED:
-            yield section, evaluation
-
-
-def _order_table(study: Study, orders: Sequence[Mapping[str, str]]) -> Table:
+def _order_table(
+    study: Study,
+    orders: Sequence[Mapping[str, str]],
+    finished: Sequence[tuple[Mapping[str, Any], ScoreEvaluation]],
+) -> Table:
     """Return each published order of two scores beside their average precision in this study."""
     rows = []
     for order in orders:
         compared = []
-        for section, evaluation in _finished(study):
+        for section, evaluation in finished:
             better, worse = (_scorer(evaluation.document, order[side]) for side in ("better", "worse"))
             if better and worse and order.get("evaluation", section["name"]) == section["name"]:
                 compared.append((section["name"], *_comparison(evaluation.document, better, worse)))
@@ -326,7 +287,7 @@ def _order_table(study: Study, orders: Sequence[Mapping[str, str]]) -> Table:
         "better, worse: average precision in this study, pooled over relations. difference: mean over relations, with "
         "its 95 % interval. order: undecided if the interval contains 0 or is undefined."
     ]
-    if any(evaluation.language_model.is_demonstrator for _, evaluation in _finished(study)):
+    if any(evaluation.language_model.is_demonstrator for _, evaluation in finished):
         notes.append("The embedded LMs are demonstrators: their scores say nothing about other LMs.")
     return Table("published-orders", "Published orders and reproduced scores", columns, tuple(rows), tuple(notes))
 

@@ -6,10 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.conf import settings
+from django.db.models import QuerySet
 from django.utils.module_loading import import_string
 from rest_framework import serializers
 
+from kgharvest.audit.tables import canonical_json, sha256
+from kgharvest.entry_points import STUDY_SECTIONS, entry_points
+from kgharvest.jobs import ledger
 from kgharvest.models import Job
+from kgharvest.pages.number_format import counted
 from kgharvest.tables.table import Table
 
 if TYPE_CHECKING:
@@ -17,7 +22,7 @@ if TYPE_CHECKING:
     from evaluation.models import Study
     from kgharvest.harvests.runner import HarvestRequest
 
-APPS = {"preregistration": "publishing"}  # sections that belong to an optional app of this project
+APPS = {"preregistration": "publishing", "probes": "probing"}  # sections of optional apps of this project
 KeyPath = tuple[str | int, ...]  # keys and positions, such as ("harvests", 0, "settings")
 
 
@@ -40,14 +45,13 @@ class Stage(NamedTuple):
 class StudySection(ABC):
     """A section of study files. Subclass it, set the attributes, and override `field` and the steps of the section.
 
-    key: key of the section. needs_round: True if the section is about the round of the study. has_files: True if
-    `write` writes files. published_row: serializer of the entries of `published.KEY`, if results can be published. All
-    methods except `field`, `check_change`, and `section_of` are called only for studies with the section.
+    key: key of the section. needs_round: True if the section is about the round of the study. published_row: serializer
+    of the entries of `published.KEY`, if results can be published. All methods except `field`, `check_change`, and
+    `section_of` are called only for studies with the section.
     """
 
     key: str
     needs_round: bool = False
-    has_files: bool = False
     published_row: type[serializers.Serializer] | None = None
 
     @abstractmethod
@@ -107,11 +111,90 @@ class StudySection(ABC):
         return None
 
 
+class JobsSection(StudySection):
+    """A section with one job per entry. Subclass it, set the attributes, and override `queue_entry`.
+
+    entry: serializer of an entry. noun: of a job. jobs: queryset of all jobs of this kind, which have a page. The
+    result of a job depends on the entry without `unkeyed`, and on the sections `depends_on`.
+    """
+
+    entry: type[serializers.Serializer]
+    noun: str
+    unkeyed: frozenset[str] = frozenset()
+    depends_on: Sequence[str] = ("relations",)
+
+    @abstractmethod
+    def jobs(self) -> QuerySet[Any]: ...
+
+    @abstractmethod
+    def queue_entry(self, study: "Study", entry: Mapping[str, Any], path: str, unique_key: str, by: Any) -> Job:
+        """Queue the job of an entry. path: of the entry, for errors."""
+
+    def field(self) -> serializers.Field:
+        return self.entry(many=True, required=False, allow_empty=False)
+
+    def entries(self, document: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the entries of a valid document with all defaults."""
+        entries = self.entry(data=document[self.key], many=True)
+        entries.is_valid(raise_exception=True)
+        return list(entries.validated_data)
+
+    def job_of(self, study: "Study", position: int) -> Any:
+        """Return the newest job of an entry, or None."""
+        jobs = self.jobs().filter(project=study.project_id, unique_key=self._unique_key(study, position))
+        return jobs.order_by("-pk").first()
+
+    def _unique_key(self, study: "Study", position: int) -> str:
+        """Return the key of a job, which depends on all parts of the study file that determine its result."""
+        entry = {name: value for name, value in study.document[self.key][position].items() if name not in self.unkeyed}
+        others = [study.document.get(key) for key in self.depends_on]
+        return f"{self.key}:{study.pk}:{sha256(canonical_json([entry, *others]))}"
+
+    def queue(self, study: "Study", by: Any = None) -> list[Job]:
+        jobs = []
+        for position, entry in enumerate(self.entries(study.document)):
+            job = self.job_of(study, position)
+            if job is None:
+                path = f"{self.key}[{position}]"
+                job = self.queue_entry(study, entry, path, self._unique_key(study, position), by)
+            elif job.can_retry:
+                ledger.retry(job, by)
+                job.refresh_from_db()
+            jobs.append(job)
+        return [job for job in jobs if job.is_unfinished]
+
+    def existing_jobs(self, study: "Study") -> list[Any]:
+        """Return the jobs of the entries that have one, in order."""
+        return [job for position in range(len(study.document[self.key])) if (job := self.job_of(study, position))]
+
+    def finished(self, study: "Study") -> Iterator[tuple[dict[str, Any], Any]]:
+        """Yield each entry that has a finished job, with the job."""
+        for position, entry in enumerate(self.entries(study.document)):
+            job = self.job_of(study, position)
+            if job and job.status == Job.Status.SUCCEEDED:
+                yield entry, job
+
+    def stages(self, study: "Study") -> list[Stage]:
+        n, jobs = len(study.document[self.key]), self.existing_jobs(study)
+        n_done = sum(job.status == Job.Status.SUCCEEDED for job in jobs)
+        failed = [job for job in jobs if job.status == Job.Status.FAILED]
+        state = "failed" if failed else "done" if n_done == n else "under way" if jobs else "not started"
+        reasons = [f"{job}: {job.error}" for job in failed]
+        text = " ".join([f"{n_done} of {counted(n, self.noun)} finished", *reasons])
+        return [Stage(self.key.capitalize(), state, text, [(str(job), job.get_absolute_url()) for job in jobs])]
+
+
 def study_sections() -> dict[str, StudySection]:
-    """Return the registered sections by key."""
-    return {section.key: section for section in map(import_string, settings.STUDY_SECTIONS)}
+    """Return the sections of this installation and of installed distributions by key."""
+    sections = [*map(import_string, settings.STUDY_SECTIONS), *entry_points(STUDY_SECTIONS).values()]
+    return {section.key: section for section in sections}
 
 
 def sections_of(document: Mapping[str, Any]) -> list[StudySection]:
     """Return the sections in the document, without those of apps that are not installed."""
     return [section for key, section in study_sections().items() if key in document]
+
+
+def job_sections_of(document: Mapping[str, Any]) -> list[JobsSection]:
+    """Return the sections in the document that are lists of jobs."""
+    return [section for section in sections_of(document) if isinstance(section, JobsSection)]

@@ -20,7 +20,7 @@ from evaluation.models import Report, Study
 from evaluation.reports.forms import report_options
 from evaluation.reports.services import prepare_report, store_report
 from evaluation.studies.schema import SimulationSection, validated_report
-from evaluation.studies.sections import Stage, sections_of
+from evaluation.studies.sections import Stage, job_sections_of, sections_of
 from evaluation.studies.services import (
     check_round,
     check_simulation,
@@ -242,15 +242,19 @@ def _harvests(study: Study) -> Stage:
     n_cells = len(jobs) if is_drawn else len(study.harvest_keys)
     n_done = sum(job.status == Job.Status.SUCCEEDED for job in jobs)
     text = f"{n_done} of {counted(n_cells, 'harvest')} finished"
-    if failed := failed_harvests(study):
+    if failed := [job for job in jobs if job.status == Job.Status.FAILED]:
         reasons = " ".join(f"{job}: {job.error}" for job in failed)
         return Stage("Harvests", "failed", f"{text}. {reasons}", _links(failed))
     return Stage("Harvests", "done" if n_done == n_cells else "under way", text, _links(jobs))
 
 
-def failed_harvests(study: Study) -> list[HarvestJob]:
-    """Return the harvests that have failed and were not queued again."""
-    return [job for job in jobs_of(study) if job.status == Job.Status.FAILED]
+def failed_jobs(study: Study) -> list[Job]:
+    """Return the jobs of the study that have failed and were not queued again."""
+    jobs = [
+        *jobs_of(study),
+        *(job for section in job_sections_of(study.document) for job in section.existing_jobs(study)),
+    ]
+    return [job for job in jobs if job.status == Job.Status.FAILED]
 
 
 def _links(jobs: list[HarvestJob]) -> list[tuple[str, str]]:

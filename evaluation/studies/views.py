@@ -12,6 +12,7 @@ from annotation.rounds.views import visible_round
 from evaluation.models import Study
 from evaluation.studies.export import StudyFile, file_of_study, study_of_round
 from evaluation.studies.files import toml_of
+from evaluation.studies.outputs import published_tables
 from evaluation.studies.steps import stages
 from kgharvest import code_version
 from kgharvest.access import researcher_required, visible_or_404
@@ -41,6 +42,7 @@ def study_detail(request: HttpRequest, pk: int) -> HttpResponse:
     study = find_study(request, pk)
     shown = stages(study)
     context = {"study": study, "stages": shown, "is_complete": all(stage.state == "done" for stage in shown)}
+    context["tables"] = published_tables(study, study.report)
     return render(request, "evaluation/studies/study_detail.html", context)
 
 

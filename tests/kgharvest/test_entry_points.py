@@ -13,13 +13,16 @@ from django.test import RequestFactory
 from evaluation.reports.document import report_tables
 from evaluation.reports.services import create_report
 from evaluation.reports.views import render_body
+from evaluation.studies.schema import faults_of, json_schema
 from kgharvest.entry_points import Registry, entry_points
 from kgharvest.pages.panels import panels_of
 from tests import factories
 from tests.kgharvest.test_settings import run_python
 
 MODULE = """
+from rest_framework import serializers
 from evaluation.reports.report_sections import ReportSection
+from evaluation.studies.sections import StudySection
 from kgharvest.engine.settings import Setting
 from kgharvest.pages.panels import button
 from kgharvest.tables.formats import Format
@@ -58,6 +61,17 @@ class AcmeSection(ReportSection):
 
 
 SECTION = AcmeSection()
+
+
+class Numbers(serializers.Serializer):
+    number = serializers.IntegerField(min_value=1)
+
+
+class AcmeJobs(StudySection):
+    key, noun, entry, published_row = "acme", "Acme job", Numbers, Numbers
+
+
+STUDY_SECTION = AcmeJobs()
 """
 ENTRY_POINTS = {
     "kgharvest.prompt_settings": {"acme": "acme:SETTING"},
@@ -65,6 +79,7 @@ ENTRY_POINTS = {
     "kgharvest.panels": {"report_actions.acme": "acme:panel"},
     "kgharvest.lm_families": {"acme": "acme:find_family"},
     "kgharvest.report_sections": {"acme": "acme:SECTION"},
+    "kgharvest.study_sections": {"acme": "acme:STUDY_SECTION"},
 }
 
 
@@ -112,6 +127,16 @@ def test_report_sections_of_a_distribution_are_used(install):
     assert '<section class="stack" id="acme">' in render_body(report, everything=False)
     assert "acme" not in before.document
     assert "Acme section" not in render_body(before, everything=False)
+
+
+def test_study_files_have_the_sections_of_a_distribution(install):
+    study = {"name": "study", "relations": [{"set": "demo"}], "acme": [{"number": 0}]}
+    assert ("acme",) in [fault.path for fault in faults_of(study)]  # not a key
+    install("acme", ENTRY_POINTS)
+
+    assert [fault.path for fault in faults_of(study)] == [("acme", 0, "number")]
+    assert faults_of(study | {"acme": [{"number": 1}]}) == []
+    assert json_schema()["properties"]["acme"]["items"]["required"] == ["number"]
 
 
 def test_panel_name_starts_with_its_region(install, monkeypatch, settings):

@@ -27,9 +27,9 @@ from evaluation.studies.files import (
 from evaluation.studies.outputs import published_tables, write_outputs
 from evaluation.studies.plan import planned_study, study_plan_lines
 from evaluation.studies.schema import json_schema
-from evaluation.studies.sections import sections_of
-from evaluation.studies.services import changes, check_changes, find_study, store_study
-from evaluation.studies.steps import advance, failed_harvests, is_judged, report_now, stages, waits_for_people
+from evaluation.studies.sections import job_sections_of
+from evaluation.studies.services import changes, check_changes, find_study, relations_of, store_study
+from evaluation.studies.steps import advance, failed_jobs, is_judged, report_now, stages, waits_for_people
 from kgharvest.bulk.file_writing import write_atomically
 from kgharvest.environment import create_data_folder
 from kgharvest.errors import DomainError, NotFound
@@ -102,10 +102,11 @@ class Command(DomainCommand):
         document = read_study(path, small)
         if not small and has_small_version(path):
             check_small_version(path)
-        with planned_study(document) as (_, plan):
-            n_relations = len({request.relation.pk for request in plan.all_requests})
-        cells = counted(plan.n_cells, "harvest")
-        self.stdout.write(f"{path.name}: no errors. {counted(n_relations, 'relation')}, {cells}.")
+        with planned_study(document) as (stored, plan):
+            work = [counted(len(relations_of(stored)), "relation")]
+        work += [counted(plan.n_cells, "harvest")] if plan.n_cells else []
+        work += [counted(len(document[section.key]), section.noun) for section in job_sections_of(document)]
+        self.stdout.write(f"{path.name}: no errors. {', '.join(work)}.")
 
     def do_plan(self, study, small, **options):
         document = read_study(study_path(study), small)
@@ -118,7 +119,7 @@ class Command(DomainCommand):
         self.confirm_changes(document, path, yes)
         stored = store_study(document)
         self.say(f"Study {stored.name} in project {stored.project}")
-        for job in failed_harvests(stored):
+        for job in failed_jobs(stored):
             self.say(f"{job} failed: {job.error} It starts again.")
         shown: set[str] = set()
         self.do_steps(stored, shown, queue, wait)
@@ -205,6 +206,8 @@ class Command(DomainCommand):
         path = study_path(study)
         stored = stored_study(read_study(path, small))
         report = report_now(stored) if "round" in stored.document else None
+        if not report and not published_tables(stored, None):
+            raise NotFound(f"Study {stored.name} has no results yet. Continue it with study run.")
         if report and not is_judged(stored.round):
             document = report.document
             n_complete, n_tasks = document["n_complete"], document["n_tasks"]
@@ -213,9 +216,10 @@ class Command(DomainCommand):
 
     def write(self, study: Study, report: Report | None, folder: Path) -> None:
         """Print the published results beside those of the study, and write the files of all that has finished."""
-        if not report and not any(section.has_files for section in sections_of(study.document)):
+        tables = published_tables(study, report)
+        if not report and not tables and not job_sections_of(study.document):
             return
-        for table in published_tables(study, report):
+        for table in tables:
             self.stdout.write(f"\n{table.caption}\n\n{terminal_text(table)}")
             self.stdout.write("".join(f"{note}\n" for note in table.notes))
         written = list(write_outputs(study, report, folder))

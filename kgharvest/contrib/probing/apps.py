@@ -9,3 +9,4 @@ class ProbingConfig(OptionalApp):
     panels = {"report_list_actions": ["kgharvest.contrib.probing.probes.views.link_to_probes"]}
     job_runners = {"probe": "kgharvest.contrib.probing.probes.runner.run_probe"}
     lm_jobs = ["probe"]
+    study_sections = ["kgharvest.contrib.probing.probes.study_section.SECTION"]

@@ -1,6 +1,7 @@
 """API of probes."""
 
 import json
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Any
 
@@ -37,7 +38,7 @@ from kgharvest.engine.filters import LONGEST_ENTITY
 from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_METHODS, METHODS, PRESETS
 from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, language_model_for_pages
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
-from kgharvest.models import Job, Relation, RelationSet
+from kgharvest.models import Job, LanguageModel, Relation, RelationSet
 from kgharvest.relations.checks import LONGEST_SENTENCE
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import NDJSON
@@ -101,37 +102,19 @@ class TemplateInput(StrictSerializer):
     type = serializers.ChoiceField(RELATION_TYPES, required=False)
 
 
-@extend_schema_serializer(
-    examples=[OpenApiExample("A set", {"sets": [1], "model": "embedded", "methods": ["manual"], "with_control": False})]
-)
-class ProbeInput(PlacementInput):
-    """Binary relations or whole sets, an LM, and methods. The preset provides defaults for the learning budget."""
+class ProbeOptions(PlacementInput):
+    """An LM, methods, and their options. The preset provides defaults for the learning budget."""
 
-    project = ProjectField()
-    relations = serializers.ListField(child=VisibleField(Relation.objects.all()), default=list, max_length=1000)
-    sets = serializers.ListField(child=VisibleField(RelationSet.objects.all()), default=list, max_length=1000)
     model = serializers.CharField(max_length=500, help_text=f"Name: embedded, {PROBED_LM_NAMES_HELP}.")
     methods = serializers.ListField(
         child=serializers.ChoiceField([*METHODS]), default=[*DEFAULT_METHODS], allow_empty=False, max_length=100
     )
     name = serializers.CharField(max_length=200, required=False, help_text="Collective name of the relations.")
-    facts = FactInput(
-        many=True, required=False, max_length=MOST_LINES, help_text="Facts. Default: facts of the embedded LMs' world."
-    )
-    prompts = TemplateInput(
-        many=True, required=False, max_length=MOST_LINES, help_text="Prompts in addition to those of the relations."
-    )
     common_with = serializers.ListField(
         child=serializers.CharField(max_length=500),
         default=list,
         max_length=20,
         help_text="LMs. Ranks are counted among words that are single tokens in all these LMs.",
-    )
-    words = serializers.ListField(
-        child=serializers.CharField(max_length=LONGEST_ENTITY),
-        default=list,
-        max_length=MOST_LINES,
-        help_text="Words among which ranks are counted. Default: the whole vocabulary.",
     )
     with_control = serializers.BooleanField(
         default=ProbeParams.with_control, help_text="Also run every method on the LM with random weights."
@@ -146,6 +129,29 @@ class ProbeInput(PlacementInput):
             budget[name] = kind(min_value=least, max_value=most, required=False)
         return super().get_fields() | budget
 
+
+@extend_schema_serializer(
+    examples=[OpenApiExample("A set", {"sets": [1], "model": "embedded", "methods": ["manual"], "with_control": False})]
+)
+class ProbeInput(ProbeOptions):
+    """Binary relations or whole sets, an LM, and methods. The preset provides defaults for the learning budget."""
+
+    project = ProjectField()
+    relations = serializers.ListField(child=VisibleField(Relation.objects.all()), default=list, max_length=1000)
+    sets = serializers.ListField(child=VisibleField(RelationSet.objects.all()), default=list, max_length=1000)
+    facts = FactInput(
+        many=True, required=False, max_length=MOST_LINES, help_text="Facts. Default: facts of the embedded LMs' world."
+    )
+    prompts = TemplateInput(
+        many=True, required=False, max_length=MOST_LINES, help_text="Prompts in addition to those of the relations."
+    )
+    words = serializers.ListField(
+        child=serializers.CharField(max_length=LONGEST_ENTITY),
+        default=list,
+        max_length=MOST_LINES,
+        help_text="Words among which ranks are counted. Default: the whole vocabulary.",
+    )
+
     def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
         if not sent["relations"] and not sent["sets"]:
             raise serializers.ValidationError({"relations": ["Select at least one relation or relation set."]})
@@ -159,22 +165,23 @@ def request_of(sent: dict[str, Any]) -> ProbeRequest:
     names = [relation.name for relation in relations]
     facts = read_facts([lines_of("facts", sent["facts"])], names) if sent.get("facts") else None
     prompts = read_prompts([lines_of("prompts", sent["prompts"])], names) if sent.get("prompts") else None
-    budget = {name: sent[name] for name in BUDGET_FIELDS if name in sent}
     return ProbeRequest(
         language_model=language_model_for_pages(sent["model"]),
         relations=probe_relations(relations, facts, prompts),
         methods=sent["methods"],
         name=sent.get("name") or (names[0] if len(names) == 1 else f"{len(names)} relations"),
         facts="sent with the request" if facts else BUILT_IN,
-        params=ProbeParams(
-            **budget,
-            preset=sent["preset"],
-            device=sent["device"],
-            dtype=sent["dtype"],
-            with_control=sent["with_control"],
-            common_with=[str(language_model_for_pages(name)) for name in sent["common_with"]],
-            words=sent["words"],
-        ),
+        params=params_of(sent, sent["words"], language_model_for_pages),
+    )
+
+
+def params_of(sent: dict[str, Any], words: Sequence[str], find_lm: Callable[[str], LanguageModel]) -> ProbeParams:
+    """Return the parameters for valid ProbeOptions."""
+    names = (*BUDGET_FIELDS, "preset", "device", "dtype", "with_control")
+    return ProbeParams(
+        **{name: sent[name] for name in names if name in sent},
+        common_with=[str(find_lm(name)) for name in sent["common_with"]],
+        words=words,
     )
 
 

@@ -53,19 +53,12 @@ class ProbeRequest:
 
 
 @transaction.atomic
-def create_probe(request: ProbeRequest, by=None, project: Project | None = None) -> Probe:
+def create_probe(request: ProbeRequest, by=None, project: Project | None = None, unique_key: str = "") -> Probe:
     """Create a job with frozen inputs. Raises NotProbed, EngineError, NotAllowed, and ProjectNotNamed.
 
     To run it in this process, call `ledger.run_job`; for a worker, use `queue_probe`.
     """
-    if unknown := set(request.methods) - set(METHODS):
-        raise NotProbed(f"Unknown method {min(unknown)!r}. Use {', '.join(METHODS)}.")
-    for method in map(METHODS.get, request.methods):
-        options = request.params.of(method)
-        for parameter, required in method.needs.items():
-            if options[parameter] < options[required]:
-                raise NotProbed(f"{method.label} needs at least {options[required]} {parameter}. Increase {parameter}.")
-    check_lm(request.language_model, request.params.device, request.params.dtype, request.params.with_control)
+    check_probe(request)
     probe = Probe.objects.create(
         kind=Probe.KIND,
         project=project_for(by, project),
@@ -74,6 +67,7 @@ def create_probe(request: ProbeRequest, by=None, project: Project | None = None)
         methods=list(dict.fromkeys(request.methods)),
         facts=request.facts[:200],
         payload=asdict(request.params),
+        unique_key=unique_key,
         lm=language_models.in_words(str(request.language_model), request.params.device, request.params.dtype),
         created_by=by,
     )
@@ -87,11 +81,23 @@ def create_probe(request: ProbeRequest, by=None, project: Project | None = None)
 
 
 @transaction.atomic
-def queue_probe(request: ProbeRequest, by=None, project: Project | None = None) -> Probe:
+def queue_probe(request: ProbeRequest, by=None, project: Project | None = None, unique_key: str = "") -> Probe:
     """Create a probe and enqueue it for a worker. Raises the same errors as create_probe."""
-    probe = create_probe(request, by, project)
+    probe = create_probe(request, by, project, unique_key)
     ledger.enqueue(probe)
     return probe
+
+
+def check_probe(request: ProbeRequest) -> None:
+    """Raise NotProbed or EngineError if `create_probe` would raise it."""
+    if unknown := set(request.methods) - set(METHODS):
+        raise NotProbed(f"Unknown method {min(unknown)!r}. Use {', '.join(METHODS)}.")
+    for method in map(METHODS.get, request.methods):
+        options = request.params.of(method)
+        for parameter, required in method.needs.items():
+            if options[parameter] < options[required]:
+                raise NotProbed(f"{method.label} needs at least {options[required]} {parameter}. Increase {parameter}.")
+    check_lm(request.language_model, request.params.device, request.params.dtype, request.params.with_control)
 
 
 def check_lm(language_model: LanguageModel, device: str, dtype: str, with_control: bool) -> None:
