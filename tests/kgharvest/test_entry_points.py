@@ -67,11 +67,14 @@ class Numbers(serializers.Serializer):
     number = serializers.IntegerField(min_value=1)
 
 
-class AcmeJobs(StudySection):
-    key, noun, entry, published_row = "acme", "Acme job", Numbers, Numbers
+class AcmeNumbers(StudySection):
+    key, published_row = "acme", Numbers
+
+    def field(self):
+        return Numbers(many=True, required=False)
 
 
-STUDY_SECTION = AcmeJobs()
+STUDY_SECTION = AcmeNumbers()
 """
 ENTRY_POINTS = {
     "kgharvest.prompt_settings": {"acme": "acme:SETTING"},
