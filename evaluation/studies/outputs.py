@@ -60,8 +60,13 @@ def _write_report(study: Study, report: Report, folder: Path) -> Iterator[Path]:
 def check_outputs(study: Study) -> None:
     """Raise AppNotInstalled if an output needs an optional app that is not installed."""
     for name in validated_report(study.document.get("report", {}))["outputs"]:
-        if name in settings.REPORT_OUTPUTS and import_string(settings.REPORT_OUTPUTS[name]) is refuse_pack:
+        if not is_available(name):
             refuse_pack(None, Path(name))
+
+
+def is_available(output: str) -> bool:
+    """Return False if the output needs an optional app that is not installed."""
+    return output not in settings.REPORT_OUTPUTS or import_string(settings.REPORT_OUTPUTS[output]) is not refuse_pack
 
 
 def refuse_pack(report: Report | None, path: Path) -> None:

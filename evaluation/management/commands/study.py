@@ -24,7 +24,7 @@ from evaluation.studies.files import (
     study_path,
     written_study,
 )
-from evaluation.studies.outputs import published_tables, write_outputs
+from evaluation.studies.outputs import is_available, published_tables, write_outputs
 from evaluation.studies.plan import planned_study, study_plan_lines
 from evaluation.studies.schema import json_schema
 from evaluation.studies.sections import job_sections_of
@@ -43,6 +43,7 @@ from kgharvest.tables.formats import terminal_text
 LOOK_EVERY_S = 0.3  # interval while waiting for jobs
 LOOK_FOR_JUDGMENTS_EVERY_S = 5
 TEMPLATE = BUILT_IN.parent / "template.toml"
+PACK = "pack.zip"  # an output of the template
 SCHEMA_FILE = "kgharvest-study.schema.json"
 
 
@@ -86,6 +87,8 @@ class Command(DomainCommand):
         if file.exists():
             raise DomainError("FileExists", f"{file} already exists. Choose another name, or delete it first.")
         text = TEMPLATE.read_text(encoding="utf-8").replace('name = "my-study"', f"name = {json.dumps(file.stem)}")
+        if not is_available(PACK):
+            text = text.replace(f', "{PACK}"', "")
         write_atomically(file, [f"#:schema ./{SCHEMA_FILE}\n", text])
         write_atomically(file.with_name(SCHEMA_FILE), [schema_text()])
         self.stdout.write(f"{file} is ready to edit. Then: study check {file}")
