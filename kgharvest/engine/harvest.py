@@ -10,10 +10,11 @@ from statistics import median
 from kgharvest.engine.entities import Entity, entity_of
 from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.language_models.threads import suitable_threads
-from kgharvest.engine.parts import InTurn, Question, Share, rescore, rescore_parts, scorable, search_parts
+from kgharvest.engine.parts import InTurn, Question, Share, rescore_parts, search_parts
 from kgharvest.engine.prompts.comprehension import Comprehension, gain_of_wording, unknown_words, warning_about
 from kgharvest.engine.prompts.creation import Paraphraser
 from kgharvest.engine.prompts.strategies import ChosenPrompts, PromptSource, choose_prompts
+from kgharvest.engine.rescoring import rescore, scorable
 from kgharvest.engine.scoring import Encoded
 from kgharvest.engine.search import merge_found
 from kgharvest.engine.settings import PROMPT_SETTINGS, find_setting
@@ -88,7 +89,7 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
     )
     runs = share(
         "rescore",
-        rescore_parts(lm, question, search_result.candidates),
+        rescore_parts(search_result.candidates),
         lambda part, report: part.do(lm, question, report),
     )
     tuples = rank(chain.from_iterable(runs), params)

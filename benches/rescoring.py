@@ -1,0 +1,171 @@
+"""Re-scoring compared with reading every casing: sequences, CPU seconds, memory, and largest difference of scores.
+
+    python benches/rescoring.py [--size small/base] [--relations used_for capital_of ...] [--tokens 1] [--kept K]
+
+Embedded LMs are uncased, so the LM here is a cased variant of the embedded LM: most words also have a token in title
+case, with the same embedding plus noise, and are more likely in one of the two cases. `base` has these tokens in a
+network of BERT-base size (and its vocabulary size) with random weights.
+
+`all`: distinct sequences of all casings of all candidates, which the LM reads without pruning. `plain`: growth of memory
+for one forward pass per prompt and state with the full head, as in BertNet's reference code. With `--size base`, only
+sequences and memory are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM, BertTokenizerFast
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benches.depth_first import compatibility as plain_consistency
+from benches.reference_search import peak_mib, reset_peak
+from benches.search import RELATION_SETS, set_up
+from kgharvest.embedded_lm import EMBEDDED_LMS
+from kgharvest.engine import parts
+from kgharvest.engine.harvest import rank
+from kgharvest.engine.language_models.base import filled_tokens
+from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.rescoring import casings
+from kgharvest.engine.scoring import compatibilities, consistency
+from kgharvest.engine.search import merge_found
+from kgharvest.engine.types import HarvestParams, ignore
+
+RUNS = [("used_for", 1000), ("capital_of", 1000), ("place_for", 1000), ("a_do_b_at", 1000), ("used_for", 100)]
+BASE_VOCABULARY = 28_996  # of bert-base-cased
+IN_BOTH_CASES, CASE_NATS, NOISE = 0.7, 3.0, 0.1
+N_PLAIN = 20  # tuples that show the memory of the plain method
+
+
+def cased_variant(folder, size):
+    """Save a cased LM in `folder`: see the module's docstring."""
+    source = EMBEDDED_LMS["embedded"]
+    words = sorted(json.loads((source / "tokenizer.json").read_text())["model"]["vocab"].items(), key=lambda pair: pair[1])
+    tokens = [token for token, _ in words]
+    rng = np.random.default_rng(0)
+    in_both = [
+        number
+        for number, token in enumerate(tokens)
+        if token.isalpha() and token.islower() and (len(token) == 1 or rng.random() < IN_BOTH_CASES)
+    ]
+    vocabulary = tokens + [tokens[number].title() for number in in_both]
+    Path(folder, "vocab.txt").write_text("\n".join(vocabulary))
+    BertTokenizerFast(vocab=str(Path(folder, "vocab.txt")), do_lower_case=False).save_pretrained(folder)
+    torch.manual_seed(0)
+    if size == "base":
+        BertForMaskedLM(BertConfig(vocab_size=BASE_VOCABULARY, initializer_range=0.05)).save_pretrained(folder)
+        return
+    model = AutoModelForMaskedLM.from_pretrained(source, dtype=torch.float32)
+    old, bias = model.get_input_embeddings().weight.data.clone(), model.cls.predictions.bias.data.clone()
+    model.resize_token_embeddings(len(vocabulary), mean_resizing=False)
+    weights = model.get_input_embeddings().weight.data
+    weights[len(tokens) :] = old[in_both] + NOISE * old.std() * torch.randn(len(in_both), old.shape[1])
+    shift = CASE_NATS * torch.randn(len(in_both))
+    model.cls.predictions.bias.data[: len(tokens)] = bias
+    model.cls.predictions.bias.data[len(tokens) :] = bias[in_both] + shift
+    model.save_pretrained(folder)
+
+
+def cpu_seconds(work):
+    start = time.process_time()
+    result = work()
+    return time.process_time() - start, result
+
+
+def all_sequences(setup, candidates):
+    """Return the number of distinct sequences of all casings."""
+    queries = set()
+    for candidate in candidates:
+        for _, ids in casings(setup.lm, setup.prompts, candidate):
+            pattern, tokens = tuple(map(len, ids)), filled_tokens(setup.lm, ids)
+            for n_filled in range(len(tokens)):
+                queries.update(setup.lm.query(prompt, pattern, tokens[:n_filled]) for prompt in setup.prompts)
+    return len(queries)
+
+
+def all_scores(setup, candidates, alpha):
+    """Return the largest consistency over all casings, by entities."""
+    variants = [
+        (candidate.folded, ids) for candidate in candidates for _, ids in casings(setup.lm, setup.prompts, candidate)
+    ]
+    fits = compatibilities(setup.lm, setup.prompts, [ids for _, ids in variants], alpha, 256, lambda: None)
+    best: dict[tuple[str, ...], float] = {}
+    for (entities, _), score in zip(variants, consistency(fits, np.array(setup.weights)).tolist(), strict=True):
+        best[entities] = max(score, best.get(entities, -np.inf))
+    return best
+
+
+def compare(folder, size, relation, n_candidates, max_entity_tokens, n_kept):
+    lm = load(folder)
+    setup = set_up(lm, None, relation)
+    params = HarvestParams(candidates=n_candidates, max_entity_tokens=max_entity_tokens, max_tuples=n_kept)
+    question = parts.Question(setup.prompt_set, tuple(setup.templates), params)
+    searches = parts.search_parts(question)
+    found = merge_found(
+        [part.patterns for part in searches], [part.do(lm, question, lambda n_done: None) for part in searches]
+    )
+    reset_peak()
+    memory, lm.n_read["sequences"] = peak_mib(), 0
+    seconds, scored = cpu_seconds(lambda: parts.rescored(lm, question, found.candidates, parts.InTurn(ignore)))
+    growth, n_read = peak_mib() - memory, lm.n_read["sequences"]
+    ranked, n_all = rank(scored, params), all_sequences(setup, found.candidates)
+    row = f"{relation['name']:12} {n_candidates:6} {len(found.candidates):6} {len(ranked):6} {n_all:8,} {n_read:8,}"
+    row += f" {n_all / n_read:6.1f} {seconds:8.2f}"
+    if size == "small":
+        all_seconds, best = cpu_seconds(lambda: all_scores(setup, found.candidates, params.alpha))
+        row += f" {all_seconds:8.2f} {all_seconds / seconds:6.1f}"
+        row += f" {max(abs(scored_tuple.score - best[scored_tuple.entities]) for scored_tuple in scored):10.1e}"
+    print(f"{row} {growth:7.1f}", flush=True)
+    return n_all / n_read, [candidate.surface for candidate in found.candidates[:N_PLAIN]]
+
+
+def plain_growth(folder, relation, surfaces):
+    """Return the growth of memory for one forward pass per prompt and state."""
+    lm = load(folder)
+    setup = set_up(lm, AutoModelForMaskedLM.from_pretrained(folder).eval(), relation)
+    reset_peak()
+    memory = peak_mib()
+    for surface in surfaces:
+        ids = tuple(map(lm.encode_entity, surface))
+        plain_consistency(setup.plain, setup.ask, len(setup.weights), setup.weights, ids)
+    return peak_mib() - memory
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=["small", "base"], default="small")
+    parser.add_argument("--relations", nargs="+")
+    parser.add_argument("--tokens", type=int, default=1)
+    parser.add_argument("--kept", type=int)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    relations = json.loads((RELATION_SETS / "demo.json").read_text())["relations"]
+    by_name = {relation["name"]: relation for relation in relations}
+    runs = [run for run in RUNS if not arguments.relations or run[0] in arguments.relations]
+    print(
+        f"{'relation':12} {'N':>6} {'found':>6} {'tuples':>6} {'all':>8} {'read':>8} {'ratio':>6} {'CPU-s':>8} "
+        + (f"{'all':>8} {'ratio':>6} {'difference':>10} " if arguments.size == "small" else "")
+        + f"{'MiB':>7}"
+    )
+    with TemporaryDirectory() as folder:
+        cased_variant(folder, arguments.size)
+        ratios = []
+        for name, n_candidates in runs:
+            ratio, surfaces = compare(
+                folder, arguments.size, by_name[name], n_candidates, arguments.tokens, arguments.kept
+            )
+            ratios.append(ratio)
+        print(f"mean ratio of sequences {np.mean(ratios):.1f}; plain: {plain_growth(folder, by_name[name], surfaces):.1f} MiB")
+
+
+if __name__ == "__main__":
+    main()
