@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import sys
 import time
 from pathlib import Path
@@ -104,40 +105,61 @@ def all_scores(setup, candidates, alpha):
     return best
 
 
-def compare(folder, size, relation, n_candidates, max_entity_tokens, n_kept):
-    lm = load(folder)
-    setup = set_up(lm, None, relation)
-    params = HarvestParams(candidates=n_candidates, max_entity_tokens=max_entity_tokens, max_tuples=n_kept)
+def candidates_of(setup, params):
     question = parts.Question(setup.prompt_set, tuple(setup.templates), params)
     searches = parts.search_parts(question)
-    found = merge_found(
-        [part.patterns for part in searches], [part.do(lm, question, lambda n_done: None) for part in searches]
-    )
-    reset_peak()
-    memory, lm.n_read["sequences"] = peak_mib(), 0
-    seconds, scored = cpu_seconds(lambda: parts.rescored(lm, question, found.candidates, parts.InTurn(ignore)))
-    growth, n_read = peak_mib() - memory, lm.n_read["sequences"]
-    ranked, n_all = rank(scored, params), all_sequences(setup, found.candidates)
-    row = f"{relation['name']:12} {n_candidates:6} {len(found.candidates):6} {len(ranked):6} {n_all:8,} {n_read:8,}"
+    found = [part.do(setup.lm, question, lambda n_done: None) for part in searches]
+    return question, merge_found([part.patterns for part in searches], found).candidates
+
+
+def compare(folder, size, relation, params):
+    """Print a row, and return the ratio of sequences."""
+    setup = set_up(load(folder), None, relation)
+    question, candidates = candidates_of(setup, params)
+    setup.lm.n_read["sequences"] = 0
+    seconds, scored = cpu_seconds(lambda: parts.rescored(setup.lm, question, candidates, parts.InTurn(ignore)))
+    n_read, n_all, ranked = setup.lm.n_read["sequences"], all_sequences(setup, candidates), rank(scored, params)
+    row = f"{relation['name']:12} {params.candidates:6} {len(candidates):6} {len(ranked):6} {n_all:8,} {n_read:8,}"
     row += f" {n_all / n_read:6.1f} {seconds:8.2f}"
     if size == "small":
-        all_seconds, best = cpu_seconds(lambda: all_scores(setup, found.candidates, params.alpha))
+        all_seconds, best = cpu_seconds(lambda: all_scores(setup, candidates, params.alpha))
         row += f" {all_seconds:8.2f} {all_seconds / seconds:6.1f}"
         row += f" {max(abs(scored_tuple.score - best[scored_tuple.entities]) for scored_tuple in scored):10.1e}"
-    print(f"{row} {growth:7.1f}", flush=True)
-    return n_all / n_read, [candidate.surface for candidate in found.candidates[:N_PLAIN]]
+    growth, plain = (in_own_process(method, folder, relation, candidates) for method in (engine_growth, plain_growth))
+    print(f"{row} {growth:7.1f} {plain:7.1f}", flush=True)
+    return n_all / n_read
 
 
-def plain_growth(folder, relation, surfaces):
-    """Return the growth of memory for one forward pass per prompt and state."""
-    lm = load(folder)
-    setup = set_up(lm, AutoModelForMaskedLM.from_pretrained(folder).eval(), relation)
+def engine_growth(folder, relation, candidates):
+    setup = set_up(load(folder), None, relation)
+    question = parts.Question(setup.prompt_set, tuple(setup.templates), HarvestParams())
+    return growth_of(lambda some: parts.rescored(setup.lm, question, some, parts.InTurn(ignore)), candidates)
+
+
+def plain_growth(folder, relation, candidates):
+    """Return the growth for one forward pass per prompt and state. More tuples would not change it."""
+    setup = set_up(load(folder), AutoModelForMaskedLM.from_pretrained(folder).eval(), relation)
+
+    def score(some):
+        for candidate in some:
+            ids = tuple(map(setup.lm.encode_entity, candidate.surface))
+            plain_consistency(setup.plain, setup.ask, len(setup.weights), setup.weights, ids)
+
+    return growth_of(score, candidates[:N_PLAIN])
+
+
+def growth_of(score, candidates):
+    """Return the growth of the resident memory to its peak in MiB, after one-time allocations for the first tuple."""
+    score(candidates[:1])
     reset_peak()
     memory = peak_mib()
-    for surface in surfaces:
-        ids = tuple(map(lm.encode_entity, surface))
-        plain_consistency(setup.plain, setup.ask, len(setup.weights), setup.weights, ids)
+    score(candidates)
     return peak_mib() - memory
+
+
+def in_own_process(work, *arguments):
+    with multiprocessing.get_context("spawn").Pool(1, torch.set_num_threads, (1,)) as pool:
+        return pool.apply(work, arguments)
 
 
 def main():
@@ -154,17 +176,17 @@ def main():
     print(
         f"{'relation':12} {'N':>6} {'found':>6} {'tuples':>6} {'all':>8} {'read':>8} {'ratio':>6} {'CPU-s':>8} "
         + (f"{'all':>8} {'ratio':>6} {'difference':>10} " if arguments.size == "small" else "")
-        + f"{'MiB':>7}"
+        + f"{'MiB':>7} {'plain':>7}"
     )
     with TemporaryDirectory() as folder:
         cased_variant(folder, arguments.size)
         ratios = []
         for name, n_candidates in runs:
-            ratio, surfaces = compare(
-                folder, arguments.size, by_name[name], n_candidates, arguments.tokens, arguments.kept
+            params = HarvestParams(
+                candidates=n_candidates, max_entity_tokens=arguments.tokens, max_tuples=arguments.kept
             )
-            ratios.append(ratio)
-        print(f"mean ratio of sequences {np.mean(ratios):.1f}; plain: {plain_growth(folder, by_name[name], surfaces):.1f} MiB")
+            ratios.append(compare(folder, arguments.size, by_name[name], params))
+    print(f"mean ratio of sequences {np.mean(ratios):.1f}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from kgharvest.engine.types import BrokenModel
 
 TOP_K = 64  # tokens in the first ranking; each extension quadruples the number
 LOGITS_AT_ONCE = 1 << 25  # 128 MiB
-CPU_LOGITS_AT_ONCE = 1 << 21  # 8 MiB
+CPU_LOGITS_AT_ONCE = 1 << 20  # 4 MiB
 # CPUs gain nothing from larger batches, and prefetched queries are wasted when an entity reaches its maximum number of
 # repeats.
 CPU_SEQUENCES_AT_ONCE = 48
