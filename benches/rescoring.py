@@ -6,9 +6,9 @@ Embedded LMs are uncased, so the LM here is a cased variant of the embedded LM: 
 case, with the same embedding plus noise, and are more likely in one of the two cases. `base` has these tokens in a
 network of BERT-base size (and its vocabulary size) with random weights.
 
-`all`: distinct sequences of all casings of all candidates, which the LM reads without pruning. `plain`: growth of memory
-for one forward pass per prompt and state with the full head, as in BertNet's reference code. With `--size base`, only
-sequences and memory are compared.
+`all`: distinct sequences of all casings of all candidates, which the LM reads without pruning, and CPU seconds for them
+(not with `--size base`). The last columns are the growth of the resident memory to its peak, after one-time allocations
+for the first tuple: here, and with one forward pass per prompt and state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer
 from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM, BertTokenizerFast
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -33,7 +32,7 @@ from benches.reference_search import peak_mib, reset_peak
 from benches.search import RELATION_SETS, set_up
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine import parts
-from kgharvest.engine.harvest import rank
+from kgharvest.engine.harvest import rank, rescored
 from kgharvest.engine.language_models.base import filled_tokens
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.rescoring import casings
@@ -50,8 +49,8 @@ N_PLAIN = 20  # tuples that show the memory of the plain method
 def cased_variant(folder, size):
     """Save a cased LM in `folder`: see the module's docstring."""
     source = EMBEDDED_LMS["embedded"]
-    words = sorted(json.loads((source / "tokenizer.json").read_text())["model"]["vocab"].items(), key=lambda pair: pair[1])
-    tokens = [token for token, _ in words]
+    number_of = json.loads((source / "tokenizer.json").read_text())["model"]["vocab"]
+    tokens = sorted(number_of, key=number_of.get)
     rng = np.random.default_rng(0)
     in_both = [
         number
@@ -117,7 +116,7 @@ def compare(folder, size, relation, params):
     setup = set_up(load(folder), None, relation)
     question, candidates = candidates_of(setup, params)
     setup.lm.n_read["sequences"] = 0
-    seconds, scored = cpu_seconds(lambda: parts.rescored(setup.lm, question, candidates, parts.InTurn(ignore)))
+    seconds, scored = cpu_seconds(lambda: rescored(setup.lm, question, candidates, parts.InTurn(ignore)))
     n_read, n_all, ranked = setup.lm.n_read["sequences"], all_sequences(setup, candidates), rank(scored, params)
     row = f"{relation['name']:12} {params.candidates:6} {len(candidates):6} {len(ranked):6} {n_all:8,} {n_read:8,}"
     row += f" {n_all / n_read:6.1f} {seconds:8.2f}"
@@ -133,7 +132,7 @@ def compare(folder, size, relation, params):
 def engine_growth(folder, relation, candidates):
     setup = set_up(load(folder), None, relation)
     question = parts.Question(setup.prompt_set, tuple(setup.templates), HarvestParams())
-    return growth_of(lambda some: parts.rescored(setup.lm, question, some, parts.InTurn(ignore)), candidates)
+    return growth_of(lambda some: rescored(setup.lm, question, some, parts.InTurn(ignore)), candidates)
 
 
 def plain_growth(folder, relation, candidates):

@@ -6,7 +6,7 @@ bit-identical, regardless of the other parts and of the process that runs the pa
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 from typing import Protocol, TypeVar
 
 from kgharvest.engine.entities import EntityVocabulary
@@ -108,25 +108,24 @@ def make_ranker(lm: LanguageModel, prompts: PromptSet, params: HarvestParams) ->
 
 @dataclass(frozen=True)
 class RescorePart:
-    """Re-scoring of `candidates`. All candidates with a common head are in one part, because they share LM queries."""
+    """Re-scoring of `candidates`. All candidates with a common head are in one part, because they share LM queries.
+
+    floor: candidates with a lower consistency can be missing from the result.
+    """
 
     candidates: tuple[Candidate, ...]
+    floor: float = -inf
 
     @property
     def size(self) -> int:
         return len(self.candidates)
 
     def do(self, lm: LanguageModel, question: Question, report: Report) -> list[ScoredTuple]:
-        return rescore(question.prompt_set.reader(lm), question.prompt_set, self.candidates, question.params, report)
+        reader = question.prompt_set.reader(lm)
+        return rescore(reader, question.prompt_set, self.candidates, question.params, report, self.floor)
 
 
-def rescore_parts(candidates: Sequence[Candidate]) -> list[RescorePart]:
+def rescore_parts(candidates: Sequence[Candidate], floor: float = -inf) -> list[RescorePart]:
     """Return at most MOST_RESCORE_PARTS parts."""
     size = max(MIN_TOGETHER, ceil(len(candidates) / MOST_RESCORE_PARTS))
-    return [RescorePart(tuple(together)) for together in with_common_heads(candidates, size)]
-
-
-def rescored(lm: LanguageModel, question: Question, candidates: Sequence[Candidate], share: Share) -> list[ScoredTuple]:
-    """Return the candidates with their consistency, in unspecified order."""
-    runs = share("rescore", rescore_parts(candidates), lambda part, report: part.do(lm, question, report))
-    return [scored_tuple for run in runs for scored_tuple in run]
+    return [RescorePart(tuple(together), floor) for together in with_common_heads(candidates, size)]

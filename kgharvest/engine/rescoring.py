@@ -1,9 +1,9 @@
 """Re-scoring: the consistency of candidates (BertNet, Eq. 1 and 2), each in its most consistent casing.
 
-Branch and bound over the casings of a candidate. Log-probabilities are never positive, so by Eq. 1 a tuple is at most as
-compatible as its first tokens are. The consistency of the tokens read so far is therefore an upper bound for the casing.
-A casing is read on, token by token, only while no other casing of the candidate has a larger bound. The first complete
-casing with the largest bound is the most consistent one.
+Branch and bound over the casings of a candidate. Log-probabilities are never positive, so by Eq. 1 a tuple is at most
+as compatible as its first tokens are. The consistency of the tokens read so far is therefore an upper bound for the
+casing. A casing is read on, token by token, only while no other casing of the candidate has a larger bound. The first
+complete casing with the largest bound is the most consistent one.
 
 All tuples start with the same prefix, which contains no token. With this one prefix per token-count pattern, the LM
 bounds every casing of every candidate. Likewise, tuples with a common head share the prefixes up to the tail.
@@ -54,8 +54,11 @@ def rescore(
     scored: list[ScoredTuple] = []
     n_done = 0
     for together in with_common_heads(candidates, MAX_TOGETHER):
-        part = Rescoring(lm, prompt_set, together, params, partial(report, n_done))
-        scored += part.run(lambda n, n_before=n_done: report(n_before + n), floor)
+
+        def report_part(n: int, n_before: int = n_done) -> None:
+            report(n_before + n)
+
+        scored += Rescoring(lm, prompt_set, together, params, partial(report_part, 0)).run(report_part, floor)
         n_done += len(together)
     return scored
 
@@ -122,7 +125,7 @@ class Rescoring:
         tick = partial(report, 0)
         if isinstance(self._lm, GivesLogprobs):  # a server reads all prefixes of a tuple in one request
             self._read(list(self._prefixes.values()), tick)
-        remaining = range(len(self._candidates))
+        remaining = list(range(len(self._candidates)))
         while remaining:
             self._read_on(remaining)
             undecided: list[int] = []

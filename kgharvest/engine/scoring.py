@@ -165,7 +165,8 @@ class Questions:
         edges = np.searchsorted(rows, np.arange(0, len(queries) + at_once, at_once))
         work = partial(self._target_logprobs, vectors)
         for first, last in pairwise(edges.tolist()):
-            values[first:last] = in_halves(work, *map(torch.from_numpy, (rows[first:last], targets[first:last])))
+            part_rows, part_targets = torch.from_numpy(rows[first:last]), torch.from_numpy(targets[first:last])
+            values[first:last] = in_halves(work, part_rows, part_targets)
             tick()
         return values.numpy()
 

@@ -1,19 +1,23 @@
 """Re-scoring: the most consistent casing, without reading casings that cannot be the most consistent."""
 
-from itertools import product
+from dataclasses import replace
+from itertools import permutations, product
 from math import log
 from random import Random
 
 import numpy as np
 import pytest
 
+from kgharvest.engine import harvest as pipeline
 from kgharvest.engine.entities import entity_of
+from kgharvest.engine.harvest import rank
+from kgharvest.engine.parts import InTurn, Question
 from kgharvest.engine.prompts.prompt_set import PromptSet
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.rescoring import casings, rescore, with_common_heads
 from kgharvest.engine.scoring import compatibilities, consistency
 from kgharvest.engine.search import Candidate
-from kgharvest.engine.types import HarvestParams
+from kgharvest.engine.types import HarvestParams, ignore
 from tests.kgharvest.engine.fakes import FakeLM
 
 WORDS = ["paris", "Paris", "france", "France", "rome", "Rome"]
@@ -94,6 +98,44 @@ def test_scores_equal_best_of_all_casings(seed):
         scores = consistency(fits, np.array(prompt_set.weights))
         assert score_of[tuple_.folded].score == pytest.approx(scores.max(), abs=1e-9)
         assert score_of[tuple_.folded].surface == variants[scores.argmax()][0]
+
+
+@pytest.mark.parametrize(("max_tuples", "cap"), list(product([1, 6, 40], [1, 3, None])))
+def test_limited_list_equals_start_of_whole_list(max_tuples, cap):
+    random = Random(f"{max_tuples} {cap}")
+    words = [f"word{number}" for number in range(14)]
+    weights = {prefix: [random.random() ** 6 for _ in words] for prefix in [(), *((word,) for word in words)]}
+    lm = FakeLM(
+        words, {key: dict(zip(words, (x / sum(row) for x in row), strict=True)) for key, row in weights.items()}
+    )
+    prompt = PromptTemplate.parse("<ENT0> in <ENT1>")
+    question = Question(PromptSet((lm.encode_prompt(prompt),), (1.0,)), (prompt,), HarvestParams())
+    candidates = [replace(candidate(*pair), costs=(10 * random.random(),)) for pair in permutations(words, 2)]
+    whole = rescored_in_turn(lm, question, candidates)
+    params = HarvestParams(max_tuples=max_tuples, max_entity_repeats=cap)
+
+    limited = rescored_in_turn(lm, replace(question, params=params), candidates)
+
+    assert rank(limited, params) == rank(whole, params)
+
+
+def test_heads_below_limited_list_are_not_read():
+    lm = FakeLM(["paris", "rome", "france", "italy"], {(): {"paris": 0.9, "rome": 0.05}, ("paris",): {"france": 0.9}})
+    prompt = PromptTemplate.parse("<ENT0> in <ENT1>")
+    prompt_set = PromptSet((lm.encode_prompt(prompt),), (1.0,))
+    candidates = [
+        replace(candidate("paris", "france"), costs=(-log(0.9), -log(0.9))),
+        replace(candidate("rome", "italy"), costs=(-log(0.05), -log(0.01))),
+    ]
+
+    scored = rescored_in_turn(lm, Question(prompt_set, (prompt,), HarvestParams(max_tuples=1)), candidates)
+
+    assert [scored_tuple.entities for scored_tuple in scored] == [("paris", "france")]
+    assert {query.ids[1:] for query in lm.scored_queries} == {(-1, -1), (0, -1)}  # no tail after "rome"
+
+
+def rescored_in_turn(lm, question, candidates):
+    return pipeline.rescored(lm, question, candidates, InTurn(ignore))
 
 
 def test_tuples_with_common_head_stay_together():
