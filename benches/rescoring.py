@@ -1,14 +1,14 @@
 """Re-scoring compared with reading every casing: sequences, CPU seconds, memory, and largest difference of scores.
 
-    python benches/rescoring.py [--size small/base] [--relations used_for capital_of ...] [--tokens 1] [--kept K]
+    python benches/rescoring.py [--size small/base] [--relations used_for ...] [--tokens 1] [--kept K] [--memory]
 
 Embedded LMs are uncased, so the LM here is a cased variant of the embedded LM: most words also have a token in title
 case, with the same embedding plus noise, and are more likely in one of the two cases. `base` has these tokens in a
 network of BERT-base size (and its vocabulary size) with random weights.
 
 `all`: distinct sequences of all casings of all candidates, which the LM reads without pruning, and CPU seconds for them
-(not with `--size base`). The last columns are the growth of the resident memory to its peak, after one-time allocations
-for the first tuple: here, and with one forward pass per prompt and state.
+(not with `--size base`). `--memory` adds the growth of the resident memory to its peak, after one-time allocations for
+the first tuple: here, and with one forward pass per prompt and state.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def candidates_of(setup, params):
     return question, merge_found([part.patterns for part in searches], found).candidates
 
 
-def compare(folder, size, relation, params):
+def compare(folder, size, relation, params, with_memory):
     """Print a row, and return the ratio of sequences."""
     setup = set_up(load(folder), None, relation)
     question, candidates = candidates_of(setup, params)
@@ -124,8 +124,10 @@ def compare(folder, size, relation, params):
         all_seconds, best = cpu_seconds(lambda: all_scores(setup, candidates, params.alpha))
         row += f" {all_seconds:8.2f} {all_seconds / seconds:6.1f}"
         row += f" {max(abs(scored_tuple.score - best[scored_tuple.entities]) for scored_tuple in scored):10.1e}"
-    growth, plain = (in_own_process(method, folder, relation, candidates) for method in (engine_growth, plain_growth))
-    print(f"{row} {growth:7.1f} {plain:7.1f}", flush=True)
+    if with_memory:
+        for method in (engine_growth, plain_growth):
+            row += f" {in_own_process(method, folder, relation, candidates):7.1f}"
+    print(row, flush=True)
     return n_all / n_read
 
 
@@ -167,6 +169,7 @@ def main():
     parser.add_argument("--relations", nargs="+")
     parser.add_argument("--tokens", type=int, default=1)
     parser.add_argument("--kept", type=int)
+    parser.add_argument("--memory", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     relations = json.loads((RELATION_SETS / "demo.json").read_text())["relations"]
@@ -175,7 +178,7 @@ def main():
     print(
         f"{'relation':12} {'N':>6} {'found':>6} {'tuples':>6} {'all':>8} {'read':>8} {'ratio':>6} {'CPU-s':>8} "
         + (f"{'all':>8} {'ratio':>6} {'difference':>10} " if arguments.size == "small" else "")
-        + f"{'MiB':>7} {'plain':>7}"
+        + (f"{'MiB':>7} {'plain':>7}" if arguments.memory else "")
     )
     with TemporaryDirectory() as folder:
         cased_variant(folder, arguments.size)
@@ -184,7 +187,7 @@ def main():
             params = HarvestParams(
                 candidates=n_candidates, max_entity_tokens=arguments.tokens, max_tuples=arguments.kept
             )
-            ratios.append(compare(folder, arguments.size, by_name[name], params))
+            ratios.append(compare(folder, arguments.size, by_name[name], params, arguments.memory))
     print(f"mean ratio of sequences {np.mean(ratios):.1f}")
 
 
