@@ -38,7 +38,7 @@ from transformers import AutoModelForMaskedLM
 from benches.search import RELATION_SETS, set_up
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.embedded_lm.world import load_world
-from kgharvest.engine import parts
+from kgharvest.engine import parts, rescoring
 from kgharvest.engine.entities import Entity, EntityVocabulary
 from kgharvest.engine.filters import EntityFilter
 from kgharvest.engine.harvest import rank
@@ -161,7 +161,7 @@ def measure(search, lm_name, relation, n_tuples, max_entity_tokens):
     memory, start = peak_mib(), time.process_time()
     candidates, n_sequences = search(setup, n_tuples, max_entity_tokens)
     seconds, growth = time.process_time() - start, peak_mib() - memory
-    scored = parts.rescore(setup.lm, setup.prompt_set, candidates, HarvestParams(), lambda n_done: None)
+    scored = rescoring.rescore(setup.lm, setup.prompt_set, candidates, HarvestParams(), lambda n_done: None)
     score_of = {scored_tuple.entities: scored_tuple for scored_tuple in scored}
     return seconds, n_sequences(), growth, [score_of[candidate.folded] for candidate in candidates]
 

@@ -28,7 +28,7 @@ from benches.depth_first import DepthFirstSearch
 from benches.depth_first import compatibility as plain_consistency
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine import harvest as pipeline
-from kgharvest.engine import parts
+from kgharvest.engine import parts, rescoring
 from kgharvest.engine.entities import Entity, EntityVocabulary
 from kgharvest.engine.filters import EntityFilter
 from kgharvest.engine.language_models.batching import same_length_batches
@@ -108,14 +108,14 @@ def compare_rescoring(setup, n_candidates):
     search, _ = setup.start(params)
     search.run([(1,) * setup.arity, (2,) + (1,) * (setup.arity - 1)])
     engine_s, scored = cpu_seconds(
-        lambda: parts.rescore(setup.lm, setup.prompt_set, search.tuples, params, lambda n_done: None)
+        lambda: rescoring.rescore(setup.lm, setup.prompt_set, search.tuples, params, lambda n_done: None)
     )
 
     def one_by_one():
         return {
             candidate.folded: max(
                 plain_consistency(setup.plain, setup.ask, len(setup.weights), setup.weights, ids)
-                for _, ids in parts.casings(setup.lm, setup.prompts, candidate)
+                for _, ids in rescoring.casings(setup.lm, setup.prompts, candidate)
             )
             for candidate in search.tuples
         }

@@ -4,18 +4,20 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, count
+from math import inf
 from statistics import median
 
 from kgharvest.engine.entities import Entity, entity_of
 from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.language_models.threads import suitable_threads
-from kgharvest.engine.parts import InTurn, Question, Share, rescore, rescore_parts, scorable, search_parts
+from kgharvest.engine.parts import InTurn, Part, Question, Share, rescore_parts, search_parts
 from kgharvest.engine.prompts.comprehension import Comprehension, gain_of_wording, unknown_words, warning_about
 from kgharvest.engine.prompts.creation import Paraphraser
 from kgharvest.engine.prompts.strategies import ChosenPrompts, PromptSource, choose_prompts
+from kgharvest.engine.rescoring import rescore, scorable
 from kgharvest.engine.scoring import Encoded
-from kgharvest.engine.search import merge_found
+from kgharvest.engine.search import Candidate, Report, merge_found
 from kgharvest.engine.settings import PROMPT_SETTINGS, find_setting
 from kgharvest.engine.types import (
     BadSeed,
@@ -86,12 +88,7 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
         [part.patterns for part in searches],
         share("search", searches, lambda part, report: part.do(lm, question, report)),
     )
-    runs = share(
-        "rescore",
-        rescore_parts(lm, question, search_result.candidates),
-        lambda part, report: part.do(lm, question, report),
-    )
-    tuples = rank(chain.from_iterable(runs), params)
+    tuples = rank(rescored(lm, question, search_result.candidates, share), params)
     notice = search_result.notice
     if not notice and params.max_tuples is not None and len(tuples) < params.max_tuples:
         cap = "" if params.max_entity_repeats is None else f" with at most {params.max_entity_repeats} per entity"
@@ -107,6 +104,54 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
         notice=" ".join(filter(None, [prepared.prompts.notice, notice])) or None,
         warning=warning_about(lm.name, prepared.comprehension, tuples),
     )
+
+
+def rescored(lm: LanguageModel, question: Question, candidates: Sequence[Candidate], share: Share) -> list[ScoredTuple]:
+    """Return the candidates with their consistency, in unspecified order. Omits some that `rank` would not keep.
+
+    If the list is limited, the heads of its likely tuples are re-scored first. The rest is read only while it can still
+    reach the score of the last tuple of the list. Re-scored tuples can lower this score, because they use up the
+    repeats of an entity. Tuples that were omitted are then read again.
+    """
+
+    def do(part: Part[list[ScoredTuple]], report: Report) -> list[ScoredTuple]:
+        return part.do(lm, question, report)
+
+    def last_score() -> float:
+        ranked = rank(scored, question.params)
+        return ranked[-1].score if len(ranked) == question.params.max_tuples else -inf
+
+    first = likely_heads(candidates, question.params)
+    likely = [candidate for candidate in candidates if candidate.folded[0] in first]
+    others = [candidate for candidate in candidates if candidate.folded[0] not in first]
+    runs = share("rescore", rescore_parts(likely), do)
+    scored = list(chain.from_iterable(runs))
+    floor = inf
+    for n in count(2):
+        if not others or last_score() >= floor:
+            break
+        floor = last_score()
+        runs = share(f"rescore {n}", rescore_parts(others, floor), do)
+        scored += chain.from_iterable(runs)
+        names = {scored_tuple.entities for scored_tuple in scored}
+        others = [candidate for candidate in others if candidate.folded not in names]
+    return scored
+
+
+def likely_heads(candidates: Sequence[Candidate], params: HarvestParams) -> set[str]:
+    """Return the first entities of the tuples that `rank` would keep if the search's log-probabilities were final."""
+    if params.max_tuples is None:
+        return {candidate.folded[0] for candidate in candidates}
+    scored = [
+        ScoredTuple(
+            candidate.folded,
+            candidate.surface,
+            params.alpha * -sum(candidate.costs) + (1 - params.alpha) * candidate.mtl,
+            candidate.mtl,
+        )
+        for candidate in candidates
+    ]
+    return {scored_tuple.entities[0] for scored_tuple in rank(scored, params)}
 
 
 def question_of(prepared: Prepared, params: HarvestParams) -> Question:

@@ -15,6 +15,7 @@ from kgharvest.engine.types import BrokenModel
 
 TOP_K = 64  # tokens in the first ranking; each extension quadruples the number
 LOGITS_AT_ONCE = 1 << 25  # 128 MiB
+CPU_LOGITS_AT_ONCE = 1 << 20  # 4 MiB
 # CPUs gain nothing from larger batches, and prefetched queries are wasted when an entity reaches its maximum number of
 # repeats.
 CPU_SEQUENCES_AT_ONCE = 48
@@ -161,5 +162,6 @@ def rows_at_once(lm: LanguageModel, vectors: torch.Tensor) -> int:
     """Return how many `vectors` (Q, d) to project at a time. Limits memory and, on a CPU, the time to one second."""
     rows = LOGITS_AT_ONCE // lm.vocab_size
     if vectors.device.type == "cpu":
-        rows = min(rows, int(CPU_OPERATIONS_AT_ONCE) // (2 * vectors.shape[1] * lm.vocab_size))
+        n_operations = 2 * vectors.shape[1] * lm.vocab_size
+        rows = min(CPU_LOGITS_AT_ONCE // lm.vocab_size, int(CPU_OPERATIONS_AT_ONCE) // n_operations)
     return max(1, rows)

@@ -1,6 +1,7 @@
 """Compatibility, prompt weights, and consistency (BertNet, sections 3.1 and 3.2; Fig. 6)."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -21,6 +22,8 @@ from kgharvest.engine.language_models.batching import in_halves
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import rows_at_once
 from kgharvest.engine.types import BrokenModel
+
+QUERIES_AT_ONCE = 2_048  # limits the memory of their vectors
 
 Encoded = tuple[TokenIds, ...]  # the token ids of a tuple's entities
 
@@ -67,13 +70,15 @@ def entity_logprobs(
     """
     questions = Questions(lm, prompts)
     for entities in tuples:
-        questions.add(entities)
+        pattern, tokens = tuple(map(len, entities)), filled_tokens(lm, entities)
+        for n_filled, token in enumerate(tokens):
+            questions.ask(pattern, tokens[:n_filled], token)
         tick()
-    token_logprobs = questions.answer(batch_size, tick)  # (sum of lengths,), in order of addition
-    lengths = [len(ids) + len(lm.entity_end) for entities in tuples for _ in prompts for ids in entities]
+    token_logprobs = questions.answer(batch_size, tick)  # (sum of lengths, P), in order of addition
+    lengths = [len(ids) + len(lm.entity_end) for entities in tuples for ids in entities]
     starts = [0, *accumulate(lengths)][:-1]
-    sums = np.add.reduceat(token_logprobs, starts) if starts else np.zeros(0)
-    return sums.reshape(len(tuples), len(prompts), -1)
+    sums = np.add.reduceat(token_logprobs, starts) if starts else token_logprobs
+    return sums.reshape(len(tuples), -1, len(prompts)).swapaxes(1, 2)
 
 
 def prior_logprobs(lm: LanguageModel, tuples: Sequence[Encoded], batch_size: int, tick: Tick) -> NDArray[np.float64]:
@@ -106,54 +111,67 @@ def corrected_compatibilities(
 
 
 class Questions:
-    """Distinct queries that score tuples, and the target tokens to read from the answers."""
+    """Distinct queries, and the target tokens to read from the answers."""
 
     def __init__(self, lm: LanguageModel, prompts: Sequence[EncodedPrompt]) -> None:
         self._lm, self._prompts = lm, prompts
-        self._row_of: dict[tuple[int, Pattern, TokenIds], int] = {}
-        self._queries: list[Query] = []
-        self._rows: list[int] = []
+        self._first_row_of: dict[tuple[Pattern, TokenIds], int] = {}
+        self._queries: list[Query] = []  # one per prompt, in consecutive rows
+        self._first_rows: list[int] = []
         self._targets: list[int] = []
 
-    def add(self, entities: Encoded) -> None:
-        """Add the queries for every token of `entities` in every prompt."""
-        pattern = tuple(len(ids) for ids in entities)
-        tokens = filled_tokens(self._lm, entities)
-        for index in range(len(self._prompts)):
-            for n_filled, token in enumerate(tokens):
-                self._rows.append(self._row(index, pattern, tokens[:n_filled]))
-                self._targets.append(token)
-
-    def _row(self, index: int, pattern: Pattern, filled: TokenIds) -> int:
-        key = (index, pattern, filled)
-        row = self._row_of.get(key)
-        if row is None:
-            row = self._row_of[key] = len(self._queries)
-            self._queries.append(self._lm.query(self._prompts[index], pattern, filled))
-        return row
+    def ask(self, pattern: Pattern, filled: TokenIds, target: int) -> None:
+        """Add the question for log P(target | prompt, filled) in every prompt."""
+        row = self._first_row_of.setdefault((pattern, filled), len(self._queries))
+        if row == len(self._queries):
+            self._queries += [self._lm.query(prompt, pattern, filled) for prompt in self._prompts]
+        self._first_rows.append(row)
+        self._targets.append(target)
 
     def answer(self, batch_size: int, tick: Tick) -> NDArray[np.float64]:
-        """Return the log-probability of each target token, in nats, in order of addition."""
+        """Return the log-probability of each target token in each prompt, (A, P), in nats, in order of addition."""
+        n_prompts = len(self._prompts)
         if not self._queries:
-            return np.zeros(0)
+            return np.zeros((0, n_prompts))
+        rows = (np.array(self._first_rows)[:, None] + np.arange(n_prompts)).ravel()  # (A * P,)
+        targets = np.repeat(self._targets, n_prompts)
         if isinstance(self._lm, GivesLogprobs):
-            return self._lm.target_logprobs([self._queries[row] for row in self._rows], self._targets, tick)
-        self._vectors = self._lm.vectors(self._queries, batch_size, tick)  # (Q, d)
-        rows, targets = torch.tensor(self._rows), torch.tensor(self._targets)
-        by_row = torch.argsort(rows, stable=True)
-        values = torch.empty(len(rows), dtype=torch.float64)
-        at_once = rows_at_once(self._lm, self._vectors)
-        edges = torch.searchsorted(rows[by_row], torch.arange(0, len(self._queries) + at_once, at_once))
-        for start, end in pairwise(edges.tolist()):
-            part = by_row[start:end]  # target indices, grouped by consecutive query rows
-            values[part] = in_halves(self._target_logprobs, rows[part], targets[part])
-            tick()
-        if not values.isfinite().all():
+            queries = [self._queries[row] for row in rows]
+            return self._lm.target_logprobs(queries, targets.tolist(), tick).reshape(-1, n_prompts)
+        values = np.empty(len(rows))
+        by_row = np.argsort(rows, kind="stable")
+        starts = range(0, len(self._queries), QUERIES_AT_ONCE)
+        edges = np.searchsorted(rows[by_row], [*starts, len(self._queries)])
+        for start, (first, last) in zip(starts, pairwise(edges.tolist()), strict=True):
+            part = by_row[first:last]
+            queries = self._queries[start : start + QUERIES_AT_ONCE]
+            values[part] = self._answers(queries, rows[part] - start, targets[part], batch_size, tick)
+        if not np.isfinite(values).all():
             raise BrokenModel("The LM assigns zero probability to a token. Its weights are damaged or overflow.")
+        return values.reshape(-1, n_prompts)
+
+    def _answers(
+        self,
+        queries: Sequence[Query],
+        rows: NDArray[np.int64],
+        targets: NDArray[np.int64],
+        batch_size: int,
+        tick: Tick,
+    ) -> NDArray[np.float64]:
+        """Return the log-probabilities (A,) of `targets` at `rows` of `queries`. The rows are in ascending order."""
+        vectors = self._lm.vectors(queries, batch_size, tick)  # (Q, d)
+        values = torch.empty(len(rows), dtype=torch.float64)
+        at_once = rows_at_once(self._lm, vectors)
+        edges = np.searchsorted(rows, np.arange(0, len(queries) + at_once, at_once))
+        work = partial(self._target_logprobs, vectors)
+        for first, last in pairwise(edges.tolist()):
+            part_rows, part_targets = torch.from_numpy(rows[first:last]), torch.from_numpy(targets[first:last])
+            values[first:last] = in_halves(work, part_rows, part_targets)
+            tick()
         return values.numpy()
 
-    def _target_logprobs(self, rows: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def _target_logprobs(self, vectors: torch.Tensor, rows: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Return the log-probabilities (A,) of `targets`, float64, on the CPU. `rows` must be in ascending order."""
         first, last = int(rows[0]), int(rows[-1])
-        logprobs = torch.log_softmax(self._lm.logits(self._vectors[first : last + 1]), dim=-1)  # (R, V)
+        logprobs = torch.log_softmax(self._lm.logits(vectors[first : last + 1]), dim=-1)  # (R, V)
         return logprobs[(rows - first).to(logprobs.device), targets.to(logprobs.device)].cpu().double()

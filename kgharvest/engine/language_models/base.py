@@ -67,7 +67,7 @@ class LanguageModel(Protocol):
 
         filled: tokens so far in slot-index order, each entity followed by `entity_end`. They are visible to the LM; all
             later tokens are masked.
-        pattern: number of tokens per entity.
+        pattern: number of tokens per entity. If there is an `entity_end`, the query depends only on `filled`.
         """
 
     def vectors(self, queries: Sequence[Query], batch_size: int, tick: Tick) -> torch.Tensor:

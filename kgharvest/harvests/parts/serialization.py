@@ -96,14 +96,15 @@ def _tensor(text: str | None) -> torch.Tensor | None:
 def write_part(part: Part) -> bytes:
     if isinstance(part, SearchPart):
         return _packed({"patterns": part.patterns, "size": part.size})
-    return _packed({"candidates": list(map(_candidate, part.candidates))})
+    return _packed({"candidates": list(map(_candidate, part.candidates)), "floor": part.floor})
 
 
 def read_part(content: bytes) -> SearchPart | RescorePart:
     document = _unpacked(content)
     if "patterns" in document:
         return SearchPart(**document)
-    return RescorePart(tuple(_read_candidate(*candidate) for candidate in document["candidates"]))
+    candidates = tuple(_read_candidate(*candidate) for candidate in document["candidates"])
+    return RescorePart(candidates, document["floor"])
 
 
 def write_result(result: Found | list[ScoredTuple]) -> bytes:

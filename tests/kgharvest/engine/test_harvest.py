@@ -8,7 +8,7 @@ import torch
 
 from kgharvest.engine.harvest import harvest, rank
 from kgharvest.engine.language_models.loading import load
-from kgharvest.engine.parts import spellings
+from kgharvest.engine.rescoring import spellings
 from kgharvest.engine.types import (
     BadPrompt,
     BadSeed,

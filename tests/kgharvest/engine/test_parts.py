@@ -9,10 +9,11 @@ from itertools import product
 import pytest
 import torch
 
-from kgharvest.engine import parts
+from kgharvest.engine import parts, rescoring
+from kgharvest.engine.entities import entity_of
 from kgharvest.engine.harvest import harvest, harvest_prepared, prepare
 from kgharvest.engine.language_models.loading import load
-from kgharvest.engine.search import pattern_groups
+from kgharvest.engine.search import Candidate, pattern_groups
 from kgharvest.engine.types import Cancelled, HarvestParams, HarvestSpec, Progress
 from tests.kgharvest.engine.tiny_models import tiny_bert, tiny_roberta
 from tests.sampling import every
@@ -53,8 +54,9 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    """Reduce chunk sizes so that re-scoring has several parts, some with several chunks."""
-    monkeypatch.setattr(parts, "QUESTIONS_AT_ONCE", 60)
+    """Reduce sizes so that re-scoring has several parts, some with several chunks."""
+    monkeypatch.setattr(parts, "MIN_TOGETHER", 3)
+    monkeypatch.setattr(rescoring, "MAX_TOGETHER", 8)
     monkeypatch.setattr(parts, "MOST_RESCORE_PARTS", 7)
 
 
@@ -102,22 +104,14 @@ def test_shuffled_parts_equal_single_worker_result(folders, make, case):
     assert share.n_parts["rescore"] > 1 or expected.stats["candidates"] < 10
 
 
-def test_rescore_parts_are_whole_chunks(folders):
-    lm = load(folders[tiny_bert])
-    prepared = prepare(BINARY, lm)
-    question = parts.Question(prepared.prompts.prompt_set, prepared.prompts.templates, PARAMS)
-    candidates = [
-        candidate
-        for search in parts.search_parts(question)
-        for candidate in search.do(lm, question, lambda n_found: None).candidates
-    ]
+def test_tuples_with_common_head_are_in_one_part():
+    entities = [(head, f"tail{n}") for n in range(5) for head in ("dog", "cat", "cow", "pig", "fish", "bird")]
+    candidates = [Candidate((1, 1), entities=tuple(map(entity_of, pair)), is_complete=True) for pair in entities]
 
-    runs = parts.rescore_parts(lm, question, candidates[::-1])
+    heads = [[candidate.folded[0] for candidate in part.candidates] for part in parts.rescore_parts(candidates)]
 
-    chunk = parts.rescored_at_once(lm, question.prompt_set.prompts, PARAMS)
-    assert 1 < len(runs) <= parts.MOST_RESCORE_PARTS
-    assert {run.size % chunk for run in runs[:-1]} == {0}
-    assert [candidate for run in runs for candidate in run.candidates] == sorted(candidates, key=parts.rescore_order)
+    # 30 candidates, 7 parts at most: at least 5 in each
+    assert heads == [[head] * 5 for head in ("bird", "cat", "cow", "dog", "fish", "pig")]
 
 
 def test_longest_searches_come_first():

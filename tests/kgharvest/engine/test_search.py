@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from kgharvest.engine import harvest as pipeline
-from kgharvest.engine import parts, ranking
+from kgharvest.engine import ranking, rescoring
 from kgharvest.engine.entities import Entity, EntityVocabulary
 from kgharvest.engine.filters import FILTERS, EntityFilter
 from kgharvest.engine.language_models.loading import load
@@ -228,7 +228,7 @@ def test_scores_equal_brute_force(cases, family, prompts, patterns):
     prompt_set = PromptSet(prompts, tuple(case.weights))
     candidates = {candidate.folded: candidate for candidate in case.search(params, patterns).tuples}
 
-    scored = parts.rescore(case.lm, prompt_set, list(candidates.values()), params, lambda n_done: None)
+    scored = rescoring.rescore(case.lm, prompt_set, list(candidates.values()), params, lambda n_done: None)
 
     assert {candidate.entities for candidate in scored} == set(candidates)
     for scored_tuple in scored:

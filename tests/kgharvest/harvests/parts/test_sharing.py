@@ -40,7 +40,7 @@ def idle_worker(monkeypatch, settings):
     settings.HARVEST_SHARED_AFTER_S = 0
     monkeypatch.setattr(sharing, "POLL_S", 0)
     monkeypatch.setattr(workers, "idle_processes", lambda now: {"harvest": 1})
-    monkeypatch.setattr(parts, "QUESTIONS_AT_ONCE", 60)
+    monkeypatch.setattr(parts, "MIN_TOGETHER", 3)
     monkeypatch.setattr(parts, "MOST_RESCORE_PARTS", 5)
 
 
