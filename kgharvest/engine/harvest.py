@@ -30,6 +30,7 @@ from kgharvest.engine.types import (
 )
 
 UNSCORED = "unscored"  # tuples that an LM cannot score
+EXAMPLE = "example"  # seed tuples that the prompts show
 
 
 @dataclass(frozen=True)
@@ -63,14 +64,17 @@ def prepare(
     seeds = encode_seeds(spec.seed_tuples, lm)
     prompts = choose_prompts(PromptSource(spec, lm, seeds, paraphraser, on_progress))
     tick = partial(Reporter(on_progress, "weights", len(prompts.weighted)), 0)
-    reader = prompts.prompt_set.reader(lm)
-    as_entities = [tuple(map(entity_of, entities)) for entities in spec.seed_tuples]
-    candidates = scorable(reader, prompts.prompt_set.prompts, as_entities)
-    scored = rescore(reader, prompts.prompt_set, candidates, spec.params, lambda n_done: tick())
+    seed_scores = prompts.example_scores
+    if not seed_scores:
+        reader = prompts.prompt_set.reader(lm)
+        as_entities = [tuple(map(entity_of, entities)) for entities in spec.seed_tuples]
+        candidates = scorable(reader, prompts.prompt_set.prompts, as_entities)
+        scored = rescore(reader, prompts.prompt_set, candidates, spec.params, lambda n_done: tick())
+        seed_scores = tuple(seed.score for seed in scored)
     comprehension = Comprehension(
         tuple(unknown_words(lm, spec.initial_prompts)),
         gain_of_wording(lm, prompts.weighted, seeds, spec.params, tick),
-        median(seed.score for seed in scored) if scored else None,
+        median(seed_scores) if seed_scores else None,
     )
     return Prepared(prompts, comprehension)
 
@@ -91,7 +95,8 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
         rescore_parts(lm, question, search_result.candidates),
         lambda part, report: part.do(lm, question, report),
     )
-    tuples = rank(chain.from_iterable(runs), params)
+    scored, rejected = without_examples(prepared.prompts, chain.from_iterable(runs))
+    tuples = rank(scored, params)
     notice = search_result.notice
     if not notice and params.max_tuples is not None and len(tuples) < params.max_tuples:
         cap = "" if params.max_entity_repeats is None else f" with at most {params.max_entity_repeats} per entity"
@@ -102,11 +107,19 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
     return HarvestResult(
         prompts=prepared.prompts.weighted,
         tuples=tuple(tuples),
-        rejected=dict(sorted(search_result.rejected.items())),
+        rejected=dict(sorted((search_result.rejected + rejected).items())),
         stats={"states": search_result.n_states, "candidates": len(search_result.candidates), "tuples": len(tuples)},
         notice=" ".join(filter(None, [prepared.prompts.notice, notice])) or None,
         warning=warning_about(lm.name, prepared.comprehension, tuples),
     )
+
+
+def without_examples(prompts: ChosenPrompts, scored: Iterable[ScoredTuple]) -> tuple[list[ScoredTuple], Counter[str]]:
+    """Return the tuples that the prompts do not show, and the number of the others by reason."""
+    shown = {tuple(entity_of(entity).folded for entity in example) for example in prompts.examples}
+    scored = list(scored)
+    others = [scored_tuple for scored_tuple in scored if scored_tuple.entities not in shown]
+    return others, Counter({EXAMPLE: n_shown} if (n_shown := len(scored) - len(others)) else {})
 
 
 def question_of(prepared: Prepared, params: HarvestParams) -> Question:
@@ -126,12 +139,13 @@ def score_tuples(
     candidates = scorable(reader, prompts.prompt_set.prompts, tuples)
     report = Reporter(on_progress, "rescore", len(candidates))
     scored = rescore(reader, prompts.prompt_set, candidates, spec.params, report)
+    scored, rejected = without_examples(prompts, scored)
     ranked = rank((replace(scored_tuple, mtl=None) for scored_tuple in scored), spec.params)
-    n_unscored = len(tuples) - len(candidates)
+    rejected[UNSCORED] = len(tuples) - len(candidates)
     return HarvestResult(
         prompts=prompts.weighted,
         tuples=tuple(ranked),
-        rejected={UNSCORED: n_unscored} if n_unscored else {},
+        rejected=dict(+rejected),
         stats={"candidates": len(candidates), "tuples": len(ranked)},
         notice=prompts.notice,
     )

@@ -1,4 +1,6 @@
-"""Causal LMs of any type: an instruction contains the prompt with numbered blanks, and the LM fills them line by line.
+"""Causal LMs of any type: the LM writes one entity per line, after worked examples or an instruction.
+
+Harvests show the seed tuples as examples (kgharvest.engine.prompts.few_shot). Without examples, the prompt is:
 
 Fill in the blanks so that the sentence is true.
 Sentence: (1) is the capital of (2) .
@@ -10,6 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from copy import deepcopy
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -18,16 +21,11 @@ from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query,
 from kgharvest.engine.language_models.batching import evaluate_batch, halve, same_length_batches
 from kgharvest.engine.language_models.networks.heads import N_TOKENS, device_of, head_on_hidden, is_close, network_of
 from kgharvest.engine.language_models.pretrained import PretrainedLM, TokenizedLM
+from kgharvest.engine.prompts.few_shot import instruction, is_in_lines, turns
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import UnsupportedModel
 
 MOST_CACHES = 16  # beginnings of prompts to keep
-
-
-def instruction(prompt: PromptTemplate) -> str:
-    blanks = [f"({number})" for number in range(1, prompt.arity + 1)]
-    sentence = " ".join(prompt.fill(blanks).split())
-    return f"Fill in the blanks so that the sentence is true.\nSentence: {sentence}\n"
 
 
 class LineByLine(TokenizedLM):
@@ -48,11 +46,19 @@ class LineByLine(TokenizedLM):
         self.continues_entity &= ~line_breaks
 
     def encode_prompt(self, prompt: PromptTemplate) -> EncodedPrompt:
-        """Return the prompt as segments: the instruction with the first label, the other labels, and an empty text."""
+        """Return the prompt as segments: an instruction with the first label, the other labels, and an empty text.
+
+        A prompt that is written in lines (kgharvest.engine.prompts.few_shot) is encoded unchanged.
+        """
         self.tokens.check_text(prompt.text)
-        labels = [f"({number}):" for number in range(1, prompt.arity + 1)]
-        first = self.tokens.encode_instruction(instruction(prompt), labels[0])
-        return EncodedPrompt((first, *map(self.tokens.continuing, labels[1:]), ()), tuple(range(prompt.arity)))
+        if is_in_lines(prompt):
+            text, *labels = (segment.strip() for segment in prompt.segments[:-1])
+            conversation = turns(text)
+        else:
+            text, *labels = (f"({number}):" for number in range(1, prompt.arity + 1))
+            conversation = [("user", instruction(prompt)), ("assistant", text)]
+        first = self.tokens.encode_conversation(conversation) if conversation else self.tokens.starting(text)
+        return EncodedPrompt((first, *map(self.tokens.continuing, labels), ()), tuple(range(prompt.arity)))
 
     def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query:
         ids: TokenIds = ()
@@ -62,7 +68,9 @@ class LineByLine(TokenizedLM):
             if len(filled) < n_line:
                 break
             filled = filled[n_line:]
-        return self._checked_query(ids, len(ids) - 1, len(prompt.segments[0]) - 1)
+        # There are few queries about a prompt with one slot, such as a judge's question.
+        n_shared = len(prompt.segments[0]) - 1 if len(prompt.slots) > 1 else 0
+        return self._checked_query(ids, len(ids) - 1, n_shared)
 
 
 class CausalLM(LineByLine, PretrainedLM):
@@ -101,9 +109,16 @@ class CausalLM(LineByLine, PretrainedLM):
         return vectors
 
     def _by_shared_ids(self, texts: Sequence[Query]) -> dict[TokenIds, list[Query]]:
-        groups: dict[TokenIds, list[Query]] = defaultdict(list)
+        """Group the texts by the ids that they begin with: those of their prompt, or as many as `runs_that_share`."""
+        if not self._shares_beginnings:
+            return {(): list(texts)}
+        by_prompt: dict[TokenIds, list[Query]] = defaultdict(list)
         for text in texts:
-            groups[text.ids[: text.n_shared] if self._shares_beginnings else ()].append(text)
+            by_prompt[text.ids[: text.n_shared]].append(text)
+        groups = {shared: group for shared, group in by_prompt.items() if len(group) > 1 and shared}
+        others = [text for shared, group in by_prompt.items() if shared not in groups for text in group]
+        for run, n_shared in runs_that_share(sorted(others)):
+            groups.setdefault(run[0].ids[:n_shared], []).extend(run)
         return groups
 
     def _cache(self, ids: TokenIds) -> Any:
@@ -136,6 +151,28 @@ def longest_texts(queries: Sequence[Query]) -> list[Query]:
             text = query
         longest[query] = text
     return [longest[query] for query in queries]
+
+
+def runs_that_share(texts: Sequence[Query]) -> list[tuple[list[Query], int]]:
+    """Split sorted `texts` into runs with a common beginning. Return each run with the length of the beginning.
+
+    Runs end between texts that share less than half of their ids. The beginning of a single text is empty.
+    """
+    runs: list[tuple[list[Query], int]] = []
+    for text in texts:
+        run, length = runs[-1] if runs else ([], 0)
+        n_shared = n_common(run[-1].ids, text.ids[:-1]) if run else 0
+        if 2 * n_shared >= len(text.ids):
+            run.append(text)
+            runs[-1] = run, min(n_shared, length or n_shared, len(run[0].ids) - 1)
+        else:
+            runs.append(([text], 0))
+    return runs
+
+
+def n_common(ids: TokenIds, others: TokenIds) -> int:
+    """Return the length of the common beginning."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ids, others, strict=False)))
 
 
 def read_whole(network: Any, ids: torch.Tensor) -> torch.Tensor:

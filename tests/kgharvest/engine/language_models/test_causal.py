@@ -7,8 +7,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from kgharvest.engine.language_models.base import Query
-from kgharvest.engine.language_models.causal import CausalLM, instruction, longest_texts
+from kgharvest.engine.language_models.causal import CausalLM, longest_texts, runs_that_share
 from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.prompts.few_shot import instruction
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import UnsupportedModel
 from tests.kgharvest.engine.tiny_models import tiny_gpt2, tiny_llama
@@ -148,6 +149,23 @@ def test_a_text_answers_the_queries_that_it_begins_with():
     longest = longest_texts([*queries, other_prompt])
 
     assert longest == [queries[1], queries[1], queries[2], queries[1], queries[1], other_prompt]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([(1, 2, 3, 4)], [(1, 0)]),
+        ([(1, 2, 3, 4), (1, 2, 3, 5)], [(2, 3)]),
+        ([(1, 2), (1, 2, 3)], [(2, 1)]),  # the last token is always read, because its output is required
+        ([(1, 2, 3, 4), (1, 2, 3, 5), (1, 2, 9, 9)], [(3, 2)]),
+        ([(1, 2, 3, 4), (1, 2, 3, 5), (1, 8, 9, 9)], [(2, 3), (1, 0)]),
+        ([(1, 2, 3, 4), (7, 7, 7, 7), (7, 7, 8, 8)], [(1, 0), (2, 2)]),
+    ],
+)
+def test_texts_sharing_at_least_half_form_one_run(rows, expected):
+    runs = runs_that_share([Query(ids, len(ids) - 1) for ids in rows])
+
+    assert [(len(run), n_shared) for run, n_shared in runs] == expected
 
 
 def test_shared_beginning_is_read_once(lm, rome_italy):
