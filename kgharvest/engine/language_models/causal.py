@@ -9,7 +9,7 @@ Sentence: (1) is the capital of (2) .
 """
 
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from itertools import takewhile
@@ -90,7 +90,8 @@ class CausalLM(LineByLine, PretrainedLM):
         for row, text in enumerate(longest_texts(queries)):
             rows[text].append(row)
         vectors = torch.empty(0, device=self.device)
-        for shared, texts in self._by_shared_ids(list(rows)).items():
+        shortest = {text: min(len(queries[row].ids) for row in answered) for text, answered in rows.items()}
+        for shared, texts in self._by_shared_ids(shortest).items():
             forward = partial(self._read_after, self._cache(shared))
             rests = [Query(text.ids[len(shared) :], 0) for text in texts]
             batches = deque(same_length_batches(rests, batch_size, self._tokens_at_once))
@@ -108,17 +109,21 @@ class CausalLM(LineByLine, PretrainedLM):
                 tick()
         return vectors
 
-    def _by_shared_ids(self, texts: Sequence[Query]) -> dict[TokenIds, list[Query]]:
-        """Group the texts by the ids that they begin with: those of their prompt, or as many as `runs_that_share`."""
+    def _by_shared_ids(self, shortest: Mapping[Query, int]) -> dict[TokenIds, list[Query]]:
+        """Group texts by the ids that they begin with: those of their prompt, or as many as `runs_that_share`.
+
+        shortest: texts, with the length of the shortest query that each answers.
+        """
         if not self._shares_beginnings:
-            return {(): list(texts)}
+            return {(): list(shortest)}
         by_prompt: dict[TokenIds, list[Query]] = defaultdict(list)
-        for text in texts:
+        for text in shortest:
             by_prompt[text.ids[: text.n_shared]].append(text)
         groups = {shared: group for shared, group in by_prompt.items() if len(group) > 1 and shared}
         others = [text for shared, group in by_prompt.items() if shared not in groups for text in group]
         for run, n_shared in runs_that_share(sorted(others)):
-            groups.setdefault(run[0].ids[:n_shared], []).extend(run)
+            shared = run[0].ids[: min(n_shared, *(shortest[text] - 1 for text in run))]
+            groups.setdefault(shared, []).extend(run)
         return groups
 
     def _cache(self, ids: TokenIds) -> Any:

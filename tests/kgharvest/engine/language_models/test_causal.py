@@ -151,6 +151,21 @@ def test_a_text_answers_the_queries_that_it_begins_with():
     assert longest == [queries[1], queries[1], queries[2], queries[1], queries[1], other_prompt]
 
 
+def test_prompts_with_one_slot_are_answered_as_separately(lm):
+    prompts = [lm.encode_prompt(PromptTemplate.parse(f"{word} is a <ENT0>")) for word in ("rome", "roma")]
+    queries = [
+        lm.query(prompt, (2,), (*lm.encode_entity("italy"), token)[:n_filled])
+        for prompt in prompts
+        for n_filled in range(3)
+        for token in (5, 6)
+    ]
+
+    vectors = lm.vectors(queries, 256, lambda: None)
+
+    alone = torch.cat([lm.vectors([query], 1, lambda: None) for query in queries])
+    torch.testing.assert_close(vectors, alone, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
