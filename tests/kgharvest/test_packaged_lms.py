@@ -8,6 +8,8 @@ import kgharvest
 from kgharvest.engine.language_models.base import Query
 from kgharvest.engine.language_models.causal import CausalLM
 from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.prompts.few_shot import FewShot
+from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import EngineError, ModelNotFound
 from kgharvest.errors import NotFound
 from kgharvest.harvests import language_models
@@ -81,3 +83,11 @@ def test_smollm2_is_loaded_and_knows_capitals(capfd):
     vectors = lm.vectors([Query(ids, len(ids) - 1) for ids in texts], 8, lambda: None)
     best = lm.logits(vectors).argmax(dim=-1)[:, None].tolist()
     assert lm.canonical_texts(list(map(tuple, best))) == ["Paris", "Berlin", "Rome"]
+    # Tails after worked examples
+    template = PromptTemplate.parse("<ENT0> is the capital of <ENT1> .")
+    examples = (("Tokyo", "Japan"), ("Cairo", "Egypt"), ("Lima", "Peru"))
+    prompt = lm.encode_prompt(FewShot(template, examples, "lines").template())
+    heads = [lm.encode_entity(city) + lm.entity_end for city in ("Rome", "Madrid", "Moscow", "Paris")]
+    vectors = lm.vectors([lm.query(prompt, (len(head) - 1, 1), head) for head in heads], 8, lambda: None)
+    best = lm.logits(vectors).argmax(dim=-1)[:, None].tolist()
+    assert lm.canonical_texts(list(map(tuple, best))) == ["Italy", "Spain", "Russia", "France"]
