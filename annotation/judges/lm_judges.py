@@ -66,7 +66,7 @@ class CausalJudge:
         texts = self._run.relation_texts[str(question.judged.relation_id)]
         text = fill(self._run.prompt, question.judged.statement, texts).rstrip().removesuffix(ANSWER)
         self._lm.tokens.check_text(text)
-        return EncodedPrompt((self._lm.tokens.encode_instruction(text, ANSWER), ()), (0,))
+        return EncodedPrompt((self._lm.tokens.encode_conversation([("user", text), ("assistant", ANSWER)]), ()), (0,))
 
     def _answered(self, question: Question, prompt: EncodedPrompt, logprobs: np.ndarray, seconds: float) -> Answered:
         label = list(WRITTEN)[int(logprobs.argmax())]

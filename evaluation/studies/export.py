@@ -17,12 +17,12 @@ from evaluation.studies.schema import SAMPLE, HarvestSection
 from evaluation.studies.sections import study_sections
 from evaluation.studies.services import queued_jobs, relations_of_section, sampled_jobs
 from kgharvest.chat_models.options import ChatOptions, to_json
-from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.settings import SETTINGS
-from kgharvest.engine.types import HUB_ID, HarvestParams, ParaphraserSettings
+from kgharvest.engine.types import HarvestParams, ParaphraserSettings
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, Relation
 from kgharvest.names import UnresolvedName
+from kgharvest.packaged_lms import is_on_hub
 from kgharvest.relations.files import EXPORTED_COLUMNS
 from kgharvest.relations.services import SHIPPED
 
@@ -259,7 +259,7 @@ def _cell(job: HarvestJob, names: Mapping[int, str]) -> Cell:
     name = str(job.language_model)
     revision = job.summary.get("revision")
     # A hub model without a revision can change; its harvest has stored the commit.
-    if revision and name == job.language_model.name and HUB_ID.fullmatch(name) and name not in EMBEDDED_LMS:
+    if revision and name == job.language_model.name and is_on_hub(name):
         name = f"{name}@{revision}"
     return names[job.relation_id], name, job.setting
 

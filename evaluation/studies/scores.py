@@ -79,7 +79,7 @@ class ScoreSection(ScoreInput):
 
     project = judge_runs = None
     name = Name(max_length=100, default="scores", help_text="Name of the evaluation and of its files.")
-    model = Text(max_length=500, default="embedded", help_text=f"LM: embedded (default), {LM_NAMES_HELP}.")
+    model = Text(max_length=500, default="embedded", help_text=f"LM: {LM_NAMES_HELP}.")
     facts = FactsField(
         default=None,
         help_text="File of facts, relative to the study file. Default: the facts of the embedded LMs' world.",

@@ -32,6 +32,7 @@ from kgharvest.engine.types import (
 )
 
 UNSCORED = "unscored"  # tuples that an LM cannot score
+EXAMPLE = "example"  # seed tuples that the prompts show
 
 
 @dataclass(frozen=True)
@@ -65,14 +66,17 @@ def prepare(
     seeds = encode_seeds(spec.seed_tuples, lm)
     prompts = choose_prompts(PromptSource(spec, lm, seeds, paraphraser, on_progress))
     tick = partial(Reporter(on_progress, "weights", len(prompts.weighted)), 0)
-    reader = prompts.prompt_set.reader(lm)
-    as_entities = [tuple(map(entity_of, entities)) for entities in spec.seed_tuples]
-    candidates = scorable(reader, prompts.prompt_set.prompts, as_entities)
-    scored = rescore(reader, prompts.prompt_set, candidates, spec.params, lambda n_done: tick())
+    seed_scores = prompts.example_scores
+    if not seed_scores:
+        reader = prompts.prompt_set.reader(lm)
+        as_entities = [tuple(map(entity_of, entities)) for entities in spec.seed_tuples]
+        candidates = scorable(reader, prompts.prompt_set.prompts, as_entities)
+        scored = rescore(reader, prompts.prompt_set, candidates, spec.params, lambda n_done: tick())
+        seed_scores = tuple(seed.score for seed in scored)
     comprehension = Comprehension(
         tuple(unknown_words(lm, spec.initial_prompts)),
         gain_of_wording(lm, prompts.weighted, seeds, spec.params, tick),
-        median(seed.score for seed in scored) if scored else None,
+        median(seed_scores) if seed_scores else None,
     )
     return Prepared(prompts, comprehension)
 
@@ -88,7 +92,8 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
         [part.patterns for part in searches],
         share("search", searches, lambda part, report: part.do(lm, question, report)),
     )
-    tuples = rank(rescored(lm, question, search_result.candidates, share), params)
+    candidates, rejected = without_examples(prepared.prompts, search_result.candidates)
+    tuples = rank(rescored(lm, question, candidates, share), params)
     notice = search_result.notice
     if not notice and params.max_tuples is not None and len(tuples) < params.max_tuples:
         cap = "" if params.max_entity_repeats is None else f" with at most {params.max_entity_repeats} per entity"
@@ -99,7 +104,7 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
     return HarvestResult(
         prompts=prepared.prompts.weighted,
         tuples=tuple(tuples),
-        rejected=dict(sorted(search_result.rejected.items())),
+        rejected=dict(sorted((search_result.rejected + rejected).items())),
         stats={"states": search_result.n_states, "candidates": len(search_result.candidates), "tuples": len(tuples)},
         notice=" ".join(filter(None, [prepared.prompts.notice, notice])) or None,
         warning=warning_about(lm.name, prepared.comprehension, tuples),
@@ -154,6 +159,14 @@ def likely_heads(candidates: Sequence[Candidate], params: HarvestParams) -> set[
     return {scored_tuple.entities[0] for scored_tuple in rank(scored, params)}
 
 
+def without_examples(prompts: ChosenPrompts, candidates: Sequence[Candidate]) -> tuple[list[Candidate], Counter[str]]:
+    """Return the candidates that the prompts do not show as examples, and the number of the others by reason."""
+    shown = {tuple(entity_of(entity).folded for entity in example) for example in prompts.examples}
+    others = [candidate for candidate in candidates if candidate.folded not in shown]
+    n_shown = len(candidates) - len(others)
+    return others, Counter({EXAMPLE: n_shown} if n_shown else {})
+
+
 def question_of(prepared: Prepared, params: HarvestParams) -> Question:
     return Question(prepared.prompts.prompt_set, prepared.prompts.templates, params)
 
@@ -168,15 +181,16 @@ def score_tuples(
     seeds = encode_seeds(spec.seed_tuples, lm)
     prompts = choose_prompts(PromptSource(spec, lm, seeds, None, on_progress))
     reader = prompts.prompt_set.reader(lm)
-    candidates = scorable(reader, prompts.prompt_set.prompts, tuples)
+    written = scorable(reader, prompts.prompt_set.prompts, tuples)
+    candidates, rejected = without_examples(prompts, written)
     report = Reporter(on_progress, "rescore", len(candidates))
     scored = rescore(reader, prompts.prompt_set, candidates, spec.params, report)
     ranked = rank((replace(scored_tuple, mtl=None) for scored_tuple in scored), spec.params)
-    n_unscored = len(tuples) - len(candidates)
+    rejected[UNSCORED] = len(tuples) - len(written)
     return HarvestResult(
         prompts=prompts.weighted,
         tuples=tuple(ranked),
-        rejected={UNSCORED: n_unscored} if n_unscored else {},
+        rejected=dict(+rejected),
         stats={"candidates": len(candidates), "tuples": len(ranked)},
         notice=prompts.notice,
     )

@@ -9,7 +9,6 @@ from django.utils.text import capfirst
 
 from kgharvest.accounts.forms import ProjectField
 from kgharvest.chat_models.options import PREFIX, form_fields, from_arguments
-from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.language_models.networks.placement import (
     DEFAULT_DEVICE,
     DEFAULT_DTYPE,
@@ -25,6 +24,7 @@ from kgharvest.harvests.launches import named_requests
 from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest
 from kgharvest.jobs.workers import devices_offered
 from kgharvest.models import Job, LanguageModel, Relation
+from kgharvest.packaged_lms import installed_lms
 from kgharvest.relations.forms import RelationPickerForm, non_blank_lines
 
 
@@ -80,7 +80,7 @@ class LaunchForm(RelationPickerForm, PlacementForm):
 
     models = forms.MultipleChoiceField(
         label="LMs",
-        initial=[next(iter(EMBEDDED_LMS))],
+        initial=[installed_lms()[0]],
         widget=forms.CheckboxSelectMultiple,
         error_messages={"required": "Select at least one LM or enter an additional one."},
     )
@@ -139,7 +139,7 @@ class LaunchForm(RelationPickerForm, PlacementForm):
             # entered as an additional LM.
             jobs__status__in=[status for status in Job.Status if status != Job.Status.FAILED],
         ).values_list("name", flat=True)
-        names = dict.fromkeys([*EMBEDDED_LMS, *used_names.distinct()])
+        names = dict.fromkeys([*installed_lms(), *used_names.distinct()])
         self.fields["models"].choices = [(name, name) for name in names]
         self.fields.update(form_fields())
         chosen = self.data.getlist("settings") if hasattr(self.data, "getlist") else self.data.get("settings", ())

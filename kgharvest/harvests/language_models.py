@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 
 from kgharvest.embedded_lm import EMBEDDED_LMS
-from kgharvest.engine.language_models.names import REVISION, split_revision
+from kgharvest.engine.language_models.names import REVISION, is_gguf, split_revision
 from kgharvest.engine.language_models.networks.placement import (
     AUTO,
     DEFAULT_DEVICE,
@@ -20,18 +20,19 @@ from kgharvest.engine.language_models.networks.placement import (
     check_placement,
 )
 from kgharvest.engine.language_models.served.names import ServedName, served_name
-from kgharvest.engine.types import HUB_ID, EngineError
+from kgharvest.engine.types import HUB_ID, EngineError, ModelNotFound
 from kgharvest.errors import NotFound
 from kgharvest.models import LanguageModel
 from kgharvest.names import check_name
+from kgharvest.packaged_lms import LOCAL_LMS, PACKAGED_LMS, is_on_hub, packaged_file
 
 if TYPE_CHECKING:
     from kgharvest.engine.language_models.base import LanguageModel as LoadedLanguageModel
 
 
 LM_NAMES_HELP = (  # help texts of commands, forms, and the API
-    "a model folder on this machine, a hub id with optional @REVISION, or http://host:8000/v1#MODEL@TOKENIZER for an "
-    "LM behind a server"
+    "embedded, smollm2, a model folder or GGUF file on this machine, a hub id with optional @REVISION, or "
+    "http://host:8000/v1#MODEL@TOKENIZER for an LM behind a server"
 )
 PROBED_LM_NAMES_HELP = (
     "a model folder on this machine, or a hub id with optional @REVISION; LMs behind servers are not supported"
@@ -41,7 +42,7 @@ LOADING = "loading the LM"  # progress stage of a job
 
 
 def get_language_model(name: str, revision: str = "") -> LanguageModel:
-    """Return the LM with this name: embedded LM, hub id, local folder, or LM behind a server.
+    """Return the LM with this name: embedded LM, packaged LM, hub id, local folder or GGUF file, or LM behind a server.
 
     Used by commands, because users of commands may read any folder. A hub id is not checked until the LM is loaded.
     Raises NotFound or BadName.
@@ -49,6 +50,8 @@ def get_language_model(name: str, revision: str = "") -> LanguageModel:
     if served := served_name(name):
         check_server(served)
         name = str(served._replace(tokenizer=_folder_or_hub_id(served.tokenizer)))
+    elif name in PACKAGED_LMS:
+        _check_installed(name)
     elif name not in EMBEDDED_LMS:
         hub_id, revision = split_revision(name, revision)
         if hub_id != name and Path(name).is_dir():
@@ -60,7 +63,7 @@ def get_language_model(name: str, revision: str = "") -> LanguageModel:
 
 def _check_revision(name: str, revision: str) -> None:
     """Raise NotFound if the revision is invalid or is a revision of an LM that is not on the hub."""
-    if revision and (name in EMBEDDED_LMS or not HUB_ID.fullmatch(name)):
+    if revision and not is_on_hub(name):
         raise NotFound(f"Only hub models have revisions, and {name} is not one. Remove the revision {revision!r:.80}.")
     if revision and not REVISION.fullmatch(revision):
         raise NotFound(f"Invalid revision {revision!r:.80}. Use a branch, tag, or commit of the hub model.")
@@ -82,25 +85,35 @@ def language_model_for_pages(name: str, revision: str = "") -> LanguageModel:
     if not revision:
         loadable = LanguageModel.objects.filter(revision="", is_loadable=True)
         existing = loadable.filter(name=name).first() if "\0" not in name else None  # PostgreSQL rejects NUL
-        if existing or name in EMBEDDED_LMS:
+        if name in PACKAGED_LMS:
+            _check_installed(name)
+        if existing or name in LOCAL_LMS:
             return existing or _loadable(name)
         if folder := _folder_below_roots(name):
             return _loadable(folder)
     name, revision = split_revision(name, revision)
     if not HUB_ID.fullmatch(name):
         raise NotFound(
-            f"Model {name!r:.80} not found. Use one of {', '.join(EMBEDDED_LMS)}, a model in this installation's "
+            f"Model {name!r:.80} not found. Use one of {', '.join(LOCAL_LMS)}, a model in this installation's "
             "model folders, or a hub id."
         )
     _check_revision(name, revision)
     return _loadable(name, revision)
 
 
+def _check_installed(name: str) -> None:
+    try:
+        packaged_file(name)
+    except ModelNotFound as error:
+        raise NotFound(str(error)) from None
+
+
 def _folder_below_roots(name: str) -> str | None:
     for root in settings.MODEL_ROOTS:
         with suppress(OSError, RuntimeError, ValueError):
             folder = (root / name).resolve()
-            if folder.is_relative_to(root.resolve()) and (folder / "config.json").is_file():
+            is_model = (folder / "config.json").is_file() or is_gguf(folder)
+            if is_model and folder.is_relative_to(root.resolve()):
                 return str(folder)
     return None
 
@@ -108,7 +121,7 @@ def _folder_below_roots(name: str) -> str | None:
 def check_where(name: str, device: str, dtype: str) -> None:
     """Raise EngineError if the LM with this name cannot use `device` and `dtype`."""
     check_placement(device, dtype)
-    if dtype in QUANTIZED and name in EMBEDDED_LMS:
+    if dtype in QUANTIZED and name in LOCAL_LMS:
         raise EngineError(f"{name} does not support {dtype}. Use one of {', '.join(FLOATS)}.")
     if served_name(name) and (device, dtype) != (DEFAULT_DEVICE, DEFAULT_DTYPE):
         raise EngineError(
@@ -162,18 +175,19 @@ def _folder_or_hub_id(name: str) -> str:
     try:
         folder = Path(name).expanduser()
         has_config, is_folder = (folder / "config.json").is_file(), folder.is_dir()
+        is_file = is_gguf(folder)
     except (OSError, RuntimeError):  # the name is too long, its user is unknown, or permission is missing
         raise NotFound(f"Cannot read the model {name!r:.80}. Use a readable folder.") from None
     if HUB_ID.fullmatch(name):
         if is_folder:
             raise _ambiguous(name)
         return name
-    if has_config:
+    if has_config or is_file:
         return str(folder.resolve())  # made absolute, because the worker may run in another directory
     if is_folder:
         raise NotFound(f"The folder {name} has no model (no config.json). Use a folder written by save_pretrained.")
     raise NotFound(
-        f"Model folder {name} not found. Use one of {', '.join(EMBEDDED_LMS)}, a folder with a model, or a hub id."
+        f"Model folder {name} not found. Use one of {', '.join(LOCAL_LMS)}, a folder with a model, or a hub id."
     )
 
 

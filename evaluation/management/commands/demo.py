@@ -20,10 +20,11 @@ from evaluation.demo_results import write_results
 from evaluation.models import Report
 from evaluation.reports.document import tables_to_read
 from kgharvest.errors import DomainError
+from kgharvest.harvests.language_models import get_language_model
 from kgharvest.harvests.launches import progress_of
 from kgharvest.jobs.queues import URGENT
 from kgharvest.management.command import DomainCommand
-from kgharvest.models import HarvestJob, Job
+from kgharvest.models import HarvestJob, Job, LanguageModel
 from kgharvest.operations.child_processes import Supervisor
 from kgharvest.operations.programs import HOST, check_port, own_command, web_command, worker_command
 from kgharvest.pages.number_format import seconds
@@ -43,12 +44,15 @@ class Command(DomainCommand):
             "--once", action="store_true", help="print the report as a table and exit, without a web server"
         )
         parser.add_argument(
+            "--lm", default="embedded", help="LM of the relations harvested while the pages are open, such as smollm2"
+        )
+        parser.add_argument(
             "--save-results",
             action="store_true",
             help="for releases: write the finished harvests and LM judgments of this demo to the package, and exit",
         )
 
-    def handle(self, *, once, save_results, **options):
+    def handle(self, *, once, save_results, lm, **options):
         if save_results:
             write_results(demo.queue_missing_harvests(), demo.queue_missing_judge_run())
             return
@@ -63,9 +67,10 @@ class Command(DomainCommand):
         with Supervisor(settings.DATA_DIR / "logs") as programs:
             if not once:
                 programs.start("web", web_command())
-            self.show(programs, once)
+            self.show(programs, once, lm)
 
-    def show(self, programs: Supervisor, once: bool) -> None:
+    def show(self, programs: Supervisor, once: bool, lm: str) -> None:
+        language_model = get_language_model(lm)
         load_shipped_sets()
         logins = demo.create_logins()
         self.harvest(programs)
@@ -81,7 +86,7 @@ class Command(DomainCommand):
         else:
             self.print_addresses(round, report)
             self.start_worker(programs)
-            self.serve(programs)
+            self.serve(programs, language_model)
 
     def start_worker(self, programs: Supervisor) -> None:
         """Start the worker if it is not running. The worker is only needed for jobs without saved results."""
@@ -125,11 +130,11 @@ class Command(DomainCommand):
             self.say(f"  {job}: {job.n_tuples} tuples in {seconds((job.finished_at - job.started_at).total_seconds())}")
         return finished
 
-    def serve(self, programs: Supervisor) -> None:
+    def serve(self, programs: Supervisor, lm: LanguageModel) -> None:
         # This worker never loads an LM. Therefore, urgent jobs do not wait for harvests.
         urgent_worker = worker_command("--queues", URGENT, "--pool", "solo", "--hostname", "urgent@%h")
         programs.start("urgent-worker", urgent_worker, OMP_NUM_THREADS="1")
-        launch = demo.launch_more_harvests()
+        launch = demo.launch_more_harvests(lm)
         n_harvests = launch.jobs.count() if launch else 0
         bar = tqdm(desc="Harvesting more relations", total=n_harvests, unit="harvest", disable=None if launch else True)
         with suppress(KeyboardInterrupt), bar:

@@ -40,7 +40,7 @@ class Command(DomainCommand):
     def add_arguments(self, parser):
         several, repeatable = {"nargs": "+", "metavar": "S"}, {"action": "append", "default": []}
         names = ", ".join(PROMPT_SETTINGS)
-        parser.add_argument("--model", default="embedded", help=f"LM: embedded (default), {LM_NAMES_HELP}")
+        parser.add_argument("--model", default="embedded", help=f"LM: {LM_NAMES_HELP}")
         parser.add_argument("--setting", choices=PROMPT_SETTINGS, help=f"prompt settings: {names}", **several)
         stored = "settings whose prompts are taken from stored harvests"
         parser.add_argument("--harvested", choices=STORED_SETTINGS, default=[], help=stored, **several)

@@ -27,10 +27,14 @@ class EncodedPrompt(NamedTuple):
 
 
 class Query(NamedTuple):
-    """A query for the token at `position` of `ids`. Equal queries are evaluated once."""
+    """A query for the token at `position` of `ids`. Equal queries are evaluated once.
+
+    n_shared: number of leading ids that are the same in all queries about a prompt, if the LM can read them once.
+    """
 
     ids: TokenIds
     position: int
+    n_shared: int = 0
 
 
 class LanguageModel(Protocol):

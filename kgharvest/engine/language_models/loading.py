@@ -2,7 +2,9 @@
 
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stderr
+from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +21,7 @@ from kgharvest.engine.language_models import encoder_decoder
 from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.language_models.batching import is_out_of_memory
 from kgharvest.engine.language_models.families import check_tokenizer, family_of
+from kgharvest.engine.language_models.names import is_gguf
 from kgharvest.engine.language_models.networks.devices import (
     check_device,
     check_dtype,
@@ -37,12 +40,18 @@ HUB_PATIENCE_S = 5.0
 
 
 def load(
-    name: str, revision: str | None = None, device: str = "cpu", dtype: str = "float32", random_seed: int | None = None
+    name: str,
+    revision: str | None = None,
+    device: str = "cpu",
+    dtype: str = "float32",
+    random_seed: int | None = None,
+    file: str | None = None,
 ) -> LanguageModel:
-    """Return the LM `name` (hub id or local folder) at `revision`, ready for queries.
+    """Return the LM `name` (hub id, local folder, or GGUF file) at `revision`, ready for queries.
 
     device, dtype: names defined in kgharvest.engine.language_models.networks.placement.
     random_seed: if set, replace the weights with random weights, as a control without knowledge.
+    file: GGUF file of an LM that `name` does not locate.
 
     Raises ModelNotFound, UnsupportedModel, BrokenModel if the LM does not fit on the device, or EngineError if the
     device or dtype is unavailable.
@@ -51,18 +60,20 @@ def load(
     check_dtype(dtype, device)
     silence_libraries()
     with damage_said(name):
-        files = files_of(name, revision)
-        config = load_config(name, files)
-        tokenizer = AutoTokenizer.from_pretrained(name, **files)
+        source, files = gguf_files(file or name) if is_gguf(file or name) else (name, files_of(name, revision))
+        config = load_config(source, files)
+        tokenizer = AutoTokenizer.from_pretrained(source, **files)
         if len(tokenizer) <= len(tokenizer.all_special_ids):  # no tokenizer files; transformers creates an empty one
             raise not_found(name)
         auto_class, family = family_of(config, tokenizer, name)
         check_tokenizer(tokenizer, text_config(config).vocab_size, name)
-        model = load_model(auto_class, name, device, dtype, config=config, **files)
+        model = load_model(auto_class, source, device, dtype, config=config, **files)
         if random_seed is not None:
             randomize_weights(model, random_seed)
         try:
-            lm = family(model, tokenizer, name, files["revision"] or weights_fingerprint(Path(name)))
+            lm = family(
+                model, tokenizer, name, files["revision"] or weights_fingerprint(Path(file or name).expanduser())
+            )
             # Some invalid sizes in configs, and tokenizers without an unknown token, fail only in a query.
             prompt = lm.encode_prompt(PromptTemplate.parse("the <ENT0> is a <ENT1>"))
             lm.logits(lm.vectors([lm.query(prompt, (1, 1), ())], 1, lambda: None))
@@ -90,7 +101,9 @@ def load_model(auto_class: Any, name: str, device: str, dtype: str, **which: Any
 
     The LM head of Microsoft's DeBERTa-v2 and -v3 checkpoints is not the one that transformers infers from the config.
     """
-    model, report = from_pretrained(auto_class, name, device, dtype, **which)
+    # Reading a GGUF file shows a progress bar on stderr that no setting turns off.
+    with redirect_stderr(StringIO()) if "gguf_file" in which else nullcontext():
+        model, report = from_pretrained(auto_class, name, device, dtype, **which)
     if any(key.startswith("lm_predictions.") for key in report["unexpected_keys"]):
         which["config"].legacy = False
         model, report = from_pretrained(auto_class, name, device, dtype, **which)
@@ -123,6 +136,14 @@ def load_seq2seq(name: str, revision: str | None = None, device: str = "cpu") ->
     return encoder_decoder.Seq2SeqModel(model, tokenizer, name)
 
 
+def gguf_files(file: str) -> tuple[str, dict[str, Any]]:
+    """Return the folder of a GGUF file and loader options. Raises EngineError if a required package is missing."""
+    if not (find_spec("gguf") and find_spec("accelerate")):
+        raise EngineError("GGUF files require gguf and accelerate. Run: pip install gguf accelerate psutil")
+    path = Path(file).expanduser()
+    return str(path.parent), {"revision": None, "local_files_only": True, "gguf_file": path.name}
+
+
 def files_of(name: str, revision: str | None) -> dict[str, Any]:
     """Return loader options: the hub commit that `revision` resolves to, and whether to use only local files.
 
@@ -150,6 +171,8 @@ def hub_answers() -> bool:
 
 def load_config(name: str, files: dict[str, Any]) -> Any:
     """Return the transformers config. Raises ModelNotFound, or UnsupportedModel for a type unknown to transformers."""
+    if "gguf_file" in files:
+        return AutoConfig.from_pretrained(name, **files)  # reading the file twice takes seconds
     fields, _ = PreTrainedConfig.get_config_dict(name, **files)
     if not fields:
         raise not_found(name)
@@ -190,6 +213,10 @@ def check_not_hidden(name: str) -> None:
 
 
 def not_found(name: str) -> ModelNotFound:
+    if is_gguf(name):
+        return ModelNotFound(
+            f"File {name} is damaged, or transformers cannot read its type of model. Use another file."
+        )
     if name and Path(name).is_dir():
         return ModelNotFound(
             f"Folder {name} does not contain a complete model. "

@@ -38,12 +38,12 @@ class TokenizedLM:
     def canonical_texts(self, sequences: Sequence[TokenIds]) -> list[str | None]:
         return self.tokens.canonical_texts(sequences)
 
-    def _checked_query(self, ids: TokenIds, position: int) -> Query:
+    def _checked_query(self, ids: TokenIds, position: int, n_shared: int = 0) -> Query:
         if len(ids) > self.max_tokens:
             raise BadPrompt(
                 f"A prompt of {len(ids)} tokens exceeds the maximum of {self.name} ({self.max_tokens}). Shorten it."
             )
-        return Query(ids, position)
+        return Query(ids, position, n_shared)
 
 
 class PretrainedLM(TokenizedLM, ABC):

@@ -69,13 +69,25 @@ class Tokens:
         segments[-1] += self.suffix
         return EncodedPrompt(tuple(segments), prompt.slots)
 
-    def encode_instruction(self, instruction: str, answer: str) -> TokenIds:
-        """Encode an instruction and the start of its answer. Uses the LM's chat template if it has one."""
-        if not self._tokenizer.chat_template:
-            return self.prefix + self._ids(instruction + answer)
-        chat = [{"role": "user", "content": instruction}]
+    @property
+    def has_chat_template(self) -> bool:
+        return bool(self._tokenizer.chat_template)
+
+    def encode_conversation(self, turns: Sequence[tuple[str, str]]) -> TokenIds:
+        """Encode turns (role, text), of which the last is the start of an answer.
+
+        Uses the LM's chat template if it has one.
+        """
+        *before, (_, answer) = turns
+        if not self.has_chat_template:
+            return self.starting("".join(text for _, text in turns))
+        chat = [{"role": role, "content": text} for role, text in before]
         text = self._tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True, **CHAT_OPTIONS)
         return self._ids(text + answer)
+
+    def starting(self, text: str) -> TokenIds:
+        """Return the ids of `text` at the start of a sequence, after the special tokens."""
+        return self.prefix + self._ids(text)
 
     def continuing(self, text: str) -> TokenIds:
         """Return the ids of `text` as a continuation: a word starts only after a space in `text`."""

@@ -7,22 +7,36 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count, cycle
 from pkgutil import resolve_name
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Pattern, fits
+from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Pattern, Tick, fits
+from kgharvest.engine.language_models.causal import LineByLine
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.prompt_learning import autoprompt, lpaqa, soft_prompts
 from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, AutoPromptParams, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompt_learning.objectives import Compatibility, Example, step_by_step
 from kgharvest.engine.prompts.creation import Paraphraser, create_prompts, make_paraphraser
+from kgharvest.engine.prompts.few_shot import (
+    FORMS,
+    MIN_EXAMPLES,
+    MOST_EXAMPLES,
+    MOST_PERMUTATIONS,
+    Entities,
+    FewShot,
+    Form,
+    is_in_lines,
+    permutations,
+    with_examples,
+)
 from kgharvest.engine.prompts.prompt_set import PromptSet, nearest_words, prompt_text
 from kgharvest.engine.prompts.template import PromptTemplate, parse_prompts
-from kgharvest.engine.scoring import Encoded, compatibilities, prompt_weights
+from kgharvest.engine.scoring import Encoded, compatibilities, consistency, prompt_weights
 from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING, find_setting
 from kgharvest.engine.types import (
     N_TRIGGERS,
@@ -46,12 +60,16 @@ class ChosenPrompts:
 
     prompt_set: tokenized prompts. weighted: their texts and weights for display.
     templates: prompts whose words must not be entities. notice: one sentence on skipped prompts or missing paraphrases.
+    examples: seed tuples that the prompts show. They are left out of the harvest. example_scores: their consistencies,
+        each with prompts that show only the others.
     """
 
     prompt_set: PromptSet
     weighted: tuple[WeightedPrompt, ...]
     templates: tuple[PromptTemplate, ...]
     notice: str | None = None
+    examples: tuple[tuple[str, ...], ...] = ()
+    example_scores: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,11 +108,19 @@ def choose_prompts(source: PromptSource) -> ChosenPrompts:
 
 
 def initial_prompts(source: PromptSource) -> ChosenPrompts:
+    if isinstance(source.lm, LineByLine):
+        return few_shot_prompts(source, initial_templates(source), 0)
     return weigh_by_compatibility(source, initial_templates(source))
 
 
 def all_prompts(source: PromptSource) -> ChosenPrompts:
-    """Return the existing prompts of the relation, or paraphrases of its initial prompts."""
+    """Return the existing prompts of the relation, or paraphrases of its initial prompts.
+
+    Causal LMs get permutations of the worked examples instead of paraphrases.
+    """
+    if isinstance(source.lm, LineByLine):
+        templates = all_templates(source) if source.spec.prompts else initial_templates(source)
+        return few_shot_prompts(source, templates, MOST_PERMUTATIONS)
     return weigh_by_compatibility(source, all_templates(source))
 
 
@@ -104,8 +130,10 @@ def best_prompt(source: PromptSource) -> ChosenPrompts:
     return ChosenPrompts(
         PromptSet((chosen.prompt_set.prompts[best],), (1.0,)),
         (replace(chosen.weighted[best], weight=1.0),),
-        (chosen.templates[best],),
+        (chosen.templates[best % len(chosen.templates)],),
         chosen.notice,
+        chosen.examples,
+        chosen.example_scores,
     )
 
 
@@ -201,6 +229,83 @@ def notice_of_prompts(spec: HarvestSpec, templates: Sequence[PromptTemplate]) ->
             "prompts or choose another paraphraser."
         )
     return None
+
+
+# Prompts with worked examples
+
+
+def few_shot_prompts(source: PromptSource, templates: Sequence[PromptTemplate], n_permutations: int) -> ChosenPrompts:
+    """Return `templates` with the seed tuples as worked examples, and with `n_permutations` other orders of them.
+
+    The form of a prompt and the weights follow from the mean compatibility of each example with the prompt that shows
+    only the others.
+    """
+    examples = examples_that_fit(source, templates)
+    if len(examples) < MIN_EXAMPLES or all(map(is_in_lines, templates)):
+        return weigh_by_compatibility(source, templates)
+    orders = permutations(examples, n_permutations, random.Random(source.spec.params.seed))
+    n_measured = count()
+    report = Reporter(source.on_progress, "weights", len(templates) * len(FORMS) + len(orders))
+
+    def held_out(shown: FewShot) -> NDArray[np.float64]:
+        """Return (E,): the compatibility of each of `examples` with the prompt that shows only the others."""
+        tick = partial(report, next(n_measured))
+        return np.array([held_out_compatibility(source, shown, example, tick) for example in examples])
+
+    prompts, scores = [], []
+    for template in templates:
+        candidates = [FewShot(template, examples, form) for form in forms_for(source.lm, template)]
+        measured = [held_out(shown) for shown in candidates]
+        best = max(range(len(candidates)), key=lambda index: measured[index].mean())
+        prompts.append(candidates[best])
+        scores.append(measured[best])
+    for order, shown in zip(orders, cycle(tuple(prompts)), strict=False):
+        prompts.append(shown._replace(examples=order))
+        scores.append(held_out(prompts[-1]))
+    means = np.mean(scores, axis=1)  # (P,)
+    weights = prompt_weights(means)
+    written = [shown.template() for shown in prompts]
+    return ChosenPrompts(
+        PromptSet(tuple(map(source.lm.encode_prompt, written)), tuple(weights.tolist())),
+        tuple(
+            WeightedPrompt(prompt.text, float(mean), float(weight))
+            for prompt, mean, weight in zip(written, means, weights, strict=True)
+        ),
+        tuple(templates),
+        examples=examples,
+        example_scores=tuple(consistency(np.transpose(scores), weights).tolist()),
+    )
+
+
+def forms_for(lm: LanguageModel, template: PromptTemplate) -> list[Form]:
+    """Return the forms of worked examples that suit the LM and the prompt."""
+    return [
+        form
+        for form in FORMS
+        if (form != "chat" or (isinstance(lm, LineByLine) and lm.tokens.has_chat_template))
+        and with_examples(template, (), form) is not None
+    ]
+
+
+def examples_that_fit(source: PromptSource, templates: Sequence[PromptTemplate]) -> tuple[tuple[str, ...], ...]:
+    """Return the first seed tuples, at most MOST_EXAMPLES, that fit into every prompt in every form."""
+    lm, examples = source.lm, source.spec.seed_tuples[:MOST_EXAMPLES]
+    while examples and not all(
+        fits(lm, lm.encode_prompt(FewShot(template, examples, form).template()), source.longest_pattern)
+        for template in templates
+        for form in forms_for(lm, template)
+    ):
+        examples = examples[:-1]
+    return examples
+
+
+def held_out_compatibility(source: PromptSource, shown: FewShot, example: Entities, tick: Tick) -> float:
+    """Return the compatibility of `example` with the prompt that shows the other examples."""
+    others = shown._replace(examples=tuple(other for other in shown.examples if other != example))
+    prompt = source.lm.encode_prompt(others.template())
+    encoded = tuple(source.lm.encode_entity(entity) for entity in example)
+    params = source.spec.params
+    return float(compatibilities(source.lm, [prompt], [encoded], params.alpha, params.batch_size, tick)[0, 0])
 
 
 # Learned prompts

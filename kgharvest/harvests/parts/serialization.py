@@ -55,6 +55,8 @@ def write_prepared(prepared: Prepared, params: HarvestParams) -> bytes:
             "weighted": [astuple(prompt) for prompt in chosen.weighted],
             "templates": [template.text for template in chosen.templates],
             "notice": chosen.notice,
+            "examples": chosen.examples,
+            "example_scores": chosen.example_scores,
             "comprehension": astuple(prepared.comprehension),
         }
     )
@@ -75,6 +77,8 @@ def read_prepared(content: bytes) -> tuple[Prepared, HarvestParams]:
         tuple(WeightedPrompt(*prompt) for prompt in document["weighted"]),
         tuple(map(PromptTemplate.parse, document["templates"])),
         document["notice"],
+        document["examples"],
+        document["example_scores"],
     )
     return Prepared(chosen, Comprehension(*document["comprehension"])), HarvestParams(**params)
 

@@ -134,6 +134,17 @@ def test_the_page_shows_run_details(researcher_client):
         assert detail in page
 
 
+def test_the_page_shows_the_lines_of_a_prompt(researcher_client):
+    job = make_harvest(1)
+    prompt = Prompt.objects.create(relation=job.relation, text="a < b\n<ENT0>\n<ENT1>", origin="created")
+    job.job_prompts.create(prompt=prompt, weight=1.0, compatibility=-5.0)
+
+    page = researcher_client.get(job.get_absolute_url()).content.decode()
+
+    slots = [f'<code class="slot">&lt;ENT{slot}&gt;</code>' for slot in range(2)]
+    assert "<br>".join(["a &lt; b", *slots]) in page
+
+
 def test_the_page_explains_learned_prompts(researcher_client):
     job = make_harvest(2, setting="soft")
     prompt = Prompt.objects.create(relation=job.relation, text="<ENT0> ‹halts› <ENT1>", origin="learned")

@@ -17,7 +17,6 @@ from kgharvest.contrib.probing.probes.facts import (
     read_words,
 )
 from kgharvest.contrib.probing.probes.services import ProbeParams, ProbeRequest
-from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.prompt_learning.registry import (
     BUDGET_FIELDS,
     DEFAULT_METHODS,
@@ -30,6 +29,7 @@ from kgharvest.errors import ImportRefused
 from kgharvest.harvests.forms import PlacementForm
 from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, language_model_for_pages
 from kgharvest.models import LanguageModel, Relation
+from kgharvest.packaged_lms import installed_lms
 from kgharvest.relations.forms import RelationPickerForm, non_blank_lines
 
 
@@ -41,7 +41,7 @@ class ProbeForm(RelationPickerForm, PlacementForm):
 
     model = forms.ChoiceField(
         label="LM",
-        initial=next(iter(EMBEDDED_LMS)),
+        initial=installed_lms()[0],
         widget=forms.RadioSelect,
         error_messages={"required": "Select an LM or enter another LM."},
     )
@@ -99,7 +99,7 @@ class ProbeForm(RelationPickerForm, PlacementForm):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         probed = LanguageModel.objects.filter(probes__isnull=False, revision="").values_list("name", flat=True)
-        self.fields["model"].choices = [(name, name) for name in dict.fromkeys([*EMBEDDED_LMS, *probed.distinct()])]
+        self.fields["model"].choices = [(name, name) for name in dict.fromkeys([*installed_lms(), *probed.distinct()])]
         self.fields["model"].required = not self.data.get("other_model", "").strip()
         for name, option in BUDGET_FIELDS.items():
             least, values = option.metadata["min"], preset_values(name)

@@ -159,9 +159,12 @@ def randomize_weights(model: Any, seed: int) -> None:
 
 
 def weights_fingerprint(folder: Path) -> str:
-    """Return the start of the SHA-256 digest of the weights in a local folder, which has no commit as identifier."""
+    """Return the start of the SHA-256 digest of the weights in a local folder or GGUF file.
+
+    They have no commit as identifier.
+    """
     digest = hashlib.sha256()
-    for file in sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")]):
+    for file in [folder] if folder.is_file() else sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")]):
         with file.open("rb") as weights:
             digest.update(hashlib.file_digest(weights, "sha256").digest())
     return f"sha256:{digest.hexdigest()[:12]}"

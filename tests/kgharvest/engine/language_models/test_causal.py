@@ -6,8 +6,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from kgharvest.engine.language_models.causal import CausalLM, instruction, runs_that_share
+from kgharvest.engine.language_models.base import Query
+from kgharvest.engine.language_models.causal import CausalLM, longest_texts, runs_that_share
 from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.prompts.few_shot import instruction
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import UnsupportedModel
 from tests.kgharvest.engine.tiny_models import tiny_gpt2, tiny_llama
@@ -140,16 +142,56 @@ def test_mixed_prompts_are_answered_as_separately(lm, rome_italy):
     torch.testing.assert_close(vectors, alone, atol=1e-5, rtol=1e-5)
 
 
+def test_a_text_answers_the_queries_that_it_begins_with():
+    queries = [Query(ids, len(ids) - 1, 1) for ids in [(1, 2), (1, 2, 3, 4), (1, 3), (1, 2, 3), (1, 2)]]
+    other_prompt = Query((1, 2, 3), 2, 2)
+
+    longest = longest_texts([*queries, other_prompt])
+
+    assert longest == [queries[1], queries[1], queries[2], queries[1], queries[1], other_prompt]
+
+
+def test_prompts_with_one_slot_are_answered_as_separately(lm):
+    prompts = [lm.encode_prompt(PromptTemplate.parse(f"{word} is a <ENT0>")) for word in ("rome", "roma")]
+    queries = [
+        lm.query(prompt, (2,), (*lm.encode_entity("italy"), token)[:n_filled])
+        for prompt in prompts
+        for n_filled in range(3)
+        for token in (5, 6)
+    ]
+
+    vectors = lm.vectors(queries, 256, lambda: None)
+
+    alone = torch.cat([lm.vectors([query], 1, lambda: None) for query in queries])
+    torch.testing.assert_close(vectors, alone, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ([[1, 2, 3, 4]], [(1, 0)]),
-        ([[1, 2, 3, 4], [1, 2, 3, 5]], [(2, 3)]),
-        ([[1, 2, 3, 4], [1, 2, 3, 4]], [(2, 3)]),  # the last token is always evaluated, because its output is required
-        ([[1, 2, 3, 4], [1, 2, 3, 5], [1, 2, 9, 9]], [(3, 2)]),
-        ([[1, 2, 3, 4], [1, 2, 3, 5], [1, 8, 9, 9]], [(2, 3), (1, 0)]),
-        ([[1, 2, 3, 4], [7, 7, 7, 7], [7, 7, 8, 8]], [(1, 0), (2, 2)]),
+        ([(1, 2, 3, 4)], [(1, 0)]),
+        ([(1, 2, 3, 4), (1, 2, 3, 5)], [(2, 3)]),
+        ([(1, 2), (1, 2, 3)], [(2, 1)]),  # the last token is always read, because its output is required
+        ([(1, 2, 3, 4), (1, 2, 3, 5), (1, 2, 9, 9)], [(3, 2)]),
+        ([(1, 2, 3, 4), (1, 2, 3, 5), (1, 8, 9, 9)], [(2, 3), (1, 0)]),
+        ([(1, 2, 3, 4), (7, 7, 7, 7), (7, 7, 8, 8)], [(1, 0), (2, 2)]),
     ],
 )
-def test_rows_sharing_at_least_half_form_one_run(rows, expected):
-    assert [(len(run), n_shared) for run, n_shared in runs_that_share(torch.tensor(rows))] == expected
+def test_texts_sharing_at_least_half_form_one_run(rows, expected):
+    runs = runs_that_share([Query(ids, len(ids) - 1) for ids in rows])
+
+    assert [(len(run), n_shared) for run, n_shared in runs] == expected
+
+
+def test_shared_beginning_is_read_once(lm, rome_italy):
+    prompt = lm.encode_prompt(CAPITAL)
+    queries = [lm.query(prompt, (1, 1), (token, *rome_italy[1:3])) for token in range(5, 9)]
+    lm.n_read.clear()
+
+    vectors = [lm.vectors(queries, 2, lambda: None) for _ in range(2)]
+
+    assert lm.n_read["sequences"] == 8
+    assert queries[0].ids[: queries[0].n_shared + 1] == prompt.segments[0]
+    torch.testing.assert_close(vectors[0], vectors[1], atol=0, rtol=0)
+    whole = lm._hidden(torch.tensor([query.ids for query in queries]))[:, -1]
+    torch.testing.assert_close(vectors[0], whole, atol=1e-5, rtol=1e-5)

@@ -41,7 +41,7 @@ def test_logits_match_transformers_forward(family, lm, folder_of):
 
     with torch.no_grad():
         expected = [reference(torch.tensor([query.ids])).logits[0, query.position] for query in queries]
-    torch.testing.assert_close(logits, torch.stack(expected), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(logits, torch.stack(expected), atol=5e-5, rtol=1e-5)
 
 
 def test_tiny_lm_has_peaked_and_context_dependent_distributions(lm):
