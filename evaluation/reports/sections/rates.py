@@ -165,6 +165,11 @@ def rates_of(cell: Mapping[str, Any]) -> Rates:
     return Rates(cell["accuracy"], cell["rejection"], cell["accuracy_low"], cell["accuracy_high"], cell["n"], mark)
 
 
+def average_rates(total: Mapping[str, Any]) -> Rates:
+    """Return the means over relations, with the interval of the accuracy and the number of statements."""
+    return Rates(total["macro_accuracy"], total["macro_rejection"], *interval_of_average(total), total.get("n"))
+
+
 def interval_of_average(total: Mapping[str, Any]) -> tuple[float | None, float | None]:
     """Return the interval of a mean for similar relations; for a single relation, the interval of its accuracy."""
     if total["n_relations"] == 1:
@@ -192,9 +197,7 @@ def relation_table(document: Document) -> Table:
     rows = [
         Row((relation, *(cell and rates_of(cell) for cell in cells))) for relation, cells in cells_by_relation(document)
     ]
-    keys = ("macro_accuracy", "macro_rejection", "macro_accuracy_low", "macro_accuracy_high", "n")
-    averages = (Rates(*(total.get(key) for key in keys)) for total in document["totals"])
-    average = Row(("average", *averages), is_summary=True)
+    average = Row(("average", *map(average_rates, document["totals"])), is_summary=True)
     columns = [
         Column(name_of(setting), Kind.RATES, demonstrator_mark(document, model)) for model, setting in _sides(document)
     ]
@@ -210,7 +213,8 @@ def relation_table(document: Document) -> Table:
 def _notes(document: Document) -> Iterable[str]:
     yield (
         "Accepted / rejected: estimated shares of the population from which the statements were drawn; the remaining "
-        "share is undecided. Averages are over relations."
+        "share is undecided. In parentheses: 95 % interval of the accepted share, and n, the number of statements with "
+        "a verdict. Averages are over relations."
     )
     if any(cell["incomplete"] for cell in document["cells"]):
         yield (
