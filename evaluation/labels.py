@@ -91,8 +91,7 @@ class CellAccuracy:
 class TotalAccuracy:
     """Means over the relations of an LM and setting.
 
-    macro_accuracy_low, macro_accuracy_high: 95 % interval for similar relations; macro_accuracy_these_low, _high: for
-    these relations.
+    macro_accuracy_low, macro_accuracy_high: 95 % interval for these relations, as are macro_accuracy_these_low, _high.
     """
 
     model: str | None

@@ -18,11 +18,11 @@ from evaluation.reports.sections.annotators import (
     fit_models,
 )
 from evaluation.reports.sections.comparisons import comparison_entries
-from evaluation.reports.sections.rates import ALL_JUDGED, total_entries
+from evaluation.reports.sections.rates import ALL_JUDGED, similar_table, total_entries
 from evaluation.reports.sections.sensitivity import sensitivity_entry
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, REJECTED, UNDECIDED
-from kgharvest.statistics.paired_tests import CellKey, Side
-from kgharvest.statistics.rates import difference_interval, population_rate, simple_interval
+from kgharvest.statistics.paired_tests import FEW_RELATIONS, CellKey, Side, bootstrap_t_interval
+from kgharvest.statistics.rates import Rate, difference_interval, population_rate, simple_interval
 from tests.evaluation.evidence_factory import NOBODY, make_evidence
 
 T, F, U = range(3)
@@ -165,7 +165,37 @@ def test_total_has_three_averages():
     assert total["accuracy"] == pytest.approx(31 / 50)  # all statements alike
     assert total["macro_accuracy"] == pytest.approx((0.75 + 0.1) / 2)  # all relations alike
     assert total["weighted_accuracy"] == pytest.approx(0.8 * 0.75 + 0.2 * 0.1)  # all harvested tuples alike
-    assert total["macro_accuracy_these_high"] < total["macro_accuracy_high"]
+
+
+def test_interval_of_average_is_for_these_relations():
+    cells = {CellKey(f"r{number}", "lm", "multi"): (hits, 20 - hits) for number, hits in enumerate((19, 18, 20, 5, 19))}
+
+    [total] = build_document(make_evidence(cells))["totals"]
+
+    exact = population_rate([19, 18, 20, 5, 19], [20] * 5, [200] * 5, [0.2] * 5)
+    for name, expected in (("accuracy", exact), ("rejection", Rate(1 - exact.value, 1 - exact.high, 1 - exact.low))):
+        shown = tuple(total[f"macro_{name}{end}"] for end in ("", "_low", "_high"))
+        assert shown == pytest.approx(expected[:3], abs=1e-4)
+    assert (total["macro_accuracy_low"], total["macro_accuracy_high"]) == (
+        total["macro_accuracy_these_low"],
+        total["macro_accuracy_these_high"],
+    )
+    assert total["similar_relations"] == {"low": None, "high": None, "reason": FEW_RELATIONS}
+
+
+def test_interval_for_similar_relations_needs_six_relations():
+    hits = (19, 18, 20, 5, 19, 17)
+    cells = {CellKey(f"r{number}", "lm", "multi"): (count, 20 - count) for number, count in enumerate(hits)}
+
+    document = build_document(make_evidence(cells))
+
+    [total] = document["totals"]
+    low, high, _ = bootstrap_t_interval(np.array(hits) / 20, np.random.default_rng(document["seed"]))
+    assert low < 0  # one relation is much worse than the others
+    assert total["similar_relations"] == {"low": 0, "high": high, "reason": None}
+    [row] = similar_table(document).rows
+    assert row.values[1:] == (total["macro_accuracy"], 0, high, 6)
+    assert not similar_table(build_document(make_evidence(dict(list(cells.items())[:5])))).rows
 
 
 def test_imported_statements_have_no_weighted_accuracy():

@@ -20,6 +20,7 @@ from kgharvest.contrib.publishing.packs import row_files
 from kgharvest.contrib.publishing.packs.archive import BadPack, PackFile, checksum_differences, read_pack
 from kgharvest.contrib.publishing.packs.row_files import parquet_differences, read_rows, recompute
 from kgharvest.pages.number_format import counted
+from kgharvest.statistics.rates import macro_interval
 from kgharvest.tables.formats import csv_text, markdown_of
 from kgharvest.tables.latex import latex_of
 
@@ -55,7 +56,7 @@ class Difference(NamedTuple):
 class DocumentComparison:
     """Comparison of documents. n_numbers: recomputed and compared numbers; n_repeated: numbers under `repeated` paths.
 
-    same_wording: False to accept other sentences, for documents of another version.
+    same_wording: False to accept other sentences and new keys, for documents of another version.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class DocumentComparison:
     def _compare(self, path: str, packed: Any, recomputed: Any, is_repeated: bool) -> None:
         is_repeated = is_repeated or path in self._repeated
         if isinstance(packed, Mapping) and isinstance(recomputed, Mapping):
-            for key in dict.fromkeys((*packed, *recomputed)):
+            for key in dict.fromkeys((*packed, *(recomputed if self._same_wording else ()))):
                 values = packed.get(key, MISSING), recomputed.get(key, MISSING)
                 self._compare(f"{path}.{key}" if path else str(key), *values, is_repeated)
         elif isinstance(packed, list) and isinstance(recomputed, list):
@@ -148,8 +149,8 @@ def _verify(contents: Mapping[str, bytes]) -> Verification:
     packed = {name: value for name, value in document.items() if name not in STAMP}
     recomputed["novelty"] = packed.get("novelty")  # the reference KG is not in the package
     same_wording = document.get("code_version") in (None, code_version())
-    if not same_wording:  # documents of older versions lack some keys
-        recomputed = {name: value for name, value in recomputed.items() if name in packed}
+    if has_students_intervals(packed):
+        recomputed = with_students_intervals(recomputed)
     compared = DocumentComparison(packed, recomputed, row_files.REPEATED_PATHS, same_wording=same_wording)
     head = document.get("audit")
     if not isinstance(head, dict) or not isinstance(head.get("number"), int) or not isinstance(head.get("hash"), str):
@@ -219,6 +220,31 @@ def _probabilities(rows: Rows) -> Iterator[Difference]:
                 yield Difference(f"rows/draws.jsonl, line {number}, inclusion_probability", probability, expected)
 
 
+# Documents without `similar_relations` have Student's interval for similar relations at the key of the average, and
+# in these tables.
+TABLES_OF_AVERAGES = {f"tables/{name}.csv" for name in ("relations", "settings", "lms")}
+
+
+def has_students_intervals(document: Document) -> bool:
+    totals = document.get("totals")
+    return isinstance(totals, list) and any(
+        "similar_relations" not in total for total in totals if isinstance(total, dict)
+    )
+
+
+def with_students_intervals(document: Document, keys: str = "macro_{}_{}") -> dict[str, Any]:
+    """Return the document with Student's intervals of the averages of its cells."""
+    totals = []
+    for total in document["totals"]:
+        of_side = [cell for cell in document["cells"] if all(cell[key] == total[key] for key in ("model", "setting"))]
+        intervals = {}
+        for name in ("accuracy", "rejection"):
+            low, high = macro_interval([cell[name] for cell in of_side if cell[name] is not None])
+            intervals |= {keys.format(name, "low"): low, keys.format(name, "high"): high}
+        totals.append({**total, **intervals})
+    return {**document, "totals": totals}
+
+
 def rendered_tables(document: Document) -> Iterator[PackFile]:
     for table in report_tables(document):
         yield PackFile(f"tables/{table.name}.csv", csv_text(table).encode(), "text/csv", table.caption)
@@ -231,6 +257,11 @@ def _tables(document: Mapping[str, Any], contents: Mapping[str, bytes], same_wor
     """Yield differences between table files and the report. For a different wording, compare only numbers in CSVs."""
     try:
         files = {file.path: file.content for file in rendered_tables(document)}
+        students_tables = {}
+        if has_students_intervals(document):
+            with_students = with_students_intervals(document, "macro_{}_these_{}")
+            rendered = rendered_tables(with_students)
+            students_tables = {file.path: file.content for file in rendered if file.path in TABLES_OF_AVERAGES}
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         yield f"{REPORT}: its tables cannot be rendered ({type(error).__name__}: {error!s:.100})"
         return
@@ -238,7 +269,10 @@ def _tables(document: Mapping[str, Any], contents: Mapping[str, bytes], same_wor
         if path not in contents:
             yield f"{path}: missing"
         elif contents[path] != content and (same_wording or path.endswith(".csv")):
-            yield from _line_differences(path, contents[path], content, same_wording)
+            differences = list(_line_differences(path, contents[path], content, same_wording))
+            if differences and path in students_tables:
+                differences = list(_line_differences(path, contents[path], students_tables[path], same_wording))
+            yield from differences
 
 
 def _line_differences(path: str, packed: bytes, rendered: bytes, same_wording: bool) -> Iterator[str]:
