@@ -18,7 +18,7 @@ from evaluation.reports.sections.comparisons import comparison_entries
 from evaluation.reports.sections.conventions import DEFAULT, convention_entries
 from evaluation.reports.sections.rates import NO_COMPARISON, cell_entries, total_entries
 from kgharvest.errors import DomainError
-from kgharvest.pages.number_format import share_with_interval
+from kgharvest.pages.number_format import share_with_interval, with_rounded_numbers
 from kgharvest.statistics.paired_tests import MARGIN
 from kgharvest.tables.html import html_of
 from kgharvest.tables.table import Column, Kind, Row, Table
@@ -236,7 +236,7 @@ def agreement(labels: Labels, *, duplicates: str = "error") -> Agreement:
     Arguments and errors as for `accuracy`.
     """
     evidence = _evidence(labels, duplicates)
-    entries = agreement_entries(evidence)
+    entries = with_rounded_numbers(agreement_entries(evidence))
     size = {"n_tasks": evidence.n_tasks, "n_judgments": len(evidence.judgments.task)}
     everything = {**entries, **size, "by": "all", "relation": None, "model": None, "setting": None}
     alpha = entries["alpha"]
@@ -341,7 +341,7 @@ def _evidence(labels: Labels, duplicates: str) -> Evidence:
 def _all_of(result: type[Entry], entries: Sequence[Mapping[str, Any]]) -> Iterator[Entry]:
     """Yield an object of the dataclass `result` for each entry of a report; keys that an entry lacks are None."""
     names = [field.name for field in fields(result)]  # type: ignore[arg-type]
-    return (result(**{name: entry.get(name) for name in names}) for entry in entries)
+    return (result(**{name: entry.get(name) for name in names}) for entry in map(with_rounded_numbers, entries))
 
 
 def _with_interval(value: float | None, low: float | None, high: float | None) -> str:

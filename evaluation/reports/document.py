@@ -43,7 +43,7 @@ from evaluation.reports.sections import (
 from evaluation.reports.sections.annotators import MOST_ANNOTATORS_IN_MATRIX
 from evaluation.reports.sections.comparisons import MOST_NAMED, ranks_of
 from evaluation.reports.sections.rates import interval_of_average
-from kgharvest.pages.number_format import counted, share_with_interval
+from kgharvest.pages.number_format import counted, share_with_interval, with_rounded_numbers
 from kgharvest.statistics.arrays import INCOMPLETE, UNJUDGEABLE
 from kgharvest.statistics.paired_tests import MARGIN
 from kgharvest.statistics.rates import SIGNIFICANCE
@@ -252,7 +252,9 @@ def build_document(
         "notes": _notes(evidence, conducted),
         "cuts": rates.cut_entries(evidence, ranked, judged),
     }
-    return document | {section.key: section.entry(document, facts) for section, facts in sections}
+    document |= {section.key: section.entry(document, facts) for section, facts in sections}
+    rounded: dict[str, Any] = with_rounded_numbers(document)
+    return rounded
 
 
 def _notes(evidence: Evidence, conducted: Mapping[str, Any] | None) -> list[str]:

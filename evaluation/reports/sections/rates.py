@@ -289,7 +289,7 @@ def _macro_table(
 
 
 SIMILAR_NOTES = (
-    "low, high: 95 % bootstrap-t interval of Acc for similar relations, which assumes that these relations are a random "
+    "low, high: 95 % bootstrap-t interval of Acc for similar relations. It assumes that these relations are a random "
     "sample.",
     "The interval is too narrow if a few relations are much worse than the others and the sample contains few of them. "
     "With 20 statements per relation, it covers the true average in .95 to .97 of simulated samples of 8 to 30 "

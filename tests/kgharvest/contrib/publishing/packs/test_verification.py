@@ -255,9 +255,9 @@ def test_packages_of_older_versions_may_lack_keys(of_samples):
 
 def test_packages_with_students_intervals_of_averages_verify(of_samples):
     document = json.loads(of_samples[REPORT]) | {"code_version": "0.0.1"}
-    totals = with_students_intervals(document)["totals"]
+    totals = with_students_intervals(document, document["cells"])["totals"]
     older = {**document, "totals": [without(total, "similar_relations") for total in totals]}
-    tables = rendered_tables(with_students_intervals(document, "macro_{}_these_{}"))
+    tables = rendered_tables(with_students_intervals(document, document["cells"], "macro_{}_these_{}"))
     older_tables = {file.path: file.content for file in tables if file.path in TABLES_OF_AVERAGES}
     rest = {path: content for path, content in of_samples.items() if path != "tables/similar.csv"}
     contents = {**rest, **older_tables, REPORT: json.dumps(older).encode()}
