@@ -114,9 +114,9 @@ def _average(report: ReportSide, side: Side, relations: Sequence[str]) -> Rates 
     defined = [rate for rate in rates if rate is not None and rate.accepted is not None]
     if not defined:
         return None
-    shares = (macro_average(rates) for rates in zip(*((rate.accepted, rate.rejected) for rate in defined), strict=True))
+    accepted, rejected = (macro_average(shares) for shares in zip(*(rate[:2] for rate in defined), strict=True))
     n = None if any(rate.n is None for rate in defined) else sum(rate.n or 0 for rate in defined)
-    return Rates(*shares, n=n)
+    return Rates(accepted, rejected, n=n)
 
 
 def difference_table(a: ReportSide, b: ReportSide) -> Table:
