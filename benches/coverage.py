@@ -22,8 +22,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from evaluation.reports.sections.comparisons import compare_sides
-from kgharvest.statistics.paired_tests import CellKey
-from kgharvest.statistics.rates import Rate, difference_interval, macro_interval, population_rate
+from kgharvest.statistics.paired_tests import CellKey, interval_for_similar
+from kgharvest.statistics.rates import Rate, difference_interval, population_rate
 
 N_ROUNDS = 500
 SIZES = ((5, 20), (8, 20), (14, 20), (14, 50), (14, 200), (40, 20))  # relations, statements per cell
@@ -42,9 +42,9 @@ Interval = tuple[float | None, float | None]
 
 
 def covered(intervals: Iterable[Interval], truths: Iterable[float]) -> float:
-    """Return the share of the defined intervals that contain the true value."""
+    """Return the share of the defined intervals that contain the true value; NaN if none is defined."""
     known = [(*interval, truth) for interval, truth in zip(intervals, truths, strict=True) if interval[0] is not None]
-    return float(np.mean([low - 1e-12 <= truth <= high + 1e-12 for low, high, truth in known]))
+    return float(np.mean([low - 1e-12 <= truth <= high + 1e-12 for low, high, truth in known])) if known else np.nan
 
 
 # Simple samples
@@ -81,7 +81,7 @@ def cover(n_relations: int, n_statements: int, n_rounds: int) -> str:
         cells.append(covered((interval[1:3] for row in rates for interval in row), accuracies.flat))
         newcombe.append(covered(pairs, accuracies[:, 0] - accuracies[:, 1]))
         these.append(covered([(macro.low, macro.high)], [accuracies[:, 0].mean()]))
-        like.append(macro_interval(shares))
+        like.append(interval_for_similar(shares, np.random.default_rng(seed))[:2])
         bootstrap.append(bootstrap_interval(n_true, n_statements, seed))
     values = [np.mean(cells), np.mean(newcombe), np.mean(these)]
     values += [covered(like, [MEAN[0]] * n_rounds), covered(bootstrap, [MEAN[0] - MEAN[1]] * n_rounds)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from benches.simulated_intervals import (
     Line,
     Overlap,
     Sample,
+    World,
     of_alpha,
     of_annotators,
     of_difference,
@@ -30,13 +31,16 @@ from benches.simulated_intervals import (
     of_interim,
     of_other_annotators,
     of_pooled,
+    of_relations,
     of_sample,
     of_statements,
 )
+from kgharvest.statistics.paired_tests import FEWEST_RELATIONS_TO_TELL
 
 
 def lines() -> Iterator[Line]:
     yield from lines_of_rates()
+    yield from lines_of_worlds(("these", "similar"))
     yield from lines_of_models()
     yield from lines_of_differences()
     yield from lines_of_incomplete()
@@ -67,6 +71,26 @@ def lines_of_rates() -> Iterator[Line]:
     for n_cells, n, share in designs:
         equal = [1 / n_cells] * n_cells
         yield of_sample("macro", Sample([200] * n_cells, [n] * n_cells, [share] * n_cells, equal))
+
+
+GOOD, BAD, SHARE_GOOD = 0.95, 0.3, 0.85
+WORLDS = (
+    World("p Beta(8, 2)", lambda rng, n: rng.beta(8, 2, n), 0.8),
+    World("p Beta with mean 0.95 and sd 0.08", lambda rng, n: rng.beta(6.1, 0.321, n), 0.95),
+    World(
+        "85% with p 0.95, 15% with p 0.3",
+        lambda rng, n: np.where(rng.random(n) < SHARE_GOOD, GOOD, BAD),
+        SHARE_GOOD * GOOD + (1 - SHARE_GOOD) * BAD,
+    ),
+)
+
+
+def lines_of_worlds(intervals: Sequence[str]) -> Iterator[Line]:
+    for interval in intervals:
+        for world in WORLDS:
+            for n_relations in (3, 5, 8, 14, 30):
+                if interval != "similar" or n_relations >= FEWEST_RELATIONS_TO_TELL:
+                    yield of_relations(world, n_relations, 20, 200, interval)
 
 
 def lines_of_models() -> Iterator[Line]:

@@ -22,6 +22,7 @@ from kgharvest.statistics.agreement import (
 )
 from kgharvest.statistics.annotator_models import Judged
 from kgharvest.statistics.arrays import ACCEPTED
+from kgharvest.statistics.paired_tests import interval_for_similar
 from kgharvest.statistics.partial_pooling import Sample as StatementSample
 from kgharvest.statistics.partial_pooling import (
     SimpleSample,
@@ -30,7 +31,14 @@ from kgharvest.statistics.partial_pooling import (
     sample_truths,
     why_unidentified,
 )
-from kgharvest.statistics.rates import Rate, VerdictSample, difference_interval, population_rate, sample_rate
+from kgharvest.statistics.rates import (
+    Rate,
+    VerdictSample,
+    difference_interval,
+    macro_interval,
+    population_rate,
+    sample_rate,
+)
 from kgharvest.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
 
 K = 3  # judgments per statement
@@ -301,6 +309,34 @@ def of_pooled(n_relations: int, n: int, population: int, mean: float, precision:
 
     name = f"{n_relations} relations, {n} of {population}, p Beta with mean {mean:g} and precision {precision:g}"
     return Line(f"partially pooled: {name}", simulate)
+
+
+class World(NamedTuple):
+    """Relations like those of a report. draw: returns the shares of true tuples of n relations. mean: their mean."""
+
+    name: str
+    draw: Callable[[np.random.Generator, int], np.ndarray]
+    mean: float
+
+
+def of_relations(world: World, n_relations: int, n: int, population: int, interval: str) -> Line:
+    """Relations drawn from a world. interval: "these", "similar", or "Student's t" (of old reports)."""
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        results = []
+        for _ in range(runs):
+            n_true = rng.binomial(population, world.draw(rng, n_relations))
+            hits = rng.hypergeometric(n_true, population - n_true, n)
+            if interval == "these":
+                sizes = [n] * n_relations, [population] * n_relations, [1 / n_relations] * n_relations
+                results.append(((n_true / population).mean(), *population_rate(hits, *sizes)[1:3]))
+            elif interval == "similar":
+                results.append((world.mean, *interval_for_similar(hits / n, rng)[:2]))
+            else:
+                results.append((world.mean, *macro_interval((hits / n).tolist())))
+        return np.array(results, dtype=np.float64)
+
+    return Line(f"{interval}: {n_relations} relations, {n} of {population}, {world.name}", simulate)
 
 
 def of_alpha(n: int, share: float, accuracy: float) -> Line:

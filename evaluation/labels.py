@@ -17,7 +17,7 @@ from evaluation.reports.sections.annotators import agreement_entries
 from evaluation.reports.sections.comparisons import comparison_entries
 from evaluation.reports.sections.conventions import DEFAULT, convention_entries
 from evaluation.reports.sections.rates import NO_COMPARISON, cell_entries, total_entries
-from kgharvest.pages.number_format import share_with_interval
+from kgharvest.pages.number_format import share_with_interval, with_rounded_numbers
 from kgharvest.statistics.paired_tests import MARGIN
 from kgharvest.tables.results import Result
 from kgharvest.tables.table import Column, Kind, Row, Table
@@ -80,8 +80,7 @@ class CellAccuracy:
 class TotalAccuracy:
     """Means over the relations of an LM and setting.
 
-    macro_accuracy_low, macro_accuracy_high: 95 % interval for similar relations; macro_accuracy_these_low, _high: for
-    these relations.
+    macro_accuracy_low, macro_accuracy_high: 95 % interval for these relations, as are macro_accuracy_these_low, _high.
     """
 
     model: str | None
@@ -230,7 +229,7 @@ def agreement(labels: Labels, *, duplicates: str = "error") -> Agreement:
     Arguments and errors as for `accuracy`.
     """
     evidence = _evidence(labels, duplicates)
-    entries = agreement_entries(evidence)
+    entries = with_rounded_numbers(agreement_entries(evidence))
     size = {"n_tasks": evidence.n_tasks, "n_judgments": len(evidence.judgments.task)}
     everything = {**entries, **size, "by": "all", "relation": None, "model": None, "setting": None}
     alpha = entries["alpha"]
@@ -337,7 +336,7 @@ def _evidence(labels: Labels, duplicates: str) -> Evidence:
 def _all_of(result: type[Entry], entries: Sequence[Mapping[str, Any]]) -> Iterator[Entry]:
     """Yield an object of the dataclass `result` for each entry of a report; keys that an entry lacks are None."""
     names = _names_of(result)
-    return (result(**{name: entry.get(name) for name in names}) for entry in entries)
+    return (result(**{name: entry.get(name) for name in names}) for entry in map(with_rounded_numbers, entries))
 
 
 def _with_interval(value: float | None, low: float | None, high: float | None) -> str:

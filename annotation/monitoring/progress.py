@@ -26,7 +26,7 @@ from annotation.rounds.models import JudgmentTaskQuerySet
 from kgharvest.access import Action, check_may
 from kgharvest.errors import NotFound
 from kgharvest.events.recording import record
-from kgharvest.pages.number_format import share
+from kgharvest.pages.number_format import share, with_rounded_numbers
 from kgharvest.registries import hook
 from kgharvest.statistics.agreement import agreement_of_rows
 from kgharvest.statistics.rates import rate
@@ -47,7 +47,7 @@ def progress(round: Round, now: datetime) -> dict[str, Any]:
     return {
         **counts,
         # Snapshots of earlier versions lack "first_two".
-        **agreement_of_rows(counts.get("first_two", counts["patterns"])),
+        **with_rounded_numbers(agreement_of_rows(counts.get("first_two", counts["patterns"]))),
         "assigned": counts["incomplete"] - counts["open"],
         "n_left": n_left,
         "hours_left": n_left / per_hour if per_hour and n_left else None,
@@ -288,7 +288,9 @@ def count_history(round: Round) -> dict[str, Any]:
                 "begin": begin.isoformat(),
                 "n": n_by_period[begin],
                 "n_completed": patterns[begin].total(),
-                **agreement_of_rows([*labels, n] for labels, n in sorted(patterns[begin].items())),
+                **with_rounded_numbers(
+                    agreement_of_rows([*labels, n] for labels, n in sorted(patterns[begin].items()))
+                ),
             }
             for begin in _periods(first, last, unit)
         ],

@@ -27,6 +27,7 @@ from kgharvest.access import Action, check_may
 from kgharvest.audit.tables import AuditedTable
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
+from kgharvest.pages.number_format import with_rounded_numbers
 from kgharvest.statistics.agreement import agreement_of_rows
 
 JUDGMENTS_AT_ONCE = 2000
@@ -223,16 +224,19 @@ def exclusion_effect(annotator: Annotator) -> dict[str, Any]:
     changes: Counter[tuple[str, str]] = Counter()
     for task, n in n_by_task.items():
         changes[task.outcome, task.outcome_without(annotator.round)] += n
-    return {
-        "n_judgments": sum(n_by_task.values()),
-        "changes": [
-            {"before": before, "after": after, "n": n}
-            for (before, after), n in sorted(changes.items())
-            if before != after
-        ],
-        "cells": _cells(annotator),
-        "agreement": _agreement(annotator, n_by_task),
-    }
+    effect: dict[str, Any] = with_rounded_numbers(
+        {
+            "n_judgments": sum(n_by_task.values()),
+            "changes": [
+                {"before": before, "after": after, "n": n}
+                for (before, after), n in sorted(changes.items())
+                if before != after
+            ],
+            "cells": _cells(annotator),
+            "agreement": _agreement(annotator, n_by_task),
+        }
+    )
+    return effect
 
 
 def _agreement(annotator: Annotator, n_by_task: Mapping[_JudgedTask, int]) -> dict[str, Any]:

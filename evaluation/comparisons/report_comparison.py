@@ -118,7 +118,9 @@ def _average(report: ReportSide, side: Side, relations: Sequence[str]) -> Rates 
     defined = [rate for rate in rates if rate is not None and rate.accepted is not None]
     if not defined:
         return None
-    return Rates(macro_average(rate.accepted for rate in defined), macro_average(rate.rejected for rate in defined))
+    accepted, rejected = (macro_average(shares) for shares in zip(*(rate[:2] for rate in defined), strict=True))
+    n = None if any(rate.n is None for rate in defined) else sum(rate.n or 0 for rate in defined)
+    return Rates(accepted, rejected, n=n)
 
 
 def difference_table(a: ReportSide, b: ReportSide) -> Table:

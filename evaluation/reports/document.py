@@ -3,7 +3,7 @@
 docs/report-json.md describes the keys.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -41,11 +41,11 @@ from evaluation.reports.sections import (
     sensitivity,
 )
 from evaluation.reports.sections.annotators import MOST_ANNOTATORS_IN_MATRIX
-from evaluation.reports.sections.comparisons import rank_in_words, ranks_of, sides_of, ties_in_words
+from evaluation.reports.sections.comparisons import MOST_NAMED, ranks_of
 from evaluation.reports.sections.rates import interval_of_average
-from kgharvest.pages.number_format import counted, p_value, share_with_interval
+from kgharvest.pages.number_format import counted, share_with_interval, with_rounded_numbers
 from kgharvest.statistics.arrays import INCOMPLETE, UNJUDGEABLE
-from kgharvest.statistics.paired_tests import MARGIN, Side
+from kgharvest.statistics.paired_tests import MARGIN
 from kgharvest.statistics.rates import SIGNIFICANCE
 from kgharvest.statistics.verdicts import MOST_WANTED
 from kgharvest.tables.table import Table, without_empty_columns
@@ -86,6 +86,7 @@ def method_of(document: Document) -> str:
         "rates": cells,
         "unknown_population": any(cell["population"] is None for cell in cells),
         "averages": any(total["n_relations"] > 1 for total in totals),
+        "similar_relations": any(total["similar_relations"]["low"] is not None for total in totals),
         "curves_and_cuts": document["curves"] or document["cuts"],
         "conventions": document["conventions"] and document["n_judgments"],
         "clusters": document.get("n_clusters"),
@@ -150,6 +151,7 @@ TABLES = (
     sensitivity.rule_table,
     rates.plan_table,
     modelled_rates.every_look_table,
+    rates.similar_table,
     assisted_rates.assisted_table,
     assisted_rates.assisted_comparison_table,
     *judge_card.TABLES,
@@ -251,7 +253,9 @@ def build_document(
         "notes": _notes(evidence, conducted),
         "cuts": rates.cut_entries(evidence, ranked, judged),
     }
-    return document | {section.key: section.entry(document, facts) for section, facts in sections}
+    document |= {section.key: section.entry(document, facts) for section, facts in sections}
+    rounded: dict[str, Any] = with_rounded_numbers(document)
+    return rounded
 
 
 def _notes(evidence: Evidence, conducted: Mapping[str, Any] | None) -> list[str]:
@@ -403,43 +407,52 @@ def abridged(document: Document) -> dict[str, Any]:
 
 
 def finding(document: Document) -> str:
-    """Return the finding of a report as text: the most accurate LM and setting, and the ranks it may have."""
+    """Return the finding of a report: the accuracy of the LMs and settings that may be the most accurate.
+
+    It names no winner, because the best of several estimates is biased upward. Preregistered comparisons are cited.
+    """
     totals = [total for total in document["totals"] if total["macro_accuracy"] is not None]
     if not totals:
         return "No statement has a verdict yet."
-    best, *others = sorted(totals, key=lambda total: -total["macro_accuracy"])
-    n_relations = counted(best["n_relations"], "relation")
     origin = f"{ORIGINS[document['source']].capitalize()}: " if document["source"] in ORIGINS else ""
-    if not others and best["model"] is None and best["setting"] is None:
-        return f"{origin}{_share_of(best)} of the tuples are true, on average over {n_relations}."
-    if not others:
-        return (
-            f"{origin}{lm_and_setting(best)}: {_share_of(best)} of its tuples are true, on average over {n_relations}."
-        )
-    summary = (
-        f"{origin}{lm_and_setting(best)} is the most accurate of {len(totals)} in the sample: {_share_of(best)} of its "
-        f"tuples are true, on average over {n_relations}. Next is {lm_and_setting(others[0])} with "
-        f"{_share_of(others[0])}"
-    )
-    pair = {Side(total["model"], total["setting"]) for total in (best, others[0])}
-    compared = next((entry for entry in document["comparisons"] if set(sides_of(entry)) == pair), None)
-    if compared is None:
-        return f"{summary}.{_rank_of(document, best)}"
-    is_significant = compared["p_holm"] is not None and compared["p_holm"] < SIGNIFICANCE
-    verdict = "significant" if is_significant else "not significant"
-    p = p_value(compared["p_holm"])
-    return f"{summary}; the difference is {verdict} (Holm-adjusted p: {p}).{_rank_of(document, best)}"
+    numbers = {total["n_relations"] for total in totals}
+    relations = "these relations"
+    if len(numbers) == 1:
+        relations = "this relation" if numbers == {1} else f"these {numbers.pop():,} relations"
+    if len(totals) == 1:
+        [total] = totals
+        is_named = total["model"] is not None or total["setting"] is not None
+        subject = f"{lm_and_setting(total)}: {_share_of(total)} of its" if is_named else f"{_share_of(total)} of the"
+        return f"{origin}{subject} tuples are true, on average over {relations}."
+    leading = _leading_group(document, totals)
+    named = [f"{lm_and_setting(total)} {_share_of(total)}" for total in leading[:MOST_NAMED]]
+    if len(leading) > MOST_NAMED:
+        named.append(f"and {counted(len(leading) - MOST_NAMED, 'other')}")
+    what, end = f"{len(totals)} LMs and settings", ""
+    if len(leading) < len(totals):
+        what, end = f"Leading group, {len(leading)} of {what}", " The others are less accurate (95 %)."
+    elif ranks_of(document)["sides"]:
+        what = f"{what} that are not distinguishable"
+    return f"{origin}{what}, mean accuracy over {relations}: {'; '.join(named)}.{end}{_preregistered(document)}"
 
 
 def _share_of(total: Mapping[str, Any]) -> str:
     return share_with_interval(total["macro_accuracy"], *interval_of_average(total))
 
 
-def _rank_of(document: Document, best: Mapping[str, Any]) -> str:
-    """Return a sentence on the ranks of the most accurate side. It is empty if the ranks are unknown."""
-    sides = ranks_of(document)["sides"]
-    ranked = next((s for s in sides if (s["model"], s["setting"]) == (best["model"], best["setting"])), None)
-    if ranked is None:
-        return ""
-    tied = ties_in_words(ranked, len(sides))
-    return f" {lm_and_setting(best)} has rank {rank_in_words(ranked)} of {len(sides)} (95 %), tied with {tied}."
+def _leading_group(document: Document, totals: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the totals that may have rank 1, in the order of the report. Sides that were not compared are among them.
+
+    With 95 % confidence, the group contains the most accurate side (kgharvest.statistics.paired_tests).
+    """
+    first_rank = {(side["model"], side["setting"]): side["low"] for side in ranks_of(document)["sides"]}
+    return [total for total in totals if first_rank.get((total["model"], total["setting"]), 1) == 1]
+
+
+def _preregistered(document: Document) -> str:
+    """Return the sentences of preregistered comparisons or, if there are many, how many are significant."""
+    planned = [comparison for comparison in document["comparisons"] if comparison.get("planned")]
+    if len(planned) > MOST_NAMED:
+        n_significant = sum(comparison["p_holm"] < SIGNIFICANCE for comparison in planned)
+        return f" {n_significant} of {len(planned)} preregistered comparisons are significant."
+    return "".join(f" Preregistered: {comparison['sentence']}" for comparison in planned)

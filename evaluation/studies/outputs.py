@@ -10,7 +10,7 @@ from django.utils.module_loading import import_string
 from evaluation.models import Report, Study
 from evaluation.rendering.documents import ORIGINS, demonstrator_mark
 from evaluation.reports.files import FILES, file_suffix, write_report
-from evaluation.reports.sections.rates import interval_of_average
+from evaluation.reports.sections.rates import average_rates
 from evaluation.studies.schema import validated_report
 from evaluation.studies.sections import sections_of
 from kgharvest.bulk.file_writing import write_atomically, write_if_changed
@@ -105,24 +105,22 @@ def published_table(study: Study, report: Report) -> Table:
         theirs = Rates(row["accepted"], row["rejected"])
         for total in totals or [None]:
             name = demonstrator_mark(document, total["model"]) if total else ""
-            ours = Rates(total["macro_accuracy"], total["macro_rejection"]) if total else None
-            low, high = interval_of_average(total) if total else (None, None)
+            ours = average_rates(total) if total else None
             difference = ours.accepted - theirs.accepted if ours and ours.accepted is not None else None
-            rows.append(Row((row["setting"], row.get("model", ""), name, theirs, ours, low, high, difference)))
+            rows.append(Row((row["setting"], row.get("model", ""), name, theirs, ours, difference)))
     columns = (
         Column("setting"),
         Column("published LM"),
         Column("LM"),
         Column("published", Kind.RATES),
         Column("this study", Kind.RATES),
-        Column("low", Kind.SHARE),
-        Column("high", Kind.SHARE),
         Column("difference", Kind.POINTS),
     )
     origin = ORIGINS.get(document.get("source") or "", "")
     notes = [f"Published: {published['source']}."]
     notes += [
-        "Accepted / rejected shares, averaged over relations, with the 95 % interval of this study's accepted share."
+        "Accepted / rejected shares, averaged over relations, with the 95 % interval of this study's accepted share "
+        "and its number of statements."
     ]
     if document.get("demonstrators"):
         notes.append("* Demonstrator: its accuracy says nothing about other LMs.")

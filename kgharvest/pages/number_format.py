@@ -4,13 +4,33 @@ Shares in [0, 1] have no leading zero, as in papers. Differences of shares are i
 dash. The minus sign is U+2212; numbers that round to zero have no sign.
 """
 
+from collections.abc import Mapping
 from math import ceil, log10
+from typing import Any
 
 DASH = "–"
 MINUS = "−"
+EXACT = {"score", "score_low", "score_high", "threshold", "weight"}  # keys of numbers that are not estimates
+DECIMALS = 6  # of numbers in documents; further digits are noise of iterations, resamples, and summation
 
 
-def _rounded(value: float, decimals: int, sign: str = "-") -> str:
+def rounded(value: float) -> float:
+    """Round a number to DECIMALS, and a small number, such as a p value, to three significant digits."""
+    return float(round(value, DECIMALS) if abs(value) >= 1e-4 or abs(value) < 1e-12 else f"{value:.3g}")
+
+
+def with_rounded_numbers(value: Any) -> Any:
+    """Return a JSON value with the numbers in it rounded, except values of the keys in EXACT."""
+    if isinstance(value, float):
+        return rounded(value)
+    if isinstance(value, Mapping):
+        return {key: part if key in EXACT else with_rounded_numbers(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [with_rounded_numbers(part) for part in value]
+    return value
+
+
+def _decimal_text(value: float, decimals: int, sign: str = "-") -> str:
     text = f"{value:{sign}.{decimals}f}"
     return text.replace("-", MINUS) if float(text) else text.lstrip("+-")
 
@@ -19,7 +39,7 @@ def share(value: float | None, decimals: int = 2) -> str:
     """Format a share or coefficient: .73, −.05, 1.00."""
     if value is None:
         return DASH
-    text = _rounded(value, decimals)
+    text = _decimal_text(rounded(value), decimals)
     return text.replace("0.", ".", 1) if text.lstrip(MINUS).startswith("0.") else text
 
 
@@ -47,22 +67,22 @@ def p_value(p: float | None) -> str:
 
 def share_tick(value: float) -> str:
     """Format the axis label of a share: 0, .5, 1."""
-    return share(value, 1) if 0 < abs(value) < 1 else _rounded(value, 0)
+    return share(value, 1) if 0 < abs(value) < 1 else _decimal_text(value, 0)
 
 
 def points(difference: float | None, decimals: int = 1) -> str:
     """Format a difference of shares with its sign: +12.6, −3.0, 0.0."""
-    return DASH if difference is None else _rounded(100 * difference, decimals, "+")
+    return DASH if difference is None else _decimal_text(100 * rounded(difference), decimals, "+")
 
 
 def in_points(size: float, decimals: int = 1) -> str:
     """Format a difference of shares, or a half-width, without sign: "12.6 points"."""
-    return f"{_rounded(100 * abs(size), decimals)} points"
+    return f"{_decimal_text(100 * abs(rounded(size)), decimals)} points"
 
 
 def points_interval(low: float, high: float, decimals: int = 0) -> str:
     """Format the interval of a difference: "−1 to 30"."""
-    return f"{_rounded(100 * low, decimals)} to {_rounded(100 * high, decimals)}"
+    return f"{_decimal_text(100 * rounded(low), decimals)} to {_decimal_text(100 * rounded(high), decimals)}"
 
 
 def points_with_interval(difference: float, low: float | None, high: float | None) -> str:
@@ -93,7 +113,7 @@ def counted(n: int, noun: str, plural: str = "") -> str:
 
 def score(value: float | None, decimals: int = 3) -> str:
     """Format a score: −2.952, 0.173."""
-    return DASH if value is None else _rounded(value, decimals)
+    return DASH if value is None else _decimal_text(value, decimals)
 
 
 def number(value: float | None) -> str:

@@ -29,6 +29,8 @@ WIDEST = 3.0
 ROUNDING = 1e-9  # relative tolerance for equality of sums of shares
 
 ONE_RELATION = "An interval needs at least two relations."
+FEW_RELATIONS = f"An interval for similar relations needs at least {FEWEST_RELATIONS_TO_TELL} relations."
+ALL_ALIKE = "All relations have the same share."
 NONE_DIFFERS = "The difference is 0 in every relation."
 TOO_ALIKE = "The interval is undefined: it needs more relations, or more distinct values."
 
@@ -155,6 +157,20 @@ def bootstrap_t_interval(
     else:
         low, high = np.clip([mean - above * standard_error, mean - below * standard_error], -1, 1)
     return float(low), float(high), None
+
+
+def interval_for_similar(shares: Floats, rng: np.random.Generator) -> tuple[float | None, float | None, str | None]:
+    """Return the 95 % bootstrap-t interval of the mean share over similar relations, or the reason if it is undefined.
+
+    shares (n,): of relations that are a random sample. Too narrow if a few relations differ much from the others, and
+    the sample contains few of them (docs/statistics.md).
+    """
+    if len(shares) < FEWEST_RELATIONS_TO_TELL:
+        return None, None, FEW_RELATIONS
+    if np.ptp(shares) <= ROUNDING:
+        return None, None, ALL_ALIKE
+    low, high, reason = bootstrap_t_interval(shares, rng)
+    return low and max(low, 0.0), high, reason
 
 
 def equivalence_over_relations(differences: Differences, margin: float = MARGIN) -> Equivalence:

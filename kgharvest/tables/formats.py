@@ -132,7 +132,8 @@ def markdown_text(text: str) -> str:
 
 def terminal_text(table: Table) -> str:
     """Return the table as text. Columns are as wide as their longest value, and numbers are right-aligned."""
-    lines = [[column.title for column in table.columns], *(texts for _, texts in table.texts())]
+    texts = ([text.replace("\n", " ") for text in row] for _, row in table.texts())
+    lines = [[column.title for column in table.columns], *texts]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     is_text = [column.kind is Kind.TEXT for column in table.columns]
     return "".join(

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from math import ceil
 
 from kgharvest.tables.table import Kind, Table, text_of, with_columns
 
@@ -13,6 +14,7 @@ MOST_ROWS_ON_A_PAGE = 45
 TEXT_WIDTH = 80
 GAP = 2  # width of the gap between columns
 LONGEST_LINE = 26  # maximum width of a column; longer texts wrap
+SECOND_LINE = 0.75  # width of a letter in a second line: smaller type, mostly digits and narrow letters
 
 SMALL = r"\footnotesize\setlength{\tabcolsep}{4pt}"
 
@@ -93,7 +95,14 @@ def _width(table: Table, number: int) -> int:
     texts = [text_of(row.values[number], column.kind) for row in table.rows]
     group_size = sum(other.group == column.group for other in table.columns)
     heading = max(len(column.title), -(-len(column.group) // group_size))
-    return min(max([heading, *map(len, texts)]), LONGEST_LINE)
+    lines = [line for text in texts for line in _letters(text)]
+    return min(max([heading, *lines]), LONGEST_LINE)
+
+
+def _letters(text: str) -> Iterator[int]:
+    """Yield the width of each line of a cell, in letters."""
+    first, *others = text.split("\n")
+    yield from (len(first), *(ceil(SECOND_LINE * len(line)) for line in others))
 
 
 # One table
@@ -156,7 +165,13 @@ def _body(table: Table) -> Iterable[str]:
 
 
 def _row(values: Sequence[str]) -> str:
-    return " & ".join(map(latex_text, values)) + r" \\"
+    return " & ".join(map(_cell, values)) + r" \\"
+
+
+def _cell(text: str) -> str:
+    """Return the cell. A second line is in smaller type."""
+    first, *others = map(latex_text, text.split("\n"))
+    return rf"\begin{{tabular}}[t]{{@{{}}r@{{}}}}{first}\\\scriptsize {others[0]}\end{{tabular}}" if others else first
 
 
 def latex_text(text: str) -> str:

@@ -37,6 +37,7 @@ class Rates(NamedTuple):
     """A cell of the paper's tables: the shares of accepted and rejected tuples.
 
     low, high: 95 % interval of the share of accepted tuples. n: number of statements. mark: footnote mark, or empty.
+    As text, the second line shows the interval and n. Formats without line breaks in cells join the lines.
     """
 
     accepted: float | None
@@ -47,7 +48,10 @@ class Rates(NamedTuple):
     mark: str = ""
 
     def __str__(self) -> str:
-        return f"{number_format.share(self.accepted)} / {number_format.share(self.rejected)}{self.mark}"
+        shares = f"{number_format.share(self.accepted)} / {number_format.share(self.rejected)}{self.mark}"
+        n = "" if self.n is None else f"n = {number_format.count(self.n)}"
+        basis = ", ".join(filter(None, (number_format.interval(self.low, self.high), n)))
+        return f"{shares}\n({basis})" if basis else shares
 
 
 class Marked(NamedTuple):
@@ -217,10 +221,15 @@ TEXTS: Mapping[Kind, Callable[[Any], str]] = {
     Kind.COEFFICIENT: number_format.share,
     Kind.POINTS: number_format.points,
     Kind.P: number_format.p_value,
+    Kind.RATES: str,
 }
 
 
 def text_of(value: Any, kind: Kind) -> str:
     if isinstance(value, Marked):
         return f"{text_of(value.value, kind)} {value.mark}"
-    return number_format.DASH if value is None or value == "" else TEXTS.get(kind, str)(value)
+    return number_format.DASH if value is None or value == "" else TEXTS.get(kind, _on_one_line)(value)
+
+
+def _on_one_line(value: Any) -> str:
+    return str(value).replace("\n", " ")

@@ -18,7 +18,7 @@ from kgharvest.pages.number_format import (
 )
 from kgharvest.statistics.rates import SIGNIFICANCE
 
-AVERAGES_AXIS = "accuracy, mean over relations, 95 % interval"
+AVERAGES_AXIS = "accuracy, mean over these relations, 95 % interval"
 DIFFERENCES_AXIS = "difference in percentage points, 95 % interval; filled: Holm-adjusted p below .05"
 NARROW = 520  # pixels; in narrower figures, each name is above its row
 GAP = 12

@@ -1,6 +1,6 @@
 """Figures of a report, computed from its document."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from evaluation.rendering.documents import Document, side_name
@@ -77,25 +77,8 @@ def averages_in_words(document: Document) -> str:
 
 
 def averages_caption(document: Document) -> str:
-    """Return the caption of the averages.
-
-    It says whether intervals hold for similar relations or for a single relation.
-    """
-    has_interval = {
-        total["n_relations"] > 1
-        for total, estimate in zip(_totals(document), forest.averages(document), strict=True)
-        if estimate.low is not None
-    }
-    for_several, for_one = True in has_interval, False in has_interval
-    if for_several and for_one:
-        return "Mean over relations. The interval is for similar relations or, with one relation, for that relation."
-    if for_several:
-        return "Mean over relations; the interval is for similar relations."
-    return "Accuracy of one relation with its interval." if for_one else "Mean over relations."
-
-
-def _totals(document: Document) -> list[Mapping[str, Any]]:
-    return [total for total in document["totals"] if total["macro_accuracy"] is not None]
+    has_interval = any(estimate.low is not None for estimate in forest.averages(document))
+    return "Mean over these relations with its 95 % interval." if has_interval else "Mean over these relations."
 
 
 def differences_in_words(document: Document) -> str:

@@ -49,24 +49,16 @@ def test_figure_rendering_is_deterministic(name, file_format):
     assert first == second
 
 
-ONE_RELATION = {key: counts for key, counts in TWO_SETTINGS.items() if key[0] == "r"}
-SIMILAR_INTERVAL = {"macro_accuracy_low": 0.1, "macro_accuracy_high": 0.9}
-THESE_INTERVAL = {"macro_accuracy_these_low": 0.1, "macro_accuracy_these_high": 0.9}
+def test_averages_show_interval_for_these_relations():
+    document = make_document(TWO_SETTINGS)
+    these = {"macro_accuracy_these_low": 0.1, "macro_accuracy_these_high": 0.9}
+    document["totals"] = [total | these for total in document["totals"]]
 
+    shown = figure("averages", document)
 
-@pytest.mark.parametrize(
-    ("cells", "interval", "names_other_relations"),
-    [(TWO_SETTINGS, SIMILAR_INTERVAL, True), (TWO_SETTINGS, {}, False), (ONE_RELATION, THESE_INTERVAL, False)],
-)
-def test_averages_caption_mentions_similar_relations_only_with_interval(cells, interval, names_other_relations):
-    document = make_document(cells)
-    document["totals"] = [total | interval for total in document["totals"]]
-
-    caption = figure("averages", document).caption(document)
-    [note] = setting_table(document).notes
-
-    assert ("similar relations" in caption) == names_other_relations
-    assert ("No interval for similar relations" in note) != names_other_relations
+    assert "these relations" in shown.caption(document)
+    assert shown.alt(document).count("(.10 to .90)") == len(document["totals"])
+    assert [row.values[3:5] for row in setting_table(document).rows] == [(0.1, 0.9)] * len(document["totals"])
 
 
 @pytest.mark.parametrize(

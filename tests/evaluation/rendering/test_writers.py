@@ -34,16 +34,16 @@ def test_relation_table_has_relation_rows_and_lm_setting_columns():
     assert table.groups == [("", 1), ("big", 2), ("small", 1)]
     assert [column.title for column in table.columns] == ["relation", "human", "multi", "multi"]
     assert [texts for _, texts in table.texts()] == [
-        ["can_do", ".50 / .40", ".80 / .20", "–"],
-        ["capital", "–", "–", "1.00 / .00"],
-        ["average", ".50 / .40", ".80 / .20", "1.00 / .00"],
+        ["can_do", ".50 / .40\n(.24 to .76, n = 10)", ".80 / .20\n(.49 to .94, n = 10)", "–"],
+        ["capital", "–", "–", "1.00 / .00\n(.72 to 1.00, n = 10)"],
+        ["average", ".50 / .40\n(n = 10)", ".80 / .20\n(n = 10)", "1.00 / .00\n(n = 10)"],
     ]
 
 
 def test_cells_with_incomplete_statements_have_footnote():
     table = relation_table(make_document({("can_do", "big", "multi"): (1, 1, 0, 3)}))
 
-    assert next(table.texts()) == (False, ["can_do", ".50 / .50†"])
+    assert next(table.texts()) == (False, ["can_do", ".50 / .50†\n(.09 to .91, n = 2)"])
     assert any(note.startswith("† ") for note in table.notes)
 
 
@@ -67,9 +67,9 @@ def test_markdown_contains_title_and_relation_table():
     assert lines[4:9] == [
         r"| relation | big · human | big · multi | small · multi |",
         r"| --- | ---: | ---: | ---: |",
-        r"| can\_do | .50 / .40 | .80 / .20 | – |",
-        r"| capital | – | – | 1.00 / .00 |",
-        r"| average | .50 / .40 | .80 / .20 | 1.00 / .00 |",
+        r"| can\_do | .50 / .40 (.24 to .76, n = 10) | .80 / .20 (.49 to .94, n = 10) | – |",
+        r"| capital | – | – | 1.00 / .00 (.72 to 1.00, n = 10) |",
+        r"| average | .50 / .40 (n = 10) | .80 / .20 (n = 10) | 1.00 / .00 (n = 10) |",
     ]
 
 
@@ -78,7 +78,23 @@ def test_latex_groups_columns_by_lm():
 
     assert r" & \multicolumn{2}{c}{big} & \multicolumn{1}{c}{small} \\" in text
     assert r"\cmidrule(lr){2-3}\cmidrule(lr){4-4}" in text
-    assert r"can\_do & .50 / .40 & .80 / .20 & -- \\" in text
+    first, second = (
+        rf"\begin{{tabular}}[t]{{@{{}}r@{{}}}}{rates}\\\scriptsize ({basis}, n = 10)\end{{tabular}}"
+        for rates, basis in ((".50 / .40", ".24 to .76"), (".80 / .20", ".49 to .94"))
+    )
+    assert rf"can\_do & {first} & {second} & -- \\" in text
+
+
+def test_latex_fits_four_settings_with_intervals_into_one_part():
+    cells = {("capital_of", "big", setting): (30, 20, 0, 0) for setting in ("human", "autoprompt", "top1", "multi")}
+
+    assert len(list(parts_of(relation_table(make_document(cells))))) == 1
+
+
+def test_line_breaks_in_texts_are_spaces():
+    table = Table("t", "T", (Column("text"),), (Row(("one\ntwo",)),))
+
+    assert list(table.texts()) == [(False, ["one two"])]
 
 
 def test_latex_escapes_special_characters():
@@ -261,7 +277,7 @@ def test_html_file_loads_no_external_resources():
 
     assert re.findall(r"(?:https?:)?//[\w.]", page) == []
     assert "<script" not in page
-    assert ".50 / .40" in page
+    assert ".50 / .40\n(.24 to .76, n = 10)" in page
 
 
 # All formats
@@ -405,7 +421,6 @@ def test_report_explains_missing_results(counts):
     text = FORMATS["md"].write(make_document({("r", "lm", "multi"): counts}))
 
     assert "No comparisons: a comparison requires two settings" in text
-    assert "No interval for similar relations" in text
 
 
 def test_undefined_percent_agreement_has_reason():
@@ -433,8 +448,8 @@ def test_marked_numbers_stay_numeric_in_every_format():
 
     [human, multi] = csv_text(table).splitlines()[1:]
 
-    assert human.split(",")[1:3] == [str(2 / 3), "0.0"]
-    assert multi.split(",")[1:3] == [str(1 / 3), str(1 / 3)]
+    assert human.split(",")[1:3] == ["0.666667", "0.0"]
+    assert multi.split(",")[1:3] == ["0.333333", "0.333333"]
     assert ".00 (2)" in FORMATS["md"].write(document)
     assert ".00 (2)" in FORMATS["tex"].write(document)
     sheet = openpyxl.load_workbook(io.BytesIO(FORMATS["xlsx"].write(document)))["sensitivity"]

@@ -7,36 +7,62 @@ import pytest
 from evaluation.reports.document import finding
 
 
-def total(setting: str, accuracy: float | None, **fields) -> dict:
-    return {"model": "big", "setting": setting, "macro_accuracy": accuracy, "n_relations": 12, **fields}
+def total(setting: str, accuracy: float | None, low: float | None = None, high: float | None = None, **fields) -> dict:
+    interval = {"macro_accuracy_these_low": low, "macro_accuracy_these_high": high}
+    return {"model": "big", "setting": setting, "macro_accuracy": accuracy, "n_relations": 12, **interval, **fields}
 
 
-def document(*totals: dict, p: float | None = None, source: str = "people") -> dict:
-    compared = {"kind": "settings", "model": "big", "a": "human", "b": "multi", "p_holm": p}
-    return {"source": source, "totals": list(totals), "comparisons": [] if p is None else [compared]}
+def document(*totals: dict, source: str = "people", comparisons=(), **first_ranks: int) -> dict:
+    sides = [{"model": "big", "setting": setting, "low": low} for setting, low in first_ranks.items()]
+    ranks = {"sides": sides, "relations": []}
+    return {"source": source, "totals": list(totals), "comparisons": list(comparisons), "ranks": ranks}
 
 
-HUMAN = total("human", 0.71)
-MULTI = total("multi", 0.84, macro_accuracy_low=0.79, macro_accuracy_high=0.88)
-SINGLE = MULTI | {"n_relations": 1, "macro_accuracy_these_low": 0.62, "macro_accuracy_these_high": 0.95}
-BEST = (
-    "big · multi is the most accurate of 2 in the sample: .84 (.79 to .88) of its tuples are true, on average over 12 "
-    "relations. "
-    "Next is big · human with .71"
-)
+def planned(sentence: str, p_holm: float = 0.01) -> dict:
+    return {"planned": True, "sentence": sentence, "p_holm": p_holm}
+
+
+HUMAN, MULTI = total("human", 0.71, 0.66, 0.75), total("multi", 0.84, 0.79, 0.88)
+TOP1 = total("top1", 0.8, 0.75, 0.84)
+BOTH = "mean accuracy over these 12 relations: big · human .71 (.66 to .75); big · multi .84 (.79 to .88)."
 
 
 @pytest.mark.parametrize(
     ("document", "sentence"),
     [
         (document(total("human", None)), "No statement has a verdict yet."),
-        (document(MULTI), "big · multi: .84 (.79 to .88) of its tuples are true, on average over 12 relations."),
-        (document(SINGLE), "big · multi: .84 (.62 to .95) of its tuples are true, on average over 1 relation."),
-        (document(HUMAN, MULTI), f"{BEST}."),
-        (document(HUMAN, MULTI, p=0.012), f"{BEST}; the difference is significant (Holm-adjusted p: .012)."),
-        (document(HUMAN, MULTI, p=0.05), f"{BEST}; the difference is not significant (Holm-adjusted p: .050)."),
-        (document(HUMAN, MULTI, source="simulated"), f"Simulated, not people: {BEST}."),
+        (document(MULTI), "big · multi: .84 (.79 to .88) of its tuples are true, on average over these 12 relations."),
+        (
+            document({**MULTI, "model": None, "setting": None, "n_relations": 1}),
+            ".84 (.79 to .88) of the tuples are true, on average over this relation.",
+        ),
+        (document(HUMAN, MULTI), f"2 LMs and settings, {BOTH}"),
+        (document(HUMAN, MULTI, human=1, multi=1), f"2 LMs and settings that are not distinguishable, {BOTH}"),
+        (
+            document(HUMAN, MULTI, TOP1, human=3, multi=1, top1=1),
+            "Leading group, 2 of 3 LMs and settings, mean accuracy over these 12 relations: big · multi .84 "
+            "(.79 to .88); big · top1 .80 (.75 to .84). The others are less accurate (95 %).",
+        ),
+        (document(HUMAN, MULTI, source="simulated"), f"Simulated, not people: 2 LMs and settings, {BOTH}"),
+        (
+            document(HUMAN, MULTI, comparisons=[planned("multi beats human."), {"sentence": "Not planned."}]),
+            f"2 LMs and settings, {BOTH} Preregistered: multi beats human.",
+        ),
+        (
+            document(HUMAN, MULTI, comparisons=[planned("A beats B."), *[planned("Not.", 0.05)] * 5]),
+            f"2 LMs and settings, {BOTH} 1 of 6 preregistered comparisons are significant.",
+        ),
     ],
 )
-def test_finding_names_best_setting_and_significance(document, sentence):
+def test_finding_gives_the_leading_group_without_a_winner(document, sentence):
     assert finding(document) == sentence
+
+
+def test_finding_does_not_depend_on_the_order_of_estimates():
+    """The sides are in the order of the report. If the best were first, the order would name a winner."""
+    totals = [total(f"s{number}", 0.5 + number / 20) for number in range(6)]
+
+    text = finding(document(*totals, **{f"s{number}": 1 for number in range(6)}))
+
+    assert [text.find(f"big · s{number} ") > 0 for number in range(6)] == [True] * 4 + [False] * 2
+    assert text.endswith("; and 2 others.")

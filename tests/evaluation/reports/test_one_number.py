@@ -22,14 +22,18 @@ from annotation.models import Round
 from annotation.quality.exclusion import exclude_annotator, exclusion_effect
 from annotation.rounds.services import close_round, open_round
 from evaluation.models import Report
+from evaluation.rendering.documents import lm_and_setting
+from evaluation.rendering.figures.forest import averages
+from evaluation.reports.document import finding
 from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple
-from kgharvest.pages.number_format import share
+from kgharvest.pages.number_format import interval, share, share_with_interval
 from tests import factories
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 LABELS = ("true", "true", "true", "false", "false", "unjudgeable")
 N_TUPLES = 40
+TOLERANCE = 1.001e-6  # documents are rounded to six decimals; pages compute some numbers anew
 CELL_KEYS = ("n", "incomplete", "accuracy", "accuracy_low", "accuracy_high", "rejection")
 
 
@@ -145,7 +149,7 @@ class Numbers:
         for quantity, by_source in self.values.items():
             first = next(iter(by_source.values()))
             for source, value in by_source.items():
-                assert value == (first if first is None else pytest.approx(first, abs=1e-9)), (
+                assert value == (first if first is None else pytest.approx(first, abs=TOLERANCE)), (
                     quantity,
                     source,
                     by_source,
@@ -237,6 +241,42 @@ def add_averages(numbers: Numbers, source: str, document) -> None:
             numbers.add(f"{source}, exclusions", effect["without"], "macro", *side_of(effect))
 
 
+HEADLINE = ("macro_accuracy", "macro_accuracy_low", "macro_accuracy_high", "n")
+
+
+def add_headline(numbers: Numbers, document, csv_of) -> None:
+    """Add the averages of these relations with their intervals. csv_of: returns the text of a table's CSV file."""
+    for total in document["totals"]:
+        for key in HEADLINE:
+            numbers.add("JSON", total[key], "headline", key, *side_of(total))
+    for total, estimate in zip(document["totals"], averages(document), strict=True):
+        for key, value in zip(HEADLINE, (estimate.value, estimate.low, estimate.high), strict=False):
+            numbers.add("forest plot", value, "headline", key, *side_of(total))
+    *_, average = csv.reader(io.StringIO(csv_of("relations")))
+    assert average[0] == "average"
+    for number, total in enumerate(document["totals"]):
+        accepted, _, low, high, n = average[1 + 5 * number : 6 + 5 * number]
+        for key, value in zip(HEADLINE, (accepted, low, high, n), strict=True):
+            numbers.add("CSV of relations", float(value), "headline", key, *side_of(total))
+    for row in csv.DictReader(io.StringIO(csv_of("settings"))):
+        [total] = [total for total in document["totals"] if side_of(total) == (row["LM"].rstrip("*"), row["setting"])]
+        for key, column in zip(HEADLINE, ("Acc", "low", "high", "statements"), strict=True):
+            numbers.add("CSV of settings", float(row[column]), "headline", key, *side_of(total))
+
+
+def assert_printed(document, finding_text: str, *texts: str) -> None:
+    """Check that every text shows each cell and average with its interval and n, to the printed digit."""
+    for entry in (*document["cells"], *document["totals"]):
+        name = "accuracy" if "relation" in entry else "macro_accuracy"
+        value, *limits = (entry[f"{name}{end}"] for end in ("", "_low", "_high"))
+        for text in texts:
+            assert value is None or f"{share(value)} / " in text
+            assert value is None or f"({interval(*limits)}, n = {entry['n']:,})" in text
+    for total in document["totals"]:
+        rate = share_with_interval(*(total[key] for key in HEADLINE[:3]))
+        assert lm_and_setting(total) not in finding_text or rate in finding_text
+
+
 def add_sheets(numbers: Numbers, content: bytes) -> None:
     header, *rows = load_workbook(io.BytesIO(content), read_only=True)["cells"].iter_rows(values_only=True)
     for row in rows:
@@ -311,7 +351,7 @@ def test_quantities_are_equal_in_all_sources(researcher_client, researcher, tmp_
     report = Report.objects.latest("pk")
     files = {
         file_format: researcher_client.get(reverse("evaluation:report_file", args=[report.pk, file_format])).getvalue()
-        for file_format in ("json", "csv", "xlsx", "md", "tex")
+        for file_format in ("json", "csv", "xlsx", "md", "tex", "html")
     }
     add_document(numbers, "JSON", json.loads(files["json"]))
     add_csv(numbers, files["csv"].decode())
@@ -325,6 +365,15 @@ def test_quantities_are_equal_in_all_sources(researcher_client, researcher, tmp_
     add_progress(numbers, "round page", page.context["progress"])
     add_overlaps(numbers, researcher_client, round)
     html = researcher_client.get(reverse("evaluation:report", args=[report.pk])).content.decode()
+    add_headline(
+        numbers,
+        report.document,
+        lambda name: researcher_client.get(
+            reverse("evaluation:table_file", args=[report.pk, name])
+        ).getvalue().decode(),
+    )  # fmt: skip
+    printed = [files[name].decode() for name in ("md", "tex", "html")]
+    assert_printed(report.document, finding(report.document), *printed)
     for text in (html, files["md"].decode(), files["tex"].decode()):
         figures = set(re.findall(r"\d?\.\d\d", text))
         for cell in report.document["cells"]:

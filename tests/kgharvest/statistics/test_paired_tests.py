@@ -8,17 +8,21 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kgharvest.statistics.paired_tests import (
+    ALL_ALIKE,
+    FEW_RELATIONS,
     NONE_DIFFERS,
     ONE_RELATION,
     TOO_ALIKE,
     bootstrap_t_interval,
     equivalence_over_relations,
     holm,
+    interval_for_similar,
     mcnemar_p,
     paired_difference,
     sign_flip_p,
     smallest_p,
 )
+from kgharvest.statistics.rates import population_rate
 
 # Darwin's maize: height of 15 crossed plants minus that of their self-fertilised partners, in eighths of an inch.
 # Fisher (1935), The Design of Experiments, sections 17 and 21.
@@ -231,3 +235,33 @@ def test_equivalence_over_relations_matches_two_one_sided_t_tests():
 
 def test_equivalence_is_undefined_if_relations_do_not_vary():
     assert equivalence_over_relations(np.zeros(7), 0.05) == (0.05, None, None)
+
+
+def test_interval_for_similar_relations_is_a_bootstrap_t_interval_of_shares():
+    shares = np.array([0.95, 0.9, 1.0, 0.85, 0.95, 0.2])
+
+    low, high, reason = interval_for_similar(shares, np.random.default_rng(3))
+
+    assert (low, high) == (0, bootstrap_t_interval(shares, np.random.default_rng(3))[1])
+    assert reason is None
+
+
+@pytest.mark.parametrize(("shares", "reason"), [([0.9, 0.8, 0.7, 0.9, 0.6], FEW_RELATIONS), ([1.0] * 6, ALL_ALIKE)])
+def test_interval_for_similar_relations_has_a_reason_if_undefined(shares, reason):
+    assert interval_for_similar(np.array(shares), np.random.default_rng(0)) == (None, None, reason)
+
+
+@pytest.mark.parametrize("n_relations", [3, pytest.param(5, marks=pytest.mark.exhaustive)])
+def test_headline_covers_these_relations_in_a_skewed_world(n_relations):
+    """Of the relations of this world, 85 % have an accuracy of .95 and 15 % of .3. 100 samples, 20 of 200 tuples each.
+
+    Student's t over relations covers the mean of the world in .75 and .62 of such samples.
+    """
+    rng, n_runs, n_covered = np.random.default_rng(1), 100, 0
+    sizes = [20] * n_relations, [200] * n_relations, [1 / n_relations] * n_relations
+    for _ in range(n_runs):
+        n_true = rng.binomial(200, np.where(rng.random(n_relations) < 0.85, 0.95, 0.3))
+        average = population_rate(rng.hypergeometric(n_true, 200 - n_true, 20), *sizes)
+        n_covered += average.low <= n_true.mean() / 200 <= average.high
+
+    assert n_covered / n_runs >= 0.925

@@ -9,6 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from math import isclose
 from pathlib import Path
@@ -22,7 +23,8 @@ from kgharvest.bulk.file_reading import parse_json
 from kgharvest.contrib.publishing.packs import row_files
 from kgharvest.contrib.publishing.packs.archive import BadPack, PackFile, checksum_differences, read_pack
 from kgharvest.contrib.publishing.packs.row_files import parquet_differences, read_rows, recompute
-from kgharvest.pages.number_format import counted
+from kgharvest.pages.number_format import DECIMALS, counted
+from kgharvest.statistics.rates import macro_interval
 from kgharvest.tables.formats import csv_text, markdown_of
 from kgharvest.tables.latex import latex_of
 
@@ -31,8 +33,9 @@ REPORT = "report.json"
 STAMP = ("created_at", "code_version", "method", "audit")
 SHOWN = 20
 NUMBER = re.compile(r"-?\d[\d.,e%-]*")
-# Tolerances for floats, because linear algebra libraries sum in different orders on different machines.
-RELATIVE, ABSOLUTE = 1e-9, 1e-12
+# Linear algebra libraries sum in different orders on different machines, which can change the last rounded decimal.
+# Documents of older versions are not rounded.
+RELATIVE, ABSOLUTE = 1e-9, 1.001 * 10**-DECIMALS
 
 
 class _Missing:
@@ -61,7 +64,7 @@ class DocumentComparison:
 
     n_repeated: count of numbers under `repeated` paths.
 
-    same_wording: False to accept different sentences, if another version created the document.
+    same_wording: False to accept different sentences and new keys, if another version created the document.
     """
 
     def __init__(
@@ -75,7 +78,7 @@ class DocumentComparison:
     def _compare(self, path: str, packed: Any, recomputed: Any, is_repeated: bool) -> None:
         is_repeated = is_repeated or path in self._repeated
         if isinstance(packed, Mapping) and isinstance(recomputed, Mapping):
-            for key in dict.fromkeys((*packed, *recomputed)):
+            for key in dict.fromkeys((*packed, *(recomputed if self._same_wording else ()))):
                 values = packed.get(key, MISSING), recomputed.get(key, MISSING)
                 self._compare(f"{path}.{key}" if path else str(key), *values, is_repeated)
         elif isinstance(packed, list) and isinstance(recomputed, list):
@@ -157,8 +160,11 @@ def _verify(contents: Mapping[str, bytes]) -> Verification:
     packed = {name: value for name, value in document.items() if name not in STAMP}
     recomputed["novelty"] = packed.get("novelty")  # the reference KG is not in the package
     same_wording = document.get("code_version") in (None, code_version())
-    if not same_wording:  # documents of older versions lack some keys
-        recomputed = {name: value for name, value in recomputed.items() if name in packed}
+    if has_students_intervals(packed):
+        # The packed cells are compared with the recomputed ones, too. They are not rounded, and Student's interval
+        # multiplies rounding errors.
+        with suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            recomputed = with_students_intervals(recomputed, packed["cells"])
     compared = DocumentComparison(packed, recomputed, row_files.REPEATED_PATHS, same_wording=same_wording)
     head = document.get("audit")
     if not isinstance(head, dict) or not isinstance(head.get("number"), int) or not isinstance(head.get("hash"), str):
@@ -228,6 +234,33 @@ def _probabilities(rows: Rows) -> Iterator[Difference]:
                 yield Difference(f"rows/draws.jsonl, line {number}, inclusion_probability", probability, expected)
 
 
+# Documents without `similar_relations` have Student's interval for similar relations at the key of the average, and
+# in these tables.
+TABLES_OF_AVERAGES = {f"tables/{name}.csv" for name in ("relations", "settings", "lms")}
+
+
+def has_students_intervals(document: Document) -> bool:
+    totals = document.get("totals")
+    return isinstance(totals, list) and any(
+        "similar_relations" not in total for total in totals if isinstance(total, dict)
+    )
+
+
+def with_students_intervals(
+    document: Document, cells: Sequence[Mapping[str, Any]], keys: str = "macro_{}_{}"
+) -> dict[str, Any]:
+    """Return the document with Student's intervals of the averages of `cells`."""
+    totals = []
+    for total in document["totals"]:
+        of_side = [cell for cell in cells if all(cell[key] == total[key] for key in ("model", "setting"))]
+        intervals = {}
+        for name in ("accuracy", "rejection"):
+            low, high = macro_interval([cell[name] for cell in of_side if cell[name] is not None])
+            intervals |= {keys.format(name, "low"): low, keys.format(name, "high"): high}
+        totals.append({**total, **intervals})
+    return {**document, "totals": totals}
+
+
 def rendered_tables(document: Document) -> Iterator[PackFile]:
     for table in report_tables(document):
         yield PackFile(f"tables/{table.name}.csv", csv_text(table).encode(), "text/csv", table.caption)
@@ -243,6 +276,11 @@ def _tables(document: Mapping[str, Any], contents: Mapping[str, bytes], same_wor
     """
     try:
         files = {file.path: file.content for file in rendered_tables(document)}
+        students_tables = {}
+        if has_students_intervals(document):
+            with_students = with_students_intervals(document, document["cells"], "macro_{}_these_{}")
+            rendered = rendered_tables(with_students)
+            students_tables = {file.path: file.content for file in rendered if file.path in TABLES_OF_AVERAGES}
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         yield f"{REPORT}: its tables cannot be rendered ({type(error).__name__}: {error!s:.100})"
         return
@@ -250,7 +288,10 @@ def _tables(document: Mapping[str, Any], contents: Mapping[str, bytes], same_wor
         if path not in contents:
             yield f"{path}: missing"
         elif contents[path] != content and (same_wording or path.endswith(".csv")):
-            yield from _line_differences(path, contents[path], content, same_wording)
+            differences = list(_line_differences(path, contents[path], content, same_wording))
+            if differences and path in students_tables:
+                differences = list(_line_differences(path, contents[path], students_tables[path], same_wording))
+            yield from differences
 
 
 def _line_differences(path: str, packed: bytes, rendered: bytes, same_wording: bool) -> Iterator[str]:

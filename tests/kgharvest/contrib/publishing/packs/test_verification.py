@@ -27,11 +27,13 @@ from kgharvest.contrib.publishing.packs.pack import pack_files
 from kgharvest.contrib.publishing.packs.row_files import BadPack, read_rows, row_files
 from kgharvest.contrib.publishing.packs.verification import (
     REPORT,
+    TABLES_OF_AVERAGES,
     DocumentComparison,
     Verification,
     rendered_tables,
     verify_contents,
     verify_pack,
+    with_students_intervals,
 )
 from kgharvest.management.command import Error
 from tests.kgharvest.contrib.publishing.packs.studies import STUDIES
@@ -249,6 +251,27 @@ def test_packages_of_older_versions_may_lack_keys(of_samples):
 
     assert problems_of(packed(older)) == []
     assert any(line.startswith("conventions") for line in problems_of(packed(document)))
+
+
+def test_packages_with_students_intervals_of_averages_verify(of_samples):
+    document = json.loads(of_samples[REPORT]) | {"code_version": "0.0.1"}
+    totals = with_students_intervals(document, document["cells"])["totals"]
+    older = {**document, "totals": [without(total, "similar_relations") for total in totals]}
+    tables = rendered_tables(with_students_intervals(document, document["cells"], "macro_{}_these_{}"))
+    older_tables = {file.path: file.content for file in tables if file.path in TABLES_OF_AVERAGES}
+    rest = {path: content for path, content in of_samples.items() if path != "tables/similar.csv"}
+    contents = {**rest, **older_tables, REPORT: json.dumps(older).encode()}
+
+    assert older_tables["tables/settings.csv"] != of_samples["tables/settings.csv"]
+    assert problems_of(contents) == []
+    settings = with_altered_number(older_tables["tables/settings.csv"])
+    assert problems_of({**contents, "tables/settings.csv": settings})
+    older["totals"][0]["macro_accuracy_low"] = 0.123
+    assert problems_of({**contents, REPORT: json.dumps(older).encode()})[0].startswith("totals[0].macro_accuracy_low")
+
+
+def without(entry: Mapping, key: str) -> dict:
+    return {name: value for name, value in entry.items() if name != key}
 
 
 def test_sentences_are_compared_only_within_a_version():
