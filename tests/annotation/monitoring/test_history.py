@@ -43,7 +43,7 @@ def test_history_has_judgments_and_agreement_per_hour(round):
     ]
     shown = [(period["percent_agreement"], period["alpha"]) for period in history["periods"]]
     # At 11:00: 9 True, 3 False; 3 units differ, so D_o = 6 / 12; D_e = 2 * 9 * 3 / (12 * 11): alpha = 1 - 11 / 9.
-    assert shown == [(1, 1), (None, None), (0.5, pytest.approx(1 - 11 / 9))]
+    assert shown == [(1, 1), (None, None), (0.5, pytest.approx(1 - 11 / 9, abs=1e-6))]
 
 
 def test_history_counts_changed_answers_once_and_omits_gold_completions(round):
