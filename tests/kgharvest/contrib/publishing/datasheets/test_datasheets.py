@@ -342,7 +342,7 @@ def test_documents_on_imported_judgments_make_no_collection_claims(facts):
     files = {path: file.content.decode() for path, file in write_documents(imported).items()}
     collected = "".join(file.content.decode() for file in write_documents(facts).values())
 
-    for claim in ("did not see", "web browser", "had no consent text", "saw the instructions before", " account"):
+    for claim in ("did not see", "web browser", "had no consent text", "saw the instructions before", "n account"):
         assert claim in collected
         assert [path for path, text in files.items() if claim in text] == [], claim
     answers = heds_answers(imported)
