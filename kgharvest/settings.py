@@ -380,6 +380,7 @@ LOGGING = {
     "loggers": {
         "django": {"handlers": ["console"], "level": "INFO", "propagate": False},
         "kgharvest.requests": {"level": "INFO" if LOG_FORMAT == "json" else "WARNING"},  # logs one line per request
+        "torch": {"level": "WARNING"},  # logs statistics of its caches on exit
         "waitress": {"level": "WARNING"},
         "waitress.queue": {"level": "ERROR"},  # warns whenever a request waits for a thread
         "botocore": {"level": "WARNING"},  # logs the source of credentials per connection

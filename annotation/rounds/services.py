@@ -11,7 +11,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import Http404
 from django.utils import timezone
 from django.utils.module_loading import import_string
@@ -272,13 +272,17 @@ def note_complete_rounds(now: datetime) -> None:
                 record("round.complete", round, None, round=round, n_statements=round.n_tasks - round.n_gold)
 
 
-def close_due_rounds(now: datetime) -> None:
-    """Close open rounds that are complete or have reached their closing date or target half-width."""
+def close_due_rounds(now: datetime, rounds: QuerySet[Round] | None = None) -> None:
+    """Close open rounds that are complete or have reached their closing date or target half-width.
+
+    rounds: the rounds to check. Default: all.
+    """
     incomplete = JudgmentTask.objects.without_gold().filter(round=OuterRef("pk"), verdict="")
     is_over = Q(closes_when=Round.ClosesWhen.DATE, closes_at__lte=now)
     is_complete = Q(closes_when=Round.ClosesWhen.COMPLETE) & ~Exists(incomplete)
     may_be_narrow = Q(closes_when=Round.ClosesWhen.NARROW)
-    for round in Round.objects.filter(is_over | is_complete | may_be_narrow, status=Round.Status.OPEN):
+    rounds = Round.objects.all() if rounds is None else rounds
+    for round in rounds.filter(is_over | is_complete | may_be_narrow, status=Round.Status.OPEN):
         if round.closes_at_half_width is not None:
             half_width = look_at_half_width(round, now)
             if half_width is None or half_width > round.closes_at_half_width:

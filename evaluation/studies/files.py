@@ -63,7 +63,18 @@ def read_study(path: Path, small: bool = False) -> dict[str, Any]:
 
     small: with the `small` sections. Raises NoSuchFile, or ImportRefused with the line of each error.
     """
-    document, folder = written_study(path, small), folder_of(path)
+    try:
+        return _with_contents(path, written_study(path, small))
+    except DomainError as refusal:
+        if refusal.code != "NoSuchFile" or path.parent != BUILT_IN:
+            raise
+        advice = f"docs/studies.md explains where to get the files of {path.stem}; --small needs none."
+        raise DomainError(refusal.code, f"{refusal} The folder is {Path.cwd()}. {advice}") from None
+
+
+def _with_contents(path: Path, document: dict[str, Any]) -> dict[str, Any]:
+    """Return the document with the contents of its files."""
+    folder = folder_of(path)
     document["relations"] = list(_with_files_read(document["relations"], folder))
     names = [relation["name"] for relation in document["relations"] if "name" in relation]
     if repeated := sorted({name for name in names if names.count(name) > 1}):

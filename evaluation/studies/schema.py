@@ -42,6 +42,7 @@ from kgharvest.relations.api import RelationTextInput
 from kgharvest.relations.checks import RelationEntry, relation_errors
 
 LARGEST_SEED = 2**63 - 1
+NOT_QUOTED = (serializers.IntegerField, serializers.FloatField, serializers.BooleanField)
 
 
 def names_field(help_text: str) -> serializers.ListField:
@@ -287,7 +288,19 @@ def faults_of(document: Any) -> list[Fault]:
     serializer = StudySerializer(data=document)
     if not serializer.is_valid():
         return list(_faults(serializer, document, serializer.errors, ()))
-    return list(_faults_between_sections(document))
+    return [*_quoted(serializer, document, ()), *_faults_between_sections(document)]
+
+
+def _quoted(field: serializers.Field, value: Any, path: KeyPath) -> Iterator[Fault]:
+    """Yield an error for each number or truth value that is written as a string, which serializers accept."""
+    if isinstance(field, serializers.Serializer):
+        for key, inner in value.items():
+            yield from _quoted(field.fields[key], inner, (*path, key))
+    elif isinstance(field, serializers.ListSerializer | serializers.ListField) and isinstance(value, list):
+        for position, inner in enumerate(value):
+            yield from _quoted(field.child, inner, (*path, position))
+    elif isinstance(field, NOT_QUOTED) and isinstance(value, str):
+        yield Fault(path, f"{key_of(path)} is the string {value!r:.60}. Remove the quotes")
 
 
 def harvest_sections(document: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -24,6 +24,7 @@ from kgharvest.harvests.language_models import get_language_model, name_language
 from kgharvest.harvests.launches import Plan, plan_launch
 from kgharvest.harvests.runner import HarvestRequest, requests_for, unique_key_of
 from kgharvest.models import HarvestJob, Job, Project, Relation, RelationSet
+from kgharvest.names import alternatives
 from kgharvest.relations.files import RelationFile
 from kgharvest.relations.names import relations_of_set, resolve_relation
 from kgharvest.relations.services import import_relation_file, load_shipped_sets
@@ -181,6 +182,10 @@ def import_study_relations(study: Study, by=None) -> None:
     names = {section["set"] for section in sections if "set" in section}
     if names - set(RelationSet.objects.filter(name__in=names).values_list("name", flat=True)):
         load_shipped_sets()
+        existing = list(RelationSet.objects.order_by("name").values_list("name", flat=True))
+        if unknown := sorted(names - {*existing}):
+            advice = alternatives(unknown[0], existing)
+            raise DomainError("BadStudy", f"There is no relation set {unknown[0]!r:.80}; {advice}.")
     written = [section for section in sections if "name" in section]
     entries = [entry_of(relation, f"relation {relation['name']!r}") for relation in written]
     if entries and any(_is_changed(study, entry) for entry in entries):

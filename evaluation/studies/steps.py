@@ -9,13 +9,14 @@ from random import Random
 
 from django.db import transaction
 from django.urls import reverse
+from django.utils import timezone
 
 from annotation.judges.models import JudgeRun
 from annotation.judges.runs import continue_run, queue_run
 from annotation.judges.specs import run_from_spec
 from annotation.judging.simulation import Truth, fill_with_simulated_judgments
 from annotation.models import Round
-from annotation.rounds.services import create_draft, open_draft
+from annotation.rounds.services import close_due_rounds, create_draft, open_draft
 from evaluation.models import Report, Study
 from evaluation.reports.forms import report_options
 from evaluation.reports.services import prepare_report, store_report
@@ -175,7 +176,8 @@ def is_judged(round: Round) -> bool:
 
 
 def make_report(study: Study, by=None) -> list[Job]:
-    """Create the report of a complete round, unless the study has one."""
+    """Close the round if it is due, and create the report of a complete round, unless the study has one."""
+    close_due_rounds(timezone.now(), Round.objects.filter(pk=study.round_id))
     study.refresh_from_db(fields=["round", "report"])
     if study.report or not is_judged(study.round):
         return []

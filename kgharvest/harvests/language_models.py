@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -181,6 +182,8 @@ def _folder_or_hub_id(name: str) -> str:
     if HUB_ID.fullmatch(name):
         if is_folder:
             raise _ambiguous(name)
+        if "/" not in name and (meant := get_close_matches(name, LOCAL_LMS, n=1, cutoff=0.85)):
+            raise NotFound(f"There is no LM {name}. Did you mean {meant[0]}? Write hub ids as OWNER/NAME.")
         return name
     if has_config or is_file:
         return str(folder.resolve())  # made absolute, because the worker may run in another directory

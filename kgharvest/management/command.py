@@ -75,7 +75,7 @@ class DomainCommand(BaseCommand):
                 raise Error(reason) from error
             raise
         except KeyboardInterrupt:
-            raise Error("interrupted", returncode=130) from None
+            raise Error("Interrupted. Run the command again to continue or repeat it.", returncode=130) from None
         return output
 
 

@@ -82,6 +82,7 @@ class Command(DomainCommand):
             store_report(report)
         if output:
             write_atomically(output, [content])
+            self.stdout.write(f"Report: {output}")
         else:
             self.stdout.flush()
             self.stdout.buffer.write(content)

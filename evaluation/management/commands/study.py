@@ -31,7 +31,7 @@ from evaluation.studies.sections import job_sections_of
 from evaluation.studies.services import changes, check_changes, find_study, relations_of, store_study
 from evaluation.studies.steps import advance, failed_jobs, is_judged, report_now, stages, waits_for_people
 from kgharvest.bulk.file_writing import write_atomically
-from kgharvest.environment import create_data_folder
+from kgharvest.environment import PROGRAM, RUN, create_data_folder
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.jobs import ledger
 from kgharvest.management.command import DomainCommand, run_to_the_end
@@ -91,7 +91,8 @@ class Command(DomainCommand):
             text = text.replace(f', "{PACK}"', "")
         write_atomically(file, [f"#:schema ./{SCHEMA_FILE}\n", text])
         write_atomically(file.with_name(SCHEMA_FILE), [schema_text()])
-        self.stdout.write(f"{file} is ready to edit. Then: study check {file}")
+        self.stdout.write(f"{file} is ready to edit, and {SCHEMA_FILE} describes it for editors.")
+        self.stdout.write(f"Then: {PROGRAM} study check {file}")
 
     def do_schema(self, **options):
         self.stdout.write(schema_text(), ending="")
@@ -196,6 +197,7 @@ class Command(DomainCommand):
         self.say(f"Judgments: {stage.text}")
         if round.status == Round.Status.OPEN:
             self.say(f"Join link: {settings.ORIGIN}{reverse('annotation:join', args=[round.join_token])}")
+            self.say(f"If the website is not running: {RUN} web")
         self.say(f"Round: {settings.ORIGIN}{round.get_absolute_url()}")
         if not wait:
             self.say("Run the study again when people have judged, or add --wait.")

@@ -434,6 +434,30 @@ def test_relations_made_by_hand_are_not_overwritten(run, study):
     }
 
 
+def test_complete_round_closes_before_the_report(run, study):
+    study.write_text(study.read_text().replace("n = 4", 'n = 4\ncloses_when = "complete"'))
+    run()
+    judge_all(Round.objects.get(), ["true"] * 12)
+
+    run()
+
+    assert Round.objects.get().status == Round.Status.CLOSED
+    assert Study.objects.get().report
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "meant"), [('"demo"', '"demos"', "demo"), ('"embedded"', '"embeded"', "embedded")]
+)
+def test_check_suggests_the_name_of_a_set_or_lm_that_was_meant(run, study, old, new, meant):
+    study.write_text(study.read_text().replace(old, new))
+
+    with pytest.raises(CommandError) as refused:
+        run("check")
+
+    assert new.strip('"') in str(refused.value)
+    assert meant in str(refused.value).replace(new.strip('"'), "")
+
+
 def test_study_changes_the_relations_of_its_own_set(study):
     stored = store_study(read_study(study))
     import_study_relations(stored)

@@ -74,6 +74,8 @@ def test_valid_file_is_read_as_written(tmp_path):
         ('["yen", "japan"]', '["yen"]', 9, "relations[1].seed_tuples"),
         ('name = "capitals"', 'name = "the capitals"', 1, "name"),
         ('name = "capitals"', "", 1, "name"),
+        ("n = 5", 'n = 5\ntakes_guests = "true"', 18, "round.takes_guests"),
+        ("max_tuples = 10", 'max_tuples = "10"', 14, "harvests[0].max_tuples"),
         ("n = 5", "n = 5\n[report]\noutputs = ['report.doc']", 19, "report.outputs[0]"),
         ("n = 5", "n = 5\n[report]\njudge = 'nobody'", 19, "report.judge"),
         ("[round]\nn = 5", "", 1, "round"),
