@@ -175,13 +175,16 @@ def _strata(labels: LabelRows, statements: Sequence[int], faults: Faults) -> tup
     """Return the strata in report order, and the draws. Statements of named cells do not count for the unnamed cell."""
     stratum_of: dict[tuple[CellKey, int], ImportedRow] = {}
     weights: dict[StratumName, ImportedRow] = {}
+    if lacks_weights := all(row.weight is None for row in labels.rows) and any(row.stratum for row in labels.rows):
+        reason = "is missing; add the share of each stratum in the population, or remove the column stratum"
+        faults.add(BadEntry("column weight", reason))
     in_named_cell = {task for row, task in zip(labels.rows, statements, strict=True) if row.model or row.setting}
     for row, task in zip(labels.rows, statements, strict=True):
         if task in in_named_cell and not (row.model or row.setting):
             continue
         cell = _cell(row)
         where = f"{labels.unit} {row.line}"
-        if bool(row.stratum) != (row.weight is not None):
+        if not lacks_weights and bool(row.stratum) != (row.weight is not None):
             missing = "weight" if row.stratum else "stratum"
             faults.add(BadEntry(f"{where}, {missing}", "is empty; fill in both stratum and weight, or neither"))
             continue

@@ -227,6 +227,12 @@ def test_weights_that_are_no_shares_of_the_population_are_refused(change, error)
     assert refusal([records[0] | change, *records[1:]])[0].startswith(error)
 
 
+def test_strata_without_any_weight_are_one_error():
+    records = labels({str(number): "tt" for number in range(9)}, stratum="a")
+
+    assert [line.split(":")[0] for line in refusal(records)] == ["column weight"]
+
+
 def test_a_statement_has_one_stratum_weight_and_cluster():
     first = {"item": "1", "annotator": "a", "label": "t", "stratum": "s", "weight": "1", "cluster": "c"}
 
