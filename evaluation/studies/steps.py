@@ -19,15 +19,12 @@ from annotation.rounds.services import create_draft, open_draft
 from evaluation.models import Report, Study
 from evaluation.reports.forms import report_options
 from evaluation.reports.services import prepare_report, store_report
+from evaluation.studies.plan import checked_plan
 from evaluation.studies.schema import SimulationSection, validated_report
 from evaluation.studies.sections import Stage, job_sections_of, sections_of
 from evaluation.studies.services import (
-    check_round,
-    check_simulation,
-    import_study_relations,
     jobs_of,
     locked,
-    plan_of,
     relations_of,
     round_spec,
 )
@@ -55,17 +52,15 @@ def advance(study: Study, by=None) -> list[Job]:
 
 @transaction.atomic
 def queue_harvests(study: Study, by=None) -> list[Job]:
-    """Import the relations and launch the missing harvests; return the unfinished ones. Nothing if a round exists."""
+    """Import the relations, check the study, and launch the missing harvests; return the unfinished ones.
+
+    Nothing if a round exists.
+    """
     current = locked(study, by)
     study.harvest_keys = current.harvest_keys
     if current.round:
         return []
-    import_study_relations(current, by)
-    check_simulation(current)
-    plan = plan_of(current, by)
-    check_round(current, plan.all_requests)
-    if plan.refusals:
-        raise DomainError("BadStudy", " ".join(plan.refusals))
+    plan = checked_plan(current, by)
     study.harvest_keys = list(map(unique_key_of, plan.all_requests))
     if current.harvest_keys != study.harvest_keys:
         current.harvest_keys = study.harvest_keys

@@ -96,16 +96,16 @@ def test_complete_round_gets_report_and_files(run, study):
 
 
 def test_package_is_written_if_its_app_is_installed(run, study, settings):
-    study.write_text(study.read_text() + '[report]\noutputs = ["report.csv", "pack.zip"]\n')
     run()
     judge_all(Round.objects.get(), ["true"] * 12)
+    study.write_text(study.read_text() + '[report]\noutputs = ["report.csv", "pack.zip"]\n')
 
     if "publishing" in settings.CONTRIB_APPS:
-        run()
+        run("run", "--yes")
         assert zipfile.is_zipfile(study.parent / "capitals-results" / "pack.zip")
     settings.REPORT_OUTPUTS = {"pack.zip": "evaluation.studies.outputs.refuse_pack"}
     (study.parent / "capitals-results" / "pack.zip").unlink(missing_ok=True)
-    assert refusal(run) == "AppNotInstalled"
+    assert refusal(run, "run", "--yes") == "AppNotInstalled"
     assert (study.parent / "capitals-results" / "report.csv").exists()
 
 
@@ -253,6 +253,22 @@ def test_check_finds_errors_that_need_the_database(run, study, settings, old, ne
     assert counts() == before
 
 
+@pytest.mark.parametrize(
+    ("added", "code"),
+    [
+        ('[report]\noutputs = ["pack.zip"]\n', "AppNotInstalled"),
+        ('[[scores]]\nharvested = ["top1"]\n', "BadStudy"),  # no harvest has this setting
+    ],
+)
+def test_run_finds_errors_of_later_steps_before_the_harvests(run, study, settings, added, code):
+    settings.REPORT_OUTPUTS = {"pack.zip": "evaluation.studies.outputs.refuse_pack"}
+    study.write_text(study.read_text() + added)
+
+    assert refusal(run) == code
+
+    assert not HarvestJob.objects.exists()
+
+
 def test_changed_file_is_shown_and_applied_with_yes(run, study, capsys):
     stored = store_study(read_study(study))
     advance(stored)
@@ -390,7 +406,7 @@ def test_harvests_that_another_launch_has_just_queued_are_awaited(study, monkeyp
         return plan
 
     stored = store_study(read_study(study))
-    monkeypatch.setattr("evaluation.studies.steps.plan_of", plan_before_another_launch)
+    monkeypatch.setattr("evaluation.studies.plan.plan_of", plan_before_another_launch)
 
     jobs = queue_harvests(stored)
 

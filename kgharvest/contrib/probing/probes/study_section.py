@@ -95,9 +95,9 @@ class ProbesSection(JobsSection):
 
     def check(self, study: Study, requests: Sequence[HarvestRequest]) -> None:
         for position, entry in enumerate(self.entries(study.document)):
-            path = f"{self.key}[{position}]"
-            with _named(path):
-                check_probe(_request(study, entry))
+            if self.job_of(study, position) is None:
+                with _named(f"{self.key}[{position}]"):
+                    check_probe(_request(study, entry))
 
     def plan_lines(self, study: Study, requests: Sequence[HarvestRequest]) -> Iterator[str]:
         for position, entry in enumerate(self.entries(study.document)):

@@ -228,7 +228,7 @@ def test_downloaded_file_of_a_preregistered_round_preregisters_its_copy(run, stu
     plan = planned(hypotheses=[sides | {"expects": "alike", "margin": 5}], comparisons=[])
     freeze_preregistration(clicked, plan, timezone.now())
     path = tmp_path / "clicked.toml"
-    path.write_text('project = "Other"\n' + toml_of(study_of_round(clicked)))
+    path.write_text('project = "Other"\n' + toml_of(study_of_round(clicked).document))
 
     call_command("study", "run", str(path))
 
@@ -242,7 +242,7 @@ def test_downloaded_file_of_a_study_contains_a_later_preregistration(run, study)
     run()
     freeze_preregistration(Round.objects.get(), planned(comparisons=[]), timezone.now())
 
-    document = study_of_round(Round.objects.get())
+    document = study_of_round(Round.objects.get()).document
 
     assert document["preregistration"]["primary_outcome"] == "Accuracy."
     assert {key: document[key] for key in document if key != "preregistration"} == Study.objects.get().document
