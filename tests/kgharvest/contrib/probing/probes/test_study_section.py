@@ -222,6 +222,47 @@ def test_changed_facts_are_probed_again(run, study, fake_probes):
     assert [job for _, job in SECTION.finished(Study.objects.get())] == [first]
 
 
+def test_checksum_depends_on_names_and_options(tmp_path):
+    """The names of files are the relations and parts of their facts."""
+    entry = {"model": "embedded-small"}
+    for folder, file in [("a", "eats.jsonl"), ("b", "likes.jsonl"), ("c", "eats.jsonl")]:
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / file).write_text('{"template": "[X] is [Y]"}\n')
+
+    def checksum(**options: str) -> str:
+        return SECTION.with_files_read([entry | options], tmp_path)[0]["checksum"]
+
+    assert checksum(prompts="a") == checksum(prompts="c")
+    assert len({checksum(prompts="a"), checksum(prompts="b"), checksum(facts="a")}) == 3
+    assert checksum(facts="a", prompts="b") != checksum(facts="b", prompts="a")
+
+
+def test_moved_files_are_not_probed_again(run, study, fake_probes, tmp_path):
+    study.write_text(STUDY.replace("with_control", 'facts = "facts.jsonl"\nwith_control'))
+    write_facts(study.parent, FACTS)
+    run()
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for name in ("facts.jsonl", study.name):
+        (study.parent / name).rename(moved / name)
+
+    call_command("study", "run", str(moved / study.name), "--yes")
+
+    assert Probe.objects.count() == 1
+
+
+def test_facts_that_changed_after_the_file_was_read_are_refused(study, fake_probes):
+    study.write_text(STUDY.replace("with_control", 'facts = "facts.jsonl"\nwith_control'))
+    write_facts(study.parent, FACTS)
+    stored = store_study(read_study(study))
+    write_facts(study.parent, FACTS | {"test": [("Vienna", "Austria")]})
+
+    with pytest.raises(DomainError, match=r"^probes\[0\]: facts") as refused:
+        advance(stored)
+
+    assert (refused.value.code, Probe.objects.count()) == ("BadStudy", 0)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "code"),
     [
