@@ -199,6 +199,14 @@ def test_status_lists_the_stages(run, study):
     assert re.findall(r"^(\w+)", run("status"), re.MULTILINE)[0] == "Relations"
 
 
+def test_status_and_report_do_not_read_the_files_of_data(run, study):
+    run()
+    study.write_text(study.read_text() + '[[relations]]\nfile = "deleted.json"\n')
+
+    assert "Round      done" in run("status")
+    assert "0 of 12" in run("report")
+
+
 def test_check_and_plan_store_nothing(run):
     before = counts() | {"Project": Project.objects.count()}
 
