@@ -211,8 +211,8 @@ def _relation(relation: Relation, name: str, texts: Mapping[str, Any], round: Ro
 
 def _statement(relation: Relation, round: Round | None) -> str:
     """Return the statement with its slots as it was when the round was opened."""
-    tasks = round.tasks.without_gold().filter(knowledge_tuple__relation=relation) if round else ()
-    for task in tasks:
+    tasks = round.tasks.without_gold().filter(knowledge_tuple__relation=relation) if round else None
+    for task in tasks.iterator(chunk_size=100) if tasks else ():
         if freeze_statement(relation.statement, task.entities).text == task.statement:
             break
         if len(set(task.entities)) == len(task.entities):  # each span belongs to one slot

@@ -12,7 +12,6 @@ from django.urls import reverse
 
 from annotation.judges.models import JudgeRun
 from annotation.judges.runs import continue_run, queue_run
-from annotation.judges.specs import run_from_spec
 from annotation.judging.simulation import Truth, fill_with_simulated_judgments
 from annotation.models import Round
 from annotation.rounds.services import create_draft, open_draft
@@ -105,7 +104,7 @@ def _finished_harvests(study: Study) -> list[HarvestJob]:
 
 @transaction.atomic
 def queue_judges(study: Study, by=None) -> list[Job]:
-    """Queue the missing judge runs, and stopped ones again with the limits in the file; return the unfinished runs.
+    """Queue the missing judge runs, and stopped ones again; return the unfinished runs.
 
     Raises BudgetTooSmall, and the errors of queue_run.
     """
@@ -122,9 +121,7 @@ def _queue_runs(study: Study, names: set[str], by) -> list[Job]:
         if run is None:
             run = queue_run(study.round, document, by)
         elif run.can_retry:
-            wanted, _ = run_from_spec(document)
-            limits = {name: getattr(wanted, name) for name in run.LIMITS}
-            run = continue_run(run, {name: limit for name, limit in limits.items() if limit != getattr(run, name)}, by)
+            run = continue_run(run, {name: getattr(run, name) for name in run.LIMITS}, by)
         runs.append(run)
     return [run for run in runs if run.is_unfinished]
 

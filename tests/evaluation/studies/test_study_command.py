@@ -140,6 +140,20 @@ def test_changed_report_options_give_a_new_report(run, study, added, is_new):
     assert Report.objects.count() == 1 + is_new
 
 
+def test_raised_limit_of_a_judge_keeps_the_report(run, study):
+    text = study.read_text() + JUDGE.format("one")
+    study.write_text(text)
+    run()
+    judge_all(Round.objects.get(), ["true"] * 12)
+    run()
+    study.write_text(f"{text}max_tokens_total = 9_000_000\n")
+
+    run("run", "--yes")
+
+    assert JudgeRun.objects.get().max_tokens_total == 9_000_000
+    assert Report.objects.get() == Study.objects.get().report
+
+
 def test_outdated_published_numbers_are_written_again(run, study):
     study.write_text(study.read_text() + PUBLISHED.format("Table 3"))
     run()
@@ -365,6 +379,18 @@ def test_judge_that_stopped_at_its_budget_continues_with_the_one_in_the_file(run
     continued = JudgeRun.objects.get()
     assert (continued.pk, continued.status, continued.max_tokens_total) == (stopped.pk, "succeeded", 1_000_000)
     assert continued.answers.count() == endpoint.n_answered
+
+
+def test_limit_that_was_raised_on_the_page_is_kept(run, study):
+    text = study.read_text()
+    with serving(lambda body: completion("True")) as endpoint:
+        study.write_text(text + CHAT_JUDGE.format(endpoint.url, 0, 700))
+        assert refusal(run) == "JobFailed"
+        JudgeRun.objects.update(max_tokens_total=1_000_000)
+
+        run()
+
+    assert (JudgeRun.objects.get().status, JudgeRun.objects.get().max_tokens_total) == ("succeeded", 1_000_000)
 
 
 def test_changes_name_paths_and_values():
