@@ -93,6 +93,18 @@ class ProbesSection(JobsSection):
                 read.append(entry | ({"checksum": _checksum(paths)} if paths else {}))
         return read
 
+    def without_files(self, section: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+        """Return the entries with the bare names of their files, and a sentence about each."""
+        written, notes = [], []
+        for position, entry in enumerate(section):
+            names = {option: Path(entry[option]).name for option in FILES if entry.get(option)}
+            written.append({option: value for option, value in entry.items() if option != "checksum"} | names)
+            notes += [
+                f"{self.key}[{position}].{option}: copy {name} into the folder of this file. It does not contain it."
+                for option, name in names.items()
+            ]
+        return written, notes
+
     def check(self, study: Study, requests: Sequence[HarvestRequest]) -> None:
         for position, entry in enumerate(self.entries(study.document)):
             if self.job_of(study, position) is None:

@@ -13,6 +13,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from evaluation.models import Study
+from evaluation.studies.export import file_of_study
 from evaluation.studies.files import read_study
 from evaluation.studies.outputs import published_tables
 from evaluation.studies.schema import faults_of, json_schema
@@ -261,6 +262,20 @@ def test_facts_that_changed_after_the_file_was_read_are_refused(study, fake_prob
         advance(stored)
 
     assert (refused.value.code, Probe.objects.count()) == ("BadStudy", 0)
+
+
+def test_downloaded_file_names_its_files_without_paths_of_this_machine(study):
+    study.write_text(STUDY.replace("with_control", 'facts = "facts.jsonl"\nwith_control'))
+    write_facts(study.parent, FACTS)
+    stored = store_study(read_study(study))
+    path = stored.document["probes"][0]["facts"]
+
+    file = file_of_study(stored)
+
+    assert path == str(study.parent / "facts.jsonl")
+    assert file.document["probes"] == tomllib.loads(study.read_text())["probes"]
+    assert [note.split(":")[0] for note in file.notes] == ["probes[0].facts"]
+    assert stored.document["probes"][0]["facts"] == path
 
 
 @pytest.mark.parametrize(
