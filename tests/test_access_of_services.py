@@ -54,7 +54,6 @@ from kgharvest.accounts.projects import (
     revoke_invite,
     set_role,
 )
-from kgharvest.contrib.probing.probes.study_section import SECTION
 from kgharvest.contrib.publishing.packs.pack_jobs import queue_pack
 from kgharvest.contrib.publishing.preregistration.services import freeze_preregistration
 from kgharvest.contrib.publishing.statements.services import save_statements
@@ -187,7 +186,6 @@ CALLS: dict[Callable, Callable] = {
     prepare_report: lambda it, by: prepare_report(it.round, by),
     store_report: lambda it, by: store_report(it.report, by),
     store_study: lambda it, by: store_study(it.study.document | {"project": it.project.slug}, by),
-    steps.queue_section: lambda it, by: steps.queue_section(SECTION, it.study, by),
     steps.queue_harvests: lambda it, by: steps.queue_harvests(it.study, by),
     steps.open_study_round: lambda it, by: steps.open_study_round(it.study, by),
     steps.queue_judges: lambda it, by: steps.queue_judges(it.study, by),
@@ -205,7 +203,7 @@ CALLS: dict[Callable, Callable] = {
 CALL_PROJECT_FOR = {
     "plan_launch", "create_harvest_job", "queue_harvest", "prepared_import", "import_relation_file",
     "import_kg", "prepared_kg", "store_upload", "save_relation", "queue_score_job", "create_probe", "queue_probe",
-    "project_of", "import_study_relations", "plan_of",
+    "project_of", "import_study_relations", "plan_of", "checked_plan",
 }  # fmt: skip
 CALL_SERVICES_WITH_A_ROW = {
     "import_upload", "start_launch", "import_prompts", "create_run", "queue_run", "import_file", "import_answers",

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from annotation.judges.models import JudgeKind
 from annotation.judges.specs import spec_of
-from annotation.models import Round
+from annotation.models import JudgmentTask, Round
 from annotation.rounds.builder import instructions_by_relation
 from annotation.rounds.instructions import freeze_statement
 from evaluation.models import Study
 from evaluation.studies.files import relation_section, relations_of_file
 from evaluation.studies.schema import SAMPLE, HarvestSection
-from evaluation.studies.sections import study_sections
+from evaluation.studies.sections import sections_of, study_sections
 from evaluation.studies.services import queued_jobs, relations_of_section, sampled_jobs
 from kgharvest.chat_models.options import ChatOptions, to_json
 from kgharvest.engine.settings import SETTINGS
@@ -43,7 +43,8 @@ class StudyFile(NamedTuple):
 def file_of_study(study: Study) -> StudyFile:
     """Return the document of a study for any installation: with the relations as its harvests used them.
 
-    A built-in set stays a name if the harvests used the packaged texts. Raises NotReproducible.
+    A built-in set stays a name if the harvests used the packaged texts. The notes name files that are not part of it.
+    Raises NotReproducible.
     """
     jobs: defaultdict[int, list[HarvestJob]] = defaultdict(list)
     for job in {*(sampled_jobs(study.round) if study.round else ()), *queued_jobs(study)}:
@@ -61,7 +62,11 @@ def file_of_study(study: Study) -> StudyFile:
         renamed = {_name_outside(path, written_sets): text for path, text in instructions.items()}
         document["round"] = document["round"] | {"relation_instructions": renamed}
     others = _other_sections(study.round, {}) if study.round else {}
-    return StudyFile(others | document)
+    notes: list[str] = []
+    for section in sections_of(document):
+        document[section.key], of_section = section.without_files(document[section.key])
+        notes += of_section
+    return StudyFile(others | document, notes)
 
 
 def _written_relations(
@@ -211,8 +216,8 @@ def _relation(relation: Relation, name: str, texts: Mapping[str, Any], round: Ro
 
 def _statement(relation: Relation, round: Round | None) -> str:
     """Return the statement with its slots as it was when the round was opened."""
-    tasks = round.tasks.without_gold().filter(knowledge_tuple__relation=relation) if round else ()
-    for task in tasks:
+    of_round = round.tasks.without_gold() if round else JudgmentTask.objects.none()
+    for task in of_round.filter(knowledge_tuple__relation=relation).iterator(chunk_size=100):
         if freeze_statement(relation.statement, task.entities).text == task.statement:
             break
         if len(set(task.entities)) == len(task.entities):  # each span belongs to one slot

@@ -38,17 +38,25 @@ def planned_study(document: dict[str, Any], by=None) -> Iterator[tuple[Study, Pl
     """
     with transaction.atomic():
         study = locked(store_study(document, by), by)
-        import_study_relations(study, by)
-        check_simulation(study)
-        plan = plan_of(study, by)
-        check_round(study, plan.all_requests)
-        check_outputs(study)
-        for section in sections_of(document):
-            section.check(study, plan.all_requests)
-        if plan.refusals:
-            raise DomainError("BadStudy", " ".join(plan.refusals))
-        yield study, plan
+        yield study, checked_plan(study, by)
         transaction.set_rollback(True)
+
+
+def checked_plan(study: Study, by=None) -> Plan:
+    """Import the relations of a locked study, check the study, and return the plan of its harvests.
+
+    Raises as planned_study.
+    """
+    import_study_relations(study, by)
+    check_simulation(study)
+    plan = plan_of(study, by)
+    check_round(study, plan.all_requests)
+    check_outputs(study)
+    for section in sections_of(study.document):
+        section.check(study, plan.all_requests)
+    if plan.refusals:
+        raise DomainError("BadStudy", " ".join(plan.refusals))
+    return plan
 
 
 def study_plan_lines(document: dict[str, Any], by=None) -> Iterator[str]:

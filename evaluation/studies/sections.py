@@ -66,6 +66,10 @@ class StudySection(ABC):
         """Return the section with the contents of files instead of their names. Raises NoSuchFile, ImportRefused."""
         return section
 
+    def without_files(self, section: Any) -> tuple[Any, list[str]]:
+        """Return the stored section for downloads, and a sentence about each file that it only names."""
+        return section, []
+
     def check(self, study: "Study", requests: Sequence["HarvestRequest"]) -> None:
         """Raise the errors that need the database. requests: all harvests of the study."""
         return

@@ -7,6 +7,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from annotation.judges.models import JudgeRun
+from annotation.judges.specs import run_from_spec
 from annotation.models import Round
 from annotation.rounds.builder import population_of
 from annotation.rounds.serializers import Cell, round_from_spec
@@ -105,6 +106,7 @@ def store_study(document: dict[str, Any], by=None) -> Study:
         keys = ", ".join(key_of(change.path) for change in changed)
         if _of_report(study.document) != _of_report(document):
             study.report = None  # the next step creates a new one
+        _set_changed_limits(study, document)
         study.document = document
         if any(change.path[0] in ("relations", "harvests") for change in changed):
             study.harvest_keys = []  # until they are queued
@@ -116,7 +118,26 @@ def store_study(document: dict[str, Any], by=None) -> Study:
 def _of_report(document: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the parts of the document that determine the contents of the report."""
     options = {name: value for name, value in document.get("report", {}).items() if name != "outputs"}
-    return options, document.get("judges", []), document.get("published")
+    return options, _judges(document), document.get("published")
+
+
+def _judges(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the options of each judge except its LIMITS, by name."""
+    return {
+        judge["name"]: {key: value for key, value in judge.items() if key not in JudgeRun.LIMITS}
+        for judge in document.get("judges", [])
+    }
+
+
+def _set_changed_limits(study: Study, document: Mapping[str, Any]) -> None:
+    """Give the judge runs the limits that the new document changes. Limits that were changed on pages are kept."""
+    old = {judge["name"]: judge for judge in study.document.get("judges", [])}
+    for judge in document.get("judges", []) if study.round else []:
+        before = old.get(judge["name"], judge)
+        if changed := [limit for limit in JudgeRun.LIMITS if before.get(limit) != judge.get(limit)]:
+            wanted, _ = run_from_spec(judge)
+            limits = {limit: getattr(wanted, limit) for limit in changed}
+            study.round.judge_runs.filter(name=judge["name"]).update(**limits)
 
 
 def locked(study: Study, by=None) -> Study:
@@ -144,10 +165,7 @@ def check_changes(study: Study, document: Mapping[str, Any]) -> None:
     """Raise StudyFrozen if the new document changes the drawn sample, or options of a judge run except its LIMITS."""
     if study.round is None:
         return
-    old, new = (
-        {judge["name"]: {key: value for key, value in judge.items() if key not in JudgeRun.LIMITS} for judge in judges}
-        for judges in (of.get("judges", []) for of in (study.document, document))
-    )
+    old, new = _judges(study.document), _judges(document)
     refusals = [
         (str(change), f"round {study.round.name} exists, and its harvests, sample, and options are frozen")
         for change in changes(study.document, document)

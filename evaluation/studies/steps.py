@@ -13,22 +13,18 @@ from django.utils import timezone
 
 from annotation.judges.models import JudgeRun
 from annotation.judges.runs import continue_run, queue_run
-from annotation.judges.specs import run_from_spec
 from annotation.judging.simulation import Truth, fill_with_simulated_judgments
 from annotation.models import Round
 from annotation.rounds.services import close_due_rounds, create_draft, open_draft
 from evaluation.models import Report, Study
 from evaluation.reports.forms import report_options
 from evaluation.reports.services import prepare_report, store_report
+from evaluation.studies.plan import checked_plan
 from evaluation.studies.schema import SimulationSection, validated_report
 from evaluation.studies.sections import Stage, job_sections_of, sections_of
 from evaluation.studies.services import (
-    check_round,
-    check_simulation,
-    import_study_relations,
     jobs_of,
     locked,
-    plan_of,
     relations_of,
     round_spec,
 )
@@ -56,17 +52,15 @@ def advance(study: Study, by=None) -> list[Job]:
 
 @transaction.atomic
 def queue_harvests(study: Study, by=None) -> list[Job]:
-    """Import the relations and launch the missing harvests; return the unfinished ones. Nothing if a round exists."""
+    """Import the relations, check the study, and launch the missing harvests; return the unfinished ones.
+
+    Nothing if a round exists.
+    """
     current = locked(study, by)
     study.harvest_keys = current.harvest_keys
     if current.round:
         return []
-    import_study_relations(current, by)
-    check_simulation(current)
-    plan = plan_of(current, by)
-    check_round(current, plan.all_requests)
-    if plan.refusals:
-        raise DomainError("BadStudy", " ".join(plan.refusals))
+    plan = checked_plan(current, by)
     study.harvest_keys = list(map(unique_key_of, plan.all_requests))
     if current.harvest_keys != study.harvest_keys:
         current.harvest_keys = study.harvest_keys
@@ -111,7 +105,7 @@ def _finished_harvests(study: Study) -> list[HarvestJob]:
 
 @transaction.atomic
 def queue_judges(study: Study, by=None) -> list[Job]:
-    """Queue the missing judge runs, and stopped ones again with the limits in the file; return the unfinished runs.
+    """Queue the missing judge runs, and stopped ones again; return the unfinished runs.
 
     Raises BudgetTooSmall, and the errors of queue_run.
     """
@@ -128,9 +122,7 @@ def _queue_runs(study: Study, names: set[str], by) -> list[Job]:
         if run is None:
             run = queue_run(study.round, document, by)
         elif run.can_retry:
-            wanted, _ = run_from_spec(document)
-            limits = {name: getattr(wanted, name) for name in run.LIMITS}
-            run = continue_run(run, {name: limit for name, limit in limits.items() if limit != getattr(run, name)}, by)
+            run = continue_run(run, {name: getattr(run, name) for name in run.LIMITS}, by)
         runs.append(run)
     return [run for run in runs if run.is_unfinished]
 

@@ -25,6 +25,7 @@ LARGEST_REPLY = 4 << 20  # bytes
 WORTH_A_RETRY = {408, 429, 500, 502, 503, 504}
 FILTER = re.compile(r"content[_ -](filter|policy|management)", re.IGNORECASE)
 FORMAT = re.compile(r"response.?format|json.?schema|structured.?output|guided", re.IGNORECASE)
+NEW_LIMIT = "max_completion_tokens"  # the name of max_tokens for reasoning models
 EVENT_STREAM = "text/event-stream"
 # Exceptions raised for malformed replies. RecursionError: deeply nested JSON.
 OTHER_SHAPE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
@@ -132,22 +133,24 @@ class ChatClient:
     def complete(self, question: str, max_tokens: int, **options: Any) -> Completion:
         """Return the answer to a user message. options: additional request fields, for example `temperature`.
 
-        An endpoint that rejects `response_format` is asked without it from then on.
+        An endpoint that rejects `response_format` or `max_tokens` is asked without it from then on.
 
         Raises NoCompletion, or `failure` if the endpoint rejects the request or all attempts fail.
         """
-        messages = [{"role": "user", "content": question}]
-        body = {"model": self.model, "messages": messages, **options}
+        body = {"model": self.model, "messages": [{"role": "user", "content": question}], **options}
         if not self._accepts_formats:
             body.pop("response_format", None)
-        reply = self._post(body | {self._limit_field: max_tokens})
-        if "response_format" in body and reply.status in (400, 422) and FORMAT.search(reply.text):
-            self._accepts_formats = False
-            del body["response_format"]
-            reply = self._post(body | {self._limit_field: max_tokens})
-        if reply.status == 400 and "max_completion_tokens" in reply.text:
-            self._limit_field = "max_completion_tokens"  # reasoning models use this name
-            reply = self._post(body | {self._limit_field: max_tokens})
+        limit_field = self._limit_field
+        reply = self._post(body | {limit_field: max_tokens})
+        while reply.status in (400, 422):  # at most twice: each fallback applies once
+            if "response_format" in body and FORMAT.search(reply.text):
+                self._accepts_formats = False
+                del body["response_format"]
+            elif limit_field != NEW_LIMIT and reply.status == 400 and NEW_LIMIT in reply.text:
+                self._limit_field = limit_field = NEW_LIMIT
+            else:
+                break
+            reply = self._post(body | {limit_field: max_tokens})
         if reply.status == 400 and FILTER.search(reply.text):
             sentence = f"{self.who} at {self.host} rejected the question (content filter). Ask a different question."
             raise Filtered(sentence, reply.text)

@@ -225,7 +225,10 @@ def parse_answer(answer: str, arity: int) -> Parsed:
     rejected: Counter[str] = Counter()
     rows: list[list[Any]] = []
     for value in json_values(text, rest):
-        found = list(rows_of(value, arity))
+        try:
+            found = list(rows_of(value, arity))
+        except RecursionError:  # not a list of tuples
+            found = []
         rows += [row for row in found if isinstance(row, list)]
         rejected.update([row for row in found if isinstance(row, str)] if found else [UNPARSABLE])
     others: list[str] = []

@@ -203,13 +203,13 @@ class Command(DomainCommand):
             self.say("Run the study again when people have judged, or add --wait.")
 
     def do_status(self, study, small, **options):
-        stored = stored_study(read_study(study_path(study), small))
+        stored = stored_study(written_study(study_path(study), small))
         for stage in stages(stored):
             self.stdout.write(f"{stage.name:<10} {stage.state:<12} {stage.text}")
 
     def do_report(self, study, small, output, **options):
         path = study_path(study)
-        stored = stored_study(read_study(path, small))
+        stored = stored_study(written_study(path, small))
         report = report_now(stored) if "round" in stored.document else None
         if not report and not published_tables(stored, None):
             raise NotFound(f"Study {stored.name} has no results yet. Continue it with study run.")

@@ -96,16 +96,16 @@ def test_complete_round_gets_report_and_files(run, study):
 
 
 def test_package_is_written_if_its_app_is_installed(run, study, settings):
-    study.write_text(study.read_text() + '[report]\noutputs = ["report.csv", "pack.zip"]\n')
     run()
     judge_all(Round.objects.get(), ["true"] * 12)
+    study.write_text(study.read_text() + '[report]\noutputs = ["report.csv", "pack.zip"]\n')
 
     if "publishing" in settings.CONTRIB_APPS:
-        run()
+        run("run", "--yes")
         assert zipfile.is_zipfile(study.parent / "capitals-results" / "pack.zip")
     settings.REPORT_OUTPUTS = {"pack.zip": "evaluation.studies.outputs.refuse_pack"}
     (study.parent / "capitals-results" / "pack.zip").unlink(missing_ok=True)
-    assert refusal(run) == "AppNotInstalled"
+    assert refusal(run, "run", "--yes") == "AppNotInstalled"
     assert (study.parent / "capitals-results" / "report.csv").exists()
 
 
@@ -138,6 +138,20 @@ def test_changed_report_options_give_a_new_report(run, study, added, is_new):
         assert report.document["equivalence_margin"] == 0.07
     run()
     assert Report.objects.count() == 1 + is_new
+
+
+def test_raised_limit_of_a_judge_keeps_the_report(run, study):
+    text = study.read_text() + JUDGE.format("one")
+    study.write_text(text)
+    run()
+    judge_all(Round.objects.get(), ["true"] * 12)
+    run()
+    study.write_text(f"{text}max_tokens_total = 9_000_000\n")
+
+    run("run", "--yes")
+
+    assert JudgeRun.objects.get().max_tokens_total == 9_000_000
+    assert Report.objects.get() == Study.objects.get().report
 
 
 def test_outdated_published_numbers_are_written_again(run, study):
@@ -199,6 +213,14 @@ def test_status_lists_the_stages(run, study):
     assert re.findall(r"^(\w+)", run("status"), re.MULTILINE)[0] == "Relations"
 
 
+def test_status_and_report_do_not_read_the_files_of_data(run, study):
+    run()
+    study.write_text(study.read_text() + '[[relations]]\nfile = "deleted.json"\n')
+
+    assert "Round      done" in run("status")
+    assert "0 of 12" in run("report")
+
+
 def test_check_and_plan_store_nothing(run):
     before = counts() | {"Project": Project.objects.count()}
 
@@ -251,6 +273,22 @@ def test_check_finds_errors_that_need_the_database(run, study, settings, old, ne
     else:
         assert "no errors" in run("check")  # currency_of is in the embedded LM's world
     assert counts() == before
+
+
+@pytest.mark.parametrize(
+    ("added", "code"),
+    [
+        ('[report]\noutputs = ["pack.zip"]\n', "AppNotInstalled"),
+        ('[[scores]]\nharvested = ["top1"]\n', "BadStudy"),  # no harvest has this setting
+    ],
+)
+def test_run_finds_errors_of_later_steps_before_the_harvests(run, study, settings, added, code):
+    settings.REPORT_OUTPUTS = {"pack.zip": "evaluation.studies.outputs.refuse_pack"}
+    study.write_text(study.read_text() + added)
+
+    assert refusal(run) == code
+
+    assert not HarvestJob.objects.exists()
 
 
 def test_changed_file_is_shown_and_applied_with_yes(run, study, capsys):
@@ -343,6 +381,18 @@ def test_judge_that_stopped_at_its_budget_continues_with_the_one_in_the_file(run
     assert continued.answers.count() == endpoint.n_answered
 
 
+def test_limit_that_was_raised_on_the_page_is_kept(run, study):
+    text = study.read_text()
+    with serving(lambda body: completion("True")) as endpoint:
+        study.write_text(text + CHAT_JUDGE.format(endpoint.url, 0, 700))
+        assert refusal(run) == "JobFailed"
+        JudgeRun.objects.update(max_tokens_total=1_000_000)
+
+        run()
+
+    assert (JudgeRun.objects.get().status, JudgeRun.objects.get().max_tokens_total) == ("succeeded", 1_000_000)
+
+
 def test_changes_name_paths_and_values():
     old = {"a": [{"b": 1}, {"b": 2}], "c": "x"}
     new = {"a": [{"b": 1}, {"b": 3}], "d": [1]}
@@ -390,7 +440,7 @@ def test_harvests_that_another_launch_has_just_queued_are_awaited(study, monkeyp
         return plan
 
     stored = store_study(read_study(study))
-    monkeypatch.setattr("evaluation.studies.steps.plan_of", plan_before_another_launch)
+    monkeypatch.setattr("evaluation.studies.plan.plan_of", plan_before_another_launch)
 
     jobs = queue_harvests(stored)
 

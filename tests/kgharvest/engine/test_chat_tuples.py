@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import reduce
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -101,6 +103,14 @@ def test_invalid_lines_are_counted_by_reason():
 @pytest.mark.parametrize("answer", ["I am sorry, but I cannot help.", '[["helmet", "inju', "helmet, head, injury"])
 def test_sentences_and_truncated_values_are_not_read_as_comma_lines(answer):
     assert parse_answer(answer, 2) == ([], {"unparsable": 1})
+
+
+def test_deeply_nested_value_is_rejected():
+    """Some versions of Python parse it, but cannot recurse into it."""
+    nested = reduce(lambda inner, _: [inner], range(3_000), "x")
+
+    with patch("kgharvest.engine.chat_tuples.json_values", lambda text, rest: iter([nested, list(map(list, PAIRS))])):
+        assert parse_answer("", 2) == (PAIRS, {"unparsable": 1})
 
 
 def test_objects_of_ternary_relations_are_read_by_slot_names():

@@ -1,9 +1,8 @@
 """Section `probes` of study files: probes of LMs, and their P@1 beside published numbers (docs/probing.md)."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from evaluation.studies.outputs import measured_on
 from evaluation.studies.schema import names_field
 from evaluation.studies.sections import JobsSection
 from evaluation.studies.services import relations_of
+from kgharvest.audit.tables import canonical_json, sha256
 from kgharvest.bulk.file_reading import read_bytes
 from kgharvest.contrib.probing.models import Probe
 from kgharvest.contrib.probing.probes.api import ProbeOptions, params_of
@@ -77,7 +77,7 @@ class ProbesSection(JobsSection):
     key = "probes"
     noun = "probe"
     entry = ProbeEntry
-    unkeyed = frozenset({"name"})
+    unkeyed = frozenset({"name", *FILES})  # the checksum stands for the files
     published_row = PublishedP1
 
     def jobs(self) -> QuerySet[Probe]:
@@ -90,14 +90,26 @@ class ProbesSection(JobsSection):
             paths = {name: (folder / entry[name]).absolute() for name in FILES if entry.get(name)}
             entry = entry | {name: str(path) for name, path in paths.items()}
             with _named(f"{self.key}[{position}]"):
-                read.append(entry | ({"checksum": _checksum(paths.values())} if paths else {}))
+                read.append(entry | ({"checksum": _checksum(paths)} if paths else {}))
         return read
+
+    def without_files(self, section: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+        """Return the entries with the bare names of their files, and a sentence about each."""
+        written, notes = [], []
+        for position, entry in enumerate(section):
+            names = {option: Path(entry[option]).name for option in FILES if entry.get(option)}
+            written.append({option: value for option, value in entry.items() if option != "checksum"} | names)
+            notes += [
+                f"{self.key}[{position}].{option}: copy {name} into the folder of this file. It does not contain it."
+                for option, name in names.items()
+            ]
+        return written, notes
 
     def check(self, study: Study, requests: Sequence[HarvestRequest]) -> None:
         for position, entry in enumerate(self.entries(study.document)):
-            path = f"{self.key}[{position}]"
-            with _named(path):
-                check_probe(_request(study, entry))
+            if self.job_of(study, position) is None:
+                with _named(f"{self.key}[{position}]"):
+                    check_probe(_request(study, entry))
 
     def plan_lines(self, study: Study, requests: Sequence[HarvestRequest]) -> Iterator[str]:
         for position, entry in enumerate(self.entries(study.document)):
@@ -126,13 +138,17 @@ def _named(path: str) -> Iterator[None]:
         raise DomainError(getattr(refusal, "code", "BadStudy"), f"{path}: {refusal}") from refusal
 
 
-def _checksum(paths: Iterable[Path]) -> str:
-    """Return the SHA-256 checksum of files, folders, and ZIP files. Raises NoSuchFile, NotProbed, or ImportRefused."""
-    checksum = hashlib.sha256()
-    for document in chain.from_iterable(map(documents_in, paths)):
-        with document.open_file() as file:
-            checksum.update(hashlib.file_digest(file, "sha256").digest())
-    return checksum.hexdigest()
+def _checksum(paths: Mapping[str, Path]) -> str:
+    """Return the SHA-256 checksum of files, folders, and ZIP files by option, with the names of their documents.
+
+    Raises NoSuchFile, NotProbed, or ImportRefused.
+    """
+    entries = []
+    for option, path in paths.items():
+        for document in documents_in(path):
+            with document.open_file() as file:
+                entries.append([option, document.source, hashlib.file_digest(file, "sha256").hexdigest()])
+    return sha256(canonical_json(entries))
 
 
 def _plan_line(request: ProbeRequest) -> str:
@@ -199,8 +215,9 @@ def _request(study: Study, entry: Mapping[str, Any]) -> ProbeRequest:
     if unknown := [name for name in entry["relations"] if name not in relations]:
         raise DomainError("BadStudy", f"relations: the study has no relation {unknown[0]!r}. Add it to relations.")
     names = entry["relations"] or list(relations)
-    facts, prompts, words = (Path(entry[name]) if entry[name] else None for name in FILES)
-    return ProbeRequest(
+    paths = {name: Path(entry[name]) for name in FILES if entry[name]}
+    facts, prompts, words = map(paths.get, FILES)
+    request = ProbeRequest(
         language_model=get_language_model(entry["model"]),
         relations=probe_relations(
             [relations[name] for name in names],
@@ -212,3 +229,6 @@ def _request(study: Study, entry: Mapping[str, Any]) -> ProbeRequest:
         facts=facts.name if facts else BUILT_IN,
         params=params_of(entry, read_words(words.name, read_bytes(words)) if words else [], get_language_model),
     )
+    if paths and _checksum(paths) != entry["checksum"]:
+        raise DomainError("BadStudy", f"{', '.join(paths)}: files have changed meanwhile. Start the command again.")
+    return request

@@ -22,7 +22,7 @@ from kgharvest.contrib.publishing.preregistration.plan import (
     whole_hypothesis,
 )
 from kgharvest.contrib.publishing.preregistration.services import freeze_preregistration, stored_parts
-from kgharvest.errors import DomainError
+from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests.language_models import get_language_model, name_language_model
 from kgharvest.harvests.runner import HarvestRequest
 from kgharvest.names import alternatives, short_name
@@ -76,10 +76,19 @@ class PreregistrationSection(StudySection):
             raise _frozen(study, "a round can only be preregistered before its first judgment")
 
     def round_opened(self, study: Study, by: Any = None) -> None:
-        """Freeze the plan, unless it is in force. After the first judgment, any frozen version of it is accepted."""
+        """Freeze the plan, unless it is in force.
+
+        After the first judgment, any frozen version of it is accepted, and its LMs can have been deleted.
+        """
         versions = study.round.preregistrations.order_by("-version")
-        in_force = versions[:1] if _is_open_to_plans(study.round) else versions
-        if not _is_frozen(_plan_of_round(study, study.document), in_force):
+        is_open = _is_open_to_plans(study.round)
+        try:
+            plan = _plan_of_round(study, study.document)
+        except NotFound:
+            if is_open or not versions.exists():
+                raise
+            return
+        if not _is_frozen(plan, versions[:1] if is_open else versions):
             freeze_preregistration(study.round, _sent(study.document), timezone.now(), by)
 
     def stages(self, study: Study) -> list[Stage]:

@@ -13,6 +13,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from evaluation.models import Study
+from evaluation.studies.export import file_of_study
 from evaluation.studies.files import read_study
 from evaluation.studies.outputs import published_tables
 from evaluation.studies.schema import faults_of, json_schema
@@ -220,6 +221,61 @@ def test_changed_facts_are_probed_again(run, study, fake_probes):
     run("run", "--yes")
     assert Probe.objects.count() == 2
     assert [job for _, job in SECTION.finished(Study.objects.get())] == [first]
+
+
+def test_checksum_depends_on_names_and_options(tmp_path):
+    """The names of files are the relations and parts of their facts."""
+    entry = {"model": "embedded-small"}
+    for folder, file in [("a", "eats.jsonl"), ("b", "likes.jsonl"), ("c", "eats.jsonl")]:
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / file).write_text('{"template": "[X] is [Y]"}\n')
+
+    def checksum(**options: str) -> str:
+        return SECTION.with_files_read([entry | options], tmp_path)[0]["checksum"]
+
+    assert checksum(prompts="a") == checksum(prompts="c")
+    assert len({checksum(prompts="a"), checksum(prompts="b"), checksum(facts="a")}) == 3
+    assert checksum(facts="a", prompts="b") != checksum(facts="b", prompts="a")
+
+
+def test_moved_files_are_not_probed_again(run, study, fake_probes, tmp_path):
+    study.write_text(STUDY.replace("with_control", 'facts = "facts.jsonl"\nwith_control'))
+    write_facts(study.parent, FACTS)
+    run()
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for name in ("facts.jsonl", study.name):
+        (study.parent / name).rename(moved / name)
+
+    call_command("study", "run", str(moved / study.name), "--yes")
+
+    assert Probe.objects.count() == 1
+
+
+def test_facts_that_changed_after_the_file_was_read_are_refused(study, fake_probes):
+    study.write_text(STUDY.replace("with_control", 'facts = "facts.jsonl"\nwith_control'))
+    write_facts(study.parent, FACTS)
+    stored = store_study(read_study(study))
+    write_facts(study.parent, FACTS | {"test": [("Vienna", "Austria")]})
+
+    with pytest.raises(DomainError, match=r"^probes\[0\]: facts") as refused:
+        advance(stored)
+
+    assert (refused.value.code, Probe.objects.count()) == ("BadStudy", 0)
+
+
+def test_downloaded_file_names_its_files_without_paths_of_this_machine(study):
+    study.write_text(STUDY.replace("with_control", 'facts = "facts.jsonl"\nwith_control'))
+    write_facts(study.parent, FACTS)
+    stored = store_study(read_study(study))
+    path = stored.document["probes"][0]["facts"]
+
+    file = file_of_study(stored)
+
+    assert path == str(study.parent / "facts.jsonl")
+    assert file.document["probes"] == tomllib.loads(study.read_text())["probes"]
+    assert [note.split(":")[0] for note in file.notes] == ["probes[0].facts"]
+    assert stored.document["probes"][0]["facts"] == path
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from evaluation.studies.files import read_study, toml_of
 from evaluation.studies.services import store_study
 from kgharvest.contrib.publishing.models import Preregistration
 from kgharvest.contrib.publishing.preregistration.services import freeze_preregistration
-from kgharvest.errors import DomainError, ImportRefused
+from kgharvest.errors import DomainError, ImportRefused, NotFound
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob
 from tests.evaluation.studies.conftest import STUDY
@@ -245,7 +245,24 @@ def test_downloaded_file_of_a_study_contains_a_later_preregistration(run, study)
     document = study_of_round(Round.objects.get()).document
 
     assert document["preregistration"]["primary_outcome"] == "Accuracy."
-    assert document["harvests"] == Study.objects.get().document["harvests"]
+    others = document.keys() - {"preregistration", "relations"}  # relations are written out
+    assert {key: document[key] for key in others | {"relations"}} == Study.objects.get().document | {
+        "relations": document["relations"]
+    }
+
+
+def test_judged_study_gets_its_report_after_its_lm_was_deleted(run, planned_study, monkeypatch):
+    def deleted(name: str):
+        raise NotFound(f"{name} was deleted.")
+
+    run()
+    judge_all(Round.objects.get(), ["true"] * 36)
+    module = "kgharvest.contrib.publishing.preregistration.study_section"
+    monkeypatch.setattr(f"{module}.get_language_model", deleted)
+
+    run()
+
+    assert Report.objects.get() == Study.objects.get().report
 
 
 def test_round_of_a_race_with_a_judgment_is_not_preregistered(run, planned_study):

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx
 import pytest
 
-from kgharvest.engine.chat_completions import retry_after_s
+from kgharvest.engine.chat_completions import ChatClient, ChatFailed, retry_after_s
 from kgharvest.engine.prompts.paraphrasers.chat import (
     API_KEY_VARIABLE,
     ChatParaphraser,
@@ -211,6 +211,36 @@ def test_max_tokens_refusal_is_retried_with_new_parameter() -> None:
 
     assert script.paraphrase() == SENTENCES
     assert "max_completion_tokens" in json.loads(script.requests[1].content)
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_both_refused_parameters_are_replaced_in_any_order(is_reversed: bool) -> None:
+    messages = ["response_format is not supported", "Use 'max_completion_tokens' instead."]
+    refusals = [httpx.Response(400, json={"error": {"message": message}}) for message in messages]
+    script = Script(*(refusals[::-1] if is_reversed else refusals), completion())
+    client = ChatClient("The judge", URL, "gpt-x", "", transport=httpx.MockTransport(script))
+
+    answers = [client.complete("Is it true?", 10, response_format={"type": "json_object"}).text for _ in range(2)]
+
+    bodies = [json.loads(request.content) for request in script.requests]
+    assert answers == [ANSWER] * 2
+    assert [("response_format" in body, "max_completion_tokens" in body) for body in bodies] == [
+        (True, False),
+        (is_reversed, is_reversed),
+        (False, True),
+        (False, True),
+    ]
+
+
+def test_repeated_refusal_ends_in_an_error() -> None:
+    refusal = {"error": {"message": "Neither response_format nor max_completion_tokens."}}
+    script = Script(httpx.Response(400, json=refusal))
+    client = ChatClient("The judge", URL, "gpt-x", "", transport=httpx.MockTransport(script))
+
+    with pytest.raises(ChatFailed):
+        client.complete("Is it true?", 10, response_format={"type": "json_object"})
+
+    assert len(script.requests) == 3
 
 
 @pytest.mark.parametrize("url", ["", "llm.example.org/v1", "ftp://llm.example.org", "https://", "http://a:b"])
