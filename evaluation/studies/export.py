@@ -157,7 +157,7 @@ def _lacks_judge(round: Round) -> bool:
 
 def _other_sections(round: Round, model_names: Mapping[str, str]) -> dict[str, Any]:
     """Return the registered sections that the round has, such as its preregistration."""
-    sections = {key: section.section_of(round, model_names) for key, section in study_sections().items()}
+    sections = {key: section.exported(round, model_names) for key, section in study_sections().items()}
     return {key: section for key, section in sections.items() if section is not None}
 
 

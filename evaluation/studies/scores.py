@@ -1,6 +1,7 @@
 """The section `scores` of study files: evaluations of scores on known facts, as in Figures 4 and 5 of BertNet."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from evaluation.rendering.figures.drawing import FIGURE_FORMATS
 from evaluation.scores.api import ScoreInput, chosen_scores
 from evaluation.scores.facts import BUILT_IN, ScoredRelation, built_in_facts, named_facts_of_content, scored_relations
 from evaluation.scores.lookups import merged_scores
-from evaluation.scores.score_jobs import ScoreRequest, queue_score_job, scorer_names
+from evaluation.scores.score_jobs import ScoreRequest, payload_of, queue_score_job, scorer_names
 from evaluation.scores.tables import relation_scores_table, replaced_table, scorer_table
 from evaluation.scores.views import score_file_content
 from evaluation.studies.schema import LARGEST_SEED, key_of, names_field
@@ -109,12 +110,10 @@ class ScoresSection(JobsSection):
     key = "scores"
     noun = "evaluation"
     entry = ScoreSection
-    unkeyed = frozenset({"name", "outputs"})
-    depends_on = ("relations", "harvests", "judges")
     published_row = PublishedOrder
 
     def jobs(self) -> QuerySet[ScoreEvaluation]:
-        return ScoreEvaluation.objects.all()
+        return ScoreEvaluation.objects.defer("samples")  # which are large
 
     def faults(self, document: Mapping[str, Any]) -> Iterator[Fault]:
         sections = self.entries(document)
@@ -171,8 +170,14 @@ class ScoresSection(JobsSection):
                 f"false tuples of {counted(len(relations), 'relation')}, with {section['model']}"
             )
 
-    def queue_entry(self, study: Study, entry: Mapping[str, Any], path: str, unique_key: str, by: Any) -> Job:
-        return queue_score_job(_request(study, entry, path), by, study.project, unique_key)
+    def request(self, study: Study, entry: Mapping[str, Any], path: str) -> ScoreRequest:
+        return _request(study, entry, path)
+
+    def inputs(self, study: Study, request: ScoreRequest) -> Any:
+        return [request.language_model.pk, payload_of(replace(request, facts=""), study.project)]
+
+    def queue_request(self, study: Study, request: ScoreRequest, unique_key: str, by: Any) -> Job:
+        return queue_score_job(request, by, study.project, unique_key)
 
     def published_tables(self, study: Study) -> list[Table]:
         orders = study.document.get("published", {}).get("scores", [])

@@ -18,9 +18,9 @@ from evaluation.studies.services import store_study
 from evaluation.studies.steps import advance, stages
 from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
-from kgharvest.models import HarvestJob, Job
+from kgharvest.models import HarvestJob, Job, Relation
 from tests.evaluation.studies.conftest import STUDY
-from tests.evaluation.studies.test_study_command import refusal, states
+from tests.evaluation.studies.test_study_command import JUDGE, refusal, states
 from tests.factories import judge_all
 
 pytestmark = pytest.mark.usefixtures("fake_harvests")
@@ -268,3 +268,28 @@ def test_pages_of_a_study_without_round(run, scores, researcher_client):
     assert ScoreEvaluation.objects.get().get_absolute_url() in page
     assert "study run" not in page
     assert stored.get_absolute_url() in researcher_client.get("/studies/").text
+
+
+def test_changed_prompts_of_a_stored_relation_are_evaluated_again(run, scores):
+    run()
+    relation = Relation.objects.get(name="prevent")
+    relation.prompts = relation.initial_prompts = ["<ENT0> averts <ENT1> ."]
+    relation.save()
+
+    run()
+
+    newest = ScoreEvaluation.objects.order_by("pk").last()
+    assert newest.payload["relations"][1]["prompts"] == relation.prompts
+    assert ScoreEvaluation.objects.count() == 2
+    assert "up to date" in run()
+
+
+def test_written_default_and_added_judge_repeat_no_evaluation(run, study):
+    study.write_text(f'{STUDY}[[scores]]\nsettings = ["human"]\n')
+    run()
+
+    study.write_text(f'{STUDY}[[scores]]\nsettings = ["human"]\nseed = 0\n{JUDGE.format("lm")}')
+    run("run", "--yes")
+
+    assert ScoreEvaluation.objects.count() == 1
+    assert states(Study.objects.get())["Scores"] == "done"

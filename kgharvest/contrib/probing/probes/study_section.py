@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,6 @@ class ProbesSection(JobsSection):
     key = "probes"
     noun = "probe"
     entry = ProbeEntry
-    unkeyed = frozenset({"name"})
     published_row = PublishedP1
 
     def jobs(self) -> QuerySet[Probe]:
@@ -100,14 +100,23 @@ class ProbesSection(JobsSection):
                 check_probe(_request(study, entry))
 
     def plan_lines(self, study: Study, requests: Sequence[HarvestRequest]) -> Iterator[str]:
-        for position, entry in enumerate(self.entries(study.document)):
-            probe = self.job_of(study, position)
-            if probe is None or probe.can_retry:
-                yield _plan_line(_request(study, entry))
+        planned = {self.unique_key(study, request): request for request in self.requests(study)}
+        probes = self.jobs_by_key(study, list(planned))
+        for key, request in planned.items():
+            if key not in probes or probes[key].can_retry:
+                yield _plan_line(request)
 
-    def queue_entry(self, study: Study, entry: Mapping[str, Any], path: str, unique_key: str, by: Any) -> Job:
+    def request(self, study: Study, entry: Mapping[str, Any], path: str) -> ProbeRequest:
         with _named(path):
-            return queue_probe(_request(study, entry), by, study.project, unique_key)
+            return _request(study, entry)
+
+    def inputs(self, study: Study, request: ProbeRequest) -> Any:
+        relations = [asdict(relation) for relation in request.relations]
+        return [request.language_model.pk, list(request.methods), relations, asdict(request.params)]
+
+    def queue_request(self, study: Study, request: ProbeRequest, unique_key: str, by: Any) -> Job:
+        with _named(self.key):
+            return queue_probe(request, by, study.project, unique_key)
 
     def published_tables(self, study: Study) -> list[Table]:
         probes = [probe for _, probe in self.finished(study)]
