@@ -105,9 +105,9 @@ class Study(models.Model):
 
     document: the validated study file, with the relations of its relation files. relation_set: set of the relations
     that are written in the file; None until they are imported. harvest_keys: `unique_key` of each harvest, in the order
-    of the file; empty until the harvests are queued. section_keys: `unique_key` of the job of each entry, by
-    section, in the order of the file; empty until the jobs are queued. round: None until its draft is created. report: the first report
-    on the complete round since the last change of report options, judges, or published numbers.
+    of the file; empty until the harvests are queued. section_keys: `unique_key` of the job of each entry, by section,
+    in the order of the file; empty until the jobs are queued. round: None until its draft is created. report: the first
+    report on the complete round since the last change of report options, judges, or published numbers.
     """
 
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="studies")

@@ -154,7 +154,7 @@ def queue_score_job(request: ScoreRequest, by, project: Project | None = None, u
 
 
 def payload_of(request: ScoreRequest, project: Project) -> dict[str, Any]:
-    """Return the inputs of the evaluation as JSON, without its LM. Raises NothingHarvested, NoScorer, or EngineError."""
+    """Return the inputs of the evaluation as JSON, without its LM. Raises as queue_score_job."""
     language_models.check_where(request.language_model.name, request.device, request.dtype)
     relations, harvests = with_harvests(request, project)
     for run in request.judge_runs:

@@ -129,7 +129,7 @@ class JobsSection(StudySection):
 
     @abstractmethod
     def inputs(self, study: "Study", request: Any) -> Any:
-        """Return everything that determines the result of the job as JSON: jobs with the same inputs are not repeated."""
+        """Return all inputs of the job as JSON. A job with the same inputs is not repeated."""
 
     @abstractmethod
     def queue_request(self, study: "Study", request: Any, unique_key: str, by: Any) -> Job: ...

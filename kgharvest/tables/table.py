@@ -161,7 +161,7 @@ def table_of_records(titles: Iterable[str], records: Iterable[Mapping[str, Any]]
 
 
 def first_rows(table: Table, most: int, n: int, hint: str = "The files below contain all rows.") -> Table:
-    """Return the table, shortened to the first n rows, the summaries, and a note if it has more than `most` rows.
+    """If the table has more than `most` rows, keep the first n and the summaries, and add a note.
 
     hint: end of the note.
     """

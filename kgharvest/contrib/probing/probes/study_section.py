@@ -14,7 +14,7 @@ from annotation.rounds.serializers import Description, Number, Text
 from evaluation.models import Study
 from evaluation.scores.facts import BUILT_IN
 from evaluation.studies.outputs import measured_on
-from evaluation.studies.schema import names_field
+from evaluation.studies.schema import NOT_WRITTEN, names_field
 from evaluation.studies.sections import JobsSection
 from evaluation.studies.services import relations_of
 from kgharvest.bulk.file_reading import read_bytes
@@ -61,7 +61,10 @@ class ProbeEntry(ProbeOptions):
         help_text="Words among which ranks are counted, one per line, in a file relative to the study file.",
     )
     checksum = Text(
-        max_length=64, default="", help_text="Checksum of the files, which is set whenever the study file is read."
+        max_length=64,
+        default="",
+        help_text="Checksum of the files, which is set whenever the study file is read.",
+        style=NOT_WRITTEN,
     )
 
 
@@ -94,10 +97,7 @@ class ProbesSection(JobsSection):
         return read
 
     def check(self, study: Study, requests: Sequence[HarvestRequest]) -> None:
-        for position, entry in enumerate(self.entries(study.document)):
-            path = f"{self.key}[{position}]"
-            with _named(path):
-                check_probe(_request(study, entry))
+        self.requests(study)
 
     def plan_lines(self, study: Study, requests: Sequence[HarvestRequest]) -> Iterator[str]:
         planned = {self.unique_key(study, request): request for request in self.requests(study)}
@@ -108,15 +108,16 @@ class ProbesSection(JobsSection):
 
     def request(self, study: Study, entry: Mapping[str, Any], path: str) -> ProbeRequest:
         with _named(path):
-            return _request(study, entry)
+            request = _request(study, entry)
+            check_probe(request)
+            return request
 
     def inputs(self, study: Study, request: ProbeRequest) -> Any:
         relations = [asdict(relation) for relation in request.relations]
         return [request.language_model.pk, list(request.methods), relations, asdict(request.params)]
 
     def queue_request(self, study: Study, request: ProbeRequest, unique_key: str, by: Any) -> Job:
-        with _named(self.key):
-            return queue_probe(request, by, study.project, unique_key)
+        return queue_probe(request, by, study.project, unique_key)
 
     def published_tables(self, study: Study) -> list[Table]:
         probes = [probe for _, probe in self.finished(study)]

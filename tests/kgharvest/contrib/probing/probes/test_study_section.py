@@ -23,7 +23,7 @@ from kgharvest.contrib.probing.probes.services import document_of
 from kgharvest.contrib.probing.probes.study_section import SECTION
 from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
-from kgharvest.models import Job
+from kgharvest.models import Job, Relation
 from tests.evaluation.studies.lama_files import FACTS
 from tests.factories import make_relation, make_relation_set
 from tests.kgharvest.contrib.probing.probes.probe_factories import make_record
@@ -222,6 +222,25 @@ def test_changed_facts_are_probed_again(run, study, fake_probes):
     assert [job for _, job in SECTION.finished(Study.objects.get())] == [first]
 
 
+def test_changed_prompts_of_a_stored_relation_are_probed_again(run, study, fake_probes):
+    run()
+    Relation.objects.update(initial_prompts=["<ENT0> governs <ENT1> ."], prompts=[])
+
+    run()
+
+    assert Probe.objects.count() == 2
+    assert "up to date" in run()
+
+
+def test_written_default_and_other_name_repeat_no_probe(run, study, fake_probes):
+    run()
+
+    study.write_text(STUDY.replace("with_control", 'name = "mine"\nrelations = []\nwith_control'))
+    run("run", "--yes")
+
+    assert Probe.objects.count() == 1
+
+
 @pytest.mark.parametrize(
     ("old", "new", "code"),
     [
@@ -279,7 +298,7 @@ def test_documentation_lists_every_key_of_the_section():
 
     assert {f"`probes.{key}`" for key in entry.fields} <= listed
     assert all(f"`{key}`" in page for key in row.fields)
-    assert "probes" in json_schema()["properties"]
+    assert json_schema()["properties"]["probes"]["items"]["properties"].keys() == entry.fields.keys() - {"checksum"}
 
 
 @pytest.mark.exhaustive
