@@ -54,7 +54,6 @@ from kgharvest.accounts.projects import (
     revoke_invite,
     set_role,
 )
-from kgharvest.contrib.probing.probes.study_section import SECTION
 from kgharvest.contrib.publishing.packs.pack_jobs import queue_pack
 from kgharvest.contrib.publishing.preregistration.services import freeze_preregistration
 from kgharvest.contrib.publishing.statements.services import save_statements
@@ -187,7 +186,6 @@ CALLS: dict[Callable, Callable] = {
     prepare_report: lambda it, by: prepare_report(it.round, by),
     store_report: lambda it, by: store_report(it.report, by),
     store_study: lambda it, by: store_study(it.study.document | {"project": it.project.slug}, by),
-    steps.queue_section: lambda it, by: steps.queue_section(SECTION, it.study, by),
     steps.queue_harvests: lambda it, by: steps.queue_harvests(it.study, by),
     steps.open_study_round: lambda it, by: steps.open_study_round(it.study, by),
     steps.queue_judges: lambda it, by: steps.queue_judges(it.study, by),
