@@ -105,8 +105,9 @@ class Study(models.Model):
 
     document: the validated study file, with the relations of its relation files. relation_set: set of the relations
     that are written in the file; None until they are imported. harvest_keys: `unique_key` of each harvest, in the order
-    of the file; empty until the harvests are queued. round: None until its draft is created. report: the first report
-    on the complete round since the last change of report options, judges, or published numbers.
+    of the file; empty until the harvests are queued. section_keys: `unique_key` of the job of each entry, by section,
+    in the order of the file; empty until the jobs are queued. round: None until its draft is created. report: the first
+    report on the complete round since the last change of report options, judges, or published numbers.
     """
 
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="studies")
@@ -116,6 +117,7 @@ class Study(models.Model):
         RelationSet, on_delete=models.SET_NULL, null=True, blank=True, related_name="study"
     )
     harvest_keys = models.JSONField(default=list, db_default=[], blank=True, editable=False)
+    section_keys = models.JSONField(default=dict, db_default={}, blank=True, editable=False)
     round = models.OneToOneField(Round, on_delete=models.SET_NULL, null=True, blank=True, related_name="study")
     report = models.ForeignKey(Report, on_delete=models.SET_NULL, null=True, blank=True, related_name="studies")
     created_by = person_or_null()

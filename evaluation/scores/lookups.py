@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BytesIO, StringIO
 from math import isfinite, log1p
 from pathlib import PurePath
+from typing import Any
 
 import numpy as np
 from django.db.models import Count
@@ -118,7 +119,7 @@ def _add_score(line: Line, source: str, table: dict[str, dict[str, dict[Entities
         entities = read_entities(row.get("entities"))
     except BadValue as fault:
         return BadEntry(where, str(fault))
-    if not isinstance(score, int | float) or isinstance(score, bool) or not isfinite(score):
+    if not is_score(score):
         return BadEntry(where, f"has score {score!r:.40}; give a number")
     parts = [row["system"]] if row.get("system") else [row.get("model"), row.get("setting")]
     system = " × ".join(str(part) for part in parts if part) or source
@@ -126,6 +127,14 @@ def _add_score(line: Line, source: str, table: dict[str, dict[str, dict[Entities
         return BadEntry(where, f"has a system name over {LONGEST_NAME} characters or with a control character")
     table[system][row["relation"]][folded(entities)] = float(score)
     return None
+
+
+def is_score(value: Any) -> bool:
+    """Return True for a finite number that fits in a float."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    except OverflowError:
+        return False
 
 
 def judge_scores(run: JudgeRun) -> dict[str, list[tuple[Entities, float]]]:

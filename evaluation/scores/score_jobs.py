@@ -134,7 +134,7 @@ def queue_score_job(request: ScoreRequest, by, project: Project | None = None, u
     Raises NothingHarvested, NoScorer, EngineError, NotAllowed, or ProjectNotNamed.
     """
     project = project_for(by, project)
-    payload = _payload_of(request, project)
+    payload = payload_of(request, project)
     with transaction.atomic():
         unfinished = ScoreEvaluation.objects.unfinished().filter(project=project, unique_key=unique_key)
         for evaluation in unfinished.filter(language_model=request.language_model):
@@ -153,7 +153,8 @@ def queue_score_job(request: ScoreRequest, by, project: Project | None = None, u
     return evaluation
 
 
-def _payload_of(request: ScoreRequest, project: Project) -> dict[str, Any]:
+def payload_of(request: ScoreRequest, project: Project) -> dict[str, Any]:
+    """Return the inputs of the evaluation as JSON, without its LM. Raises as queue_score_job."""
     language_models.check_where(request.language_model.name, request.device, request.dtype)
     relations, harvests = with_harvests(request, project)
     for run in request.judge_runs:
@@ -207,7 +208,7 @@ def evaluate_now(
 ) -> ScoreEvaluation:
     """Evaluate in this process and store the result. For commands run by the operator."""
     project = project_for(None, project)
-    payload = _payload_of(request, project)
+    payload = payload_of(request, project)
     document = scores_document(request.language_model, payload, on_progress)
     samples = document.pop("samples", [])
     now = timezone.now()

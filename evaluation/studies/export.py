@@ -1,7 +1,7 @@
 """Files of studies and rounds to download: they reproduce harvests and sample in another project or installation."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from annotation.rounds.instructions import freeze_statement
 from evaluation.models import Study
 from evaluation.studies.files import relation_section, relations_of_file
 from evaluation.studies.schema import SAMPLE, HarvestSection
+from evaluation.studies.scores import renamed_relations
 from evaluation.studies.sections import sections_of, study_sections
 from evaluation.studies.services import queued_jobs, relations_of_section, sampled_jobs
 from kgharvest.chat_models.options import ChatOptions, to_json
@@ -49,18 +50,22 @@ def file_of_study(study: Study) -> StudyFile:
     jobs: defaultdict[int, list[HarvestJob]] = defaultdict(list)
     for job in {*(sampled_jobs(study.round) if study.round else ()), *queued_jobs(study)}:
         jobs[job.relation_id].append(job)
-    relations, written_sets = [], set()
+    relations, names = [], {}
     for section in study.document["relations"]:
         written = _written_relations(study, section, jobs) if "set" in section else [section]
         relations += written
         if written != [section]:
-            written_sets.add(section["set"])
+            names |= {f"{section['set']}/{relation['name']}": relation["name"] for relation in written}
+        elif "set" in section:
+            names |= {path: path for path in (f"{section['set']}/{name}" for name in section.get("names", []))}
     document = study.document | {"relations": relations}
     if study.round:
         document["round"] = _without_date(document["round"])
     if instructions := document.get("round", {}).get("relation_instructions"):
-        renamed = {_name_outside(path, written_sets): text for path, text in instructions.items()}
+        renamed = {names.get(path, path): text for path, text in instructions.items()}
         document["round"] = document["round"] | {"relation_instructions": renamed}
+    if "scores" in document:
+        document["scores"] = [renamed_relations(section, names) for section in document["scores"]]
     others = _other_sections(study.round, {}) if study.round else {}
     notes: list[str] = []
     for section in sections_of(document):
@@ -93,12 +98,6 @@ def _is_packaged(section: Mapping[str, Any], written: Sequence[Mapping[str, Any]
     packaged = {relation["name"]: relation for relation in relations_of_file(path)} if path.exists() else {}
     has_all = bool(section.get("names")) or len(packaged) == len(written)
     return has_all and all(packaged.get(relation["name"]) == relation for relation in written)
-
-
-def _name_outside(path: str, sets: Collection[str]) -> str:
-    """Return the bare name of a relation if its set is in `sets`."""
-    in_set, _, name = path.rpartition("/")
-    return name if in_set in sets else path
 
 
 # Rounds
@@ -162,7 +161,7 @@ def _lacks_judge(round: Round) -> bool:
 
 def _other_sections(round: Round, model_names: Mapping[str, str]) -> dict[str, Any]:
     """Return the registered sections that the round has, such as its preregistration."""
-    sections = {key: section.section_of(round, model_names) for key, section in study_sections().items()}
+    sections = {key: section.exported(round, model_names) for key, section in study_sections().items()}
     return {key: section for key, section in sections.items() if section is not None}
 
 

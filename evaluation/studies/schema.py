@@ -43,6 +43,7 @@ from kgharvest.relations.checks import RelationEntry, relation_errors
 
 LARGEST_SEED = 2**63 - 1
 NOT_QUOTED = (serializers.IntegerField, serializers.FloatField, serializers.BooleanField)
+NOT_WRITTEN = {"is_written": False}  # style of keys that are set when a file is read, without completion in editors
 
 
 def names_field(help_text: str) -> serializers.ListField:
@@ -453,7 +454,9 @@ def _type_of(field: serializers.Field) -> dict[str, Any]:
         required = [name for name, inner in field.fields.items() if inner.required]
         return {
             "type": "object",
-            "properties": {name: _schema_of(inner) for name, inner in field.fields.items()},
+            "properties": {
+                name: _schema_of(inner) for name, inner in field.fields.items() if inner.style != NOT_WRITTEN
+            },
             "additionalProperties": False,
             **({"required": required} if required else {}),
         }

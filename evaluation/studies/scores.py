@@ -1,6 +1,7 @@
 """The section `scores` of study files: evaluations of scores on known facts, as in Figures 4 and 5 of BertNet."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ from evaluation.models import ScoreEvaluation, Study
 from evaluation.rendering.figures.drawing import FIGURE_FORMATS
 from evaluation.scores.api import ScoreInput, chosen_scores
 from evaluation.scores.facts import BUILT_IN, ScoredRelation, built_in_facts, named_facts_of_content, scored_relations
-from evaluation.scores.lookups import merged_scores
-from evaluation.scores.score_jobs import ScoreRequest, queue_score_job, scorer_names
+from evaluation.scores.lookups import is_score, merged_scores
+from evaluation.scores.negative_sampling import folded
+from evaluation.scores.score_jobs import ScoreRequest, payload_of, queue_score_job, scorer_names
 from evaluation.scores.tables import relation_scores_table, replaced_table, scorer_table
 from evaluation.scores.views import score_file_content
-from evaluation.studies.schema import LARGEST_SEED, key_of, names_field
+from evaluation.studies.outputs import PUBLISHED
+from evaluation.studies.schema import LARGEST_SEED, key_of, names_field, validated_report
 from evaluation.studies.sections import Fault, JobsSection
-from evaluation.studies.services import jobs_of, relations_of
+from evaluation.studies.services import queued_jobs, relations_of, sampled_jobs
 from kgharvest.bulk.file_reading import read_bytes
 from kgharvest.bulk.file_values import BadValue, read_entities
 from kgharvest.bulk.file_writing import write_if_changed
@@ -65,13 +68,19 @@ class SystemsField(serializers.Field):
         try:
             return {
                 system: {
-                    relation: [(read_entities(entities), float(score)) for entities, score in rows]
+                    relation: [(folded(read_entities(entities)), _score(score)) for entities, score in rows]
                     for relation, rows in by_relation.items()
                 }
                 for system, by_relation in value.items()
             }
         except (AttributeError, TypeError, ValueError, BadValue):
             raise serializers.ValidationError("wrong scores") from None
+
+
+def _score(value: Any) -> float:
+    if not is_score(value):
+        raise BadValue(f"has score {value!r:.40}")
+    return float(value)
 
 
 class ScoreSection(ScoreInput):
@@ -109,21 +118,26 @@ class ScoresSection(JobsSection):
     key = "scores"
     noun = "evaluation"
     entry = ScoreSection
-    unkeyed = frozenset({"name", "outputs"})
-    depends_on = ("relations", "harvests", "judges")
     published_row = PublishedOrder
 
     def jobs(self) -> QuerySet[ScoreEvaluation]:
-        return ScoreEvaluation.objects.all()
+        return ScoreEvaluation.objects.defer("samples")  # which are large
 
     def faults(self, document: Mapping[str, Any]) -> Iterator[Fault]:
         sections = self.entries(document)
         names = [section["name"] for section in sections]
         judges = [judge["name"] for judge in document.get("judges", [])]
+        taken = {PUBLISHED, *(validated_report(document.get("report", {}))["outputs"] if "round" in document else ())}
         for position, section in enumerate(sections):
             path = ("scores", position)
             if section["name"] in names[:position]:
                 yield _fault((*path, "name"), f"is {section['name']!r} twice. Give each evaluation its own name")
+            files = [f"{section['name']}.{name}" for name in section["outputs"]]
+            if others := [file for file in files if file in taken]:
+                yield _fault(
+                    (*path, "name"),
+                    f"is {section['name']!r}, but {others[0]} is another file of the study. Choose another name",
+                )
             if not scorer_names(**_scorers(section)):
                 yield _fault(path, "has no scores. Add settings, harvested, more, systems, or judges")
             if unknown := [name for name in section["judges"] if name not in judges]:
@@ -152,14 +166,16 @@ class ScoresSection(JobsSection):
             lm = get_language_model(section["model"])
             check_where(lm.name, section["device"], section["dtype"])
             scored = {relation.path for relation in _facts_of(study, section, path)}
-            for setting in chosen_scores(section)["harvested"]:
-                harvested = {r.relation.path for r in requests if (r.language_model, r.setting) == (lm, setting)}
-                if not scored & harvested:
-                    raise DomainError(
-                        "BadStudy",
-                        f"{path}.harvested: the study harvests no relation with facts from {lm} with {setting}. Add it "
-                        f"to harvests, or move {setting} to settings.",
-                    )
+            settings = chosen_scores(section)["harvested"]
+            for setting in settings:
+                scored &= {r.relation.path for r in requests if (r.language_model, r.setting) == (lm, setting)}
+            if not scored:
+                names = " and ".join(settings)
+                raise DomainError(
+                    "BadStudy",
+                    f"{path}.harvested: the study harvests no relation with facts from {lm} with {names}. Add it to "
+                    "harvests, or use settings instead of harvested.",
+                )
 
     def plan_lines(self, study: Study, requests: Sequence[HarvestRequest]) -> Iterator[str]:
         for position, section in enumerate(self.entries(study.document)):
@@ -171,8 +187,14 @@ class ScoresSection(JobsSection):
                 f"false tuples of {counted(len(relations), 'relation')}, with {section['model']}"
             )
 
-    def queue_entry(self, study: Study, entry: Mapping[str, Any], path: str, unique_key: str, by: Any) -> Job:
-        return queue_score_job(_request(study, entry, path), by, study.project, unique_key)
+    def request(self, study: Study, entry: Mapping[str, Any], path: str) -> ScoreRequest:
+        return _request(study, entry, path)
+
+    def inputs(self, study: Study, request: ScoreRequest) -> Any:
+        return [request.language_model.pk, payload_of(replace(request, facts=""), study.project)]
+
+    def queue_request(self, study: Study, request: ScoreRequest, unique_key: str, by: Any) -> Job:
+        return queue_score_job(request, by, study.project, unique_key)
 
     def published_tables(self, study: Study) -> list[Table]:
         orders = study.document.get("published", {}).get("scores", [])
@@ -186,8 +208,8 @@ class ScoresSection(JobsSection):
                     tables = (scorer_table, replaced_table, relation_scores_table)
                     content = markdown_of(section["name"], [build(evaluation.document) for build in tables])
                 else:
-                    content = score_file_content(evaluation, name) or ""
-                if write_if_changed(path, content):
+                    content = score_file_content(evaluation, name)
+                if content is not None and write_if_changed(path, content):
                     yield path
 
 
@@ -241,15 +263,43 @@ def _facts_of(study: Study, section: Mapping[str, Any], path: str) -> list[Score
     return scored_relations({relation: facts[name] for name, relation in relations.items() if name in facts})
 
 
+def renamed_relations(section: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return a section of scores with other names of relations, and with the built-in facts of renamed relations.
+
+    names: new name of each relation of a set by set/name.
+    """
+    facts, systems = section.get("facts"), section.get("systems")
+    renamed = dict(section)
+    if facts is None:  # built-in facts have the names of the set demo
+        known = {names[relation.path]: relation.facts for relation in built_in_facts() if relation.path in names}
+        if known.keys() - names.keys():
+            renamed["facts"] = {name: list(map(list, tuples)) for name, tuples in known.items()}
+    else:
+        renamed["facts"] = {}
+        for name, tuples in facts.items():
+            renamed["facts"].setdefault(names.get(name, name), []).extend(tuples)
+    if systems:
+        renamed["systems"] = {
+            system: {
+                names.get(name, name): rows
+                for name, rows in sorted(by_relation.items(), key=lambda scores: scores[0] in names)  # the last is kept
+            }
+            for system, by_relation in systems.items()
+        }
+    return renamed
+
+
 def _request(study: Study, section: Mapping[str, Any], path: str) -> ScoreRequest:
     runs = study.round.judge_runs.filter(name__in=section["judges"]) if study.round else ()
+    sampled = sampled_jobs(study.round) if study.round else []
+    harvests = {job.unique_key: job.pk for job in [*queued_jobs(study), *sampled]}  # sampled ones take precedence
     return ScoreRequest(
         get_language_model(section["model"]),
         facts=BUILT_IN if section["facts"] is None else section["name"],
         relations=_facts_of(study, section, path),
         systems=section["systems"] or {},
         judge_runs=list(runs),
-        job_ids=[job.pk for job in jobs_of(study)],
+        job_ids=list(harvests.values()),
         **chosen_scores(section),
         **{name: section[name] for name in ("seed", "device", "dtype")},
     )

@@ -47,7 +47,7 @@ class StudySection(ABC):
 
     key: key of the section. needs_round: True if the section is about the round of the study. published_row: serializer
     of the entries of `published.KEY`, if results can be published. All methods except `field`, `check_change`, and
-    `section_of` are called only for studies with the section.
+    `exported` are called only for studies with the section.
     """
 
     key: str
@@ -107,7 +107,7 @@ class StudySection(ABC):
         """Write the missing and outdated files of the section to the folder; yield their paths. Raises NotWritable."""
         return iter(())
 
-    def section_of(self, round: "Round", model_names: Mapping[str, str]) -> Any:
+    def exported(self, round: "Round", model_names: Mapping[str, str]) -> Any:
         """Return the section that reproduces this part of the round, or None if the round lacks it.
 
         model_names: names of LMs in the file, by `str(LanguageModel)`.
@@ -116,23 +116,27 @@ class StudySection(ABC):
 
 
 class JobsSection(StudySection):
-    """A section with one job per entry. Subclass it, set the attributes, and override `queue_entry`.
+    """A section with one job per entry. Subclass it, set the attributes, and override the abstract methods.
 
-    entry: serializer of an entry. noun: of a job. jobs: queryset of all jobs of this kind, which have a page. The
-    result of a job depends on the entry without `unkeyed`, and on the sections `depends_on`.
+    entry: serializer of an entry. noun: of a job. jobs: queryset of all jobs of this kind, which have a page.
     """
 
     entry: type[serializers.Serializer]
     noun: str
-    unkeyed: frozenset[str] = frozenset()
-    depends_on: Sequence[str] = ("relations",)
 
     @abstractmethod
     def jobs(self) -> QuerySet[Any]: ...
 
     @abstractmethod
-    def queue_entry(self, study: "Study", entry: Mapping[str, Any], path: str, unique_key: str, by: Any) -> Job:
-        """Queue the job of an entry. path: of the entry, for errors."""
+    def request(self, study: "Study", entry: Mapping[str, Any], path: str) -> Any:
+        """Return the request of the job of an entry. path: of the entry, for errors."""
+
+    @abstractmethod
+    def inputs(self, study: "Study", request: Any) -> Any:
+        """Return all inputs of the job as JSON. A job with the same inputs is not repeated."""
+
+    @abstractmethod
+    def queue_request(self, study: "Study", request: Any, unique_key: str, by: Any) -> Job: ...
 
     def field(self) -> serializers.Field:
         return self.entry(many=True, required=False, allow_empty=False)
@@ -143,40 +147,47 @@ class JobsSection(StudySection):
         entries.is_valid(raise_exception=True)
         return list(entries.validated_data)
 
-    def job_of(self, study: "Study", position: int) -> Any:
-        """Return the newest job of an entry, or None."""
-        jobs = self.jobs().filter(project=study.project_id, unique_key=self._unique_key(study, position))
-        return jobs.order_by("-pk").first()
+    def requests(self, study: "Study") -> list[Any]:
+        """Return the request of each entry."""
+        entries = self.entries(study.document)
+        return [self.request(study, entry, f"{self.key}[{position}]") for position, entry in enumerate(entries)]
 
-    def _unique_key(self, study: "Study", position: int) -> str:
-        """Return the key of a job, which depends on all parts of the study file that determine its result."""
-        entry = {name: value for name, value in study.document[self.key][position].items() if name not in self.unkeyed}
-        others = [study.document.get(key) for key in self.depends_on]
-        return f"{self.key}:{study.pk}:{sha256(canonical_json([entry, *others]))}"
+    def unique_key(self, study: "Study", request: Any) -> str:
+        return f"{self.key}:{study.pk}:{sha256(canonical_json(self.inputs(study, request)))}"
+
+    def jobs_by_key(self, study: "Study", keys: Sequence[str]) -> dict[str, Any]:
+        """Return the newest job of each key that has one."""
+        jobs = self.jobs().filter(project=study.project_id, unique_key__in=keys)
+        return {job.unique_key: job for job in jobs.order_by("pk")}
 
     def queue(self, study: "Study", by: Any = None) -> list[Job]:
-        jobs = []
-        for position, entry in enumerate(self.entries(study.document)):
-            job = self.job_of(study, position)
-            if job is None:
-                path = f"{self.key}[{position}]"
-                job = self.queue_entry(study, entry, path, self._unique_key(study, position), by)
-            elif job.can_retry:
-                ledger.retry(job, by)
-                job.refresh_from_db()
-            jobs.append(job)
-        return [job for job in jobs if job.is_unfinished]
+        requests = self.requests(study)
+        keys = [self.unique_key(study, request) for request in requests]
+        jobs = self.jobs_by_key(study, keys)
+        for key, request in zip(keys, requests, strict=True):
+            if key not in jobs:
+                jobs[key] = self.queue_request(study, request, key, by)
+            elif jobs[key].can_retry:
+                ledger.retry(jobs[key], by)
+                jobs[key].refresh_from_db()
+        if study.section_keys.get(self.key) != keys:
+            study.section_keys = study.section_keys | {self.key: keys}
+            study.save(update_fields=["section_keys", "changed_at"])
+        return [job for job in jobs.values() if job.is_unfinished]
 
     def existing_jobs(self, study: "Study") -> list[Any]:
         """Return the jobs of the entries that have one, in order."""
-        return [job for position in range(len(study.document[self.key])) if (job := self.job_of(study, position))]
+        keys = study.section_keys.get(self.key, [])
+        jobs = self.jobs_by_key(study, keys)
+        return [jobs[key] for key in keys if key in jobs]
 
     def finished(self, study: "Study") -> Iterator[tuple[dict[str, Any], Any]]:
         """Yield each entry that has a finished job, with the job."""
-        for position, entry in enumerate(self.entries(study.document)):
-            job = self.job_of(study, position)
-            if job and job.status == Job.Status.SUCCEEDED:
-                yield entry, job
+        keys = study.section_keys.get(self.key, [])  # empty until the jobs are queued
+        jobs = self.jobs_by_key(study, keys)
+        for key, entry in zip(keys, self.entries(study.document), strict=False):
+            if key in jobs and jobs[key].status == Job.Status.SUCCEEDED:
+                yield entry, jobs[key]
 
     def stages(self, study: "Study") -> list[Stage]:
         n, jobs = len(study.document[self.key]), self.existing_jobs(study)

@@ -110,7 +110,8 @@ def store_study(document: dict[str, Any], by=None) -> Study:
         study.document = document
         if any(change.path[0] in ("relations", "harvests") for change in changed):
             study.harvest_keys = []  # until they are queued
-        study.save(update_fields=["document", "harvest_keys", "report", "changed_at"])
+        study.section_keys = {}  # until they are queued
+        study.save(update_fields=["document", "harvest_keys", "section_keys", "report", "changed_at"])
         record("study.changed", study, by, project.pk, study=study.name, keys=keys)
     return study
 

@@ -155,7 +155,9 @@ def truth_of_the_world(facts_called_true: float, others_called_true: float) -> T
 def queue_sections(study: Study, by=None) -> list[Job]:
     """Queue the missing jobs of other sections, such as evaluations of scores; return the unfinished ones."""
     current = locked(study, by)
-    return [job for section in sections_of(current.document) for job in section.queue(current, by)]
+    jobs = [job for section in sections_of(current.document) for job in section.queue(current, by)]
+    study.section_keys = current.section_keys
+    return jobs
 
 
 def waits_for_people(study: Study) -> bool:

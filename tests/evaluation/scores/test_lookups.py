@@ -72,6 +72,7 @@ def test_score_file_can_contain_several_systems_and_harvests():
         ('{"relation": "r", "entities": ["a"], "score": 1}', "line 1 has no list of 2 entities"),
         ('{"relation": "r", "entities": ["a", "b"], "score": null}', "line 1 has score None"),
         ('{"relation": "r", "entities": ["a", "b"], "score": 1e999}', "line 1 has score inf"),
+        ('{"relation": "r", "entities": ["a", "b"], "score": 1' + "0" * 400 + "}", "line 1 has score 1000"),
         ('["r"]', "line 1 must have the columns"),
     ],
 )

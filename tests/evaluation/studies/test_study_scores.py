@@ -6,21 +6,23 @@ import json
 import tomllib
 
 import pytest
+from django.core.management import call_command
 
 from annotation.models import Round
 from evaluation.models import ScoreEvaluation, Study
 from evaluation.scores.facts import built_in_facts
-from evaluation.studies.export import study_of_round
+from evaluation.studies.export import file_of_study, study_of_round
 from evaluation.studies.files import read_study, toml_of
 from evaluation.studies.plan import planned_study
-from evaluation.studies.scores import _comparison
+from evaluation.studies.schema import faults_of
+from evaluation.studies.scores import SECTION, _comparison
 from evaluation.studies.services import store_study
 from evaluation.studies.steps import advance, stages
 from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
-from kgharvest.models import HarvestJob, Job
+from kgharvest.models import HarvestJob, Job, Relation
 from tests.evaluation.studies.conftest import STUDY
-from tests.evaluation.studies.test_study_command import refusal, states
+from tests.evaluation.studies.test_study_command import JUDGE, refusal, states
 from tests.factories import judge_all
 
 pytestmark = pytest.mark.usefixtures("fake_harvests")
@@ -224,7 +226,8 @@ def test_scores_do_not_wait_for_people(run, study):
     judge_all(Round.objects.get(), ["true"] * 12)
     run()
     assert set(states(Study.objects.get()).values()) == {"done"}
-    assert study_of_round(Round.objects.get()).document["scores"] == Study.objects.get().document["scores"]
+    [section] = study_of_round(Round.objects.get()).document["scores"]
+    assert (section["settings"], section["facts"].keys()) == (["human"], {"capital_of", "prevent"})
 
 
 def test_failed_evaluation_runs_again(run, scores, settings):
@@ -268,3 +271,147 @@ def test_pages_of_a_study_without_round(run, scores, researcher_client):
     assert ScoreEvaluation.objects.get().get_absolute_url() in page
     assert "study run" not in page
     assert stored.get_absolute_url() in researcher_client.get("/studies/").text
+
+
+def test_changed_prompts_of_a_stored_relation_are_evaluated_again(run, scores):
+    run()
+    relation = Relation.objects.get(name="prevent")
+    relation.prompts = relation.initial_prompts = ["<ENT0> averts <ENT1> ."]
+    relation.save()
+
+    run()
+
+    newest = ScoreEvaluation.objects.order_by("pk").last()
+    assert newest.payload["relations"][1]["prompts"] == relation.prompts
+    assert ScoreEvaluation.objects.count() == 2
+    assert "up to date" in run()
+
+
+def test_written_default_and_added_judge_repeat_no_evaluation(run, study):
+    study.write_text(f'{STUDY}[[scores]]\nsettings = ["human"]\n')
+    run()
+
+    study.write_text(f'{STUDY}[[scores]]\nsettings = ["human"]\nseed = 0\n{JUDGE.format("lm")}')
+    run("run", "--yes")
+
+    assert ScoreEvaluation.objects.count() == 1
+    assert states(Study.objects.get())["Scores"] == "done"
+
+
+def harvested_study(sections: str, scores: str = 'harvested = ["human", "multi"]') -> str:
+    harvests = f"[[harvests]]{STUDY.partition('[[harvests]]')[2]}"
+    return STUDY.replace(harvests, f"{sections}[[scores]]\n{scores}\n")
+
+
+HARVEST = """[[harvests]]
+models = ["embedded"]
+settings = ["{}"]
+relations = ["{}"]
+max_tuples = 4
+"""
+
+
+def test_harvested_prompts_include_those_of_harvests_outside_the_sample(run, study):
+    harvests = HARVEST.format("human", "capital_of") + HARVEST.format("multi", "capital_of")
+    cell = '[round]\ncells = [{ relation = "capital_of", model = "embedded", setting = "human", n = 2 }]\n'
+    study.write_text(harvested_study(harvests + cell))
+
+    run()
+
+    assert ScoreEvaluation.objects.get().payload["harvests"].keys() == {"human", "multi"}
+    assert run("check")
+
+
+def test_relations_must_be_harvested_in_all_settings(run, study):
+    study.write_text(harvested_study(HARVEST.format("human", "capital_of") + HARVEST.format("multi", "prevent")))
+
+    assert refusal(run, "check") == "BadStudy"
+
+
+@pytest.mark.parametrize(
+    ("name", "outputs", "path"),
+    [
+        ("report", "json", ("scores", 0, "name")),
+        ("published", "md", ("scores", 0, "name")),
+        ("report", "svg", None),
+    ],
+)
+def test_names_of_other_files_are_refused(name, outputs, path):
+    document = tomllib.loads(f'{STUDY}[[scores]]\nsettings = ["human"]\nname = "{name}"\noutputs = ["{outputs}"]\n')
+
+    assert [fault.path for fault in faults_of(document)] == ([path] if path else [])
+
+
+@pytest.mark.parametrize("score", ["nan", "inf", '"0.5"', "true", "1" + "0" * 400])
+def test_scores_in_the_file_must_be_finite_numbers(score):
+    added = f'systems = {{ comet = {{ capital_of = [[["oslo", "norway"], {score}]] }} }}\n'
+
+    assert [fault.path for fault in faults_of(evaluation_of(STUDY, added))] == [("scores", 0, "systems")]
+
+
+def test_scores_in_the_file_are_case_folded(run, scores):
+    systems = 'systems = { comet = { capital_of = [[["Oslo", "NORWAY"], 1]] } }\nfacts ='
+    scores.write_text(SCORES.replace("facts =", systems))
+
+    run()
+
+    assert ScoreEvaluation.objects.get().payload["systems"] == {"comet": {"capital_of": [[["oslo", "norway"], 1.0]]}}
+
+
+def test_pages_read_all_evaluations_at_once_without_their_tuples(run, scores, django_assert_num_queries):
+    scores.write_text(SCORES.replace("[published]", '[[scores]]\nname = "more"\nseed = 1\n[published]'))
+    run()
+    stored = Study.objects.get()
+
+    with django_assert_num_queries(1) as captured:
+        assert len(SECTION.existing_jobs(stored)) == 2
+    assert "samples" not in captured[0]["sql"]
+
+
+def test_tuples_of_older_evaluations_are_no_empty_file(run, scores):
+    run()
+    ScoreEvaluation.objects.update(samples=[])
+    (scores.parent / "curves-results" / "scores.jsonl").unlink()
+
+    run("report")
+
+    assert not (scores.parent / "curves-results" / "scores.jsonl").exists()
+
+
+@pytest.fixture
+def exported_and_run(run, study, tmp_path):
+    """Function that evaluates scores here and with the exported file, which contains the set; returns the payloads."""
+
+    def exported_and_run(scores: str) -> list[dict]:
+        study.write_text(harvested_study(HARVEST.format("human", "capital_of"), scores))
+        run()
+        path = tmp_path / "elsewhere.toml"
+        path.write_text(toml_of(file_of_study(Study.objects.get()).document | {"name": "elsewhere"}))
+        call_command("study", "run", str(path))
+        return [evaluation.payload for evaluation in ScoreEvaluation.objects.order_by("pk")]
+
+    return exported_and_run
+
+
+def scored_facts(payload: dict) -> list[tuple]:
+    return [(relation["name"], relation["facts"]) for relation in payload["relations"]]
+
+
+def test_exported_scores_name_the_written_relations(exported_and_run):
+    """The set is written out, because the texts of its relations are not the packaged ones."""
+    here, elsewhere = exported_and_run(
+        'settings = ["human"]\n'
+        'facts = { "demo/prevent" = [["lock", "theft"]], prevent = [["roof", "rain"]] }\n'
+        'systems = { comet = { "demo/prevent" = [[["lock", "theft"], 1]], prevent = [[["lock", "theft"], 2]] } }\n'
+    )
+
+    assert scored_facts(here) == scored_facts(elsewhere) == [("prevent", [["lock", "theft"], ["roof", "rain"]])]
+    assert elsewhere["relations"][0]["path"] == "elsewhere/prevent"
+    assert elsewhere["systems"] == {"comet": {"prevent": [[["lock", "theft"], 1]]}}  # set/name takes precedence
+
+
+def test_exported_scores_contain_the_built_in_facts_of_written_relations(exported_and_run):
+    here, elsewhere = exported_and_run('settings = ["human"]\n')
+
+    assert [name for name, _ in scored_facts(here)] == ["capital_of", "prevent"]
+    assert scored_facts(here) == scored_facts(elsewhere)

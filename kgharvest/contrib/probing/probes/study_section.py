@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from annotation.rounds.serializers import Description, Number, Text
 from evaluation.models import Study
 from evaluation.scores.facts import BUILT_IN
 from evaluation.studies.outputs import measured_on
-from evaluation.studies.schema import names_field
+from evaluation.studies.schema import NOT_WRITTEN, names_field
 from evaluation.studies.sections import JobsSection
 from evaluation.studies.services import relations_of
 from kgharvest.audit.tables import canonical_json, sha256
@@ -60,7 +61,10 @@ class ProbeEntry(ProbeOptions):
         help_text="Words among which ranks are counted, one per line, in a file relative to the study file.",
     )
     checksum = Text(
-        max_length=64, default="", help_text="Checksum of the files, which is set whenever the study file is read."
+        max_length=64,
+        default="",
+        help_text="Checksum of the files, which is set whenever the study file is read.",
+        style=NOT_WRITTEN,
     )
 
 
@@ -77,7 +81,6 @@ class ProbesSection(JobsSection):
     key = "probes"
     noun = "probe"
     entry = ProbeEntry
-    unkeyed = frozenset({"name", *FILES})  # the checksum stands for the files
     published_row = PublishedP1
 
     def jobs(self) -> QuerySet[Probe]:
@@ -106,20 +109,27 @@ class ProbesSection(JobsSection):
         return written, notes
 
     def check(self, study: Study, requests: Sequence[HarvestRequest]) -> None:
-        for position, entry in enumerate(self.entries(study.document)):
-            if self.job_of(study, position) is None:
-                with _named(f"{self.key}[{position}]"):
-                    check_probe(_request(study, entry))
+        self.requests(study)
 
     def plan_lines(self, study: Study, requests: Sequence[HarvestRequest]) -> Iterator[str]:
-        for position, entry in enumerate(self.entries(study.document)):
-            probe = self.job_of(study, position)
-            if probe is None or probe.can_retry:
-                yield _plan_line(_request(study, entry))
+        planned = {self.unique_key(study, request): request for request in self.requests(study)}
+        probes = self.jobs_by_key(study, list(planned))
+        for key, request in planned.items():
+            if key not in probes or probes[key].can_retry:
+                yield _plan_line(request)
 
-    def queue_entry(self, study: Study, entry: Mapping[str, Any], path: str, unique_key: str, by: Any) -> Job:
+    def request(self, study: Study, entry: Mapping[str, Any], path: str) -> ProbeRequest:
         with _named(path):
-            return queue_probe(_request(study, entry), by, study.project, unique_key)
+            request = _request(study, entry)
+            check_probe(request)
+            return request
+
+    def inputs(self, study: Study, request: ProbeRequest) -> Any:
+        relations = [asdict(relation) for relation in request.relations]
+        return [request.language_model.pk, list(request.methods), relations, asdict(request.params)]
+
+    def queue_request(self, study: Study, request: ProbeRequest, unique_key: str, by: Any) -> Job:
+        return queue_probe(request, by, study.project, unique_key)
 
     def published_tables(self, study: Study) -> list[Table]:
         probes = [probe for _, probe in self.finished(study)]

@@ -98,7 +98,7 @@ class PreregistrationSection(StudySection):
         text = f"Version {last.version}, frozen {last.frozen_at:%Y-%m-%d %H:%M}, SHA-256 {last.sha256[:16]}"
         return [Stage("Preregistration", "done", text, [("Preregistration", last.get_absolute_url())])]
 
-    def section_of(self, round: Round, model_names: Mapping[str, str]) -> dict[str, Any] | None:
+    def exported(self, round: Round, model_names: Mapping[str, str]) -> dict[str, Any] | None:
         last = round.preregistrations.order_by("-version").first()
         if last is None:
             return None

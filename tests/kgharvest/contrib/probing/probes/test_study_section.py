@@ -24,7 +24,7 @@ from kgharvest.contrib.probing.probes.services import document_of
 from kgharvest.contrib.probing.probes.study_section import SECTION
 from kgharvest.errors import DomainError
 from kgharvest.jobs import ledger
-from kgharvest.models import Job
+from kgharvest.models import Job, Relation
 from tests.evaluation.studies.lama_files import FACTS
 from tests.factories import make_relation, make_relation_set
 from tests.kgharvest.contrib.probing.probes.probe_factories import make_record
@@ -228,7 +228,7 @@ def test_checksum_depends_on_names_and_options(tmp_path):
     entry = {"model": "embedded-small"}
     for folder, file in [("a", "eats.jsonl"), ("b", "likes.jsonl"), ("c", "eats.jsonl")]:
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / file).write_text('{"template": "[X] is [Y]"}\n')
+        (tmp_path / folder / file).write_text('{"template": "[X] is [Y]"}\\n')
 
     def checksum(**options: str) -> str:
         return SECTION.with_files_read([entry | options], tmp_path)[0]["checksum"]
@@ -239,7 +239,7 @@ def test_checksum_depends_on_names_and_options(tmp_path):
 
 
 def test_moved_files_are_not_probed_again(run, study, fake_probes, tmp_path):
-    study.write_text(STUDY.replace("with_control", 'facts = "facts.jsonl"\nwith_control'))
+    study.write_text(STUDY.replace("with_control", 'facts = "facts.jsonl"\\nwith_control'))
     write_facts(study.parent, FACTS)
     run()
     moved = tmp_path / "moved"
@@ -248,6 +248,25 @@ def test_moved_files_are_not_probed_again(run, study, fake_probes, tmp_path):
         (study.parent / name).rename(moved / name)
 
     call_command("study", "run", str(moved / study.name), "--yes")
+
+    assert Probe.objects.count() == 1
+
+
+def test_changed_prompts_of_a_stored_relation_are_probed_again(run, study, fake_probes):
+    run()
+    Relation.objects.update(initial_prompts=["<ENT0> governs <ENT1> ."], prompts=[])
+
+    run()
+
+    assert Probe.objects.count() == 2
+    assert "up to date" in run()
+
+
+def test_written_default_and_other_name_repeat_no_probe(run, study, fake_probes):
+    run()
+
+    study.write_text(STUDY.replace("with_control", 'name = "mine"\\nrelations = []\\nwith_control'))
+    run("run", "--yes")
 
     assert Probe.objects.count() == 1
 
@@ -335,7 +354,7 @@ def test_documentation_lists_every_key_of_the_section():
 
     assert {f"`probes.{key}`" for key in entry.fields} <= listed
     assert all(f"`{key}`" in page for key in row.fields)
-    assert "probes" in json_schema()["properties"]
+    assert json_schema()["properties"]["probes"]["items"]["properties"].keys() == entry.fields.keys() - {"checksum"}
 
 
 @pytest.mark.exhaustive
