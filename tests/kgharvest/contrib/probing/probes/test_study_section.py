@@ -228,7 +228,7 @@ def test_checksum_depends_on_names_and_options(tmp_path):
     entry = {"model": "embedded-small"}
     for folder, file in [("a", "eats.jsonl"), ("b", "likes.jsonl"), ("c", "eats.jsonl")]:
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / file).write_text('{"template": "[X] is [Y]"}\\n')
+        (tmp_path / folder / file).write_text('{"template": "[X] is [Y]"}\n')
 
     def checksum(**options: str) -> str:
         return SECTION.with_files_read([entry | options], tmp_path)[0]["checksum"]
@@ -239,7 +239,7 @@ def test_checksum_depends_on_names_and_options(tmp_path):
 
 
 def test_moved_files_are_not_probed_again(run, study, fake_probes, tmp_path):
-    study.write_text(STUDY.replace("with_control", 'facts = "facts.jsonl"\\nwith_control'))
+    study.write_text(STUDY.replace("with_control", 'facts = "facts.jsonl"\nwith_control'))
     write_facts(study.parent, FACTS)
     run()
     moved = tmp_path / "moved"
@@ -265,7 +265,7 @@ def test_changed_prompts_of_a_stored_relation_are_probed_again(run, study, fake_
 def test_written_default_and_other_name_repeat_no_probe(run, study, fake_probes):
     run()
 
-    study.write_text(STUDY.replace("with_control", 'name = "mine"\\nrelations = []\\nwith_control'))
+    study.write_text(STUDY.replace("with_control", 'name = "mine"\nrelations = []\nwith_control'))
     run("run", "--yes")
 
     assert Probe.objects.count() == 1
