@@ -206,10 +206,11 @@ def start_position(seed: int, code: str, n: int) -> int:
 
 
 def gold_positions(seed: int, code: str, gold_share: float, first: int, n: int) -> list[int]:
-    """Return the ascending positions of gold among the next `n` statements of annotator `code`, relative to `first`.
+    """Return the positions, in ascending order, of the gold statements among the next `n` statements of an annotator.
 
-    first: number of statements assigned before. Each block of 1/gold_share statements has one gold statement at a
-    pseudorandom position derived from seed and code, so gold is evenly distributed but unpredictable.
+    first: number of statements assigned before, from which positions are counted. Each block of 1/gold_share
+    statements has one gold statement at a pseudorandom position derived from seed and code, so gold is evenly
+    distributed but unpredictable.
     """
     if not gold_share:
         return []

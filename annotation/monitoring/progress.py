@@ -319,8 +319,8 @@ FORMATS = {"hour": "%Y-%m-%d %H:%M", "day": "%Y-%m-%d", "week": "%Y-%m-%d"}
 def history_picture(round: Round, now: datetime) -> dict[str, Any]:
     """Return the history chart and the rows of its table. There are no rows if there are no judgments.
 
-    bars, points, marks: texts, and coordinates within WIDTH x HEIGHT. line: SVG points. counted_at: time of a cached
-    count. is_counting: True during the first count in the background.
+    bars, points, marks: each with its text and its coordinates within WIDTH x HEIGHT. line: SVG points. counted_at:
+    time of a cached count. is_counting: True during the first count in the background.
     """
     count = cached_count(round, "history", count_history, now, most=LIVE_HISTORY, first=lambda _: [])
     if not count.content or not count.content["periods"]:

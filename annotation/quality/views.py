@@ -113,7 +113,7 @@ def annotator_change(
         if isinstance(outcome, Exclusion):
             outcome.refresh_from_db()
             n = outcome.n_left_out
-            uncounted = f" {n} stay uncounted because other annotators have judged these statements." if n else ""
+            uncounted = f" {n} are not counted, because other annotators have judged these statements." if n else ""
             text = f"Annotator {outcome.annotator} reinstated. {outcome.n_counted_again} judgments count again."
             messages.success(request, text + uncounted)
     return redirect("annotation:annotator", path, code)

@@ -110,8 +110,8 @@ def with_harvests(request: ScoreRequest, project: Project) -> tuple[list[ScoredR
         names = ", ".join(request.harvested)
         raise DomainError(
             "NothingHarvested",
-            f"No relation with facts has a finished harvest from {request.language_model} with {names}. Harvest such a "
-            "relation, or choose other prompts.",
+            f"{request.language_model} has no finished harvest with {names} of a relation that has facts. Harvest such "
+            "a relation, or choose other prompts.",
         )
     names = {relation.name for relation in harvested}
     return harvested, {

@@ -343,7 +343,7 @@ def _faults_between_sections(document: Mapping[str, Any]) -> Iterator[Fault]:
     for path in (("report", "judge"), ("round", "judge")):
         name = document.get(path[0], {}).get(path[1])
         if name and name not in judges:
-            yield Fault(path, f"{key_of(path)} is {name!r}, but the study has no judge of this name. Add it to judges")
+            yield Fault(path, f"{key_of(path)} is {name!r}, but no judge of the study has this name. Add it to judges")
 
 
 def _missing_sections(document: Mapping[str, Any]) -> Iterator[Fault]:

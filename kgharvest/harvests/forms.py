@@ -126,7 +126,7 @@ class LaunchForm(RelationPickerForm, PlacementForm):
     again = forms.BooleanField(
         label="Repeat finished harvests",
         required=False,
-        help_text="If not selected, cells that were already harvested with the same parameters are skipped.",
+        help_text="By default, cells that were already harvested with the same parameters are skipped.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any):

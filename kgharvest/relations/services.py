@@ -257,7 +257,7 @@ def change_set(relation_set: RelationSet, name: str, description: str, by=None) 
 
 @transaction.atomic
 def delete_set(relation_set: RelationSet, by=None) -> None:
-    """Delete a set and its relations. Raises SetIsShipped, NotAllowed, or RelationInUse if a relation is in use."""
+    """Delete a set and its relations. Raises SetIsShipped, NotAllowed, or RelationInUse."""
     check_can_edit(relation_set, by)
     if names := ", ".join(in_use(relation_set.relations).values_list("name", flat=True)[:3]):
         raise DomainError("RelationInUse", f"Cannot delete {relation_set.name}: {names} have harvests or tuples.")

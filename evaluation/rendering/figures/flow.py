@@ -42,7 +42,7 @@ def columns_of(document: Document) -> list[list[tuple[Step, list[Step]]]]:
 
 
 def draw(document: Document, width: float | None = None, off: Off = ()) -> Drawing:
-    """Draw boxes from top to bottom, connected by arrows with the number and reason of exclusions."""
+    """Draw boxes from top to bottom, connected by arrows that show how many were excluded and why."""
     columns = columns_of(document)
 
     def shapes() -> Iterator[Shape]:

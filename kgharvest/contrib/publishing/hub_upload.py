@@ -107,7 +107,7 @@ def check_repository(name: str) -> None:
         reason = "The owner is missing."
     except HFValidationError as error:
         reason = str(error).partition("\n")[0]
-    raise DomainError("BadRepository", f"{name!r:.100} is not a repository such as OWNER/NAME. {reason}")
+    raise DomainError("BadRepository", f"{name!r:.100} is not a repository name of the form OWNER/NAME. {reason}")
 
 
 def upload(

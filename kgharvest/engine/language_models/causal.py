@@ -203,7 +203,7 @@ def cache_of(network: Any, ids: torch.Tensor) -> Any:
 
 
 def after_shared(network: Any, cache: Any, ids: torch.Tensor) -> torch.Tensor:
-    """Return (B, T, d), the output for `ids` (B, T) after the beginning in `cache`."""
+    """Return (B, T, d), the output of the network for `ids` (B, T) that follow the cached beginning of a prompt."""
     cache = deepcopy(cache)  # the network adds `ids` to it
     cache.batch_repeat_interleave(len(ids))
     hidden: torch.Tensor = network(input_ids=ids, past_key_values=cache).last_hidden_state

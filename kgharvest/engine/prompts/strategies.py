@@ -60,8 +60,8 @@ class ChosenPrompts:
 
     prompt_set: tokenized prompts. weighted: their texts and weights for display.
     templates: prompts whose words must not be entities. notice: one sentence on skipped prompts or missing paraphrases.
-    examples: seed tuples that the prompts show. They are left out of the harvest. example_scores: their consistencies,
-        each with prompts that show only the others.
+    examples: seed tuples that the prompts show, and which the harvest therefore omits.
+    example_scores: consistency of each example under prompts that show only the other examples.
     """
 
     prompt_set: PromptSet
@@ -312,7 +312,7 @@ def held_out_compatibility(source: PromptSource, shown: FewShot, example: Entiti
 
 
 def all_prompts_with_learned_weights(source: PromptSource) -> ChosenPrompts:
-    """LPAQA: all prompts, weighted to maximize the likelihood of the seed tuples under the product of the prompts."""
+    """LPAQA: use all prompts, and learn weights that maximize the likelihood of the seed tuples."""
     lm = source.lm
     if not isinstance(lm, PretrainedLM):
         raise UnsupportedModel(

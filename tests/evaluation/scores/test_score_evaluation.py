@@ -227,7 +227,7 @@ def test_harvest_prompts_score_as_fresh_prompts(capital):
 
 
 def test_setting_without_finished_harvest_is_rejected(capital):
-    with refused("NothingHarvested", match="No relation with facts has a finished harvest"):
+    with refused("NothingHarvested", match="no finished harvest with"):
         evaluate_now(make_request(capital[1], harvested=["top1"]))
 
 

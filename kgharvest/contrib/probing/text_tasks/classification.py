@@ -224,7 +224,7 @@ def majority(train: Sequence[EncodedText], texts: Sequence[EncodedText]) -> Clas
 
 
 def given_label_tokens(lm: MaskedLM, words: Sequence[Sequence[str]]) -> LabelTokens:
-    """Return the tokens of `words` by label. Raises BadSeed if a word has several tokens or is repeated."""
+    """Return the tokens of the words of each label. Raises BadSeed if a word has several tokens or is repeated."""
     word_of_token: dict[int, str] = {}
     for word in [word for of_label in words for word in of_label]:
         ids = lm.encode_entity(word)

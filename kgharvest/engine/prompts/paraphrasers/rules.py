@@ -49,7 +49,7 @@ def rewritten(prompt: PromptTemplate) -> list[PromptTemplate]:
 
 
 def framed(prompt: PromptTemplate) -> list[PromptTemplate]:
-    """Return the clause of `prompt` in each frame. Returns [] for an imperative, which fits in no frame."""
+    """Return each frame with the clause of `prompt` inserted, or [] for an imperative, which fits in no frame."""
     clause = bare_clause(prompt)
     return [] if is_imperative(clause) else [prompt_of(frame.format(clause=clause)) for frame in frames()]
 
