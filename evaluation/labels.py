@@ -6,6 +6,7 @@ Celery, and pandas only for `to_pandas`. All functions raise ImportRefused (one 
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -23,6 +24,10 @@ from kgharvest.tables.results import Result
 from kgharvest.tables.table import Column, Kind, Row, Table
 
 Entry = TypeVar("Entry")
+ONE_LABEL = (
+    "Every statement has a single label, but a verdict needs two equal labels. Therefore, no statement is accepted. "
+    "The convention by_reliability accepts single labels."
+)
 
 
 class LabelResult(Result):
@@ -155,6 +160,8 @@ def accuracy(labels: Labels, *, duplicates: str = "error") -> Accuracy:
     cells = cells_of(evidence, drawn)
     conventions = tuple(_all_of(ConventionAccuracy, convention_entries(evidence, drawn)))
     default = next(convention for convention in conventions if convention.name == DEFAULT)
+    if len(evidence.judgments.task) == evidence.n_tasks:  # every statement of a file has a label
+        warnings.warn(ONE_LABEL, stacklevel=2)
     return Accuracy(
         value=default.accuracy,
         low=default.accuracy_low,

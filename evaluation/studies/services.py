@@ -43,7 +43,10 @@ class Change(NamedTuple):
     new: Any
 
     def __str__(self) -> str:
-        return f"{key_of(self.path)}: {_shown(self.old)} -> {_shown(self.new)}"
+        old, new = self.old, self.new
+        if isinstance(old, list) and isinstance(new, list):  # omits the items of both, which can be long
+            old, new = [item for item in old if item not in new], [item for item in new if item not in old]
+        return f"{key_of(self.path)}: {_shown(old)} -> {_shown(new)}"
 
 
 def _shown(value: Any) -> str:

@@ -42,6 +42,17 @@ def test_accuracy_equals_the_report(document):
     assert result.n == document["n_complete"]
 
 
+def test_single_labels_are_warned_of(recwarn):
+    accuracy(crowd())
+    assert not recwarn
+
+    with pytest.warns(UserWarning, match="by_reliability"):
+        result = accuracy(labels({"1": "t", "2": "t", "3": "f"}))
+
+    by_name = {convention.name: convention.accuracy for convention in result.conventions}
+    assert (result.value, by_name["by_reliability"]) == (0.0, pytest.approx(2 / 3, abs=1e-6))
+
+
 def test_agreement_equals_the_report(document):
     result = agreement(crowd())
 

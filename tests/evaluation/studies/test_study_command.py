@@ -484,6 +484,12 @@ def test_relations_made_by_hand_are_not_overwritten(run, study):
     }
 
 
+def test_changed_lists_show_the_items_that_differ():
+    [change] = changes({"relations": [{"name": "a" * 80}]}, {"relations": [{"name": "a" * 80}, {"name": "b"}]})
+
+    assert str(change) == "relations: [] -> [{'name': 'b'}]"
+
+
 def test_complete_round_closes_before_the_report(run, study):
     study.write_text(study.read_text().replace("n = 4", 'n = 4\ncloses_when = "complete"'))
     run()
