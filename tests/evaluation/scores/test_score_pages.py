@@ -209,7 +209,7 @@ def test_invalid_fact_lines_are_listed_and_nothing_is_queued(researcher_client, 
 
 def test_missing_prompts_and_harvests_are_reported(researcher_client, enqueued):
     assert "Choose at least one kind of prompts" in post_evaluation(researcher_client, settings=[]).text
-    assert "has a finished harvest" in post_evaluation(researcher_client, harvested=["top1"]).text
+    assert "has no finished harvest" in post_evaluation(researcher_client, harvested=["top1"]).text
     assert not ScoreEvaluation.objects.exists()
 
 
