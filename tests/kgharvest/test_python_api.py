@@ -55,7 +55,7 @@ def test_harvest_needs_neither_django_nor_celery_nor_transformers():
         lm = kg.load_lm("embedded-small")
         tuples = kg.harvest({PROMPT!r}, {SEEDS!r}, lm, setting="human", max_tuples=5, candidates=20)
         tuples.to_pandas(), tuples._repr_html_()
-        kg.accuracy([{{"item": "sky is blue", "annotator": "a1", "label": "True"}}])
+        kg.accuracy([{{"item": "sky is blue", "annotator": name, "label": "True"}} for name in ("a1", "a2")])
         print(len(tuples), *[name for name in ("django", "celery", "transformers", "httpx") if name in sys.modules])
     """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
