@@ -104,7 +104,8 @@ def _too_long(source: str, line: int) -> ImportRefused:
 
 
 def _not_utf8(source: str, line: int) -> ImportRefused:
-    return ImportRefused(source, [BadEntry(f"line {line}", "is not UTF-8; save the file as UTF-8, and unpack it if it is compressed")])
+    reason = "is not UTF-8; save the file as UTF-8, and unpack it if it is compressed"
+    return ImportRefused(source, [BadEntry(f"line {line}", reason)])
 
 
 def read_lines(path: Path) -> Iterator[str]:
