@@ -91,7 +91,8 @@ def measure(lm: CausalLM, name: str, kind: str, setting: str, params: HarvestPar
         figures += [sum(found in true for found in tuples[:n]) / n for n in (10, 50)]
         first = ", ".join("/".join(found) for found in tuples[:6])
     text = prepared.prompts.weighted[0].text
-    form = "chat" if "[user]" in text else "lines" if "(1)" in text else "sentences" if "\n" in text else "zero"
+    marks = {"[user]": "chat", "(1)": "lines", "\n": "sentences"}  # the first mark in the text shows its form
+    form = next((form for mark, form in marks.items() if mark in text), "none")
     print(
         f"{name:17}{kind:5}{form:10}", *(f"{figure:6.2f}" for figure in figures),
         f"{time.process_time() - start:6.0f} s  {first}", flush=True,

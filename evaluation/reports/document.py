@@ -428,12 +428,12 @@ def finding(document: Document) -> str:
     named = [f"{lm_and_setting(total)} {_share_of(total)}" for total in leading[:MOST_NAMED]]
     if len(leading) > MOST_NAMED:
         named.append(f"and {counted(len(leading) - MOST_NAMED, 'other')}")
-    what, end = f"{len(totals)} LMs and settings", ""
+    sides, end = f"{len(totals)} LMs and settings", ""
     if len(leading) < len(totals):
-        what, end = f"Leading group, {len(leading)} of {what}", " The others are less accurate (95 %)."
+        sides, end = f"Leading group, {len(leading)} of {sides}", " The others are less accurate (95 %)."
     elif ranks_of(document)["sides"]:
-        what = f"{what} that are not distinguishable"
-    return f"{origin}{what}, mean accuracy over {relations}: {'; '.join(named)}.{end}{_preregistered(document)}"
+        sides = f"{sides} that are not distinguishable"
+    return f"{origin}{sides}, mean accuracy over {relations}: {'; '.join(named)}.{end}{_preregistered(document)}"
 
 
 def _share_of(total: Mapping[str, Any]) -> str:

@@ -220,7 +220,7 @@ class Command(DomainCommand):
         self.write(stored, report, output or results_folder(path, stored))
 
     def write(self, study: Study, report: Report | None, folder: Path) -> None:
-        """Print the published results beside those of the study, and write the files of all that has finished."""
+        """Print the results of the study next to the published results, and write the files of finished parts."""
         tables = published_tables(study, report)
         if not report and not tables and not job_sections_of(study.document):
             return

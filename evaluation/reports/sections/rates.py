@@ -328,7 +328,7 @@ def interval_for_similar_of(total: Mapping[str, Any]) -> tuple[float | None, flo
 
 
 def _with_peers(totals: Iterable[Mapping[str, Any]], key: str) -> list[Mapping[str, Any]]:
-    """Return the totals whose value of `key` occurs in another total, too."""
+    """Return the totals that share their value of `key` with another total."""
     values = [total[key] for total in totals]
     return [total for total in totals if values.count(total[key]) > 1]
 
