@@ -25,6 +25,7 @@ from benches.simulated_intervals import (
     World,
     of_alpha,
     of_annotators,
+    of_another_panel,
     of_difference,
     of_flips,
     of_incomplete,
@@ -173,6 +174,10 @@ def lines_of_agreement() -> Iterator[Line]:
         (1000, 40, 0.7, 0.85, 8),
     ):
         yield of_other_annotators(n, n_annotators, share, accuracy, precision)
+    for n_annotators in (5, 7, 10, 30):
+        for n, leniency in ((200, 0.5), (200, 1), (1000, 0.5), (1000, 1)):
+            yield of_another_panel(n, 1000, n_annotators, leniency)
+        yield of_another_panel(200, 1000, n_annotators, 0.5, has_thirds=True)
     for n, k in ((20, 3), (50, 3), (300, 3), (50, 5), (300, 5)):
         for propensities in ((0.85, 0.15), (0.95, 0.05), (0.9, 0.5), None):
             yield of_flips(n, k, propensities)

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 
-from evaluation.evidence.evidence import DrawnVerdicts, patterns_of
+from evaluation.evidence.evidence import DrawnVerdicts, Judgments, StratumKey, cells_of, drawn_verdicts, patterns_of
+from evaluation.reports.sections.annotators import with_another_panel
+from evaluation.reports.sections.rates import total_entries
 from kgharvest.statistics.agreement import (
     alpha_of_shares,
     annotators_interval,
@@ -21,7 +24,7 @@ from kgharvest.statistics.agreement import (
     pattern_interval,
 )
 from kgharvest.statistics.annotator_models import Judged
-from kgharvest.statistics.arrays import ACCEPTED
+from kgharvest.statistics.arrays import ACCEPTED, FALSE, REJECTED, TRUE
 from kgharvest.statistics.paired_tests import interval_for_similar
 from kgharvest.statistics.partial_pooling import Sample as StatementSample
 from kgharvest.statistics.partial_pooling import (
@@ -40,6 +43,7 @@ from kgharvest.statistics.rates import (
     sample_rate,
 )
 from kgharvest.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
+from tests.evaluation.evidence_factory import CellKey, make_evidence
 
 K = 3  # judgments per statement
 
@@ -375,6 +379,52 @@ def of_other_annotators(n: int, n_annotators: int, share: float, accuracy: float
 
     name = f"{n} statements, p {share:g}, {n_annotators} people right {accuracy:g}, precision {precision:g}"
     return Line(f"alpha for annotators like these: {name}", simulate)
+
+
+def of_another_panel(n: int, population: int, n_annotators: int, leniency: float, has_thirds: bool = False) -> Line:
+    """The truth is the accuracy found by another panel that judges all tuples.
+
+    Three of four tuples are mostly judged True. leniency: standard deviation of annotators' logits of True.
+    """
+    key = CellKey("r", "lm", "multi")
+
+    def panel(rng: np.random.Generator, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return three annotators of each statement, and whether they judge it True."""
+        annotator = np.argsort(rng.random((len(logits), n_annotators)), axis=1)[:, :K]
+        lenient = rng.normal(0, leniency, n_annotators)
+        return annotator, rng.random(annotator.shape) < scipy.special.expit(logits[:, None] + lenient[annotator])
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        results = []
+        for _ in range(runs):
+            logits = np.where(rng.random(population) < 0.75, 1.5, -1.5) + rng.normal(0, 1, population)
+            annotator, is_true = panel(rng, logits[:n])
+            is_needed = np.ones((n, K), dtype=bool)
+            if has_thirds:
+                is_needed[:, 2] = is_true[:, 0] != is_true[:, 1]
+            accepted = 2 * is_true.sum(axis=1) > K
+            task = np.repeat(np.arange(n), K).reshape(n, K)[is_needed]
+            order = np.lexsort((annotator[is_needed], task))
+            label = np.where(is_true, TRUE, FALSE)[is_needed]
+            evidence = make_evidence(
+                {key: (int(accepted.sum()), int(n - accepted.sum()))},
+                range(n_annotators),
+                verdict=np.where(accepted, ACCEPTED, REJECTED),
+                strata=[StratumKey(0, 1, population, population)],
+                judgments=Judgments(task, annotator[is_needed][order], label[order], np.full(len(task), np.nan)),
+                has_thirds=has_thirds,
+                third=np.where(is_needed[:, 2], annotator[:, 2], -1),
+            )
+            cells = cells_of(evidence, drawn_verdicts(evidence))
+            [total] = with_another_panel(total_entries(evidence, cells), evidence, cells)
+            truth = (2 * panel(rng, logits)[1].sum(axis=1) > K).mean()
+            limits = total["another_panel"]
+            results.append((truth, *(np.nan if limits[end] is None else limits[end] for end in ("low", "high"))))
+        return np.array(results)
+
+    thirds = ", third only if split" if has_thirds else ""
+    name = f"{n} of {population}, {n_annotators} people, leniency {leniency:g}{thirds}"
+    return Line(f"another panel: {name}", simulate)
 
 
 def of_flips(n: int, k: int, propensities: tuple[float, float] | None) -> Line:

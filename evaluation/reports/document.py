@@ -99,6 +99,7 @@ def method_of(document: Document) -> str:
         ),
         "agreement": document["alpha"]["n_units"],
         "agreement_of_annotators": document["alpha"]["annotators"]["low"] is not None,
+        "another_panel": any(total["another_panel"]["low"] is not None for total in totals),
         "fleiss_kappa": document["fleiss_kappa"]["value"] is not None,
         "verdict_stability": document["verdict_stability"]["flips"] is not None,
         "annotator_models": any(model["reason"] is None for model in models),
@@ -152,6 +153,7 @@ TABLES = (
     rates.plan_table,
     modelled_rates.every_look_table,
     rates.similar_table,
+    annotators.panel_table,
     assisted_rates.assisted_table,
     assisted_rates.assisted_comparison_table,
     *judge_card.TABLES,
@@ -222,6 +224,7 @@ def build_document(
     at_every_look = modelled_rates.every_look_entries(evidence, modelled, *(judged.groups() if judged else ()))
     averages = modelled_rates.with_corrected_averages(totals, modelled, evidence, cells, correction)
     averages = modelled_rates.with_every_look_averages(averages, at_every_look, evidence, judged)
+    averages = annotators.with_another_panel(averages, evidence, cells)
     document = {
         "round": evidence.round,
         "source": evidence.source,

@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from kgharvest.statistics.arrays import Codes, Counts, Floats
+from kgharvest.statistics.arrays import Codes, Counts, Flags, Floats
 from kgharvest.statistics.rates import Z_95, Rate
 
 N_DRAWS = 5000
@@ -132,7 +132,7 @@ def agreement_of_rows(rows: Iterable[Sequence[int]]) -> dict[str, Any]:
 
 
 class AnnotatorsInterval(NamedTuple):
-    """95 % interval of alpha for similar annotators and statements. `reason` explains a missing interval."""
+    """95 % interval of a number for similar annotators and statements. `reason` explains a missing interval."""
 
     low: float | None
     high: float | None
@@ -190,6 +190,49 @@ def _arm_of_annotators(task: Codes, annotator: Codes, label: Codes) -> float:
     # Corrects for the contribution of annotators to the means with which they are compared.
     correction = n_annotators * (n_annotators - 1) / (n_annotators - 2) ** 2
     return sqrt(max(0.0, squared) * correction)
+
+
+class PanelJudgments(NamedTuple):
+    """Judgments as contributions to an accuracy. All arrays have shape (J,).
+
+    is_true: True if the label is True. group: number of the judgments' group. Judgments of a group are assumed to have
+    the same probability of True. influence: change of the accuracy if the label were True instead of another label.
+    unsampled: share of the population that was not sampled.
+    """
+
+    annotator: Codes
+    is_true: Flags
+    group: Codes
+    influence: Floats
+    unsampled: Floats
+
+
+def interval_for_another_panel(accuracy: Rate, judgments: PanelJudgments) -> AnnotatorsInterval:
+    """Return the interval of `accuracy` for another panel of similar annotators that judges the whole population.
+
+    The panel has as many annotators. Each arm is the square root of the sum of two squared arms (Zou and Donner 2008,
+    Statistics in Medicine 27): the arm over statements and the arm over annotators. A judgment contributes its
+    influence times the difference between its label and the share of True in its group. The variance over annotators
+    is that of the sums of an annotator's contributions, less the noise of sampled statements, which the first arm
+    includes. It counts twice, for this panel and the other one. docs/statistics.md reports the coverage.
+    """
+    if accuracy.value is None or accuracy.low is None or accuracy.high is None:
+        return AnnotatorsInterval(None, None, accuracy.reason)
+    _, annotator = np.unique(judgments.annotator, return_inverse=True)
+    n_annotators = int(annotator.max(initial=-1)) + 1
+    if n_annotators < FEWEST_ANNOTATORS:
+        return AnnotatorsInterval(None, None, FEW_ANNOTATORS)
+    n_in_group = np.bincount(judgments.group)
+    share_true = np.bincount(judgments.group, judgments.is_true) / np.maximum(n_in_group, 1)
+    contribution = judgments.influence * (judgments.is_true - share_true[judgments.group])
+    between = n_annotators / (n_annotators - 1) * (np.bincount(annotator, contribution) ** 2).sum()
+    share_of_annotator = np.bincount(annotator) / len(annotator)
+    freedom = 1 / (share_of_annotator**2).sum() - 1  # annotators with unequal numbers of judgments count as fewer
+    noise = (judgments.unsampled * contribution**2).sum()
+    squared = 2 * max(0.0, scipy.special.stdtrit(freedom, 0.975) ** 2 * between - Z_95**2 * noise)
+    low = accuracy.value - sqrt((accuracy.value - accuracy.low) ** 2 + squared)
+    high = accuracy.value + sqrt((accuracy.high - accuracy.value) ** 2 + squared)
+    return AnnotatorsInterval(max(low, 0.0), min(high, 1.0), None)
 
 
 def gwet_ac1(patterns: Counts, n_tasks: Counts, rng: np.random.Generator, n_draws: int = N_DRAWS) -> Agreement:

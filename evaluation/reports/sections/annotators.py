@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.evidence import Evidence, label_counts
+from evaluation.evidence.evidence import Cell, Evidence, Judgments, label_counts
 from evaluation.rendering.documents import Document, about_side, lm_and_setting
 from kgharvest.pages.number_format import p_value
 from kgharvest.statistics.agreement import (
     N_DRAWS,
+    PanelJudgments,
     annotators_interval,
     expected_flips,
     fleiss_kappa,
     gwet_ac1,
+    interval_for_another_panel,
     krippendorff_alpha,
     pair_counts,
     percent_agreement,
@@ -32,9 +34,10 @@ from kgharvest.statistics.arrays import (
     VERDICTS,
     Codes,
     Flags,
+    Floats,
 )
 from kgharvest.statistics.paired_tests import mcnemar_p
-from kgharvest.statistics.rates import SIGNIFICANCE, rate
+from kgharvest.statistics.rates import SIGNIFICANCE, Rate, rate
 from kgharvest.statistics.verdicts import majority
 from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
 
@@ -50,6 +53,12 @@ METHOD_PARTS = {
     "agreement_of_annotators": (
         "The second interval of alpha also holds for similar annotators. Each arm of the first interval is combined "
         "in quadrature with the arm of two-way clustering by annotator (Cameron, Gelbach, and Miller 2011)."
+    ),
+    "another_panel": (
+        "The interval of an average for another panel of annotators adds the variation between annotators to the "
+        "interval for these relations, in quadrature. An annotator's effect is the sum of the changes of verdicts that "
+        "their labels cause, compared with the labels of other annotators of similar statements. It counts twice, for "
+        "this panel and the other one, with a quantile of Student's t. The interval needs five annotators."
     ),
     "fleiss_kappa": (
         "Fleiss' kappa is computed over all statements if all statements have the same number of judgments."
@@ -456,3 +465,81 @@ def agreement_parts_table(document: Document) -> Table:
     )
     notes = ("verdict flip rate: expected share of verdicts that a new panel of the same size would change.",)
     return Table("agreement-parts", "Agreement per relation and per LM and setting", columns, tuple(rows), notes)
+
+
+# Accuracy for another panel
+
+
+def with_another_panel(
+    totals: Iterable[Mapping[str, Any]], evidence: Evidence, cells: Iterable[Cell]
+) -> list[dict[str, Any]]:
+    """Return the averages with `another_panel` of docs/report-json.md."""
+    judgments, influence, group = _influences(evidence)
+    parts = np.zeros(len(evidence.strata))  # share of each stratum in its cell; 0 if the cell has no accuracy
+    for cell, strata in zip(cells, evidence.strata_of_cells, strict=True):
+        if cell.rate_of(ACCEPTED).value is not None:
+            parts[strata] = cell.part_of_strata
+    is_judged = evidence.is_complete & (evidence.adjudicated == INCOMPLETE)
+    task, stratum = (column[is_judged[evidence.draws.task]] for column in evidence.draws[:2])
+    n_complete = np.bincount(evidence.draws.stratum[evidence.is_complete[evidence.draws.task]], minlength=len(parts))
+    population = evidence.population_of_stratum
+    unsampled = 1 - np.divide(n_complete, population, out=np.zeros(len(parts)), where=population > 0)
+    with_panel = []
+    for number, total in enumerate(totals):
+        is_of_side = (evidence.side_of_cell[evidence.cell_of_stratum[stratum]] == number) & (parts[stratum] > 0)
+        weight = parts[stratum] / np.maximum(n_complete[stratum], 1) / max(total["n_relations"], 1)
+        of_task = np.bincount(task[is_of_side], weight[is_of_side], evidence.n_tasks)
+        part_unsampled = np.bincount(task[is_of_side], (weight * unsampled[stratum])[is_of_side], evidence.n_tasks)
+        chosen = of_task[judgments.task] > 0
+        judged = judgments.task[chosen]
+        contributions = PanelJudgments(
+            judgments.annotator[chosen],
+            judgments.label[chosen] == TRUE,
+            group[chosen],
+            of_task[judged] * influence[chosen],
+            part_unsampled[judged] / of_task[judged],
+        )
+        low, high = total["macro_accuracy_these_low"], total["macro_accuracy_these_high"]
+        accuracy = Rate(total["macro_accuracy"], low, high, total["reason"])
+        with_panel.append({**total, "another_panel": interval_for_another_panel(accuracy, contributions)._asdict()})
+    return with_panel
+
+
+def _influences(evidence: Evidence) -> tuple[Judgments, Floats, Codes]:
+    """Return the judgments, the change of the verdict if a label were True instead of False, and its group.
+
+    A judgment's group consists of the judgments of statements with equally many judgments, of which equally many of
+    the others are True. If a third judgment is requested only if the first two differ, the group of the first two is
+    that of two judgments, and the third is expected to be True as often as other third judgments.
+    """
+    judgments = evidence.judgments
+    is_third = evidence.has_thirds & (judgments.annotator == evidence.third[judgments.task])
+    first = evidence.first_two.counts
+    n_true, n = first[:, TRUE][judgments.task], first.sum(axis=1)[judgments.task]
+    is_true = judgments.label == TRUE
+    others = n_true - (is_true & ~is_third)
+    influence = ((2 * (others + 1) > n) & (2 * others <= n)).astype(np.float64)
+    if evidence.has_thirds:
+        share_true = is_true[is_third].mean() if is_third.any() else 0.5
+        influence = np.where(is_third, 1.0, np.where(others == 1, 1 - share_true, share_true))
+    influence[evidence.counts.sum(axis=1)[judgments.task] < evidence.quorum] = 0
+    most = int(n.max(initial=0)) + 1
+    return judgments, influence, np.where(is_third, most**2, n * most + others)
+
+
+PANEL_NOTES = (
+    "low, high: 95 % interval of the mean accuracy that another panel of as many similar annotators would find, if it "
+    "judged all tuples. It assumes that these annotators are a random sample.",
+)
+
+
+def panel_table(document: Document) -> Table:
+    """Return the table of averages with their interval for another panel. It is empty without such intervals."""
+    rows = [
+        Row((lm_and_setting(total), total["macro_accuracy"], panel["low"], panel["high"]), about=about_side(total))
+        for total in document["totals"]
+        for panel in [total.get("another_panel") or {"low": None}]
+        if panel["low"] is not None
+    ]
+    columns = (Column("LM and setting"), *of_kind(Kind.SHARE, "Acc", "low", "high"))
+    return Table("another-panel", "Averages for another panel of annotators", columns, tuple(rows), PANEL_NOTES)

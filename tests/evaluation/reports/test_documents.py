@@ -17,12 +17,14 @@ from evaluation.reports.sections.annotators import (
     agreement_parts_table,
     agreement_table,
     fit_models,
+    panel_table,
 )
 from evaluation.reports.sections.comparisons import comparison_entries
 from evaluation.reports.sections.rates import ALL_JUDGED, similar_table, total_entries
 from evaluation.reports.sections.sensitivity import sensitivity_entry
 from kgharvest.pages.number_format import rounded, with_rounded_numbers
-from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, REJECTED, UNDECIDED
+from kgharvest.statistics.agreement import FEW_ANNOTATORS
+from kgharvest.statistics.arrays import ACCEPTED, FALSE, INCOMPLETE, REJECTED, TRUE, UNDECIDED
 from kgharvest.statistics.paired_tests import FEW_RELATIONS, CellKey, Side, bootstrap_t_interval
 from kgharvest.statistics.rates import Rate, difference_interval, population_rate, simple_interval
 from tests.evaluation.evidence_factory import NOBODY, make_evidence
@@ -183,6 +185,31 @@ def test_interval_of_average_is_for_these_relations():
         total["macro_accuracy_these_high"],
     )
     assert total["similar_relations"] == {"low": None, "high": None, "reason": FEW_RELATIONS}
+
+
+def test_interval_for_another_panel_is_wider_if_an_annotator_is_strict():
+    # Annotators 0 and 1 always answer True, 2 to 4 alternate. Each statement has three annotators in turn.
+    n = 40
+    task, annotator = np.repeat(np.arange(n), 3), (np.arange(n)[:, None] + [0, 1, 2]).ravel() % 5
+    label = np.where((annotator > 1) & (task % 2 == 1), FALSE, TRUE)
+    n_true = np.bincount(task, label == TRUE)
+    order = np.lexsort((annotator, task))
+    judgments = Judgments(task, annotator[order], label[order], np.full(len(task), np.nan))
+    accepted = 2 * n_true > 3
+    cells = {CellKey("r1", "lm", "multi"): (accepted.sum(), n - accepted.sum())}
+    fields = {"verdict": np.where(accepted, ACCEPTED, REJECTED), "judgments": judgments}
+
+    five = build_document(make_evidence(cells, "abcde", **fields))
+    fields["judgments"] = judgments._replace(annotator=judgments.annotator % 4)
+    four = build_document(make_evidence(cells, "abcd", **fields))
+
+    [total] = five["totals"]
+    panel = total["another_panel"]
+    assert panel["low"] < total["macro_accuracy_low"] <= total["macro_accuracy_high"] <= panel["high"]
+    [row] = panel_table(five).rows
+    assert row.values[1:] == (total["macro_accuracy"], panel["low"], panel["high"])
+    assert four["totals"][0]["another_panel"] == {"low": None, "high": None, "reason": FEW_ANNOTATORS}
+    assert not panel_table(four).rows
 
 
 def test_interval_for_similar_relations_needs_six_relations():

@@ -14,16 +14,19 @@ from kgharvest.statistics.agreement import (
     FEW_ANNOTATORS,
     NOTHING_PAIRED,
     UNEQUAL,
+    PanelJudgments,
     ac1_of_shares,
     alpha_of_counts,
     alpha_of_shares,
     annotators_interval,
     fleiss_kappa,
     gwet_ac1,
+    interval_for_another_panel,
     krippendorff_alpha,
     pair_counts,
     percent_agreement,
 )
+from kgharvest.statistics.rates import Rate
 
 MISSING = "."
 
@@ -212,6 +215,52 @@ def test_undisputed_judgments_keep_interval_over_statements():
     alpha, other = intervals_of(np.ones(5), 20, rng())
 
     assert (other.low, other.high) == (alpha.low, alpha.high)
+
+
+# Accuracy for another panel
+
+
+def census(labels, n_annotators=5):
+    """Return the contributions of a census in which annotator a judges statement s as labels[s][a]; pairs are alike."""
+    is_true = np.array(labels, dtype=bool)
+    annotator = np.tile(np.arange(n_annotators), len(is_true))
+    influence = np.full(is_true.size, 1 / len(is_true))
+    return PanelJudgments(annotator, is_true.ravel(), np.zeros(is_true.size, int), influence, np.zeros(is_true.size))
+
+
+def test_interval_for_another_panel_has_the_width_calculated_by_hand():
+    # Annotators give 4, 2, 2, 2, and 0 of 4 labels True, so the share of True is .5 and their contributions are
+    # (4 - 2) / 4 = .5, 0, 0, 0, and -.5. The variance of their sum is 5 / 4 * (.25 + .25) = .625, with four degrees of
+    # freedom: t = 2.7764. The other panel has the same variance.
+    labels = [(1, 1, 1, 0, 0), (1, 1, 0, 1, 0), (1, 0, 1, 0, 0), (1, 0, 0, 1, 0)]
+
+    interval = interval_for_another_panel(Rate(0.5, 0.5, 0.5), census(labels))
+
+    arm = 2.7764451 * (2 * 0.625) ** 0.5
+    assert arm > 0.5  # so the limits are cut off
+    assert interval == (0, 1, None)
+    smaller = census(labels)._replace(influence=np.full(20, 0.25 / 100))
+    assert interval_for_another_panel(Rate(0.5, 0.5, 0.5), smaller)[:2] == pytest.approx(
+        (0.5 - arm / 100, 0.5 + arm / 100), abs=1e-7
+    )
+
+
+def test_interval_for_another_panel_adds_arms_in_quadrature():
+    judgments = census([(1, 1, 0, 1, 0), (0, 1, 0, 1, 1)])._replace(influence=np.full(10, 0.01))
+
+    of_census = interval_for_another_panel(Rate(0.5, 0.5, 0.5), judgments)
+    of_sample = interval_for_another_panel(Rate(0.5, 0.4, 0.7), judgments)
+
+    arm = 0.5 - of_census.low
+    assert of_sample[:2] == pytest.approx((0.5 - np.hypot(arm, 0.1), 0.5 + np.hypot(arm, 0.2)))
+
+
+def test_equal_judgments_keep_the_interval_for_another_panel():
+    assert interval_for_another_panel(Rate(1.0, 0.9, 1.0), census([(1,) * 5] * 3)) == (0.9, 1.0, None)
+
+
+def test_interval_for_another_panel_needs_five_annotators():
+    assert interval_for_another_panel(Rate(1.0, 0.9, 1.0), census([(1,) * 4] * 3, 4)) == (None, None, FEW_ANNOTATORS)
 
 
 def test_percent_agreement_counts_pairs():
