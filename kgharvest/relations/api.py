@@ -86,7 +86,7 @@ class SetFileInput(StrictSerializer):
     project = ProjectField()
     file = serializers.FileField(
         validators=[check_file_size],
-        help_text="kgharvest JSON, relation_info JSON of the BertNet code, or LAMA's JSON Lines.",
+        help_text="kgharvest JSON, relation_info JSON of the BertNet code, or JSON Lines of LAMA or E-KAR.",
     )
     name = serializers.CharField(max_length=100, required=False, help_text="Set name. Default: the name in the file.")
 

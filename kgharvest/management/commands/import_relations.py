@@ -10,7 +10,7 @@ class Command(DomainCommand):
     help = "Import relations from a file. Existing relations with the same name are updated."
 
     def add_arguments(self, parser):
-        file_help = "kgharvest JSON, relation_info JSON of the BertNet code, or JSON lines of LAMA"
+        file_help = "kgharvest JSON, relation_info JSON of the BertNet code, or JSON lines of LAMA or E-KAR"
         parser.add_argument("file", type=Path, metavar="FILE", help=file_help)
         set_help = "destination set (default: the set named in the file)"
         parser.add_argument("--set", dest="set_name", metavar="NAME", help=set_help)
