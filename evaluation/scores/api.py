@@ -14,7 +14,14 @@ from rest_framework.response import Response
 from annotation.judges.models import JudgeRun
 from evaluation.models import ScoreEvaluation
 from evaluation.rendering.figures.drawing import FIGURE_FORMATS
-from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, queue_score_job, score_request
+from evaluation.scores.score_jobs import (
+    MORE_SCORES,
+    STORED_SETTINGS,
+    TRAIN_HELP,
+    ScoreRequest,
+    queue_score_job,
+    score_request,
+)
 from evaluation.scores.views import score_download
 from kgharvest.api.input import Filters, IdField, PlacementInput, VisibleField
 from kgharvest.api.views import ApiViewSet, JsonParser, PagedList, RetrieveMixin, file_operation, operation
@@ -84,11 +91,12 @@ class ScoreInput(PlacementInput):
         help_text='JSON lines {"relation": "set/name", "entities": [...]}, sent as multipart/form-data. Default: the '
         "facts of the embedded LMs' world.",
     )
+    train = serializers.FileField(required=False, validators=[check_file_size], help_text=TRAIN_HELP)
 
     def request(self, by) -> ScoreRequest:
         """Return the validated request. Raises ImportRefused for invalid facts or scores."""
         sent = self.validated_data
-        options = {name: sent.get(name) for name in ("facts", "systems", "device", "dtype")}
+        options = {name: sent.get(name) for name in ("facts", "systems", "train", "device", "dtype")}
         choices = chosen_scores(sent)
         return score_request(sent["language_model"], judge_runs=tuple(sent["judge_runs"]), by=by, **choices, **options)
 

@@ -14,14 +14,21 @@ from evaluation.scores.negative_sampling import Entities, folded
 from kgharvest.bulk.file_reading import CONTROL, Line, lines_of, read_json_lines
 from kgharvest.bulk.file_values import BadValue, read_entities
 from kgharvest.embedded_lm.world import load_world
+from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.engine.types import BadPrompt
 from kgharvest.errors import BadEntry, DomainError, Faults
 from kgharvest.models import Relation
 from kgharvest.names import shortest_names
+from kgharvest.relations.checks import one_line, sentence_error
+from kgharvest.relations.files import with_slots
 from kgharvest.relations.names import resolve_relation
 
 DEMO_SET = Path(__file__).resolve().parents[2] / "kgharvest" / "relation_sets" / "demo.json"
 BUILT_IN = "embedded LM's world"
 MOST_FACTS = 50_000
+# Training facts and prompts by relation, and a function that reads a row of a file and can raise BadValue.
+TrainingRows = Mapping[str, Sequence[Entities | str]]
+ReadRow = Callable[[Mapping[str, Any], Any], Any]
 SHAPE = 'is not {"relation": "...", "entities": ["...", "..."]}'
 
 
@@ -30,7 +37,8 @@ class ScoredRelation:
     """A relation with its prompts and the facts to score.
 
     path: set/name. seed_tuples: tuples used to weight or learn prompts. facts: facts without seed tuples. learned_from:
-    all tuples that are excluded from the facts because they were used to weight or learn prompts.
+    all tuples that are excluded from the facts because they were used to weight or learn prompts. train, train_prompts:
+    training facts and prompts of LPAQA.
     """
 
     name: str
@@ -40,12 +48,20 @@ class ScoredRelation:
     facts: Sequence[Entities]
     path: str = ""
     learned_from: Sequence[Entities] = ()
+    train: Sequence[Entities] = ()
+    train_prompts: Sequence[str] = ()
 
     def without(self, learned_from: Sequence[Entities]) -> ScoredRelation:
         """Return the relation without the facts in `learned_from`, ignoring case."""
         excluded = {folded(entities) for entities in learned_from}
         facts = [entities for entities in self.facts if folded(entities) not in excluded]
         return replace(self, facts=facts, learned_from=[*self.learned_from, *learned_from])
+
+    def trained_on(self, rows: Sequence[Entities | str]) -> ScoredRelation:
+        """Return the relation with the training facts and prompts in `rows`, and without these facts."""
+        facts = [row for row in rows if not isinstance(row, str)]
+        prompts = [row for row in rows if isinstance(row, str)]
+        return replace(self.without(facts), train=facts, train_prompts=prompts)
 
 
 class NamedRelation(NamedTuple):
@@ -78,6 +94,20 @@ def facts_of_content(content: bytes, source: str, by=None) -> list[ScoredRelatio
 
     Raises ImportRefused with every invalid line.
     """
+    return scored_relations(_rows_by_relation(content, source, _finder(by), _fact))
+
+
+def training_of_content(content: bytes, source: str, by=None) -> TrainingRows:
+    """Return training facts and prompts by set/name, for relations visible to `by`.
+
+    Each line of the file is a fact, as in `facts_of_content`, or {"relation", "template"}. Raises ImportRefused.
+    """
+    rows = _rows_by_relation(content, source, _finder(by), _fact_or_prompt)
+    return {relation.path: values for relation, values in rows.items()}
+
+
+def _finder(by: Any) -> Callable[[str], Relation | str]:
+    """Return a function that finds a relation visible to `by`, or returns the reason of a refusal."""
     visible = Relation.objects.visible_to(by)
 
     @cache
@@ -87,12 +117,13 @@ def facts_of_content(content: bytes, source: str, by=None) -> list[ScoredRelatio
         except DomainError as error:
             return f"names an unknown relation. {str(error).removesuffix('.')}"
 
-    return scored_relations(_facts_by_relation(content, source, find))
+    return find
 
 
-def named_facts_of_content(content: bytes, source: str) -> dict[str, list[Entities]]:
-    """Return the facts of a JSONL file by relation as named there. Raises ImportRefused with every invalid line."""
-    return {named.name: facts for named, facts in _facts_by_relation(content, source, NamedRelation).items()}
+def named_rows_of_content(content: bytes, source: str, with_prompts: bool = False) -> dict[str, list[Entities | str]]:
+    """Return the facts of a JSONL file, and prompts if requested, by relation as named there. Raises ImportRefused."""
+    rows = _rows_by_relation(content, source, NamedRelation, _fact_or_prompt if with_prompts else _fact)
+    return {named.name: values for named, values in rows.items()}
 
 
 def scored_relations(facts: Mapping[Relation, Sequence[Entities]]) -> list[ScoredRelation]:
@@ -103,24 +134,24 @@ def scored_relations(facts: Mapping[Relation, Sequence[Entities]]) -> list[Score
     return [_scored_relation(names[key.path], key.path, stored[key], tuples) for key, tuples in facts.items()]
 
 
-def _facts_by_relation(content: bytes, source: str, find: Callable[[str], Any]) -> dict[Any, list[Entities]]:
-    """Return the facts of a JSONL file. find: name -> relation, with arity and name, or the reason of a refusal."""
-    facts: dict[Any, list[Entities]] = {}
+def _rows_by_relation(content: bytes, source: str, find: Callable[[str], Any], read: ReadRow) -> dict[Any, list[Any]]:
+    """Return the rows of a JSONL file. find: name -> relation, with arity and name, or the reason of a refusal."""
+    rows: dict[Any, list[Any]] = {}
     faults = Faults()
     for line in read_json_lines(lines_of(BytesIO(content), source)):
-        fault = line if isinstance(line, BadEntry) else _add_fact(line, find, facts)
+        fault = line if isinstance(line, BadEntry) else _add_row(line, find, read, rows)
         if fault:
             faults.add(fault)
-    if not faults.n and not facts:
+    if not faults.n and not rows:
         faults.add(BadEntry("the file", "has no facts"))
-    if sum(map(len, facts.values())) > MOST_FACTS:
+    if sum(map(len, rows.values())) > MOST_FACTS:
         faults.add(BadEntry("the file", f"has more than {MOST_FACTS:,} facts; draw a sample"))
     faults.refuse(source)
-    return facts
+    return rows
 
 
-def _add_fact(line: Line, find, facts: dict[Any, list[Entities]]) -> BadEntry | None:
-    """Add the fact of a line to `facts`, or return its fault."""
+def _add_row(line: Line, find, read: ReadRow, rows: dict[Any, list[Any]]) -> BadEntry | None:
+    """Add the row of a line to `rows`, or return its fault."""
     where = f"line {line.number}"
     if not isinstance(line.value, dict) or not isinstance(line.value.get("relation"), str):
         return BadEntry(where, SHAPE)
@@ -130,10 +161,38 @@ def _add_fact(line: Line, find, facts: dict[Any, list[Entities]]) -> BadEntry | 
     if isinstance(relation, str):
         return BadEntry(where, relation)
     try:
-        facts.setdefault(relation, []).append(read_entities(line.value.get("entities"), relation.arity))
+        rows.setdefault(relation, []).append(read(line.value, relation))
     except BadValue as fault:
-        return BadEntry(where, f"{fault} (arity of {relation.name})")
+        return BadEntry(where, str(fault))
     return None
+
+
+def _fact(row: Mapping[str, Any], relation: Any) -> Entities:
+    """Raises BadValue."""
+    try:
+        return read_entities(row.get("entities"), relation.arity)
+    except BadValue as fault:
+        raise BadValue(f"{fault} (arity of {relation.name})") from None
+
+
+def _fact_or_prompt(row: Mapping[str, Any], relation: Any) -> Entities | str:
+    """Raises BadValue."""
+    return read_prompt(row["template"], relation.arity) if "template" in row else _fact(row, relation)
+
+
+def read_prompt(template: Any, arity: int | None = None) -> str:
+    """Return a template as a prompt with the slots <ENT0> and <ENT1>. Raises BadValue."""
+    if not isinstance(template, str):
+        raise BadValue("template is not a text")
+    if reason := sentence_error(template):
+        raise BadValue(reason)
+    try:
+        prompt = PromptTemplate.parse(one_line(with_slots(template)))
+    except BadPrompt as error:
+        raise BadValue(str(error).rstrip(".")) from None
+    if arity not in (None, prompt.arity):
+        raise BadValue(f"has {prompt.arity} instead of {arity} slots in {template!r:.200}")
+    return prompt.text
 
 
 def facts_to_json(relations: Sequence[ScoredRelation]) -> list[dict[str, Any]]:
@@ -142,8 +201,8 @@ def facts_to_json(relations: Sequence[ScoredRelation]) -> list[dict[str, Any]]:
 
 
 def facts_from_json(relations: Sequence[Mapping[str, Any]]) -> list[ScoredRelation]:
-    tuples = ("seed_tuples", "facts", "learned_from")
+    names = ("seed_tuples", "facts", "learned_from", "train")
     return [
-        ScoredRelation(**{**relation, **{name: [tuple(entities) for entities in relation[name]] for name in tuples}})
+        ScoredRelation(**relation | {name: list(map(tuple, relation.get(name, ()))) for name in names})
         for relation in relations
     ]

@@ -14,16 +14,20 @@ from evaluation.models import ScoreEvaluation
 from evaluation.scores.facts import (
     BUILT_IN,
     ScoredRelation,
+    TrainingRows,
     built_in_facts,
     facts_from_json,
     facts_of_content,
     facts_to_json,
+    training_of_content,
 )
 from evaluation.scores.lookups import Table, frequency_scorer, judge_scores, lookup_scorer, scores_of_content
 from evaluation.scores.scorers import (
+    LPAQA,
     StoredPrompt,
     corrected_scores,
     document_of,
+    lpaqa_scorer,
     prior_scorer,
     score_samples,
     setting_scorer,
@@ -48,7 +52,13 @@ MORE_SCORES = {
     CORRECTED: "prior-corrected: each score above minus the entities' likelihood without a prompt",
     PRIOR: "entity prior: likelihood of the entities without a prompt",
     FREQUENCY: "entity frequency: number of tuples in this installation with the entities",
+    LPAQA: "LPAQA: log P(last entity | other entities), with prompt weights learned from training facts",
 }
+TRAIN_HELP = (
+    'Training facts of LPAQA: JSONL like the facts, with {"relation": "set/name", "template": "[X] ... [Y]"} for '
+    "its prompts. Default: the seed tuples and prompts of the relations."
+)
+MORE_NAMES = {PRIOR: "entity prior", FREQUENCY: "entity frequency", LPAQA: "LPAQA log P(t|h)"}  # in the document
 
 
 @dataclass(frozen=True)
@@ -58,7 +68,7 @@ class ScoreRequest:
     facts: name of the facts in `relations`. harvested: settings whose prompts are taken from the newest finished
     harvests with this LM. more: keys of MORE_SCORES. systems: scores of other systems (evaluation.scores.lookups).
     judge_runs: runs of the same project. device, dtype: of the LM. job_ids: harvests to choose from; None for all of
-    the project.
+    the project. train: training facts and prompts of LPAQA by set/name.
     """
 
     language_model: LanguageModel
@@ -73,12 +83,21 @@ class ScoreRequest:
     systems: Table = field(default_factory=dict)
     judge_runs: Sequence[JudgeRun] = ()
     job_ids: Collection[int] | None = None
+    train: TrainingRows = field(default_factory=dict)
 
 
 def score_request(
-    language_model: LanguageModel, *options: Sequence[str], facts: Any = None, systems: Any = None, by=None, **more: Any
+    language_model: LanguageModel,
+    *options: Sequence[str],
+    facts: Any = None,
+    systems: Any = None,
+    train: Any = None,
+    by=None,
+    **more: Any,
 ) -> ScoreRequest:
-    """Return a request with the uploaded files `facts` and `systems`. Raises ImportRefused for invalid files."""
+    """Return a request with the uploaded files. Raises ImportRefused for invalid files."""
+    if train:
+        more["train"] = training_of_content(train.read(), train.name, by)
     if systems:
         more["systems"] = scores_of_content(systems.read(), systems.name)
     if facts:
@@ -96,6 +115,9 @@ def with_harvests(request: ScoreRequest, project: Project) -> tuple[list[ScoredR
     if not request.settings and not request.harvested and not any(scorers_without_prompts):
         raise DomainError("NoScorer", "No scores selected. Choose at least one kind of prompts or scores.")
     relations = built_in_facts() if request.relations is None else list(request.relations)
+    if request.train and not request.train.keys() & {relation.path for relation in relations}:
+        raise DomainError("BadFacts", "The training file has no facts of the scored relations. Use the same relations.")
+    relations = [relation.trained_on(request.train.get(relation.path, ())) for relation in relations]
     harvests = HarvestJob.objects.filter(project=project, language_model=request.language_model)
     harvests = harvests.succeeded().filter(job_prompts__isnull=False).select_related("relation__relation_set")
     if request.job_ids is not None:
@@ -190,7 +212,7 @@ def scorer_names(
     for name in harvested:
         names.append(f"{name} (as harvested)")
         names += [f"{name} (as harvested, corrected)"] if CORRECTED in more else []
-    names += [name for key, name in ((PRIOR, "entity prior"), (FREQUENCY, "entity frequency")) if key in more]
+    names += [name for key, name in MORE_NAMES.items() if key in more]
     return [*names, *others]
 
 
@@ -250,7 +272,7 @@ def scores_document(
         jobs = [harvests[by_relation[relation.name]] for by_relation in payload["harvests"].values()]
         seeds = [tuple(entities) for job in jobs for entities in job.payload["spec"]["seed_tuples"]]
         remaining = relation.without(seeds)
-        relations.append(replace(remaining, facts=writable(lm, remaining)))
+        relations.append(replace(remaining, facts=writable(lm, remaining.facts)))
     scorers = {setting: setting_scorer(lm, setting) for setting in payload["settings"]}
     more = payload.get("more", ())
     if CORRECTED in more:
@@ -261,8 +283,8 @@ def scores_document(
         scorers[f"{setting} (as harvested)"] = stored_scorer(lm, prompts)
         if CORRECTED in more:
             scorers[f"{setting} (as harvested, corrected)"] = stored_scorer(lm, prompts, corrected_scores)
-    scorers |= {"entity prior": prior_scorer(lm)} if PRIOR in more else {}
-    scorers |= {"entity frequency": frequency_scorer()} if FREQUENCY in more else {}
+    makers = {PRIOR: lambda: prior_scorer(lm), FREQUENCY: frequency_scorer, LPAQA: lambda: lpaqa_scorer(lm)}
+    scorers |= {name: makers[key]() for key, name in MORE_NAMES.items() if key in more}
     scorers |= {system: lookup_scorer(scores) for system, scores in sorted(payload.get("systems", {}).items())}
     for run in JudgeRun.objects.filter(pk__in=payload.get("judge_runs", ())).select_related("round").order_by("pk"):
         scorers[f"judge {run.name} of {run.round.name}"] = lookup_scorer(judge_scores(run))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +13,7 @@ from evaluation.reports.sections.comparisons import compare_sides
 from evaluation.scores.facts import ScoredRelation
 from evaluation.scores.negative_sampling import Entities, Sample, with_negatives
 from evaluation.scores.rankings import average_precision, precision_recall_curve
-from kgharvest.engine.types import BadSeed, HarvestParams, HarvestSpec, ignore
+from kgharvest.engine.types import BadSeed, EngineError, HarvestParams, HarvestSpec, UnsupportedModel, ignore
 from kgharvest.errors import DomainError
 from kgharvest.statistics.paired_tests import CellKey
 from kgharvest.statistics.rates import macro_average
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kgharvest.engine.language_models.base import LanguageModel
     from kgharvest.engine.prompts.prompt_set import PromptSet
 
+LPAQA = "lpaqa-tail"
 Tick = Callable[[], None]
 PARAMS = HarvestParams()
 COMPARED = ("a", "b", "n_relations", "difference", "low", "high", "reason", "p_sign_flip", "p_holm", "sentence")
@@ -112,18 +113,46 @@ def prior_scorer(lm: LanguageModel) -> Scorer:
     return score
 
 
+def lpaqa_scorer(lm: LanguageModel) -> Scorer:
+    """Return a scorer log P(last entity | other entities), with LPAQA's prompt weights, learned from training facts.
+
+    Relations without training facts use their seed tuples. Relations without training prompts use their prompts.
+    Raises UnsupportedModel if the LM is behind a server. The scorer raises EngineError if no training fact is usable.
+    """
+    from kgharvest.engine.language_models.base import fits
+    from kgharvest.engine.language_models.pretrained import PretrainedLM
+    from kgharvest.engine.prompt_learning.lpaqa import tail_ensemble, tail_logprobs
+    from kgharvest.engine.prompts.template import parse_prompts
+
+    if not isinstance(lm, PretrainedLM):
+        raise UnsupportedModel(f"LPAQA requires a local LM, but {lm.name} is behind a server. Omit {LPAQA}.")
+
+    def score(relation: ScoredRelation, tuples: Sequence[Entities], tick: Tick) -> np.ndarray:
+        encoded = _encoded(lm, tuples)
+        train = _encoded(lm, writable(lm, relation.train or relation.seed_tuples))
+        if not train:
+            raise EngineError(f"No training fact of {relation.name} can be written by {lm.name}. Add other facts.")
+        texts = [*relation.initial_prompts, *(relation.train_prompts or relation.prompts)]
+        longest = max((tuple(map(len, entities)) for entities in [*encoded, *train]), key=sum)
+        prompts = list(map(lm.encode_prompt, parse_prompts(texts, len(longest))))
+        fitting = [prompt for prompt in prompts if fits(lm, prompt, longest)]
+        return tail_logprobs(lm, tail_ensemble(lm, fitting or prompts, train, tick), encoded, tick)
+
+    return score
+
+
 def _encoded(lm: LanguageModel, tuples: Sequence[Entities]) -> list[tuple[tuple[int, ...], ...]]:
     return [tuple(lm.encode_entity(entity) for entity in entities) for entities in tuples]
 
 
-def writable(lm: LanguageModel, relation: ScoredRelation) -> list[Entities]:
+def writable(lm: LanguageModel, facts: Iterable[Entities]) -> list[Entities]:
     """Return the facts whose entities the LM can encode."""
-    facts = []
-    for entities in relation.facts:
+    encodable = []
+    for entities in facts:
         with suppress(BadSeed):
             if all(lm.encode_entity(entity) for entity in entities):
-                facts.append(entities)
-    return facts
+                encodable.append(entities)
+    return encodable
 
 
 class ScoredSamples(NamedTuple):

@@ -18,6 +18,7 @@ from evaluation.reports.views import page_drawing
 from evaluation.scores.score_jobs import (
     MORE_SCORES,
     STORED_SETTINGS,
+    TRAIN_HELP,
     ScoreRequest,
     queue_score_job,
     score_request,
@@ -93,6 +94,12 @@ class ScoreForm(PlacementForm):
         help_text='JSONL, one {"relation": "set/name", "entities": ["...", "..."]} per line. Default: the facts that '
         "the embedded LMs were trained on.",
     )
+    train = forms.FileField(
+        label="Training facts",
+        required=False,
+        validators=[upload_limit("evaluate it with the command evaluate_scores --train")],
+        help_text=TRAIN_HELP,
+    )
 
     more = forms.MultipleChoiceField(
         label="Baseline scores",
@@ -129,7 +136,7 @@ class ScoreForm(PlacementForm):
     def request(self, by) -> ScoreRequest:
         """Return the request. Raises ImportRefused for invalid facts or scores."""
         cleaned = self.cleaned_data
-        options = {name: cleaned[name] for name in ("facts", "systems", "more")} | self.placement()
+        options = {name: cleaned[name] for name in ("facts", "systems", "train", "more")} | self.placement()
         judge_runs = tuple(cleaned.get("judge_runs", ()))
         choices = (cleaned["model"], cleaned["settings"], cleaned["harvested"])
         return score_request(*choices, judge_runs=judge_runs, by=by, **options)

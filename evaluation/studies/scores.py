@@ -1,5 +1,6 @@
 """The section `scores` of study files: evaluations of scores on known facts, as in Figures 4 and 5 of BertNet."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,14 @@ from annotation.rounds.serializers import Description, Name, Text, WholeNumber
 from evaluation.models import ScoreEvaluation, Study
 from evaluation.rendering.figures.drawing import FIGURE_FORMATS
 from evaluation.scores.api import ScoreInput, chosen_scores
-from evaluation.scores.facts import BUILT_IN, ScoredRelation, built_in_facts, named_facts_of_content, scored_relations
+from evaluation.scores.facts import (
+    BUILT_IN,
+    ScoredRelation,
+    built_in_facts,
+    named_rows_of_content,
+    read_prompt,
+    scored_relations,
+)
 from evaluation.scores.lookups import is_score, merged_scores
 from evaluation.scores.negative_sampling import folded
 from evaluation.scores.score_jobs import ScoreRequest, payload_of, queue_score_job, scorer_names
@@ -26,10 +34,11 @@ from evaluation.studies.services import queued_jobs, relations_of, sampled_jobs
 from kgharvest.bulk.file_reading import read_bytes
 from kgharvest.bulk.file_values import BadValue, read_entities
 from kgharvest.bulk.file_writing import write_if_changed
+from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.errors import DomainError
 from kgharvest.harvests.language_models import LM_NAMES_HELP, check_where, get_language_model
 from kgharvest.harvests.runner import HarvestRequest
-from kgharvest.models import Job
+from kgharvest.models import Job, Relation
 from kgharvest.names import UnresolvedName, resolve_name
 from kgharvest.pages.number_format import counted
 from kgharvest.tables.formats import markdown_of
@@ -44,6 +53,7 @@ class FactsField(serializers.Field):
     """File of facts, or lists of entities by relation, as stored after the file is read."""
 
     expected = 'a file of facts, or lists of entities by relation, such as {{"capital_of": [["paris", "france"]]}}'
+    read = staticmethod(read_entities)
 
     def to_internal_value(self, value: Any) -> str | dict[str, list[tuple[str, ...]]]:
         if isinstance(value, str) and value:
@@ -51,9 +61,17 @@ class FactsField(serializers.Field):
         if not isinstance(value, Mapping) or not value or not all(isinstance(facts, list) for facts in value.values()):
             raise serializers.ValidationError("wrong facts")
         try:
-            return {relation: list(map(read_entities, facts)) for relation, facts in value.items()}
+            return {relation: list(map(self.read, facts)) for relation, facts in value.items()}
         except BadValue as fault:
             raise serializers.ValidationError(str(fault)) from None
+
+
+class TrainingField(FactsField):
+    """File of training facts and prompts, or lists of entities and prompts by relation."""
+
+    @staticmethod
+    def read(value: Any) -> tuple[str, ...] | str:
+        return read_prompt(value) if isinstance(value, str) else read_entities(value)
 
 
 @extend_schema_field({"oneOf": [{"type": "array", "items": {"type": "string"}}, {"type": "object"}]})
@@ -92,6 +110,10 @@ class ScoreSection(ScoreInput):
     facts = FactsField(
         default=None,
         help_text="File of facts, relative to the study file. Default: the facts of the embedded LMs' world.",
+    )
+    train = TrainingField(
+        default=None,
+        help_text="File of training facts and prompts of LPAQA. Default: the seed tuples and prompts of the relations.",
     )
     systems = SystemsField(default=list, help_text="Files with scores of other systems, relative to the study file.")
     judges = names_field("Judges of this study whose scores are evaluated.")
@@ -150,10 +172,11 @@ class ScoresSection(JobsSection):
         read = []
         for position, evaluation in enumerate(section):
             key = key_of(("scores", position))
-            facts, systems = evaluation.get("facts"), evaluation.get("systems")
-            if isinstance(facts, str):
-                named = named_facts_of_content(*_read(folder / facts, f"{key}.facts"))
-                evaluation = evaluation | {"facts": {name: list(map(list, rows)) for name, rows in named.items()}}
+            systems = evaluation.get("systems")
+            for name in ("facts", "train"):
+                if isinstance(file := evaluation.get(name), str):
+                    named = named_rows_of_content(*_read(folder / file, f"{key}.{name}"), with_prompts=name == "train")
+                    evaluation = evaluation | {name: json.loads(json.dumps(named))}
             if isinstance(systems, list) and systems:
                 table = merged_scores(_read(folder / name, f"{key}.systems") for name in systems)
                 evaluation = evaluation | {"systems": _as_json(table)}
@@ -250,17 +273,25 @@ def _facts_of(study: Study, section: Mapping[str, Any], path: str) -> list[Score
                 "BadStudy", f"{path}.facts: the {BUILT_IN} has no facts of the relations of this study. Add a file."
             )
         return [known[name] for name in relations if name in known]
-    facts: dict[str, list[tuple[str, ...]]] = {}
-    for name, tuples in section["facts"].items():
+    facts = _rows_of(relations, section["facts"], f"{path}.facts")
+    return scored_relations({relation: facts[name] for name, relation in relations.items() if name in facts})
+
+
+def _rows_of(relations: Mapping[str, Relation], rows: Mapping[str, Any], path: str) -> dict[str, list[Any]]:
+    """Return facts and prompts by set/name. Raises BadStudy for unknown relations and wrong numbers of entities."""
+    resolved: dict[str, list[Any]] = {}
+    for name, values in rows.items():
         try:
             full_name = resolve_name(name, relations, "relation")
         except UnresolvedName as refusal:
-            raise DomainError("BadStudy", f"{path}.facts: {refusal} Add it to relations.") from None
+            raise DomainError("BadStudy", f"{path}: {refusal} Add it to relations.") from None
         arity = relations[full_name].arity
-        if wrong := [entities for entities in tuples if len(entities) != arity]:
-            raise DomainError("BadStudy", f"{path}.facts.{name}: {list(wrong[0])} does not have {arity} entities.")
-        facts.setdefault(full_name, []).extend(tuples)
-    return scored_relations({relation: facts[name] for name, relation in relations.items() if name in facts})
+        for row in values:
+            if (PromptTemplate.parse(row).arity if isinstance(row, str) else len(row)) != arity:
+                kind, row = ("slots", row) if isinstance(row, str) else ("entities", list(row))
+                raise DomainError("BadStudy", f"{path}.{name}: {row} does not have {arity} {kind}.")
+        resolved.setdefault(full_name, []).extend(values)
+    return resolved
 
 
 def renamed_relations(section: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -268,16 +299,17 @@ def renamed_relations(section: Mapping[str, Any], names: Mapping[str, str]) -> d
 
     names: new name of each relation of a set by set/name.
     """
-    facts, systems = section.get("facts"), section.get("systems")
+    systems = section.get("systems")
     renamed = dict(section)
-    if facts is None:  # built-in facts have the names of the set demo
+    if section.get("facts") is None:  # built-in facts have the names of the set demo
         known = {names[relation.path]: relation.facts for relation in built_in_facts() if relation.path in names}
         if known.keys() - names.keys():
             renamed["facts"] = {name: list(map(list, tuples)) for name, tuples in known.items()}
-    else:
-        renamed["facts"] = {}
-        for name, tuples in facts.items():
-            renamed["facts"].setdefault(names.get(name, name), []).extend(tuples)
+    for key in ("facts", "train"):
+        if (rows := section.get(key)) is not None:
+            renamed[key] = {}
+            for name, values in rows.items():
+                renamed[key].setdefault(names.get(name, name), []).extend(values)
     if systems:
         renamed["systems"] = {
             system: {
@@ -297,6 +329,7 @@ def _request(study: Study, section: Mapping[str, Any], path: str) -> ScoreReques
         get_language_model(section["model"]),
         facts=BUILT_IN if section["facts"] is None else section["name"],
         relations=_facts_of(study, section, path),
+        train=_rows_of({r.path: r for r in relations_of(study)}, section["train"] or {}, f"{path}.train"),
         systems=section["systems"] or {},
         judge_runs=list(runs),
         job_ids=list(harvests.values()),

@@ -13,9 +13,9 @@ from annotation.rounds.services import find_round
 from evaluation.rendering.documents import Document
 from evaluation.rendering.figures import precision_recall
 from evaluation.rendering.figures.drawing import render
-from evaluation.scores.facts import BUILT_IN, facts_of_content
+from evaluation.scores.facts import BUILT_IN, facts_of_content, training_of_content
 from evaluation.scores.lookups import merged_scores
-from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, ScoreRequest, evaluate_now
+from evaluation.scores.score_jobs import MORE_SCORES, STORED_SETTINGS, TRAIN_HELP, ScoreRequest, evaluate_now
 from evaluation.scores.views import sample_lines
 from kgharvest.accounts.projects import project_for
 from kgharvest.bulk.file_reading import read_bytes
@@ -29,7 +29,8 @@ from kgharvest.pages.number_format import counted
 from kgharvest.tables.formats import json_text
 
 MORE_HELP = (
-    f"baselines: {', '.join(MORE_SCORES)} (prior-corrected scores, prior of the entities, frequency of the entities)"
+    f"baselines: {', '.join(MORE_SCORES)} (prior-corrected scores, prior of the entities, frequency of the entities, "
+    "LPAQA's log P of the last entity)"
 )
 FIGURES = {".svg": "svg", ".pdf": "pdf"}
 
@@ -51,6 +52,7 @@ class Command(DomainCommand):
         )
         parser.add_argument("--judge-run", metavar="ROUND/NAME", help="scores of a judge run; repeatable", **repeatable)
         parser.add_argument("--facts", type=Path, metavar="F.jsonl", help="facts; default: facts of the embedded LM")
+        parser.add_argument("--train", type=Path, metavar="F.jsonl", help=TRAIN_HELP)
         parser.add_argument("--seed", type=int, default=0, help="seed of the negative samples (default: 0)")
         add_placement_arguments(parser)
         add_project_argument(parser)
@@ -58,7 +60,7 @@ class Command(DomainCommand):
         parser.add_argument("--samples", type=Path, metavar="F.jsonl", help="write the scored tuples with their scores")
         parser.add_argument("--figure", type=Path, metavar="F", help="write the curves to F.svg or F.pdf")
 
-    def handle(self, *, model, setting, harvested, facts, output, figure, samples, **options):
+    def handle(self, *, model, setting, harvested, facts, train, output, figure, samples, **options):
         for path in filter(None, [output, figure, samples]):
             check_writable(path)
         if figure and figure.suffix not in FIGURES:
@@ -78,6 +80,7 @@ class Command(DomainCommand):
             options["more"],
             merged_scores((read_bytes(path), path.name) for path in options["scores"]),
             [judge_run_of(path) for path in options["judge_run"]],
+            train=training_of_content(read_bytes(train), train.name) if train else {},
         )
         project = project_for(None, options["project"])
         with tqdm(desc="relations", file=self.stderr, disable=None) as bar:

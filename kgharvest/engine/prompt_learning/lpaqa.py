@@ -1,17 +1,22 @@
 """LPAQA: selection and weighting of existing prompts (Jiang et al. 2020, section 4)."""
 
 from collections.abc import Sequence
+from itertools import accumulate, chain
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from kgharvest.engine.language_models.base import EncodedPrompt, Tick
+from kgharvest.engine.language_models.base import EncodedPrompt, Tick, TokenIds
 from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.probing import UsableFacts, probe, reasons_text
+from kgharvest.engine.prompt_learning.objectives import Question, step_by_step
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer, prompt_vectors, uniform
 from kgharvest.engine.types import EngineError
 
 LEARNING_RATE = 0.1
 BATCH_SIZE = 256
+TUPLES_AT_ONCE = 64  # limits the memory of their vectors
 MAX_EPOCHS = 500
 PATIENCE, LEAST_GAIN = 30, 1e-3  # stop after PATIENCE epochs in which the loss falls by less than LEAST_GAIN nats
 
@@ -49,6 +54,48 @@ def optimised_ensemble(
     return PromptSet(tuple(prompts), weights, "product")
 
 
+def question_vectors(
+    lm: PretrainedLM, questions: Sequence[Sequence[Question]], batch_size: int, tick: Tick
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the inputs (Q, K, d) of `lm.project` and the target tokens (Q,). questions: (K, Q), by prompt."""
+    queries = [question.query for same_step in zip(*questions, strict=True) for question in same_step]
+    vectors = lm.vectors(queries, batch_size, tick)
+    targets = torch.tensor([question.targets[0] for question in questions[0]])
+    return vectors.view(len(targets), len(questions), -1), targets
+
+
+def tail_questions(lm: PretrainedLM, prompt: EncodedPrompt, entities: Sequence[TokenIds]) -> list[Question]:
+    """Return a question for every token of the last entity, given the other entities."""
+    parts = [ids + lm.entity_end for ids in entities]
+    return step_by_step(lm, prompt, parts, tuple(map(len, entities)))[-len(parts[-1]) :]
+
+
+def tail_ensemble(
+    lm: PretrainedLM, prompts: Sequence[EncodedPrompt], train: Sequence[Sequence[TokenIds]], tick: Tick
+) -> PromptSet:
+    """Return the prompts, weighted to maximize the likelihood of the last entities of `train`, given the others."""
+    questions = [[part for entities in train for part in tail_questions(lm, prompt, entities)] for prompt in prompts]
+    return PromptSet(tuple(prompts), optimised_weights(lm, *question_vectors(lm, questions, BATCH_SIZE, tick), tick))
+
+
+def tail_logprobs(
+    lm: PretrainedLM, prompt_set: PromptSet, tuples: Sequence[Sequence[TokenIds]], tick: Tick
+) -> NDArray[np.float64]:
+    """Return log P(last entity | other entities), (E,), in nats, under the weighted product of the prompts."""
+    sums = [np.zeros(0)]
+    for start in range(0, len(tuples), TUPLES_AT_ONCE):
+        part = tuples[start : start + TUPLES_AT_ONCE]
+        asked = [[tail_questions(lm, prompt, entities) for entities in part] for prompt in prompt_set.prompts]
+        vectors, targets = question_vectors(
+            lm, [[*chain.from_iterable(by_tuple)] for by_tuple in asked], BATCH_SIZE, tick
+        )
+        weights = torch.tensor(prompt_set.weights, device=vectors.device)
+        starts = [0, *accumulate(map(len, asked[0]))][:-1]
+        logprobs = product_logprobs(lm, vectors, weights, targets).double().cpu().numpy()
+        sums.append(np.add.reduceat(logprobs, starts))
+    return np.concatenate(sums)
+
+
 def optimised_weights(
     lm: PretrainedLM,
     vectors: torch.Tensor,
@@ -79,7 +126,14 @@ def optimised_weights(
 
 
 def product_nll(lm: PretrainedLM, vectors: torch.Tensor, weights: torch.Tensor, tails: torch.Tensor) -> torch.Tensor:
-    """Return the mean negative log-likelihood, in nats, of `tails` (N,) under the product of the prompts.
+    """Return the mean negative log-likelihood, in nats, of `tails` (N,) under the product of the prompts."""
+    return -product_logprobs(lm, vectors, weights, tails).mean()
+
+
+def product_logprobs(
+    lm: PretrainedLM, vectors: torch.Tensor, weights: torch.Tensor, tails: torch.Tensor
+) -> torch.Tensor:
+    """Return the log-probabilities (N,) of `tails` (N,), in nats, under the product of the prompts.
 
     If the LM head is affine, projecting the weighted mean of `vectors` (N, K, d) gives the product of the K experts.
     """
@@ -87,7 +141,7 @@ def product_nll(lm: PretrainedLM, vectors: torch.Tensor, weights: torch.Tensor, 
         logits = lm.project(torch.einsum("nkd,k->nd", vectors, weights))  # (N, V)
     else:
         logits = torch.einsum("nkv,k->nv", lm.project(vectors), weights)
-    return torch.nn.functional.cross_entropy(logits, tails.to(logits.device))
+    return -torch.nn.functional.cross_entropy(logits, tails.to(logits.device), reduction="none")
 
 
 def check_trainable(train: UsableFacts) -> None:

@@ -11,7 +11,6 @@ from itertools import count, cycle
 from pkgutil import resolve_name
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Pattern, Tick, fits
@@ -330,10 +329,7 @@ def all_prompts_with_learned_weights(source: PromptSource) -> ChosenPrompts:
         ]
         for prompt in prompts
     ]  # (K, Q)
-    queries = [question.query for same_step in zip(*questions, strict=True) for question in same_step]
-    vectors = lm.vectors(queries, source.spec.params.batch_size, tick)
-    vectors = vectors.view(len(questions[0]), len(prompts), -1)  # (Q, K, d)
-    targets = torch.tensor([question.targets[0] for question in questions[0]])
+    vectors, targets = lpaqa.question_vectors(lm, questions, source.spec.params.batch_size, tick)
     prompt_set = PromptSet(prompts, lpaqa.optimised_weights(lm, vectors, targets, tick))
     return with_compatibilities(source, prompt_set, [template.text for template in templates], templates)
 

@@ -2,13 +2,14 @@
 
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from django.core.management import CommandError, call_command
 
 from evaluation.models import ScoreEvaluation
-from evaluation.scores.facts import ScoredRelation, built_in_facts, facts_of_content
+from evaluation.scores.facts import ScoredRelation, built_in_facts, facts_of_content, training_of_content
 from evaluation.scores.negative_sampling import with_negatives
 from evaluation.scores.score_jobs import ScoreRequest, evaluate_now
 from evaluation.scores.scorers import document_of, score_samples
@@ -194,6 +195,53 @@ def test_learned_prompts_can_be_scorers(capital):
 
     assert [scorer["scorer"] for scorer in document["scorers"]] == ["lpaqa", "soft"]
     assert all(scorer["average_precision"] > 0.8 for scorer in document["scorers"])
+
+
+def test_lpaqa_is_trained_on_facts_that_are_not_scored(tmp_path, capital):
+    facts, train, samples = (tmp_path / name for name in ("facts.jsonl", "train.jsonl", "samples.jsonl"))
+    facts.write_text(lines("capital", capital[1]))
+    prompts = ["[X] is the capital of [Y] .", "[Y] has the capital [X] ."]
+    rows = [json.dumps({"relation": "capital", "template": prompt}) for prompt in prompts]
+    train.write_text("\n".join([*rows, lines("capital", capital[1][:10])]))
+    out = io.StringIO()
+
+    options = ["--setting", "human", "--baseline", "lpaqa-tail", "--facts", str(facts), "--train", str(train)]
+    options += ["--model", "embedded-small", "--samples", str(samples)]
+    call_command("evaluate_scores", *options, stdout=out, stderr=io.StringIO())
+
+    document = json.loads(out.getvalue())
+    assert [scorer["scorer"] for scorer in document["scorers"]] == ["human", "LPAQA log P(t|h)"]
+    assert document["scorers"][1]["average_precision"] > 0.8
+    scored = [tuple(json.loads(line)["entities"]) for line in samples.read_text().splitlines()]
+    assert not {*capital[1][:10]} & {*scored}
+    [stored] = ScoreEvaluation.objects.get().payload["relations"]
+    assert len(stored["train"]) == 10
+    assert stored["train_prompts"] == ["<ENT0> is the capital of <ENT1> .", "<ENT1> has the capital <ENT0> ."]
+
+
+def test_lpaqa_without_training_facts_uses_the_seed_tuples(capital):
+    relation, facts = capital
+    request = make_request(facts, settings=["human"], more=["lpaqa-tail"])
+    trained = replace(request, train={relation.path: [*map(tuple, relation.seed_tuples), *relation.prompts]})
+
+    documents = [evaluate_now(each).document for each in (request, trained)]
+
+    curves = [document["scorers"][1]["curve"] for document in documents]
+    assert curves[0] == curves[1]
+
+
+def test_training_facts_of_other_relations_are_refused(capital):
+    with refused("BadFacts", match="no facts of the scored relations"):
+        evaluate_now(make_request(capital[1], settings=["human"], train={"set/other": [("a", "b")]}))
+
+
+@pytest.mark.parametrize(
+    ("template", "complaint"),
+    [("[X] only", r"line 1: has 1 instead of 2 slots in '\[X\] only'"), (3, "line 1: template is not a text")],
+)
+def test_invalid_training_prompts_are_refused(capital, template, complaint):
+    with pytest.raises(ImportRefused, match=complaint):
+        training_of_content(json.dumps({"relation": "capital", "template": template}).encode(), "train.jsonl")
 
 
 def test_harvest_prompts_are_scored_without_its_seeds(capital):

@@ -36,7 +36,7 @@ def check_figures(evaluation: ScoreEvaluation, folder: Path, out: str) -> None:
         assert entry["average_precision"] == pytest.approx(sum(precisions) / len(precisions))
     assert {path.name for path in folder.iterdir()} == {"figures.svg", "figures.md", "figures.json", "published.md"}
     rows = [line.split()[:3] for line in out.splitlines() if " figures " in line]
-    assert rows == [["multi", "top1", "figures"], ["top1", "human", "figures"], ["multi", "lpaqa", "figures"]]
+    assert rows == [["multi", "top1", "figures"], ["top1", "human", "figures"], ["multi", "LPAQA", "log"]]
 
 
 @pytest.mark.slow
@@ -44,7 +44,7 @@ def test_small_version_of_the_figures(small_figures, tmp_path, capsys):
     evaluation = small_figures(["capital_of", "wrote"])
 
     assert [entry["scorer"] for entry in evaluation.document["scorers"]] == [
-        f"{setting} (as harvested)" for setting in ("human", "top1", "multi", "lpaqa")
+        *("human (as harvested)", "top1 (as harvested)", "multi (as harvested)", "LPAQA log P(t|h)")
     ]
     check_figures(evaluation, tmp_path / "bertnet-precision-recall-small-results", capsys.readouterr().out)
 

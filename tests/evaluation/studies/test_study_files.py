@@ -179,6 +179,7 @@ def data_files(tmp_path, monkeypatch):
     facts = {
         "conceptnet.jsonl": ("used_for", ["umbrella", "staying dry"]),
         "lama.jsonl": ("place_of_birth", ["Kant", "Königsberg"]),
+        "lama-train.jsonl": ("place_of_birth", ["Hegel", "Stuttgart"]),
     }
     for name, (relation, entities) in facts.items():
         (tmp_path / name).write_text(json.dumps({"relation": relation, "entities": entities}))

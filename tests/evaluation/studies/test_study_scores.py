@@ -118,6 +118,27 @@ def test_finished_evaluation_is_not_repeated_until_its_section_changes(run, scor
     assert ScoreEvaluation.objects.count() == 2
 
 
+def test_training_facts_and_prompts_are_part_of_the_study(run, scores):
+    scores.write_text(SCORES.replace("facts =", 'more = ["lpaqa-tail"]\ntrain = "train.jsonl"\nfacts ='))
+    rows = [{"relation": "capital_of", "entities": ["rome", "italy"]}]
+    rows += [{"relation": "demo/capital_of", "template": "[X] heads [Y] ."}]
+    scores.with_name("train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    run()
+
+    stored = toml_of(Study.objects.get().document)
+    assert tomllib.loads(stored)["scores"][0]["train"] == {
+        "capital_of": [["rome", "italy"]],
+        "demo/capital_of": ["<ENT0> heads <ENT1> ."],
+    }
+    scores.write_text(stored)
+    assert "up to date" in run()
+    capital = ScoreEvaluation.objects.get().payload["relations"][0]
+    assert (capital["train"], capital["train_prompts"]) == ([["rome", "italy"]], ["<ENT0> heads <ENT1> ."])
+    scores.write_text(SCORES.replace("facts =", "train = { nowhere = [] }\nfacts ="))
+    assert refusal(run, "run", "--yes") == "BadStudy"
+
+
 def test_changed_file_of_facts_is_a_changed_study(run, scores):
     run()
     scores.with_name("facts.jsonl").write_text(lines(FACTS | {"capital_of": [("oslo", "norway"), ("rome", "italy")]}))

@@ -15,9 +15,11 @@ from kgharvest.engine.prompt_learning.lpaqa import (
     product_nll,
     rank_ensemble,
     ranked_by_accuracy,
+    tail_ensemble,
+    tail_logprobs,
     top1,
 )
-from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer, prompt_vectors, uniform
+from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer, prompt_vectors, uniform
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import EngineError, HarvestParams, HarvestSpec
 from tests.kgharvest.engine.tiny_models import tiny_gpt2
@@ -81,6 +83,16 @@ def test_learning_without_training_facts_is_refused(relation, learn):
         learn(relation.lm, relation.prompts, nothing)
 
 
+def test_tails_of_one_token_are_learned_and_scored_as_in_probing(relation, learned):
+    train, test = ([(fact.head, (fact.tail,)) for fact in part.facts] for part in (relation.train, relation.test))
+
+    prompt_set = tail_ensemble(relation.lm, relation.prompts, train, lambda: None)
+
+    assert prompt_set.weights == pytest.approx(learned.weights, abs=1e-5)
+    expected = probe(PromptSetAnswerer(relation.lm, prompt_set), relation.test).logprobs
+    assert tail_logprobs(relation.lm, prompt_set, test, lambda: None) == pytest.approx(expected, abs=1e-4)
+
+
 # Causal LMs
 
 
@@ -123,6 +135,26 @@ def test_causal_lm_answers_after_subject_line_and_prompts_multiply(
     assert scores.logprobs == pytest.approx([naive(fact) for fact in causal_facts.facts], abs=1e-4)
     equal_weights = probe(PromptSetAnswerer(causal, uniform(causal_prompts)), causal_facts)
     assert scores.nll <= equal_weights.nll + 1e-3
+
+
+def test_tail_of_several_tokens_is_scored_by_the_chain_rule(causal, causal_prompts):
+    weights, tuples = (0.6, 0.3, 0.1), [((5, 6), (7,)), ((8,), (9, 10, 11)), ((5,), (6, 7))]
+
+    def naive(head, tail):
+        tokens, total = [*tail, *causal.entity_end], 0.0
+        for n, token in enumerate(tokens):
+            product = 0
+            for prompt, weight in zip(causal_prompts, weights, strict=True):
+                ids = (*prompt.segments[0], *head, *causal.entity_end, *prompt.segments[1], *tokens[:n])
+                logits = causal.logits(causal.vectors([Query(ids, len(ids) - 1)], 1, lambda: None))[0]
+                product = product + weight * logits.log_softmax(-1)
+            total += float(product.log_softmax(-1)[token])
+        return total
+
+    scores = tail_logprobs(causal, PromptSet(tuple(causal_prompts), weights), tuples, lambda: None)
+
+    assert scores == pytest.approx([naive(*entities) for entities in tuples], abs=1e-4)
+    assert not len(tail_logprobs(causal, PromptSet(tuple(causal_prompts), weights), [], lambda: None))
 
 
 def test_causal_lm_harvests_with_learned_weights(causal):
