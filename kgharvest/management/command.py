@@ -128,8 +128,12 @@ natural = partial(_integer, minimum=0)
 
 def add_placement_arguments(parser: CommandParser) -> None:
     """Add --device and --dtype. `check_placement` validates the combination."""
-    parser.add_argument("--device", type=_device, default=DEFAULT_DEVICE, help=DEVICE_HELP)
+    add_device_argument(parser)
     parser.add_argument("--dtype", choices=DTYPES, default=DEFAULT_DTYPE, help=DTYPE_HELP)
+
+
+def add_device_argument(parser: CommandParser) -> None:
+    parser.add_argument("--device", type=_device, default=DEFAULT_DEVICE, help=DEVICE_HELP)
 
 
 def _device(text: str) -> str:

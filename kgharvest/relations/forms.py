@@ -153,7 +153,8 @@ def parse_seed_tuples(text: str) -> list[list[str]]:
 class ImportForm(forms.Form):
     file = forms.FileField(
         validators=[upload_limit("split it and import the parts")],
-        help_text="kgharvest JSON, <code>relation_info</code> JSON of the BertNet code, or JSON Lines of LAMA or E-KAR.",
+        help_text="kgharvest JSON, <code>relation_info</code> JSON of the BertNet code, or JSON Lines of LAMA or "
+        "E-KAR.",
     )
     set_name = forms.CharField(
         label="Set", max_length=100, required=False, help_text="Set name. Default: the name in the file."

@@ -4,7 +4,7 @@ To fill in masks, the encoder reads the masked prompt and the decoder reads the 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -65,8 +65,21 @@ class Seq2SeqModel:
 
     def _beam_with_logprobs(self, text: str, n: int) -> list[tuple[str, float]]:
         outputs = self._beam(text, n)  # (n, T), including the start token
+        totals = self._output_logprobs(text, outputs)
+        return sorted(zip(self._read(outputs), totals, strict=True), key=lambda output: (-output[1], output[0]))
+
+    @torch.inference_mode()
+    def target_logprobs(self, text: str, targets: Sequence[str]) -> list[float]:
+        """Return the log-probability of each of `targets` as the output for `text`, in nats."""
+        encoded = self._tokenizer(text_target=list(targets), padding=True, return_tensors="pt").input_ids
+        start = torch.full((len(encoded), 1), self._model.config.decoder_start_token_id)
+        with suitable_threads(self):
+            return self._output_logprobs(text, torch.cat([start, encoded], dim=1).to(self.device))
+
+    def _output_logprobs(self, text: str, outputs: torch.Tensor) -> list[float]:
+        """Return log P(output | text) of `outputs` (n, T), which include the start token."""
         inputs = self._encoded(text)
-        targets = outputs[:, 1:]
+        n, targets = len(outputs), outputs[:, 1:]
         logits = self._model(
             input_ids=inputs.input_ids.expand(n, -1),
             attention_mask=inputs.attention_mask.expand(n, -1),
@@ -75,8 +88,8 @@ class Seq2SeqModel:
         logprobs = logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
         ends = torch.isin(targets, torch.tensor(self._model.generation_config.eos_token_id, device=targets.device))
         is_output = ends.cumsum(-1) - ends.long() == 0  # up to and including the first end token
-        totals = (logprobs * is_output).sum(-1).tolist()
-        return sorted(zip(self._read(outputs), totals, strict=True), key=lambda output: (-output[1], output[0]))
+        totals: list[float] = (logprobs * is_output).sum(-1).tolist()
+        return totals
 
     def sample(self, text: str, n: int, seed: int) -> list[str]:
         """Return `n` outputs drawn with `seed`. Does not change torch's global random state."""

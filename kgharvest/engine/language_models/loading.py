@@ -129,7 +129,7 @@ def load_seq2seq(name: str, revision: str | None = None, device: str = "cpu") ->
         if not config.is_encoder_decoder:
             raise UnsupportedModel(
                 f"Model {name!r} has type {config.model_type}, which is not an encoder-decoder. "
-                "Use an encoder-decoder trained to paraphrase (T5, BART, PEGASUS)."
+                "Use an encoder-decoder (T5, BART, PEGASUS)."
             )
         tokenizer = AutoTokenizer.from_pretrained(name, **files)
         model, _ = from_pretrained(AutoModelForSeq2SeqLM, name, device, "float32", **files)

@@ -18,9 +18,9 @@ SENTENCE = "paris is the capital of france ."
 ENTITIES = ["paris", "france"]
 
 
-def tiny_t5(folder: Path) -> Path:
-    """Save a tiny T5 with random weights and a vocabulary of the words of SENTENCE."""
-    vocabulary = ["<pad>", "</s>", "<unk>", "paraphrase:", *sorted(set(SENTENCE.split()))]
+def tiny_t5(folder: Path, text: str = SENTENCE) -> Path:
+    """Save a tiny T5 with random weights and a vocabulary of the words of `text`."""
+    vocabulary = ["<pad>", "</s>", "<unk>", "paraphrase:", *sorted(set(text.split()))]
     backend = Tokenizer(models.WordLevel({word: index for index, word in enumerate(vocabulary)}, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
@@ -79,6 +79,18 @@ def test_log_probabilities_match_tokenwise_computation(t5: str, monkeypatch: pyt
 
     expected = sorted(map(naive, outputs.tolist()), reverse=True)
     assert [logprob for _, logprob in model.beam_with_logprobs(SENTENCE, 2)] == pytest.approx(expected, abs=1e-5)
+
+
+def test_log_probabilities_of_targets_match_those_of_beams(t5: str, tmp_path: Path) -> None:
+    for folder in (t5, str(tiny_bart(tmp_path))):
+        model = load_seq2seq(folder)
+        texts, logprobs = ["france .", "paris"], model.target_logprobs(SENTENCE, ["france .", "paris"])
+
+        inputs = model._encoded(SENTENCE)
+        for text, logprob in zip(texts, logprobs, strict=True):
+            labels = model._tokenizer(text_target=[text], return_tensors="pt").input_ids
+            loss = model._model(**inputs, labels=labels).loss  # the mean over tokens
+            assert logprob == pytest.approx(-float(loss) * labels.numel(), abs=1e-4)
 
 
 def test_back_translation_gives_different_sentences(t5: str, tmp_path: Path) -> None:

@@ -1,0 +1,62 @@
+from pathlib import Path
+
+from kgharvest.accounts.projects import project_for
+from kgharvest.contrib.knowledge_graphs.completion.tails import (
+    COMET_TEMPLATE,
+    check_template,
+    completed,
+    heads_of_file,
+    heads_of_harvest,
+    store_completions,
+)
+from kgharvest.errors import DomainError
+from kgharvest.harvests.language_models import name_language_model
+from kgharvest.harvests.tuple_files import Cell, find_harvest_job
+from kgharvest.management.command import DomainCommand, add_device_argument, add_project_argument, positive
+from kgharvest.pages.number_format import counted
+from kgharvest.progress_bar import ProgressBar
+from kgharvest.relations.names import resolve_relation
+
+TEMPLATE_HELP = f"input of the model, with {{head}} and {{relation}} (default, for COMET: {COMET_TEMPLATE!r})"
+
+
+class Command(DomainCommand):
+    help = "Complete heads with tails by a text-to-text model such as COMET. Each relation becomes a finished harvest."
+
+    def add_arguments(self, parser):
+        parser.add_argument("--model", required=True, help="text-to-text model: hub id or folder")
+        heads = parser.add_mutually_exclusive_group(required=True)
+        heads.add_argument(
+            "--job", nargs="+", metavar="J", help="harvests whose heads are completed: number or fingerprint"
+        )
+        heads.add_argument(
+            "--heads", type=Path, metavar="FILE", help="file with one head per line; requires --relation"
+        )
+        parser.add_argument("--relation", help="relation of --heads: name or set/name")
+        parser.add_argument("--set", dest="set_name", metavar="NAME", help="set of --relation")
+        parser.add_argument("--tails", type=positive, default=10, help="tails per head, and beam size (default: 10)")
+        parser.add_argument("--template", default=COMET_TEMPLATE, help=TEMPLATE_HELP.replace("%", "%%"))
+        parser.add_argument("--setting", default="completion", help="setting of the harvests (default: completion)")
+        add_device_argument(parser)
+        add_project_argument(parser)
+
+    def handle(self, *, model, job, heads, relation, set_name, tails, template, setting, device, project, **options):
+        from kgharvest.engine.language_models.loading import load_seq2seq
+
+        check_template(template)
+        if heads and not relation:
+            raise DomainError("NothingToComplete", "--heads requires --relation.")
+        project = project_for(None, project)
+        if heads:
+            inputs = [(resolve_relation(relation, set_name), heads_of_file(heads))]
+        else:
+            inputs = [(found.relation, heads_of_harvest(found)) for found in map(find_harvest_job, job)]
+        if n_ary := [relation for relation, _ in inputs if relation.arity != 2]:
+            raise DomainError("NothingToComplete", f"{n_ary[0]} has {n_ary[0].arity} entities. Use binary relations.")
+        cells = [Cell(relation, name_language_model(model), setting) for relation, _ in inputs]
+        loaded = load_seq2seq(model, device=device)
+        for cell, (relation, texts) in zip(cells, inputs, strict=True):
+            with ProgressBar(relation.name) as bar:
+                rows = completed(loaded, relation, texts, tails, template, bar)
+                harvest = store_completions(rows, cell, project)
+            self.stdout.write(f"Job {harvest.pk}: {counted(harvest.n_tuples, 'tuple')} of {harvest}.")
