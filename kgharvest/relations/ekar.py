@@ -15,10 +15,6 @@ WORD = re.compile(r"\b(?!(?:and|or|both|a|an|the)\b)[^\W\d_]+", re.IGNORECASE)
 SLOT = re.compile(r"<ENT\d>")
 
 
-def is_ekar(row: Any) -> bool:
-    return isinstance(row, dict) and {"question", "choices"} <= row.keys()
-
-
 def ekar_entries(lines: Iterable[str], source: str) -> tuple[list[RelationEntry], str]:
     """Return one relation per analogy of two pairs, and a description with the numbers of skipped analogies by reason.
 
@@ -49,26 +45,21 @@ def ekar_entries(lines: Iterable[str], source: str) -> tuple[list[RelationEntry]
 
 def _entry(line: Line) -> RelationEntry | str:
     """Return the relation of an analogy, or the reason to skip it."""
-    row = line.value
-    if row.get("answerKey") not in row["choices"]["label"]:
+    labels, texts, answer = (*map(line.value["choices"].get, ("label", "text")), line.value.get("answerKey"))
+    if answer not in labels:
         return "without an answer"
-    answer = row["choices"]["label"].index(row["answerKey"])
-    pairs = [
-        [part.strip() for part in re.split("[:：]", text)] for text in (row["question"], row["choices"]["text"][answer])
-    ]
+    choice = labels.index(answer)
+    pairs = [[part.strip() for part in re.split("[:：]", text)] for text in (line.value["question"], texts[choice])]
     if [len(pair) for pair in pairs] != [2, 2] or pairs[0] == pairs[1]:
         return "not of two different pairs"
-    explanations = zip((0, answer + 1), pairs, strict=True)
-    prompts = [
-        prompt_of(row["explanation"][index], pair) for index, pair in explanations if index < len(row["explanation"])
-    ]
-    prompt = next(filter(None, prompts), None)
+    explained = zip([line.value["explanation"][0], *line.value["explanation"][choice + 1 :]], pairs, strict=False)
+    prompt = next(filter(None, (prompt_of(explanation, pair) for explanation, pair in explained)), None)
     if prompt is None:
         return "whose explanations do not name both entities once"
-    return RelationEntry(f"line {line.number}", f"EKAR_{row.get('id') or line.number}", [prompt], pairs)
+    return RelationEntry(f"line {line.number}", f"EKAR_{line.value.get('id') or line.number}", [prompt], pairs)
 
 
-def prompt_of(explanation: str, entities: Sequence[str]) -> str | None:
+def prompt_of(explanation: str, entities: Sequence[Any]) -> str | None:
     """Return the first clauses of `explanation` that name every entity, with slots. None if they repeat an entity."""
     text = explanation.strip()
     for entity in sorted(entities, key=len, reverse=True):  # an entity can contain a shorter one

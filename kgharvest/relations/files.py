@@ -4,21 +4,20 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any
 
 from kgharvest.bulk.file_reading import (
+    Line,
     Member,
     decode_utf8,
     lines_of,
     members_of,
-    parse_json,
     read_json,
     read_json_lines,
 )
 from kgharvest.errors import BadEntry, Faults, ImportRefused
 from kgharvest.models import RelationSet
 from kgharvest.relations.checks import RelationEntry
-from kgharvest.relations.ekar import ekar_entries, is_ekar
+from kgharvest.relations.ekar import ekar_entries
 
 SHAPES = (
     'expected {"name": ..., "relations": [...]}, the BertNet format {relation: {"init_prompts": ...}}, '
@@ -43,9 +42,10 @@ def read_relation_file(source: str, content: bytes) -> RelationFile:
     """Detect the format and return the content. Raises ImportRefused if the format is unknown."""
     stem, _, ending = source.rpartition(".")
     stem = stem or source
-    if is_ekar(_first_value(content)):  # with any ending: the published files are named .json
+    first = next(read_json_lines([content.partition(b"\n")[0].decode("utf-8-sig", "replace")]), None)
+    if isinstance(first, Line) and isinstance(first.value, dict) and {"question", "choices"} <= first.value.keys():
         entries, description = ekar_entries(lines_of(BytesIO(content), source), source)
-        return RelationFile(source, stem, description, entries)
+        return RelationFile(source, stem, description, entries)  # published files are JSON lines named .json
     if ending == "jsonl":
         return RelationFile(source, stem, "", _lama_entries(content, source, stem))
     text = decode_utf8(content, source)
@@ -75,14 +75,6 @@ def read_relation_file(source: str, content: bytes) -> RelationFile:
         ]
         return RelationFile(source, stem, "", entries)
     raise ImportRefused(source, [BadEntry("file", f"is not a relation file: {SHAPES}")])
-
-
-def _first_value(content: bytes) -> Any:
-    """Return the JSON value on the first line, or None if there is none."""
-    try:
-        return parse_json(content.partition(b"\n")[0].decode("utf-8-sig"))
-    except ValueError:
-        return None
 
 
 def _check_number(n_relations: int, source: str) -> None:

@@ -1,14 +1,8 @@
 from pathlib import Path
 
 from kgharvest.accounts.projects import project_for
-from kgharvest.contrib.knowledge_graphs.completion.tails import (
-    COMET_TEMPLATE,
-    check_template,
-    completed,
-    heads_of_file,
-    heads_of_harvest,
-    store_completions,
-)
+from kgharvest.bulk.file_reading import read_text
+from kgharvest.contrib.knowledge_graphs.imports.completion import COMET_TEMPLATE, completed, heads_of, store_completions
 from kgharvest.errors import DomainError
 from kgharvest.harvests.language_models import name_language_model
 from kgharvest.harvests.tuple_files import Cell, find_harvest_job
@@ -43,20 +37,19 @@ class Command(DomainCommand):
     def handle(self, *, model, job, heads, relation, set_name, tails, template, setting, device, project, **options):
         from kgharvest.engine.language_models.loading import load_seq2seq
 
-        check_template(template)
         if heads and not relation:
             raise DomainError("NothingToComplete", "--heads requires --relation.")
-        project = project_for(None, project)
         if heads:
-            inputs = [(resolve_relation(relation, set_name), heads_of_file(heads))]
+            texts = dict.fromkeys(filter(None, map(str.strip, read_text(heads).splitlines())))
+            inputs = [(resolve_relation(relation, set_name), list(texts))]
         else:
-            inputs = [(found.relation, heads_of_harvest(found)) for found in map(find_harvest_job, job)]
+            inputs = [(found.relation, heads_of(found)) for found in map(find_harvest_job, job)]
         if n_ary := [relation for relation, _ in inputs if relation.arity != 2]:
             raise DomainError("NothingToComplete", f"{n_ary[0]} has {n_ary[0].arity} entities. Use binary relations.")
-        cells = [Cell(relation, name_language_model(model), setting) for relation, _ in inputs]
+        project = project_for(None, project)
         loaded = load_seq2seq(model, device=device)
-        for cell, (relation, texts) in zip(cells, inputs, strict=True):
+        for relation, texts in inputs:
+            cell = Cell(relation, name_language_model(model), setting)
             with ProgressBar(relation.name) as bar:
-                rows = completed(loaded, relation, texts, tails, template, bar)
-                harvest = store_completions(rows, cell, project)
+                harvest = store_completions(completed(loaded, relation, texts, tails, template, bar), cell, project)
             self.stdout.write(f"Job {harvest.pk}: {counted(harvest.n_tuples, 'tuple')} of {harvest}.")

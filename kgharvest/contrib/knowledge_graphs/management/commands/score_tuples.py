@@ -2,7 +2,7 @@ import json
 from pathlib import Path
 
 from kgharvest.bulk.file_writing import check_writable, write_atomically
-from kgharvest.contrib.knowledge_graphs.completion.tails import COMET_TEMPLATE, check_template, read_pairs, scored
+from kgharvest.contrib.knowledge_graphs.imports.completion import COMET_TEMPLATE, read_pairs, scored
 from kgharvest.contrib.knowledge_graphs.management.commands.complete_heads import TEMPLATE_HELP
 from kgharvest.management.command import DomainCommand, add_device_argument
 from kgharvest.pages.number_format import counted
@@ -23,7 +23,6 @@ class Command(DomainCommand):
     def handle(self, *, file, model, template, device, output, **options):
         from kgharvest.engine.language_models.loading import load_seq2seq
 
-        check_template(template)
         check_writable(output)
         pairs = read_pairs(file)
         with ProgressBar("scoring") as bar:

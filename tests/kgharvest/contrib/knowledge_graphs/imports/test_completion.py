@@ -12,7 +12,7 @@ from django.core.management import call_command
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from evaluation.scores.lookups import scores_of_content
-from kgharvest.contrib.knowledge_graphs.completion.tails import question_of
+from kgharvest.contrib.knowledge_graphs.imports.completion import question_of
 from kgharvest.engine.language_models.loading import load_seq2seq
 from kgharvest.harvests.tuple_files import Cell, import_tuples
 from kgharvest.models import HarvestJob, LanguageModel

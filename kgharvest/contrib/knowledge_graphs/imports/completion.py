@@ -1,18 +1,22 @@
 """KG completion by a text-to-text model such as COMET (Bosselut et al. 2019): tails of heads, and scores of tuples."""
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from kgharvest.bulk.file_reading import Line, read_json_objects, read_lines
+from kgharvest.bulk.file_reading import read_lines
 from kgharvest.bulk.file_values import BadValue, read_entities
 from kgharvest.bulk.file_writing import write_atomically
+from kgharvest.contrib.knowledge_graphs.imports.statements import Statement, read_jsonl
 from kgharvest.engine.types import OnProgress, Reporter
-from kgharvest.errors import BadEntry, DomainError, Faults, ImportRefused
+from kgharvest.errors import BadEntry, DomainError, Faults
 from kgharvest.harvests.tuple_files import Cell, import_tuples
 from kgharvest.models import HarvestJob, Project, Relation
 
@@ -21,41 +25,29 @@ if TYPE_CHECKING:
 
 COMET_TEMPLATE = "{head} {relation} [GEN]"
 FIELD = re.compile(r"\{(head|relation)\}")
+QUESTION = attrgetter("relation", "head")
 NO_TAIL = ("", "none")  # COMET writes "none" if it has no tail
 
 
 def question_of(template: str, head: str, relation: str) -> str:
-    """Return the input of the model. The relation is written as in ConceptNet: used_for becomes UsedFor."""
+    """Return the input of the model. The relation is written as in ConceptNet: used_for becomes UsedFor.
+
+    Raises BadTemplate if the input would be the same for every head.
+    """
+    if "{head}" not in template:
+        raise DomainError("BadTemplate", f"The template {template!r:.80} lacks {{head}}. Add it.")
     names = {"head": head, "relation": "".join(part[:1].upper() + part[1:] for part in relation.split("_"))}
     return FIELD.sub(lambda field: names[field[1]], template)
 
 
-def check_template(template: str) -> None:
-    """Raise BadTemplate if the model would get the same input for every head."""
-    if "{head}" not in template:
-        raise DomainError("BadTemplate", f"The template {template!r:.80} lacks {{head}}. Add it.")
-
-
-def heads_of_harvest(job: HarvestJob) -> list[str]:
-    """Return the distinct first entities of a harvest, best first. Raises NothingToComplete."""
-    heads = dict.fromkeys(
-        surface[0] for surface in job.tuples.presentable().order_by("rank").values_list("surface", flat=True)
-    )
-    if not heads:
-        raise DomainError("NothingToComplete", f"Harvest {job.pk} has no tuples. Use another harvest.")
-    return list(heads)
-
-
-def heads_of_file(path: Path) -> list[str]:
-    """Return the distinct heads of a file with one head per line. Raises NoSuchFile or ImportRefused."""
-    heads = dict.fromkeys(line.strip() for line in read_lines(path) if line.strip())
-    if not heads:
-        raise ImportRefused(path.name, [BadEntry("the file", "has no heads")])
-    return list(heads)
+def heads_of(job: HarvestJob) -> list[str]:
+    """Return the distinct first entities of a harvest, best first."""
+    surfaces = job.tuples.presentable().order_by("rank").values_list("surface", flat=True)
+    return list(dict.fromkeys(surface[0] for surface in surfaces))
 
 
 def completed(
-    model: "Seq2SeqModel",
+    model: Seq2SeqModel,
     relation: Relation,
     heads: Sequence[str],
     n_tails: int,
@@ -85,35 +77,26 @@ def store_completions(rows: Iterable[Mapping[str, Any]], cell: Cell, project: Pr
         return import_tuples(path, cell, "jsonl", project)
 
 
-def read_pairs(path: Path) -> list[tuple[str, tuple[str, ...]]]:
-    """Return (relation, entities) of a JSONL file with two entities per line. Raises NoSuchFile or ImportRefused."""
+def read_pairs(path: Path) -> list[Statement]:
+    """Return the tuples of a JSONL file. Raises NoSuchFile, or ImportRefused if a tuple does not have two entities."""
     pairs, faults = [], Faults()
-    for line in read_json_objects(read_lines(path)):
-        if isinstance(line, Line):
-            try:
-                if not isinstance(name := line.value.get("relation"), str):
-                    raise BadValue('has no "relation"')
-                pairs.append((name, read_entities(line.value.get("entities"), 2)))
-            except BadValue as fault:
-                faults.add(BadEntry(f"line {line.number}", str(fault)))
+    for row in read_jsonl(read_lines(path), lambda name, default: default):
+        if isinstance(row, Statement) and not row.others:
+            pairs.append(row)
         else:
-            faults.add(line)
-    if not faults.n and not pairs:
-        faults.add(BadEntry("the file", "has no tuples"))
+            faults.add(row if isinstance(row, BadEntry) else BadEntry(f"line {row.line}", "has more than two entities"))
     faults.refuse(path.name)
     return pairs
 
 
 def scored(
-    model: "Seq2SeqModel", pairs: Sequence[tuple[str, tuple[str, ...]]], template: str, on_progress: OnProgress
+    model: Seq2SeqModel, pairs: Iterable[Statement], template: str, on_progress: OnProgress
 ) -> Iterator[dict[str, Any]]:
     """Yield each pair with log P(tail | head, relation) in nats, as a row of a file of scores."""
-    report = Reporter(on_progress, "tuples", len(pairs))
-    done = 0
-    for (name, head), group in groupby(sorted(pairs), key=lambda pair: (pair[0], pair[1][0])):
-        tails = [entities[1] for _, entities in group]
-        question = question_of(template, head, name.rpartition("/")[2])
+    groups = [(key, [*group]) for key, group in groupby(sorted(pairs, key=QUESTION), QUESTION)]
+    report = Reporter(on_progress, "heads", len(groups))
+    for done, ((name, head), group) in enumerate(groups):
+        question, tails = question_of(template, head, name.rpartition("/")[2]), [pair.tail for pair in group]
         for tail, logprob in zip(tails, model.target_logprobs(question, tails), strict=True):
             yield {"relation": name, "entities": [head, tail], "score": logprob, "system": model.name}
-        done += len(tails)
-        report(done)
+        report(done + 1)
