@@ -212,7 +212,7 @@ CALL_SERVICES_WITH_A_ROW = {
 WRITE_NOTHING = {
     "may_decide", "may_withdraw", "check_may_withdraw", "check_may_erase", "check_can_edit",
     "freeze_round", "plan_round", "estimated_usage", "populations", "default_instructions", "compute_report",
-    "facts_of_content", "parts_of", "check_harvest", "check_endpoint", "score_request",
+    "facts_of_content", "training_of_content", "parts_of", "check_harvest", "check_endpoint", "score_request",
     "find_study", "locked",
 }  # fmt: skip
 ALLOWED_FOR_ALL = {"remove"}  # the user's own second factor
