@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kgharvest.bulk.file_reading import read_lines
 from kgharvest.bulk.file_values import BadValue, read_entities
 from kgharvest.bulk.file_writing import write_atomically
+from kgharvest.contrib.knowledge_graphs.imports.conceptnet import OTHER_NAMES
 from kgharvest.contrib.knowledge_graphs.imports.statements import Statement, read_jsonl
 from kgharvest.engine.types import OnProgress, Reporter
 from kgharvest.errors import BadEntry, DomainError, Faults
@@ -24,19 +25,21 @@ if TYPE_CHECKING:
     from kgharvest.engine.language_models.encoder_decoder import Seq2SeqModel
 
 COMET_TEMPLATE = "{head} {relation} [GEN]"
+CONCEPTNET_NAMES = {name: conceptnet_name for conceptnet_name, name in OTHER_NAMES.items()}
 FIELD = re.compile(r"\{(head|relation)\}")
 QUESTION = attrgetter("relation", "head")
 NO_TAIL = ("", "none")  # COMET writes "none" if it has no tail
 
 
 def question_of(template: str, head: str, relation: str) -> str:
-    """Return the input of the model. The relation is written as in ConceptNet: used_for becomes UsedFor.
+    """Return the input of the model. The relation has ConceptNet's name: used_for is UsedFor, and kind_of is IsA.
 
     Raises BadTemplate if the input would be the same for every head.
     """
     if "{head}" not in template:
         raise DomainError("BadTemplate", f"The template {template!r:.80} lacks {{head}}. Add it.")
-    names = {"head": head, "relation": "".join(part[:1].upper() + part[1:] for part in relation.split("_"))}
+    camel_case = "".join(part[:1].upper() + part[1:] for part in relation.split("_"))
+    names = {"head": head, "relation": CONCEPTNET_NAMES.get(relation, camel_case)}
     return FIELD.sub(lambda field: names[field[1]], template)
 
 
@@ -90,7 +93,7 @@ def read_pairs(path: Path) -> list[Statement]:
 
 
 def scored(
-    model: Seq2SeqModel, pairs: Iterable[Statement], template: str, on_progress: OnProgress
+    model: Seq2SeqModel, pairs: Iterable[Statement], template: str, system: str, on_progress: OnProgress
 ) -> Iterator[dict[str, Any]]:
     """Yield each pair with log P(tail | head, relation) in nats, as a row of a file of scores."""
     groups = [(key, [*group]) for key, group in groupby(sorted(pairs, key=QUESTION), QUESTION)]
@@ -98,5 +101,5 @@ def scored(
     for done, ((name, head), group) in enumerate(groups):
         question, tails = question_of(template, head, name.rpartition("/")[2]), [pair.tail for pair in group]
         for tail, logprob in zip(tails, model.target_logprobs(question, tails), strict=True):
-            yield {"relation": name, "entities": [head, tail], "score": logprob, "system": model.name}
+            yield {"relation": name, "entities": [head, tail], "score": logprob, "system": system}
         report(done + 1)

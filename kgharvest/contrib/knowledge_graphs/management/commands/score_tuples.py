@@ -17,15 +17,17 @@ class Command(DomainCommand):
         parser.add_argument("file", type=Path, metavar="FILE", help=tuples_help)
         parser.add_argument("--model", required=True, help="text-to-text model: hub id or folder")
         parser.add_argument("--template", default=COMET_TEMPLATE, help=TEMPLATE_HELP.replace("%", "%%"))
+        system_help = "name of the scores (default: last part of the model's name)"
+        parser.add_argument("--system", metavar="NAME", help=system_help)
         add_device_argument(parser)
         parser.add_argument("--output", required=True, type=Path, metavar="F.jsonl", help="file of scores to write")
 
-    def handle(self, *, file, model, template, device, output, **options):
+    def handle(self, *, file, model, template, system, device, output, **options):
         from kgharvest.engine.language_models.loading import load_seq2seq
 
         check_writable(output)
         pairs = read_pairs(file)
         with ProgressBar("scoring") as bar:
-            rows = scored(load_seq2seq(model, device=device), pairs, template, bar)
+            rows = scored(load_seq2seq(model, device=device), pairs, template, system or Path(model).name, bar)
             write_atomically(output, (json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
         self.stdout.write(f"{output}: scores of {counted(len(pairs), 'tuple')}.")

@@ -97,11 +97,11 @@ def test_scored_tuples_are_a_file_of_scores(comet, tmp_path):
     rows = [{"relation": "set/capital_of", "entities": pair, "is_fact": True, "score": None} for pair in pairs]
     samples.write_text("\n".join(map(json.dumps, rows)))
 
-    assert call("score_tuples", str(samples), "--model", comet, "--output", str(output)) == (
+    assert call("score_tuples", str(samples), "--model", comet, "--output", str(output), "--system", "COMET") == (
         f"{output}: scores of 4 tuples.\n"
     )
 
-    [scores] = scores_of_content(output.read_bytes(), "comet.jsonl").values()
+    scores = scores_of_content(output.read_bytes(), "comet.jsonl")["COMET"]
     by_pair = dict(scores["set/capital_of"])
     model = load_seq2seq(comet)
     for pair in pairs:
@@ -110,7 +110,8 @@ def test_scored_tuples_are_a_file_of_scores(comet, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("relation", "question"), [("used_for", "ox UsedFor [GEN]"), ("UsedFor", "ox UsedFor [GEN]"), ("is", "ox Is [GEN]")]
+    ("relation", "question"),
+    [("used_for", "ox UsedFor [GEN]"), ("UsedFor", "ox UsedFor [GEN]"), ("kind_of", "ox IsA [GEN]")],
 )
 def test_relations_are_written_as_in_conceptnet(relation, question):
     assert question_of(TEMPLATE, "ox", relation) == question
