@@ -78,7 +78,7 @@ class ScoreForm(PlacementForm):
         required=False,
         widget=forms.CheckboxSelectMultiple,
         help_text="Created from the seed tuples, which are excluded from the facts. lpaqa, autoprompt, and soft are "
-        "learned, which can take minutes per relation and requires a masked LM.",
+        "learned, which can take minutes per relation and requires an LM with a mask token.",
     )
     harvested = forms.MultipleChoiceField(
         label="Prompts of finished harvests",

@@ -19,8 +19,8 @@ class Setting:
     label: text of the form choice. help: description of the prompt source, shown with harvest results.
     strategy: function that obtains the prompts, as "module:name".
     takes_ready_prompts: True if existing prompts of the relation are used, not only the initial prompts.
-    learns: part of the prompts that is learned from the seed tuples. "tokens" and "vectors" require a masked LM.
-        Learning can take minutes.
+    learns: part of the prompts that is learned from the seed tuples. "tokens" and "vectors" require an LM with a
+        mask token. Learning can take minutes.
     asks_chat: True if a chat model lists the tuples. An LM then scores them with the prompts instead of searching.
     """
 

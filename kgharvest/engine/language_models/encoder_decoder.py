@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, TokenIds
-from kgharvest.engine.language_models.masked import fill_and_mask
+from kgharvest.engine.language_models.masked import MaskFillingLM
 from kgharvest.engine.language_models.networks.heads import device_of, head_on_hidden, network_of
 from kgharvest.engine.language_models.pretrained import PretrainedLM, weights_per_token
 from kgharvest.engine.language_models.threads import suitable_threads
@@ -21,21 +21,24 @@ SPARE_TOKENS = 20  # allowed output tokens beyond twice the number of input toke
 TOP_P = 0.95
 
 
-class InfillingLM(PretrainedLM):
+class InfillingLM(MaskFillingLM):
     """An encoder-decoder behind the `LanguageModel` protocol, with one mask per missing token as in masked LMs."""
 
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:
         head = head_on_hidden(model, lambda ids: read_both(network_of(model), ids, ids), name)
         super().__init__(model, tokenizer, name, revision, head)
-        self.mask_id = self.tokens.mask_id
         self._start_id: int = model.config.decoder_start_token_id
-
-    def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query:
-        return self._checked_query(*fill_and_mask(prompt, pattern, filled, self.mask_id))
 
     def _hidden(self, ids: torch.Tensor) -> torch.Tensor:
         shifted = torch.nn.functional.pad(ids[:, :-1], (1, 0), value=self._start_id)
-        return read_both(self._network, ids, shifted)
+        if self._soft_words is None:
+            return read_both(self._network, ids, shifted)
+        # The decoder copies the prompt up to the mask (Qin & Eisner 2021, section 4.2), so it reads soft words as well.
+        words, copied = (self._embedded(tokens, self._soft_words.vectors) for tokens in (ids, shifted))
+        hidden: torch.Tensor = self._network(
+            inputs_embeds=words, decoder_inputs_embeds=copied, use_cache=False
+        ).last_hidden_state
+        return hidden
 
 
 def read_both(network: Any, ids: torch.Tensor, decoder_ids: torch.Tensor) -> torch.Tensor:

@@ -14,6 +14,7 @@ from torch import nn
 from kgharvest.engine.language_models.base import EncodedPrompt, Pattern, Query, TokenIds
 from kgharvest.engine.language_models.networks.heads import (
     ARCHITECTURES,
+    Head,
     is_split,
     network_of,
     split_last_layer,
@@ -23,32 +24,74 @@ from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.types import UnsupportedModel
 
 
-class MaskedLM(PretrainedLM):
+class MaskFillingLM(PretrainedLM):
+    """An LM that reads prompts with one mask per missing token. Prompts can contain soft words."""
+
+    def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None, head: Head) -> None:
+        super().__init__(model, tokenizer, name, revision, head)
+        self.mask_id = self.tokens.mask_id
+        self._is_split = is_split(model)
+        self._soft_words: SoftWords | None = None
+
+    @property
+    def word_embeddings(self) -> torch.Tensor:
+        """(V, d): input vector of every token. Raises UnsupportedModel if the LM is split over devices."""
+        if self._is_split:
+            raise UnsupportedModel(
+                f"{self.name} is split over several devices. Split LMs do not support learned prompts. Use one device "
+                "or a setting that does not learn prompts."
+            )
+        embeddings = self._network.get_input_embeddings()
+        weights: torch.Tensor = embeddings.weight[: self.vocab_size]
+        scale = getattr(embeddings, "embed_scale", 1.0)  # mBART
+        return weights if scale == 1 else weights * scale
+
+    @property
+    def n_levels(self) -> int:
+        """Number of levels at which soft words can be perturbed: the embeddings and every layer but the last."""
+        return len(perturbed_modules(self._network, self.name))
+
+    def with_soft_words(self, soft_words: SoftWords) -> Self:
+        """Return a copy of the LM that reads token V + i as soft word i. The network is shared.
+
+        Raises UnsupportedModel for deltas if the LM does not support them.
+        """
+        if soft_words.deltas is not None:
+            perturbed_modules(self._network, self.name)
+        clone = copy(self)
+        clone._soft_words = soft_words.to(self.device)
+        return clone
+
+    def logits_at(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Return the logits (B, V) at the `positions` (B,) of `ids` (B, T).
+
+        Same as `logits(vectors(...))`, but with gradients. They reach the soft words; the LM's weights are frozen.
+        """
+        return self.project(self._forward(ids, positions))
+
+    def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query:
+        return self._checked_query(*fill_and_mask(prompt, pattern, filled, self.mask_id))
+
+    def _embedded(self, ids: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
+        """Return (B, T, d): the input vectors of `ids` (B, T). vectors: (S, d), those of the soft words."""
+        soft = ids - self.vocab_size  # (B, T): number of the soft word, negative for other words
+        is_soft = soft >= 0
+        words: torch.Tensor = self._network.get_input_embeddings()(ids.clamp(max=self.vocab_size - 1))  # (B, T, d)
+        return words.masked_scatter(is_soft[..., None], vectors[soft[is_soft]].to(words.dtype))
+
+
+class MaskedLM(MaskFillingLM):
     """A masked LM behind the `LanguageModel` protocol."""
 
     def __init__(self, model: Any, tokenizer: Any, name: str, revision: str | None) -> None:
-        self._is_split = is_split(model)
-        architecture = None if self._is_split else ARCHITECTURES.get(model.config.model_type)
+        architecture = None if is_split(model) else ARCHITECTURES.get(model.config.model_type)
         if architecture:
             network, head = network_of(model), architecture.head(model)
         else:
             network, head = without_projection(model, name)
         super().__init__(model, tokenizer, name, revision, head)
         self._network = network
-        self.mask_id = self.tokens.mask_id
         self._last_layer = split_last_layer(model) if architecture else None
-        self._soft_words: SoftWords | None = None
-
-    @property
-    def word_embeddings(self) -> torch.Tensor:
-        """(V, d): input embedding of every token. Raises UnsupportedModel if the LM is split over devices."""
-        if self._is_split:
-            raise UnsupportedModel(
-                f"{self.name} is split over several devices. Split LMs do not support learned prompts. Use one device "
-                "or a setting that does not learn prompts."
-            )
-        weights: torch.Tensor = self._network.get_input_embeddings().weight
-        return weights[: self.vocab_size]
 
     @property
     def hidden_size(self) -> int:
@@ -62,24 +105,6 @@ class MaskedLM(PretrainedLM):
         projection: Any = self._head.projection
         weights: torch.Tensor = projection.weight
         return weights[: self.vocab_size]
-
-    @property
-    def n_levels(self) -> int:
-        """Number of levels at which soft words can be perturbed: the embeddings and every layer but the last."""
-        return len(perturbed_modules(self._network, self.name))
-
-    def with_soft_words(self, soft_words: SoftWords) -> Self:
-        """Return a copy of the LM that reads token V + i as soft word i. The network is shared."""
-        clone = copy(self)
-        clone._soft_words = soft_words.to(self.device)
-        return clone
-
-    def logits_at(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Return the logits (B, V) at the `positions` (B,) of `ids` (B, T).
-
-        Same as `logits(vectors(...))`, but with gradients. They reach the soft words; the LM's weights are frozen.
-        """
-        return self.project(self._forward(ids, positions))
 
     def vectors_everywhere(self, words: torch.Tensor) -> torch.Tensor:
         """Return (B, T, d'), the input of `project`, for `words` (B, T, d) in place of word embeddings.
@@ -106,23 +131,16 @@ class MaskedLM(PretrainedLM):
         encoder: nn.Module = deepcopy(self._network).float().requires_grad_()
         return encoder
 
-    def query(self, prompt: EncodedPrompt, pattern: Pattern, filled: TokenIds) -> Query:
-        return self._checked_query(*fill_and_mask(prompt, pattern, filled, self.mask_id))
-
     def _hidden(self, ids: torch.Tensor) -> torch.Tensor:
         hidden: torch.Tensor
         if self._soft_words is None:
             hidden = self._network(input_ids=ids).last_hidden_state
             return hidden
-        embeddings, vectors, deltas = self.word_embeddings, self._soft_words.vectors, self._soft_words.deltas
-        soft = ids - len(embeddings)  # (B, T): number of the soft word, negative for other words
-        is_soft = soft >= 0
-        words = embeddings[ids.clamp(max=len(embeddings) - 1)]  # (B, T, d)
-        words = words.masked_scatter(is_soft[..., None], vectors[soft[is_soft]].to(words.dtype))
+        words, deltas = self._embedded(ids, self._soft_words.vectors), self._soft_words.deltas
         with ExitStack() as hooks:
             if deltas is not None:
                 for level, module in enumerate(perturbed_modules(self._network, "this LM")[: deltas.shape[1]]):
-                    hooks.callback(module.register_forward_hook(adding(deltas[:, level], soft)).remove)
+                    hooks.callback(module.register_forward_hook(adding(deltas[:, level], ids - self.vocab_size)).remove)
             hidden = self._network(inputs_embeds=words).last_hidden_state
         return hidden
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from kgharvest.engine.language_models.base import EncodedPrompt, TokenIds
-from kgharvest.engine.language_models.masked import MaskedLM, SoftWords
+from kgharvest.engine.language_models.masked import MaskFillingLM, SoftWords
 from kgharvest.engine.prompt_learning.objectives import Example, Objective, differentiable_scores, scores
 from kgharvest.engine.types import EngineError, OnProgress, Progress, ignore
 
@@ -101,7 +101,7 @@ class LearnedTrigger:
 
 
 def search_trigger(
-    lm: MaskedLM,
+    lm: MaskFillingLM,
     template: TriggerTemplate,
     start: Sequence[int],
     task: TriggerTask,
@@ -135,7 +135,7 @@ def search_trigger(
 
 
 def search_from_masks(
-    lm: MaskedLM,
+    lm: MaskFillingLM,
     template: TriggerTemplate,
     task: TriggerTask,
     params: AutoPromptParams,
@@ -161,7 +161,12 @@ class _TriggerSearch:
     """The steps of one search, and counters of their cost."""
 
     def __init__(
-        self, lm: MaskedLM, template: TriggerTemplate, task: TriggerTask, params: AutoPromptParams, rng: random.Random
+        self,
+        lm: MaskFillingLM,
+        template: TriggerTemplate,
+        task: TriggerTask,
+        params: AutoPromptParams,
+        rng: random.Random,
     ) -> None:
         self._lm, self._template, self._task, self._params, self._rng = lm, template, task, params, rng
         self._allowed = torch.from_numpy(task.allowed).to(lm.device)  # (V,)
@@ -217,14 +222,14 @@ class _TriggerSearch:
         return self._rng.sample(self._task.train, min(self._params.batch_size, len(self._task.train)))
 
 
-def allowed_triggers(lm: MaskedLM, forbidden: Collection[int]) -> NDArray[np.bool_]:
+def allowed_triggers(lm: MaskFillingLM, forbidden: Collection[int]) -> NDArray[np.bool_]:
     """Return bool (V,): `allowed_tokens` without capitalized tokens, which are often the names of entities."""
     allowed = allowed_tokens(lm, forbidden)
     allowed &= ~np.array([text[:1].isupper() for text in lm.tokens.texts()])
     return allowed
 
 
-def allowed_tokens(lm: MaskedLM, forbidden: Collection[int]) -> NDArray[np.bool_]:
+def allowed_tokens(lm: MaskFillingLM, forbidden: Collection[int]) -> NDArray[np.bool_]:
     """Return bool (V,): all tokens except special tokens and `forbidden`, the correct answers."""
     allowed: NDArray[np.bool_] = lm.continues_entity.copy()
     allowed[list(forbidden)] = False

@@ -7,7 +7,7 @@ from pkgutil import resolve_name
 from typing import Any, Literal
 
 from kgharvest.engine.language_models.base import EncodedPrompt
-from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.language_models.masked import MaskedLM, MaskFillingLM
 from kgharvest.engine.probing import Answerer, Majority, UsableFacts
 from kgharvest.engine.prompt_learning import autoprompt, lpaqa, soft_prompts
 from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, AutoPromptParams, TriggerTask, TriggerTemplate
@@ -55,7 +55,7 @@ class Learned:
         return math.exp(-sum(weight * math.log(weight) for weight in self.weights if weight > 0))
 
 
-def learn(lm: MaskedLM, method: str, tasks: Sequence[ProbeTask], budget: LearningBudget) -> list[Learned]:
+def learn(lm: MaskFillingLM, method: str, tasks: Sequence[ProbeTask], budget: LearningBudget) -> list[Learned]:
     """Return the result of `method` for each task. Raises EngineError with a message that names the relation."""
     if method not in METHODS:
         raise EngineError(f"Unknown method {method!r}. Choose from {', '.join(METHODS)}.")
@@ -75,19 +75,19 @@ def learn(lm: MaskedLM, method: str, tasks: Sequence[ProbeTask], budget: Learnin
     return results
 
 
-def prompt_set_learned(lm: MaskedLM, prompt_set: PromptSet, n_parameters: int = 0) -> Learned:
+def prompt_set_learned(lm: MaskFillingLM, prompt_set: PromptSet, n_parameters: int = 0) -> Learned:
     return Learned(PromptSetAnswerer(lm, prompt_set), prompt_set.weights, n_parameters)
 
 
 # Baselines
 
 
-def majority(lm: MaskedLM, task: ProbeTask) -> Learned:
+def majority(lm: MaskFillingLM, task: ProbeTask) -> Learned:
     """Baseline that ignores the subject."""
     return Learned(Majority(task.train, lm.vocab_size))
 
 
-def manual(lm: MaskedLM, task: ProbeTask) -> Learned:
+def manual(lm: MaskFillingLM, task: ProbeTask) -> Learned:
     """LAMA: the handwritten prompt (Petroni et al. 2019)."""
     return prompt_set_learned(lm, uniform([task.manual]))
 
@@ -95,20 +95,20 @@ def manual(lm: MaskedLM, task: ProbeTask) -> Learned:
 # One relation at a time
 
 
-def lpaqa_top1(lm: MaskedLM, task: ProbeTask) -> Learned:
+def lpaqa_top1(lm: MaskFillingLM, task: ProbeTask) -> Learned:
     return prompt_set_learned(lm, lpaqa.top1(lm, task.given, task.train))
 
 
-def lpaqa_rank(lm: MaskedLM, task: ProbeTask) -> Learned:
+def lpaqa_rank(lm: MaskFillingLM, task: ProbeTask) -> Learned:
     return prompt_set_learned(lm, lpaqa.rank_ensemble(lm, task.given, task.train, N_ENSEMBLE))
 
 
-def lpaqa_weights(lm: MaskedLM, task: ProbeTask, learning_rate: float) -> Learned:
+def lpaqa_weights(lm: MaskFillingLM, task: ProbeTask, learning_rate: float) -> Learned:
     prompt_set = lpaqa.optimised_ensemble(lm, task.given, task.train, learning_rate)
     return prompt_set_learned(lm, prompt_set, len(task.given))
 
 
-def autoprompt_triggers(lm: MaskedLM, task: ProbeTask, triggers: int, **options: Any) -> Learned:
+def autoprompt_triggers(lm: MaskFillingLM, task: ProbeTask, triggers: int, **options: Any) -> Learned:
     """AutoPrompt: the prompt "head, triggers, tail", or the manual prompt if no trigger is better on dev.
 
     Correct answers in train, dev, and test are not allowed as triggers. options: fields of AutoPromptParams.
@@ -122,7 +122,7 @@ def autoprompt_triggers(lm: MaskedLM, task: ProbeTask, triggers: int, **options:
 
 
 def soft(
-    lm: MaskedLM, task: ProbeTask, start: Literal["given", "manual", "random"] = "given", **options: Any
+    lm: MaskFillingLM, task: ProbeTask, start: Literal["given", "manual", "random"] = "given", **options: Any
 ) -> Learned:
     """Soft prompts, initialized with the given prompts, the manual prompt, or random vectors.
 

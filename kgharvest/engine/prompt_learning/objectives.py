@@ -13,7 +13,7 @@ import torch
 
 from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Pattern, Query, Tick, TokenIds
 from kgharvest.engine.language_models.batching import same_length_batches
-from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.language_models.masked import MaskFillingLM
 from kgharvest.engine.ranking import rows_at_once
 from kgharvest.engine.scoring import compatibility
 
@@ -35,7 +35,7 @@ class Question(NamedTuple):
 
 
 class Objective(Protocol):
-    def questions(self, lm: MaskedLM, prompt: EncodedPrompt, example: Example) -> list[Question]:
+    def questions(self, lm: MaskFillingLM, prompt: EncodedPrompt, example: Example) -> list[Question]:
         """Return the questions for `example` in `prompt`. Every prompt yields the same number of questions."""
 
     def scores(self, examples: Sequence[Example], logprobs: torch.Tensor) -> torch.Tensor:
@@ -48,7 +48,7 @@ class Objective(Protocol):
 class Likelihood:
     """log P(any target | prompt, parts). The target is a fact's tail, or the targets are the tokens of a label."""
 
-    def questions(self, lm: MaskedLM, prompt: EncodedPrompt, example: Example) -> list[Question]:
+    def questions(self, lm: MaskFillingLM, prompt: EncodedPrompt, example: Example) -> list[Question]:
         pattern = (*map(len, example.parts), 1)
         return [Question(lm.query(prompt, pattern, sum(example.parts, ())), example.targets)]
 
@@ -59,7 +59,7 @@ class Likelihood:
 class HeadLikelihood:
     """log P(parts | prompt) while the next slot is masked."""
 
-    def questions(self, lm: MaskedLM, prompt: EncodedPrompt, example: Example) -> list[Question]:
+    def questions(self, lm: MaskFillingLM, prompt: EncodedPrompt, example: Example) -> list[Question]:
         return step_by_step(lm, prompt, example.parts, (*map(len, example.parts), 1))
 
     def scores(self, examples: Sequence[Example], logprobs: torch.Tensor) -> torch.Tensor:
@@ -72,7 +72,7 @@ class Compatibility:
 
     alpha: float = 2 / 3
 
-    def questions(self, lm: MaskedLM, prompt: EncodedPrompt, example: Example) -> list[Question]:
+    def questions(self, lm: MaskFillingLM, prompt: EncodedPrompt, example: Example) -> list[Question]:
         return step_by_step(lm, prompt, example.parts, tuple(map(len, example.parts)))
 
     def scores(self, examples: Sequence[Example], logprobs: torch.Tensor) -> torch.Tensor:
@@ -103,7 +103,7 @@ def part_sums(examples: Sequence[Example], logprobs: torch.Tensor) -> torch.Tens
 
 
 def scores(
-    lm: MaskedLM, objective: Objective, prompts: Sequence[EncodedPrompt], examples: Sequence[Example], tick: Tick
+    lm: MaskFillingLM, objective: Objective, prompts: Sequence[EncodedPrompt], examples: Sequence[Example], tick: Tick
 ) -> torch.Tensor:
     """Return (P, E): the score of each example in each prompt, without gradients."""
     questions = all_questions(lm, objective, prompts, examples)
@@ -117,7 +117,7 @@ def scores(
 
 
 def differentiable_scores(
-    lm: MaskedLM, objective: Objective, prompts: Sequence[EncodedPrompt], examples: Sequence[Example]
+    lm: MaskFillingLM, objective: Objective, prompts: Sequence[EncodedPrompt], examples: Sequence[Example]
 ) -> torch.Tensor:
     """Return (P, E): the result of `scores`, with gradients for the soft words of `lm`."""
     questions = all_questions(lm, objective, prompts, examples)
@@ -134,7 +134,7 @@ def differentiable_scores(
 
 
 def all_questions(
-    lm: MaskedLM, objective: Objective, prompts: Sequence[EncodedPrompt], examples: Sequence[Example]
+    lm: MaskFillingLM, objective: Objective, prompts: Sequence[EncodedPrompt], examples: Sequence[Example]
 ) -> list[Question]:
     """Return the questions of all examples in the first prompt, then those in the second prompt, and so on."""
     return [

@@ -72,7 +72,8 @@ class PromptMethod:
     learner: dotted path to a function of (lm, task, **options), or of (lm, tasks, **options) if `is_joint` (learns from
         all relations together). Its options are `options` and the `parameters` from the budget.
     needs: pairs of parameters; the first must not be less than the second.
-    needs_mask: True if the method requires a masked LM. is_default: True if probes that name no methods use it.
+    needs_mask: True if the method requires an LM with a mask token. needs_encoder: True if it requires a masked LM, and
+        not an encoder-decoder. is_default: True if probes that name no methods use it.
     """
 
     name: str
@@ -84,6 +85,7 @@ class PromptMethod:
     needs: Mapping[str, str] = field(default_factory=dict)
     is_joint: bool = False
     needs_mask: bool = True
+    needs_encoder: bool = False
     is_default: bool = False
 
 
@@ -94,7 +96,9 @@ def _soft(name: str, question: str, **options: Any) -> PromptMethod:
 
 def _bertese(name: str, question: str, **options: Any) -> PromptMethod:
     parameters = ("learning_rate", "batch_size", "epochs", "distance_weight", "mask_weight", "seed")
-    return PromptMethod(name, "BERTese", question, f"{LEARNERS}.bertese", options, parameters, is_joint=True)
+    return PromptMethod(
+        name, "BERTese", question, f"{LEARNERS}.bertese", options, parameters, is_joint=True, needs_encoder=True
+    )
 
 
 METHODS: dict[str, PromptMethod] = {

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from kgharvest.engine.language_models.base import EncodedPrompt
-from kgharvest.engine.language_models.masked import MaskedLM, SoftWords
+from kgharvest.engine.language_models.masked import MaskFillingLM, SoftWords
 from kgharvest.engine.probing import UsableFacts, probe
 from kgharvest.engine.prompt_learning.objectives import (
     Example,
@@ -54,7 +54,7 @@ class LearnedSoftPrompts:
     n_parameters: int
 
 
-def soften(lm: MaskedLM, prompts: Sequence[EncodedPrompt]) -> tuple[list[EncodedPrompt], torch.Tensor]:
+def soften(lm: MaskFillingLM, prompts: Sequence[EncodedPrompt]) -> tuple[list[EncodedPrompt], torch.Tensor]:
     """Replace all tokens except special tokens with soft words. Return the prompts and the tokens' vectors (S, d)."""
     words: list[int] = []
 
@@ -71,7 +71,7 @@ def soften(lm: MaskedLM, prompts: Sequence[EncodedPrompt]) -> tuple[list[Encoded
     return soft, lm.word_embeddings[words].float().clone()
 
 
-def random_vectors(lm: MaskedLM, n: int, seed: int) -> torch.Tensor:
+def random_vectors(lm: MaskFillingLM, n: int, seed: int) -> torch.Tensor:
     """Return (n, d), drawn from a normal distribution with the mean and standard deviation of the word embeddings."""
     words = lm.word_embeddings.float()
     noise = torch.randn(n, words.shape[1], generator=torch.Generator().manual_seed(seed)).to(words.device)
@@ -79,7 +79,7 @@ def random_vectors(lm: MaskedLM, n: int, seed: int) -> torch.Tensor:
 
 
 def learn_soft_prompts(
-    lm: MaskedLM,
+    lm: MaskFillingLM,
     prompts: Sequence[EncodedPrompt],
     vectors: torch.Tensor,
     train: UsableFacts,
@@ -115,7 +115,7 @@ def learn_soft_prompts(
 
 
 def learn_on_tuples(
-    lm: MaskedLM,
+    lm: MaskFillingLM,
     prompts: Sequence[EncodedPrompt],
     vectors: torch.Tensor,
     tuples: Sequence[Encoded],
@@ -137,14 +137,14 @@ def learn_on_tuples(
     return best
 
 
-def dev_score(lm: MaskedLM, prompt_set: PromptSet, dev: UsableFacts) -> tuple[float, float]:
+def dev_score(lm: MaskFillingLM, prompt_set: PromptSet, dev: UsableFacts) -> tuple[float, float]:
     scores = probe(PromptSetAnswerer(lm, prompt_set), dev)
     return scores.precision_at(1) or 0.0, -(scores.nll or 0.0)
 
 
 class _Learner:
     def __init__(
-        self, lm: MaskedLM, prompts: Sequence[EncodedPrompt], vectors: torch.Tensor, params: SoftPromptParams
+        self, lm: MaskFillingLM, prompts: Sequence[EncodedPrompt], vectors: torch.Tensor, params: SoftPromptParams
     ) -> None:
         self._lm, self._prompts, self._params = lm, prompts, params
         learns_words, learns_weights = params.learned != "weights", params.learned != "vectors"

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Tick, TokenIds
-from kgharvest.engine.language_models.masked import MaskedLM, SoftWords
+from kgharvest.engine.language_models.masked import MaskFillingLM, SoftWords
 from kgharvest.engine.prompt_learning.objectives import Example, HeadLikelihood, scores
 from kgharvest.engine.ranking import rows_at_once
 from kgharvest.engine.types import UnsupportedModel
@@ -43,8 +43,8 @@ class PromptSet:
         """Return `lm` with the soft words of these prompts. Raises UnsupportedModel if it cannot read soft words."""
         if self.soft_words is None:
             return lm
-        if not isinstance(lm, MaskedLM):
-            raise UnsupportedModel(f"{lm.name} does not support soft prompts. Use a masked LM.")
+        if not isinstance(lm, MaskFillingLM):
+            raise UnsupportedModel(f"{lm.name} does not support soft prompts. Use an LM with a mask token.")
         return lm.with_soft_words(self.soft_words)
 
 
@@ -96,7 +96,7 @@ class PromptSetAnswerer:
         vectors = prompt_vectors(reader, self.prompt_set.prompts, heads, self.batch_size, tick)  # (N, K, d)
         log_weights = torch.tensor(self.prompt_set.weights).log().expand(len(heads), -1)  # (N, K)
         if self.prompt_set.temperature is not None:
-            assert isinstance(reader, MaskedLM), "only soft prompts have a temperature"
+            assert isinstance(reader, MaskFillingLM), "only soft prompts have a temperature"
             examples = [Example((head,)) for head in heads]
             head_logprobs = scores(reader, HeadLikelihood(), self.prompt_set.prompts, examples, tick).T.cpu()  # (N, K)
             log_weights = torch.log_softmax(log_weights + head_logprobs / self.prompt_set.temperature, dim=-1)
@@ -128,7 +128,7 @@ class SerializedPrompt(NamedTuple):
     vectors: bytes
 
 
-def serialize(lm: MaskedLM, prompt_set: PromptSet) -> list[SerializedPrompt]:
+def serialize(lm: MaskFillingLM, prompt_set: PromptSet) -> list[SerializedPrompt]:
     """Return the prompts in order. The inverse is `deserialize`."""
     serialized = []
     for prompt, weight in zip(prompt_set.prompts, prompt_set.weights, strict=True):
@@ -147,7 +147,7 @@ def serialize(lm: MaskedLM, prompt_set: PromptSet) -> list[SerializedPrompt]:
 
 
 def deserialize(
-    lm: MaskedLM, prompts: Sequence[SerializedPrompt], combine: Combine, temperature: float | None = None
+    lm: MaskFillingLM, prompts: Sequence[SerializedPrompt], combine: Combine, temperature: float | None = None
 ) -> PromptSet:
     """Return the prompt set of serialized prompts. `lm` must be the LM that the prompt set was learned for."""
     arrays: list[NDArray[np.float32]] = [
@@ -170,7 +170,7 @@ def deserialize(
 # Prompt text
 
 
-def nearest_words(lm: MaskedLM, vectors: torch.Tensor, n: int) -> list[list[tuple[str, float]]]:
+def nearest_words(lm: MaskFillingLM, vectors: torch.Tensor, n: int) -> list[list[tuple[str, float]]]:
     """Return the texts of the `n` words nearest to each of `vectors` (S, d), with their Euclidean distances."""
     distances, tokens = torch.cdist(vectors.float(), lm.word_embeddings.float()).topk(n, largest=False)  # (S, n)
     texts = lm.tokens.texts()
@@ -180,7 +180,7 @@ def nearest_words(lm: MaskedLM, vectors: torch.Tensor, n: int) -> list[list[tupl
     ]
 
 
-def prompt_text(lm: MaskedLM, prompt: EncodedPrompt, words: Sequence[str] = ()) -> str:
+def prompt_text(lm: MaskFillingLM, prompt: EncodedPrompt, words: Sequence[str] = ()) -> str:
     """Return the prompt as a template. Soft word i is shown as ‹word›, where word is item i of `words`."""
     special, texts = set(lm.tokens.prefix) | set(lm.tokens.suffix), lm.tokens.texts()
 

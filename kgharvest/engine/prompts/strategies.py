@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Pattern, Tick, fits
 from kgharvest.engine.language_models.causal import LineByLine
-from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.language_models.masked import MaskFillingLM
 from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.prompt_learning import autoprompt, lpaqa, soft_prompts
 from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, AutoPromptParams, TriggerTask, TriggerTemplate
@@ -88,11 +88,11 @@ class PromptSource:
         return max([(self.spec.params.max_entity_tokens,) * len(self.seeds[0]), *seeds], key=sum)
 
     @property
-    def masked_lm(self) -> MaskedLM:
-        if not isinstance(self.lm, MaskedLM):
+    def mask_filling_lm(self) -> MaskFillingLM:
+        if not isinstance(self.lm, MaskFillingLM):
             raise UnsupportedModel(
-                f"Setting {self.spec.setting} requires a masked LM, but {self.lm.name} is not one. "
-                f"Use a masked LM, or one of the settings {', '.join(WITHOUT_LEARNING)}."
+                f"Setting {self.spec.setting} requires an LM with a mask token, but {self.lm.name} has none. "
+                f"Use another LM, or one of the settings {', '.join(WITHOUT_LEARNING)}."
             )
         return self.lm
 
@@ -339,7 +339,7 @@ def learned_triggers(source: PromptSource) -> ChosenPrompts:
 
     The search starts from masks between the entities and from the words of each initial prompt.
     """
-    lm, seeds = source.masked_lm, source.seeds
+    lm, seeds = source.mask_filling_lm, source.seeds
     gaps = ((TRIGGER,) * N_TRIGGERS,) * (len(seeds[0]) - 1)
     between = TriggerTemplate((lm.tokens.prefix, *gaps, lm.tokens.suffix), tuple(range(len(seeds[0]))))
     initial = [lm.encode_prompt(template) for template in initial_templates(source)]
@@ -366,7 +366,7 @@ def learned_triggers(source: PromptSource) -> ChosenPrompts:
 
 def learned_soft_prompts(source: PromptSource) -> ChosenPrompts:
     """Soft prompts that start from all prompts. Their mixture maximizes the likelihood of the seed tuples."""
-    lm, templates = source.masked_lm, all_templates(source)
+    lm, templates = source.mask_filling_lm, all_templates(source)
     softened, vectors = soft_prompts.soften(lm, [lm.encode_prompt(template) for template in templates])
     params = replace(SOFT_PARAMS, seed=source.spec.params.seed)
     prompt_set = soft_prompts.learn_on_tuples(lm, softened, vectors, source.seeds, params, source.on_progress)

@@ -12,7 +12,7 @@ from kgharvest.contrib.probing.models import LearnedPrompt, Probe, ProbedRelatio
 from kgharvest.contrib.probing.probes.facts import NotProbed, ProbeRelation
 from kgharvest.contrib.probing.probes.measurement import Measurement, MethodRunner, cells_of, measure, probe_task
 from kgharvest.contrib.probing.probes.services import ProbeParams, document_of, find_probe
-from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.language_models.masked import MaskedLM, MaskFillingLM
 from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.probing import common_words, token_of
 from kgharvest.engine.prompt_learning.learners import Learned, ProbeTask, learn
@@ -63,13 +63,16 @@ def load_with_control(
 
 
 def check_methods(lm: PretrainedLM, methods: Sequence[str]) -> None:
-    """Raise EngineError for methods that require a masked LM if `lm` is not one."""
-    masked_methods = [name for name in methods if METHODS[name].needs_mask]
-    if masked_methods and not isinstance(lm, MaskedLM):
-        alternatives = ", ".join(name for name, method in METHODS.items() if not method.needs_mask)
+    """Raise EngineError for methods that `lm` does not support."""
+    has_mask, is_encoder = isinstance(lm, MaskFillingLM), isinstance(lm, MaskedLM)
+    supported = [
+        name for name, method in METHODS.items() if has_mask >= method.needs_mask and is_encoder >= method.needs_encoder
+    ]
+    if unsupported := [name for name in methods if name not in supported]:
+        required = "a masked LM" if METHODS[unsupported[0]].needs_encoder else "an LM with a mask token"
         raise EngineError(
-            f"The method {masked_methods[0]} requires a masked LM, and {lm.name} is not one. Use a masked LM or one of "
-            f"the methods {alternatives}."
+            f"The method {unsupported[0]} requires {required}, and {lm.name} is not one. Use another LM or one of the "
+            f"methods {', '.join(supported)}."
         )
 
 

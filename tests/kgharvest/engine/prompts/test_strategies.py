@@ -115,8 +115,8 @@ def test_ranker_ranks_mixture_as_mixture(trained_lm, languages):
 
 
 @pytest.mark.parametrize("setting", ["autoprompt", "soft"])
-def test_learning_settings_refuse_non_masked_lm(tmp_path, languages, setting):
+def test_learning_settings_refuse_lm_without_mask(tmp_path, languages, setting):
     spec = HarvestSpec("r", ("<ENT0> is <ENT1>",), (("paris", "france"), ("rome", "italy")), setting, (), PARAMS)
 
-    with pytest.raises(UnsupportedModel, match="masked LM"):
+    with pytest.raises(UnsupportedModel, match="mask token"):
         harvest(spec, load(str(tiny_gpt2(tmp_path))))
