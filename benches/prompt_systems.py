@@ -228,7 +228,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with facts/ and prompts/")
     parser.add_argument("--facts", type=int, default=50, help="number of facts of train and of test, per relation")
     parser.add_argument("--steps", type=int, default=1500, help="number of training steps of the LM")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    # Mined and paraphrased prompts would need their own relations: the LM is trained on the mined prompts.
+    methods = [name for name in METHODS if not name.endswith(("mined", "paraphrased"))]
+    parser.add_argument("--methods", nargs="+", choices=methods, default=methods)
     parser.add_argument("--iterations", type=int, default=60, help="number of iterations of AutoPrompt")
     parser.add_argument("--epochs", type=int, default=8, help="number of epochs of soft prompts and BERTese")
     parser.add_argument("--lm", type=Path, help="folder to save the LM in, or to load it from if it exists")

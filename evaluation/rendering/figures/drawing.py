@@ -376,7 +376,7 @@ def _artist(shape: Shape, theme: Theme, place: Any) -> Any:
             look["x"], look["y"], shape.content, color=theme[look.get("fill", "ink")], transform=place,
             fontsize=points * look.get("font-size", FONT_SIZE), fontweight=look.get("font-weight", "normal"),
             fontstyle=look.get("font-style", "normal"), horizontalalignment=ALIGNMENTS[look.get("text-anchor")],
-            parse_math=False,
+            alpha=look.get("fill-opacity"), parse_math=False,
         )  # fmt: skip
     width, dash, stroke = look.get("stroke-width", 1), look.get("stroke-dasharray"), theme.get(look.get("stroke") or "")
     style: dict[str, Any] = {

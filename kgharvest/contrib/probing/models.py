@@ -38,8 +38,8 @@ class Probe(Job):
 class ProbedRelation(models.Model):
     """Frozen copy of a relation for one probe. prompts: the manual prompt first.
 
-    facts: {"train": [[subject, object], ...], "dev": ..., "test": ...}. type: one of RELATION_TYPES. fault: sentences
-    that explain why results of some or all methods are missing.
+    facts: {"train": [[subject, object], ...], "dev": ..., "test": ...}. origins: prompts by origin, such as "mined".
+    type: one of RELATION_TYPES. fault: sentences that explain why results of some or all methods are missing.
     """
 
     probe = models.ForeignKey(Probe, on_delete=models.CASCADE, related_name="relations")
@@ -47,6 +47,7 @@ class ProbedRelation(models.Model):
     type = models.CharField(max_length=5)
     prompts = models.JSONField()
     facts = models.JSONField()
+    origins = models.JSONField(default=dict)
     fault = models.TextField(blank=True)
 
     class Meta:
@@ -60,7 +61,8 @@ class ProbedRelation(models.Model):
 class ProbeRecord(models.Model):
     """Scores and costs of a method on one relation. is_control: measured on the LM with random weights.
 
-    p1, p10, mrr, nll (nats): on test facts; dev_nll: on dev facts. left_out: {part: {reason: number of facts}}.
+    p1, p10, mrr, nll (nats): on test facts; dev_nll: on dev facts. ranks: of the correct object of each test fact, in
+    the same order for all methods; empty in older records. left_out: {part: {reason: number of facts}}.
     effective_prompts: exponential of the entropy of the weights. forwards: sequences that the LM read while learning;
     seconds: learning time. combine, temperature: how the answers to several prompts are combined; empty and None for
     methods without prompts.
@@ -73,6 +75,7 @@ class ProbeRecord(models.Model):
     n_dev = models.PositiveIntegerField()
     n_test = models.PositiveIntegerField()
     left_out = models.JSONField()
+    ranks = models.JSONField(default=list)
     p1 = models.FloatField()
     p10 = models.FloatField()
     mrr = models.FloatField()
@@ -103,7 +106,7 @@ class LearnedPrompt(models.Model):
 
     text: readable form. rewritten_from: the original input prompt if `text` is a rewrite. segments, slots: tokens as in
     EncodedPrompt; -1 - i is soft token i. vectors: vectors of the soft tokens, as in SerializedPrompt. nearest: nearest
-    words and distances for each soft token.
+    words and distances for each soft token. learned: slots and soft words with their originals, see `learned_words`.
     """
 
     record = models.ForeignKey(ProbeRecord, on_delete=models.CASCADE, related_name="prompts")
@@ -114,6 +117,7 @@ class LearnedPrompt(models.Model):
     slots = models.JSONField(default=list)
     vectors = models.BinaryField(blank=True)
     nearest = models.JSONField(default=list)
+    learned = models.JSONField(default=list)
 
     class Meta:
         ordering = ["-weight", "pk"]

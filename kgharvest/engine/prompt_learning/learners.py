@@ -1,13 +1,15 @@
 """Learners of the registry: functions that learn from the training and dev facts of a relation."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pkgutil import resolve_name
-from typing import Any, Literal
+from typing import Any
+
+import torch
 
 from kgharvest.engine.language_models.base import EncodedPrompt
-from kgharvest.engine.language_models.masked import MaskedLM, MaskFillingLM
+from kgharvest.engine.language_models.masked import MaskedLM, MaskFillingLM, SoftWords
 from kgharvest.engine.probing import Answerer, Majority, UsableFacts
 from kgharvest.engine.prompt_learning import autoprompt, lpaqa, soft_prompts
 from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, AutoPromptParams, TriggerTask, TriggerTemplate
@@ -30,7 +32,10 @@ N_REWRITES = 5  # example questions to store with their rewrites
 
 @dataclass(frozen=True)
 class ProbeTask:
-    """A relation encoded for an LM. manual: the handwritten prompt. given: the handwritten prompt and other prompts."""
+    """A relation encoded for an LM.
+
+    manual: the handwritten prompt. given: the handwritten prompt and other prompts. origins: given prompts by origin.
+    """
 
     relation: str
     manual: EncodedPrompt
@@ -38,16 +43,36 @@ class ProbeTask:
     train: UsableFacts
     dev: UsableFacts
     test: UsableFacts
+    origins: Mapping[str, tuple[EncodedPrompt, ...]] = field(default_factory=dict)
+
+    def start(self, name: str) -> Sequence[EncodedPrompt]:
+        """Return the prompts of a start: "manual", "given", an origin, or "random" (their shapes).
+
+        Raises EngineError if the relation has no such prompts.
+        """
+        if name == "manual":
+            return [self.manual]
+        if name == "random":  # the shapes of mined prompts, as in Qin & Eisner (2021), section 4.4
+            return self.origins.get("mined", self.given)
+        prompts = self.given if name == "given" else self.origins.get(name)
+        if not prompts:
+            raise EngineError(f"The relation has no {name} prompts. Add them, or omit the method.")
+        return prompts
 
 
 @dataclass(frozen=True)
 class Learned:
-    """Result of a method for a task. rewrites: example questions and their rewrites."""
+    """Result of a method for a task.
+
+    rewrites: example questions and their rewrites. originals: for each prompt whose words were learned as vectors, the
+    prompt before learning.
+    """
 
     answerer: Answerer
     weights: tuple[float, ...] = ()
     n_parameters: int = 0
     rewrites: tuple[tuple[str, str], ...] = ()
+    originals: tuple[EncodedPrompt, ...] = ()
 
     @property
     def effective_prompts(self) -> float:
@@ -92,6 +117,15 @@ def manual(lm: MaskFillingLM, task: ProbeTask) -> Learned:
     return prompt_set_learned(lm, uniform([task.manual]))
 
 
+def mixture(lm: MaskFillingLM, task: ProbeTask, start: str, **options: Any) -> Learned:
+    """Soft prompts before learning: the mixture of their initial prompts with equal weights. options: as in `soft`."""
+    prompts = uniform(task.start(start), "mixture")
+    if start == "random":
+        softened, vectors = initial_soft_prompts(lm, task, start, options["seed"])
+        prompts = replace(prompts, prompts=tuple(softened), soft_words=SoftWords(vectors))
+    return prompt_set_learned(lm, prompts)
+
+
 # One relation at a time
 
 
@@ -121,19 +155,20 @@ def autoprompt_triggers(lm: MaskFillingLM, task: ProbeTask, triggers: int, **opt
     return prompt_set_learned(lm, uniform([result.prompt]), len(result.trigger))
 
 
-def soft(
-    lm: MaskFillingLM, task: ProbeTask, start: Literal["given", "manual", "random"] = "given", **options: Any
-) -> Learned:
-    """Soft prompts, initialized with the given prompts, the manual prompt, or random vectors.
+def initial_soft_prompts(
+    lm: MaskFillingLM, task: ProbeTask, start: str, seed: int
+) -> tuple[list[EncodedPrompt], torch.Tensor]:
+    softened, vectors = soft_prompts.soften(lm, task.start(start))
+    return softened, soft_prompts.random_vectors(lm, len(vectors), seed) if start == "random" else vectors
 
-    options: fields of SoftPromptParams.
-    """
-    softened, vectors = soft_prompts.soften(lm, [task.manual] if start == "manual" else task.given)
-    if start == "random":
-        vectors = soft_prompts.random_vectors(lm, len(vectors), options["seed"])
+
+def soft(lm: MaskFillingLM, task: ProbeTask, start: str, **options: Any) -> Learned:
+    """Soft prompts, initialized with the prompts of `start`. options: fields of SoftPromptParams."""
+    softened, vectors = initial_soft_prompts(lm, task, start, options["seed"])
     params = SoftPromptParams(**options)
     result = soft_prompts.learn_soft_prompts(lm, softened, vectors, task.train, task.dev, params)
-    return prompt_set_learned(lm, result.prompt_set, result.n_parameters)
+    originals = () if start == "random" else tuple(task.start(start))
+    return replace(prompt_set_learned(lm, result.prompt_set, result.n_parameters), originals=originals)
 
 
 # All relations at once

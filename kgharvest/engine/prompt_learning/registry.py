@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -72,6 +72,8 @@ class PromptMethod:
     learner: dotted path to a function of (lm, task, **options), or of (lm, tasks, **options) if `is_joint` (learns from
         all relations together). Its options are `options` and the `parameters` from the budget.
     needs: pairs of parameters; the first must not be less than the second.
+    baseline: the method that this method is compared with, fact by fact. Deep prompts are compared with soft prompts,
+        soft prompts with their initial prompts, and other methods with the manual prompts.
     needs_mask: True if the method requires an LM with a mask token. needs_encoder: True if it requires a masked LM, and
         not an encoder-decoder. is_default: True if probes that name no methods use it.
     """
@@ -83,15 +85,35 @@ class PromptMethod:
     options: Mapping[str, Any] = field(default_factory=dict)
     parameters: tuple[str, ...] = ()
     needs: Mapping[str, str] = field(default_factory=dict)
+    baseline: str = "manual"
     is_joint: bool = False
     needs_mask: bool = True
     needs_encoder: bool = False
     is_default: bool = False
 
 
-def _soft(name: str, question: str, **options: Any) -> PromptMethod:
+def _mixture(name: str, prompts: str, start: str) -> PromptMethod:
+    question, is_random = f"{prompts} with equal weights, nothing learned", start == "random"
+    options, parameters = {"start": start}, ("seed",) if is_random else ()
+    learner = f"{LEARNERS}.mixture"
+    return PromptMethod(name, "soft prompts", question, learner, options, parameters, needs_mask=is_random)
+
+
+def _soft(name: str, question: str, baseline: str = "mixture", start: str = "given", **options: Any) -> PromptMethod:
     parameters = ("learning_rate", "batch_size", "epochs", "seed")
-    return PromptMethod(name, "soft prompts", question, f"{LEARNERS}.soft", options, parameters)
+    options["start"] = start
+    return PromptMethod(name, "soft prompts", question, f"{LEARNERS}.soft", options, parameters, baseline=baseline)
+
+
+def _from_start(start: str, prompts: str) -> Iterator[PromptMethod]:
+    """Yield the methods of one row of Qin & Eisner (2021), Table 5: before learning, soft, and deep."""
+    initial, soft, phrase = f"mixture-{start}", f"soft-{start}", f"initialized with {prompts} only"
+    if start == "manual":
+        initial = start
+    else:
+        yield _mixture(initial, prompts, start)
+    yield _soft(soft, f"like soft, {phrase}", initial, start)
+    yield _soft(f"soft-deep-{start}", f"like soft-deep, {phrase}", soft, start, site="deep")
 
 
 def _bertese(name: str, question: str, **options: Any) -> PromptMethod:
@@ -143,9 +165,12 @@ METHODS: dict[str, PromptMethod] = {
             parameters=("triggers", "batch_size", "iterations", "seed"),
             needs={"iterations": "triggers"},  # each trigger starts as a mask, and one is filled per iteration
         ),
+        _mixture("mixture", "the given prompts", "given"),
         _soft("soft", "the given prompts, their words learned as vectors"),
-        _soft("soft-manual", "like soft, initialized with the manual prompt only", start="manual"),
-        _soft("soft-random", "like soft, initialized with random vectors", start="random"),
+        *_from_start("manual", "the manual prompt"),
+        *_from_start("mined", "mined prompts"),
+        *_from_start("paraphrased", "paraphrased prompts"),
+        *_from_start("random", "random vectors"),
         _soft(
             "soft-data-dependent",
             "like soft, with prompts weighted by how well they predict the subject",
@@ -153,7 +178,7 @@ METHODS: dict[str, PromptMethod] = {
         ),
         _soft("soft-weights", "the given prompts, only their weights learned", learned="weights"),
         _soft("soft-vectors", "like soft, with equal prompt weights", learned="vectors"),
-        _soft("soft-deep", "like soft, with an additional change in every layer", site="deep"),
+        _soft("soft-deep", "like soft, with an additional change in every layer", "soft", site="deep"),
         _bertese("bertese", "one rewriter for all questions, output as words"),
         _bertese("bertese-continuous", "one rewriter for all questions, output as vectors", reads_words=False),
     )

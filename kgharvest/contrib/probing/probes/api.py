@@ -28,10 +28,9 @@ from kgharvest.contrib.probing.models import Probe
 from kgharvest.contrib.probing.probes.facts import (
     PARTS,
     RELATION_TYPES,
+    SPLITS,
     Document,
-    probe_relations,
-    read_facts,
-    read_prompts,
+    relations_from,
 )
 from kgharvest.contrib.probing.probes.services import JSON_LINES, ProbeParams, ProbeRequest, queue_probe
 from kgharvest.engine.filters import LONGEST_ENTITY
@@ -40,6 +39,7 @@ from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, language_mo
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 from kgharvest.models import Job, LanguageModel, Relation, RelationSet
 from kgharvest.relations.checks import LONGEST_SENTENCE
+from kgharvest.relations.prompt_files import ORIGINS
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import NDJSON
 
@@ -91,7 +91,7 @@ class ProbeSerializer(ProbeRowSerializer):
 
 class FactInput(StrictSerializer):
     relation = serializers.CharField(max_length=100, required=False, help_text="Name. Required for several relations.")
-    part = serializers.ChoiceField(PARTS)
+    part = serializers.ChoiceField(PARTS, required=False, help_text="Required without a split.")
     sub = serializers.CharField(max_length=LONGEST_ENTITY)
     obj = serializers.CharField(max_length=LONGEST_ENTITY)
 
@@ -100,6 +100,7 @@ class TemplateInput(StrictSerializer):
     relation = serializers.CharField(max_length=100, required=False, help_text="Name. Required for several relations.")
     template = serializers.CharField(max_length=LONGEST_SENTENCE, help_text="[X] ... [Y]")
     type = serializers.ChoiceField(RELATION_TYPES, required=False)
+    origin = serializers.ChoiceField([*dict.fromkeys(ORIGINS.values())], required=False)
 
 
 class ProbeOptions(PlacementInput):
@@ -120,6 +121,9 @@ class ProbeOptions(PlacementInput):
         default=ProbeParams.with_control, help_text="Also run every method on the LM with random weights."
     )
     preset = serializers.ChoiceField([*PRESETS], default=ProbeParams.preset)
+    split = serializers.ChoiceField(
+        [*SPLITS], default="", allow_blank=True, help_text="Random split of the facts. Default: the parts of the facts."
+    )
 
     def get_fields(self) -> dict[str, serializers.Field]:
         budget = {}
@@ -163,11 +167,10 @@ def request_of(sent: dict[str, Any]) -> ProbeRequest:
     selected = Q(pk__in=[relation.pk for relation in sent["relations"]]) | Q(relation_set__in=sent["sets"])
     relations = list(Relation.objects.filter(selected).select_related("relation_set"))
     names = [relation.name for relation in relations]
-    facts = read_facts([lines_of("facts", sent["facts"])], names) if sent.get("facts") else None
-    prompts = read_prompts([lines_of("prompts", sent["prompts"])], names) if sent.get("prompts") else None
+    facts, prompts = ([lines_of(key, sent[key])] if sent.get(key) else None for key in ("facts", "prompts"))
     return ProbeRequest(
         language_model=language_model_for_pages(sent["model"]),
-        relations=probe_relations(relations, facts, prompts),
+        relations=relations_from(relations, facts, prompts, sent["split"], sent.get("seed", 0)),
         methods=sent["methods"],
         name=sent.get("name") or (names[0] if len(names) == 1 else f"{len(names)} relations"),
         facts="sent with the request" if facts else BUILT_IN,
@@ -177,7 +180,7 @@ def request_of(sent: dict[str, Any]) -> ProbeRequest:
 
 def params_of(sent: dict[str, Any], words: Sequence[str], find_lm: Callable[[str], LanguageModel]) -> ProbeParams:
     """Return the parameters for valid ProbeOptions."""
-    names = (*BUDGET_FIELDS, "preset", "device", "dtype", "with_control")
+    names = (*BUDGET_FIELDS, "preset", "device", "dtype", "with_control", "split")
     return ProbeParams(
         **{name: sent[name] for name in names if name in sent},
         common_with=[str(find_lm(name)) for name in sent["common_with"]],

@@ -7,15 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kgharvest.contrib.probing.probes.facts import RELATION_TYPES
 from kgharvest.engine.prompt_learning.registry import METHODS
-from kgharvest.statistics.paired_tests import PairedDifference, holm, paired_difference
+from kgharvest.statistics.paired_tests import PairedDifference, holm, mcnemar_p, paired_difference
 from kgharvest.statistics.rates import macro_average, macro_interval
 
 Record = Mapping[str, Any]  # columns of a ProbeRecord; `relation` is the relation's name
 
 BASELINE = "manual"
+SLOTS = {"subjects": 0, "objects": 1}
 MEASURES = ("p1", "p10", "mrr", "nll", "dev_nll")
 
 
@@ -27,6 +29,7 @@ def probe_document(records: Iterable[Record], types: Mapping[str, str]) -> dict[
     )
     return {
         "summary": summary(lm_records),
+        "comparisons": fact_comparisons(lm_records),
         "control": summary(control_records),
         "types": type_rows(lm_records, types),
         "relations": [
@@ -90,12 +93,88 @@ def method_row(method: str, records: Sequence[Record]) -> dict[str, Any]:
         **{measure: macro_average(record[measure] for record in records) for measure in MEASURES},
         "p1_low": low,
         "p1_high": high,
-        "p1_micro": sum(record["p1"] * record["n_test"] for record in records) / n_facts,
+        **{
+            f"{measure}_micro": sum(record[measure] * record["n_test"] for record in records) / n_facts
+            for measure in ("p1", "p10", "mrr")
+        },
         "n_parameters": max(n_parameters) if METHODS[method].is_joint else sum(n_parameters),
         "forwards": forwards,
         "seconds": round(seconds, 3),
         "forwards_per_second": forwards / seconds if forwards and seconds else None,
     }
+
+
+def fact_comparisons(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Return one row per method with micro averages, compared with two methods by sign tests over test facts.
+
+    baseline, n_better, n_worse, difference, p: comparison with the method's baseline if the probe has it, otherwise
+    with the manual prompts. best, p_best: the method with the most correct answers, and the comparison with it. None if
+    the methods do not share all facts. p is exact, two-sided, and None if both methods answer alike.
+    """
+    ranks = {
+        method: {record["relation"]: record["ranks"] for record in rows}
+        for method, rows in group_by("method", records).items()
+    }
+    correct = {
+        method: np.array(
+            [rank == 1 for relation in sorted(by_relation) for rank in by_relation[relation]], dtype=np.bool_
+        )
+        for method, by_relation in ranks.items()
+    }
+    sizes = {name: {relation: len(values) for relation, values in ranks[name].items()} for name in ranks}
+    best = max(correct, key=lambda method: correct[method].sum(), default="")
+    rows = []
+    for method, answers in correct.items():
+        others = {name for name in ranks if name != method and sizes[name] == sizes[method]}
+        baseline = next((name for name in (METHODS[method].baseline, BASELINE) if name in others), None)
+        row = {"method": method, "n_facts": len(answers), "baseline": baseline, "best": best}
+        row |= dict.fromkeys(("n_better", "n_worse", "difference", "p", "p_best"))
+        if baseline and len(answers):
+            n_better, n_worse = _discordant(answers, correct[baseline])
+            difference = (n_better - n_worse) / len(answers)
+            row |= {"n_better": n_better, "n_worse": n_worse, "difference": difference}
+            row["p"] = mcnemar_p(n_better, n_worse)
+        if best in others:
+            row["p_best"] = mcnemar_p(*_discordant(answers, correct[best]))
+        rows.append(row)
+    return rows
+
+
+def _discordant(answers: NDArray[np.bool_], others: NDArray[np.bool_]) -> tuple[int, int]:
+    """Return the numbers of facts that only the first and only the second method answers correctly."""
+    return int((answers & ~others).sum()), int((others & ~answers).sum())
+
+
+def statistics(relations: Sequence[Any], records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Return statistics over relations: facts, given prompts by origin, and the effective prompts of each method.
+
+    relations: instances of ProbedRelation. See Tables 7, 8, and 10 of Qin & Eisner (2021).
+    """
+    facts = [{tuple(pair) for pairs in relation.facts.values() for pair in pairs} for relation in relations]
+    rows = [spread("facts", "relations", map(len, facts))]
+    for name, slot in SLOTS.items():
+        rows.append(spread(name, "relations", (len({pair[slot] for pair in pairs}) for pairs in facts)))
+    prompts = {"given": [relation.prompts for relation in relations]}
+    for origin in dict.fromkeys(origin for relation in relations for origin in relation.origins):
+        prompts[origin] = [relation.origins[origin] for relation in relations if origin in relation.origins]
+    for origin, sets in prompts.items():
+        rows.append(spread(f"{origin} prompts", "relations", map(len, sets)))
+        rows.append(
+            spread(f"words of {origin} prompts", "prompts", (len(text.split()) for texts in sets for text in texts))
+        )
+    for method, group in group_by("method", (record for record in records if not record["is_control"])).items():
+        if max(record["n_prompts"] for record in group) > 1:
+            effective = (record["effective_prompts"] for record in group)
+            rows.append(spread(f"effective prompts of {method}", "relations", effective))
+    return rows
+
+
+def spread(name: str, of: str, values: Iterable[float]) -> dict[str, Any]:
+    """Return the number of values, and their mean, sample standard deviation, minimum, and maximum."""
+    numbers = np.array([*values], dtype=np.float64)
+    sd = float(numbers.std(ddof=1)) if len(numbers) > 1 else None
+    low, high = (float(limit) for limit in (numbers.min(), numbers.max()))
+    return {"name": name, "of": of, "n": len(numbers), "mean": float(numbers.mean()), "sd": sd, "min": low, "max": high}
 
 
 def type_rows(records: Iterable[Record], types: Mapping[str, str]) -> list[dict[str, Any]]:

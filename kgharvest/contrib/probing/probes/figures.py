@@ -1,11 +1,17 @@
 """Figures of a probe: P@1 of methods with intervals, and differences from the manual prompts."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from evaluation.rendering.documents import Document
-from evaluation.rendering.figures.drawing import Drawing, Off
+from evaluation.rendering.figures.drawing import FONT_SIZE, LINE, Drawing, Off, Sheet, hue, text, text_width
 from evaluation.rendering.figures.forest import DIFFERENCES_AXIS, Estimate, draw
 from evaluation.rendering.figures.report_figures import ReportFigure
 from kgharvest.contrib.probing.probes.tables import CONTROL
 from kgharvest.pages.number_format import points, points_with_interval, share_with_interval
+
+WEIGHT_WIDTH, GAP = 60, 10  # pixels
+LEAST_OPACITY = 0.5  # keeps improbable words readable
 
 
 def methods(document: Document) -> list[Estimate]:
@@ -37,6 +43,67 @@ def draw_methods(document: Document, width: float | None = None, off: Off = ()) 
 
 def draw_differences(document: Document, width: float | None = None, off: Off = ()) -> Drawing:
     return draw(differences(document), DIFFERENCES_AXIS, width, off, is_difference=True)
+
+
+def draw_words(entry: Document, width: float | None = None, off: Off = ()) -> Drawing:
+    """Draw the heaviest prompts: soft words above their original words, as in Figure 1 of Qin & Eisner (2021).
+
+    Probable words are opaque. The size of a soft word is its norm ratio.
+    """
+    shapes, x_end, top = [], 0.0, 0.0
+    most = max(part[key] for prompt in entry["prompts"] for part in _words(prompt) for key in ("p", "original_p"))
+    for prompt in entry["prompts"]:
+        size = FONT_SIZE * max((part["norm_ratio"] for part in _words(prompt)), default=1)
+        soft_line = top + 1.2 * size
+        shapes.append(text(0, soft_line, f"[{prompt['weight']:.3f}]", fill="ink-soft"))
+        x = WEIGHT_WIDTH
+        for part in prompt["parts"]:
+            if isinstance(part, int):
+                slot = "xy"[part]
+                shapes += [text(x, line, slot, **{"font-style": "italic"}) for line in (soft_line, soft_line + LINE)]
+                x += text_width(slot) + GAP
+                continue
+            p, original_p = (max(LEAST_OPACITY, part[key] / most) for key in ("p", "original_p"))
+            look = {"fill": hue(0), "fill-opacity": p, "font-size": FONT_SIZE * part["norm_ratio"]}
+            shapes.append(text(x, soft_line, part["word"], **look))
+            look = {"fill": hue(1), "fill-opacity": original_p}
+            shapes.append(text(x, soft_line + LINE, part["original"], **look))
+            x += max(part["norm_ratio"] * text_width(part["word"]), text_width(part["original"])) + GAP
+        x_end, top = max(x_end, x), soft_line + LINE + GAP
+    return [Sheet(x_end, top, shapes)]
+
+
+def _words(prompt: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [part for part in prompt["parts"] if not isinstance(part, int)]
+
+
+def word_figures(document: Document, relation: str | None = None) -> list[ReportFigure]:
+    """Return one figure per method and relation with learned words. relation: only figures of this relation."""
+    return [
+        ReportFigure(
+            f"words-{number}",
+            f"Soft words of {entry['method']} for {entry['relation']}",
+            lambda document: (
+                "The prompts with the largest weights, in brackets. Blue: the most probable word w of each learned "
+                "vector v; its opacity grows with p(w | v), and its size is the norm of v divided by the norm of the "
+                "original vector. Orange: the original words w0; their opacity grows with p(w0 | v0)."
+            ),
+            "statistics",
+            lambda document: document["learned_words"],
+            lambda document, entry=entry: "; ".join(
+                f"{prompt['weight']:.3f}: "
+                + " ".join("xy"[part] if isinstance(part, int) else part["word"] for part in prompt["parts"])
+                for prompt in entry["prompts"]
+            ),
+            lambda document, width=None, off=(), entry=entry: draw_words(entry, width, off),
+        )
+        for number, entry in enumerate(document.get("learned_words", ()), start=1)
+        if relation in (None, entry["relation"])
+    ]
+
+
+def probe_figures(document: Document) -> list[ReportFigure]:
+    return [figure for figure in (*PROBE_FIGURES, *word_figures(document)) if figure.shows(document)]
 
 
 PROBE_FIGURES = (

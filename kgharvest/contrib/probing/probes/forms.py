@@ -9,6 +9,7 @@ from evaluation.scores.facts import BUILT_IN
 from kgharvest.accounts.forms import ProjectField
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
 from kgharvest.contrib.probing.probes.facts import (
+    SPLITS,
     NotProbed,
     documents_of,
     probe_relations,
@@ -49,7 +50,7 @@ class ProbeForm(RelationPickerForm, PlacementForm):
         label="Another LM",
         required=False,
         max_length=500,
-        help_text=f"Replaces the selection: {PROBED_LM_NAMES_HELP}. Most methods require a masked LM.",
+        help_text=f"Replaces the selection: {PROBED_LM_NAMES_HELP}. Most methods require an LM with a mask token.",
     )
     methods = forms.MultipleChoiceField(
         choices=[(method.name, f"{method.name}: {method.help}") for method in METHODS.values()],
@@ -63,11 +64,17 @@ class ProbeForm(RelationPickerForm, PlacementForm):
         'one file of such lines that also contain "part" and, for several relations, "relation". Default: facts of the '
         "embedded LMs’ world, on which these LMs were trained.",
     )
+    split = forms.ChoiceField(
+        choices=[("", "parts of the file"), *((name, f"{name}: {help_text}") for name, help_text in SPLITS.items())],
+        required=False,
+        help_text="Random split of the facts, drawn with the seed. Facts then need no part.",
+    )
     prompts = forms.FileField(
         label="Additional prompts",
         required=False,
         help_text='JSON lines {"relation", "template": "[X] ... [Y]"}, for example LAMA’s relations file (its "type" '
-        "is also used), or a ZIP file of RELATION.jsonl. Added to the prompts of the relations.",
+        "is also used), or a ZIP file of RELATION.jsonl. Added to the prompts of the relations. Folders named "
+        "mined and paraphrased state the origin of their prompts.",
     )
     common_with = forms.CharField(
         label="Shared vocabulary",
@@ -126,12 +133,13 @@ class ProbeForm(RelationPickerForm, PlacementForm):
             return cleaned
         relations = self.chosen_relations()
         names = [relation.name for relation in relations]
-        facts = self._read("facts", lambda *file: read_facts(documents_of(*file), names))
+        split, seed = cleaned["split"], cleaned["seed"]
+        facts = self._read("facts", lambda *file: read_facts(documents_of(*file), names, split=split))
         prompts = self._read("prompts", lambda *file: read_prompts(documents_of(*file), names))
         self.words = self._read("words", read_words) or []
         if not self.errors:
             try:
-                self.probe_relations = probe_relations(relations, facts, prompts)
+                self.probe_relations = probe_relations(relations, facts, prompts, split, seed)
             except NotProbed as refusal:
                 self.add_error("relations" if facts is None else "facts", str(refusal))
         return cleaned
@@ -173,6 +181,7 @@ class ProbeForm(RelationPickerForm, PlacementForm):
                 preset=cleaned["preset"] or ProbeParams.preset,
                 **self.placement(),
                 with_control=cleaned["with_control"],
+                split=cleaned["split"],
                 common_with=[str(language_model_for_pages(name)) for name in non_blank_lines(cleaned["common_with"])],
                 words=self.words,
             ),

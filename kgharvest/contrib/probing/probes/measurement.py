@@ -68,6 +68,7 @@ class Measurement:
             "method": self.cell.method,
             "is_control": self.cell.is_control,
             **{f"n_{part}": len(getattr(self.task, part).facts) for part in PARTS},
+            "ranks": self.test.ranks.tolist(),
             "left_out": {part: getattr(self.task, part).left_out for part in PARTS},
             "p1": self.test.precision_at(1),
             "p10": self.test.precision_at(10),
@@ -87,7 +88,8 @@ def probe_task(lm: PretrainedLM, relation: ProbeRelation, vocabulary: Sequence[i
 
     Raises NotProbed if a part has no usable fact, or BadPrompt for a prompt that the LM cannot encode.
     """
-    encoded = tuple(lm.encode_prompt(template) for template in parse_prompts(relation.prompts, 2))
+    templates = zip(relation.prompts, parse_prompts(relation.prompts, 2), strict=True)
+    encoded = {text: lm.encode_prompt(template) for text, template in templates}
     facts = {part: usable_facts(lm, [Fact(*pair) for pair in relation.facts[part]], vocabulary) for part in PARTS}
     for part, later in combinations(PARTS, 2):
         facts[part] = facts[part].without(facts[later], f"also a fact of {later}")
@@ -95,7 +97,9 @@ def probe_task(lm: PretrainedLM, relation: ProbeRelation, vocabulary: Sequence[i
         if not usable.facts:
             reasons = reasons_text(usable.left_out) or "it is empty"
             raise NotProbed(f"{relation.name}: no usable {part} fact ({reasons}). Add other facts.")
-    return ProbeTask(relation.name, encoded[0], encoded, **facts)
+    given = tuple(encoded.values())
+    origins = {origin: tuple(encoded[text] for text in texts) for origin, texts in relation.origins.items()}
+    return ProbeTask(relation.name, given[0], given, **facts, origins=origins)
 
 
 def cells_of(methods: Iterable[str], tasks: Sequence[ProbeTask], with_control: bool) -> Iterator[Cell]:

@@ -10,6 +10,7 @@ from typing import Any
 from kgharvest import code_version
 from kgharvest.contrib.probing.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
 from kgharvest.contrib.probing.probes.facts import NotProbed, ProbeRelation
+from kgharvest.contrib.probing.probes.learned_words import learned_words
 from kgharvest.contrib.probing.probes.measurement import Measurement, MethodRunner, cells_of, measure, probe_task
 from kgharvest.contrib.probing.probes.services import ProbeParams, document_of, find_probe
 from kgharvest.engine.language_models.masked import MaskedLM, MaskFillingLM
@@ -121,7 +122,8 @@ def _measure_all(
     for name, relation in relations.items():
         relation.fault = ""
         try:
-            tasks.append(probe_task(lm, ProbeRelation(name, relation.prompts, relation.facts), vocabulary))
+            inputs = ProbeRelation(name, relation.prompts, relation.facts, origins=relation.origins)
+            tasks.append(probe_task(lm, inputs, vocabulary))
         except (NotProbed, EngineError) as fault:
             relation.fault = str(fault)
     heartbeat.store(partial(ProbedRelation.objects.bulk_update, list(relations.values()), ["fault"]))
@@ -173,11 +175,14 @@ def _prompt_columns(lm: PretrainedLM, measurement: Measurement) -> Iterator[dict
         return
     nearest = nearest_words(lm, prompt_set.soft_words.vectors, N_NEAREST) if prompt_set.soft_words else []
     words = [candidates[0][0] for candidates in nearest]
-    for prompt, serialized in zip(prompt_set.prompts, serialize(lm, prompt_set), strict=True):
+    originals = measurement.learned.originals
+    learned = learned_words(lm, prompt_set, originals) if originals else [[] for _ in prompt_set.prompts]
+    for prompt, serialized, parts in zip(prompt_set.prompts, serialize(lm, prompt_set), learned, strict=True):
         soft = dict.fromkeys(token for segment in prompt.segments for token in segment if token >= lm.vocab_size)
         yield {
             "text": prompt_text(lm, prompt, words),
             "nearest": [nearest[token - lm.vocab_size] for token in soft],
+            "learned": parts,
             **serialized._asdict(),
         }
 

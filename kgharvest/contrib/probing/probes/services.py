@@ -10,7 +10,7 @@ from django.db import transaction
 
 from kgharvest.accounts.projects import project_for
 from kgharvest.contrib.probing.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
-from kgharvest.contrib.probing.probes.document import MEASURES, probe_document
+from kgharvest.contrib.probing.probes.document import MEASURES, probe_document, spread, statistics
 from kgharvest.contrib.probing.probes.facts import NotProbed, ProbeRelation
 from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE, FLOATS, QUANTIZED
 from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, METHODS, LearningBudget
@@ -20,6 +20,7 @@ from kgharvest.jobs import ledger
 from kgharvest.models import LanguageModel, Project
 from kgharvest.tables.formats import to_json
 
+N_DRAWN = 12  # prompts with learned words in the document, as in Figure 1 of Qin & Eisner (2021)
 N_PROMPTS = 5  # maximum number of prompts or rewrites in a record; the file of prompts contains all of them
 
 
@@ -29,7 +30,8 @@ class ProbeParams(LearningBudget):
 
     with_control: also run every method on the LM with random weights. common_with: names of LMs; ranks are counted only
     among words that are single tokens in all of them. words: words among which ranks are counted. Default of both: the
-    whole vocabulary. prompts_of: id of an earlier probe whose prompts are used instead of learning.
+    whole vocabulary. prompts_of: id of an earlier probe whose prompts are used instead of learning. split: the split of
+    the facts, drawn with `seed`, or empty for their own parts.
     """
 
     with_control: bool = True
@@ -38,6 +40,7 @@ class ProbeParams(LearningBudget):
     common_with: Sequence[str] = ()
     words: Sequence[str] = ()
     prompts_of: int | None = None
+    split: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,12 @@ def create_probe(request: ProbeRequest, by=None, project: Project | None = None,
     )
     ProbedRelation.objects.bulk_create(
         ProbedRelation(
-            probe=probe, name=relation.name, type=relation.type, prompts=relation.prompts, facts=dict(relation.facts)
+            probe=probe,
+            name=relation.name,
+            type=relation.type,
+            prompts=relation.prompts,
+            facts=dict(relation.facts),
+            origins=dict(relation.origins),
         )
         for relation in request.relations
     )
@@ -92,8 +100,13 @@ def check_probe(request: ProbeRequest) -> None:
     """Raise NotProbed or EngineError if `create_probe` would raise it."""
     if unknown := set(request.methods) - set(METHODS):
         raise NotProbed(f"Unknown method {min(unknown)!r}. Use {', '.join(METHODS)}.")
+    missing_starts = {"mined", "paraphrased"}.difference(*(relation.origins for relation in request.relations))
     for method in map(METHODS.get, request.methods):
-        options = request.params.of(method)
+        options, start = request.params.of(method), method.options.get("start")
+        if start in missing_starts and request.params.prompts_of is None:
+            raise NotProbed(
+                f"{method.name} needs {start} prompts. Add them as {start}/RELATION.jsonl in the prompts folder."
+            )
         for parameter, required in method.needs.items():
             if options[parameter] < options[required]:
                 raise NotProbed(f"{method.label} needs at least {options[required]} {parameter}. Increase {parameter}.")
@@ -126,20 +139,41 @@ def methods_with_prompts(probe: Probe) -> list[str]:
 
 def document_of(probe: Probe) -> dict[str, Any]:
     """Return the document described in docs/probing.md, for the records so far."""
-    relations = list(probe.relations.defer("facts", "prompts"))
+    relations, records, words = list(probe.relations.all()), records_of(probe), list(_learned_words(probe))
     return {
         "name": probe.name,
         "model": str(probe.language_model),
         "revision": probe.revision,
         "facts": probe.facts,
         "methods": probe.methods,
-        **{name: probe.payload.get(name) for name in (*BUDGET_FIELDS, "preset", "with_control", "device")},
+        **{name: probe.payload.get(name) for name in (*BUDGET_FIELDS, "preset", "with_control", "device", "split")},
         "dtype": dtype_of(probe),
         "code_version": probe.code_version,
         "vocabulary": probe.vocabulary,
-        **probe_document(records_of(probe), {relation.name: relation.type for relation in relations}),
+        **probe_document(records, {relation.name: relation.type for relation in relations}),
+        "statistics": [*statistics(relations, records), *(row for entry in words for row in entry.pop("statistics"))],
+        "learned_words": words,
         "faults": {relation.name: relation.fault for relation in relations if relation.fault},
     }
+
+
+def _learned_words(probe: Probe) -> Iterator[dict[str, Any]]:
+    """Yield the heaviest prompts with learned words by record, with statistics over all learned words."""
+    by_record: dict[tuple[str, str], list[LearnedPrompt]] = defaultdict(list)
+    for prompt in learned_prompts(probe).exclude(learned=[]).defer("vectors", "nearest"):
+        by_record[prompt.record.method, prompt.record.relation.name].append(prompt)
+    for (method, relation), prompts in by_record.items():
+        words = [part for prompt in prompts for part in prompt.learned if isinstance(part, dict)]
+        names = {"p": "p(w | v)", "original_p": "p(w0 | v0)", "norm_ratio": "norm ratio"}
+        yield {
+            "method": method,
+            "relation": relation,
+            "prompts": [{"weight": prompt.weight, "parts": prompt.learned} for prompt in prompts[:N_DRAWN]],
+            "statistics": [
+                spread(f"{name}, {method}, {relation}", "soft words", (word[key] for word in words))
+                for key, name in names.items()
+            ],
+        }
 
 
 def dtype_of(probe: Probe) -> str:
@@ -208,6 +242,7 @@ def prompt_lines(probe: Probe) -> Iterator[str]:
             "temperature": record.temperature,
             **_prompt_entry(prompt),
             "nearest": prompt.nearest,
+            "learned": prompt.learned,
             "vectors": b64encode(prompt.vectors).decode(),
         }
         yield to_json(entry) + "\n"

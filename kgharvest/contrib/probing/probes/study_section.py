@@ -23,10 +23,8 @@ from kgharvest.contrib.probing.probes.api import ProbeOptions, params_of
 from kgharvest.contrib.probing.probes.facts import (
     PARTS,
     documents_in,
-    probe_relations,
-    read_facts,
-    read_prompts,
     read_words,
+    relations_from,
 )
 from kgharvest.contrib.probing.probes.services import ProbeRequest, check_probe, queue_probe
 from kgharvest.engine.types import EngineError
@@ -229,10 +227,12 @@ def _request(study: Study, entry: Mapping[str, Any]) -> ProbeRequest:
     facts, prompts, words = map(paths.get, FILES)
     request = ProbeRequest(
         language_model=get_language_model(entry["model"]),
-        relations=probe_relations(
+        relations=relations_from(
             [relations[name] for name in names],
-            read_facts(documents_in(facts), names) if facts else None,
-            read_prompts(documents_in(prompts), names) if prompts else None,
+            facts and documents_in(facts),
+            prompts and documents_in(prompts),
+            entry["split"],
+            entry.get("seed", 0),
         ),
         methods=entry["methods"],
         name=entry.get("name") or study.name,

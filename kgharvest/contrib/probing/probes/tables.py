@@ -33,6 +33,17 @@ DIFFERENCE = {
 }
 
 
+COMPARISON = {
+    "baseline": Column("compared with"),
+    "difference": Column("difference", Kind.POINTS),
+    "n_better": Column("better", Kind.COUNT),
+    "n_worse": Column("worse", Kind.COUNT),
+    "p": Column("p", Kind.P),
+    "p_best": Column("p, best method", Kind.P),
+}
+SIGN_TEST_LEVEL = 0.02  # as in Qin & Eisner (2021)
+
+
 def probe_tables(document: Document) -> list[Table]:
     """Return all non-empty tables."""
     return [table for build in TABLES if (table := build(document)).rows]
@@ -93,6 +104,44 @@ def difference_table(document: Document) -> Table:
     return Table("differences", "Differences from the manual prompts", columns, tuple(rows), notes)
 
 
+def comparison_table(document: Document) -> Table:
+    """Micro averages and sign tests over facts: Tables 1 to 6 of Qin & Eisner (2021)."""
+    summary = {row["method"]: row for row in document["summary"]}
+    rows = []
+    for row in document.get("comparisons", ()):
+        if row["n_facts"]:
+            is_best = row["method"] == row["best"]
+            is_tied = is_best or (row["p_best"] is not None and row["p_best"] >= SIGN_TEST_LEVEL)
+            micro = [summary[row["method"]][f"{measure}_micro"] for measure in ("p1", "p10", "mrr")]
+            compared = [row[key] or "" if key == "baseline" else row[key] for key in COMPARISON]
+            group = "best" if is_best else "not worse" if is_tied else ""
+            rows.append(Row((row["method"], row["n_facts"], *micro, *compared, group)))
+    micro_columns = (Column(name, Kind.SHARE, "all facts") for name in ("P@1", "P@10", "MRR"))
+    columns = (Column("method"), Column("facts", Kind.COUNT), *micro_columns, *COMPARISON.values(), Column("best"))
+    notes = (
+        "P@1, P@10, and MRR: means over all test facts. Better, worse: test facts that only this method, and only the "
+        "method that it is compared with, answers correctly; p: exact two-sided sign test (McNemar's test). Methods "
+        "that are learned are compared with their initial prompts, deep prompts with soft prompts, and other methods "
+        f"with the manual prompts. Not worse: not significantly worse than the best method (p ≥ {SIGN_TEST_LEVEL}).",
+    )
+    return Table("comparisons", "Comparisons by test fact", columns, tuple(rows), notes)
+
+
+def statistics_table(document: Document) -> Table:
+    """Tables 7, 8, and 10 of Qin & Eisner (2021), and the numbers in the caption of its Figure 1."""
+    keys = ("of", "n", "mean", "sd", "min", "max")
+    rows = [Row((row["name"], *(row[key] for key in keys))) for row in document.get("statistics", ())]
+    numbers = (Column(name, Kind.FINE) for name in ("mean", "sd", "minimum", "maximum"))
+    columns = (Column("statistic"), Column("of"), Column("n", Kind.COUNT), *numbers)
+    notes = (
+        "Facts, subjects, and objects are distinct, before facts are discarded. Words of a prompt include its slots. "
+        "Effective prompts: exponential of the entropy of the weights. p(w | v): softmax of the dot products of a "
+        "learned vector v and all word embeddings, at the most probable word; p(w0 | v0): the same for the original "
+        "word and its embedding; norm ratio: the norm of v divided by that of v0.",
+    )
+    return Table("statistics", "Facts, prompts, and soft words", columns, tuple(rows), notes)
+
+
 def type_table(document: Document) -> Table:
     methods = _methods(document, "summary")
     rows = [
@@ -151,7 +200,9 @@ def _methods(document: Document, key: str) -> Sequence[str]:
 TABLES: tuple[Callable[[Document], Table], ...] = (
     summary_table,
     difference_table,
+    comparison_table,
     type_table,
     relation_table,
     fact_table,
+    statistics_table,
 )

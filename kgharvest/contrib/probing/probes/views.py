@@ -16,15 +16,17 @@ from evaluation.reports.views import figure_context
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404, worker_required
 from kgharvest.accounts.forms import chosen_project, offer_projects
 from kgharvest.contrib.probing.models import Probe, ProbedRelation
-from kgharvest.contrib.probing.probes.figures import PROBE_FIGURES
+from kgharvest.contrib.probing.probes.figures import PROBE_FIGURES, probe_figures, word_figures
 from kgharvest.contrib.probing.probes.forms import ProbeForm
 from kgharvest.contrib.probing.probes.services import JSON_LINES, document_of, queue_probe
 from kgharvest.contrib.probing.probes.tables import (
+    comparison_table,
     control_table,
     difference_table,
     fact_table,
     method_table,
     probe_tables,
+    statistics_table,
     type_table,
 )
 from kgharvest.jobs import workers
@@ -92,7 +94,9 @@ def probe_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "methods": without_empty_columns(method_table(document)),
         "control": without_empty_columns(control_table(document)),
         "differences": without_empty_columns(difference_table(document)),
+        "comparisons": without_empty_columns(comparison_table(document)),
         "types": type_table(document),
+        "statistics": statistics_table(document),
         "facts": without_empty_columns(fact_table(document)),
         "relations": [
             {
@@ -111,7 +115,7 @@ def probe_detail(request: HttpRequest, pk: int) -> HttpResponse:
 @researcher_required
 def probed_relation(request: HttpRequest, pk: int, relation_pk: int) -> HttpResponse:
     """Scores and learned prompts of each method for one relation."""
-    relations = ProbedRelation.objects.select_related("probe__language_model").defer("probe__document", "facts")
+    relations = ProbedRelation.objects.select_related("probe__language_model").defer("facts")
     relation = get_object_or_404(relations, probe__in=Probe.objects.visible_to(request.user), probe=pk, pk=relation_pk)
     records = relation.records.filter(is_control=False).annotate(n_prompts_stored=Count("prompts"))
     order = {method: index for index, method in enumerate(relation.probe.methods)}
@@ -119,7 +123,10 @@ def probed_relation(request: HttpRequest, pk: int, relation_pk: int) -> HttpResp
         (record, list(record.prompts.defer("vectors")[:N_PROMPTS]))
         for record in sorted(records, key=lambda record: order[record.method])
     ]
-    return render(request, "probing/probes/probed_relation.html", {"relation": relation, "learned": learned})
+    document = relation.probe.document
+    figures = [figure_context(figure, document) for figure in word_figures(document, relation.name)]
+    context = {"relation": relation, "learned": learned, "figures": figures}
+    return render(request, "probing/probes/probed_relation.html", context)
 
 
 @researcher_required
@@ -157,7 +164,7 @@ def probe_latex(request: HttpRequest, pk: int) -> HttpResponse:
 @researcher_required
 def probe_figure(request: HttpRequest, pk: int, name: str, file_format: str) -> HttpResponse:
     document = current_document(probe_or_404(request, pk))
-    figure = next((figure for figure in PROBE_FIGURES if figure.name == name and figure.shows(document)), None)
+    figure = next((figure for figure in probe_figures(document) if figure.name == name), None)
     if figure is None or file_format not in FIGURE_FORMATS:
         raise Http404(f"Figure {name}.{file_format} not found.")
     image = figure.render(document, file_format, THEMES.get(request.GET.get("theme", ""), LIGHT))

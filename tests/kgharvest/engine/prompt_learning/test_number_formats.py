@@ -30,9 +30,9 @@ def coarse_lm(request):
 @pytest.mark.parametrize(("coarse_lm", "method"), every(5, product(FORMATS, LEARNED)), indirect=["coarse_lm"])
 @pytest.mark.parametrize("relation", ["made_of"], indirect=True)
 def test_methods_learn_nearly_the_same_as_in_float32(relation, coarse_lm, method):
-    task = ProbeTask(
-        "made_of", relation.prompts[0], tuple(relation.prompts), relation.train, relation.dev, relation.test
-    )
+    prompts, parts = tuple(relation.prompts), (relation.train, relation.dev, relation.test)
+    origins = {"mined": prompts[:1], "paraphrased": prompts[1:]}
+    task = ProbeTask("made_of", prompts[0], prompts, *parts, origins=origins)
 
     exact, coarse = (
         probe(learn(lm, method, [task], BUDGET)[0].answerer, relation.test) for lm in (relation.lm, coarse_lm)

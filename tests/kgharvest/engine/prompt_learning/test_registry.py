@@ -70,3 +70,19 @@ def test_systems_and_preset_values_are_formatted():
 
 def test_default_methods_are_the_cheap_ones():
     assert DEFAULT_METHODS == ("majority", "manual", "lpaqa")
+
+
+def test_baselines_lead_from_deep_prompts_to_initial_prompts():
+    """The rows of Qin & Eisner (2021), Table 5: before learning, soft, deep."""
+    chains = {}
+    for method in METHODS.values():
+        chain = [method.name]
+        while chain[-1] != "manual":
+            chain.append(METHODS[chain[-1]].baseline)
+        chains[method.name] = chain[1:]
+
+    assert chains["soft-deep-mined"] == ["soft-mined", "mixture-mined", "manual"]
+    assert chains["soft-deep-manual"] == ["soft-manual", "manual"]
+    assert chains["soft-deep"] == ["soft", "mixture", "manual"]
+    assert chains["soft-data-dependent"] == ["mixture", "manual"]
+    assert chains["bertese"] == ["manual"]

@@ -13,13 +13,13 @@ from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.contrib.probing.management.arguments import add_lm_arguments, add_relation_arguments, chosen_relations
 from kgharvest.contrib.probing.models import Probe
 from kgharvest.contrib.probing.probes.facts import (
+    SPLITS,
     NotProbed,
     documents_in,
-    probe_relations,
-    read_facts,
-    read_prompts,
     read_words,
+    relations_from,
 )
+from kgharvest.contrib.probing.probes.figures import probe_figures
 from kgharvest.contrib.probing.probes.services import (
     ProbeParams,
     ProbeRequest,
@@ -28,7 +28,7 @@ from kgharvest.contrib.probing.probes.services import (
     methods_with_prompts,
     record_lines,
 )
-from kgharvest.contrib.probing.probes.tables import difference_table, summary_table
+from kgharvest.contrib.probing.probes.tables import probe_tables
 from kgharvest.engine.prompt_learning.registry import (
     BUDGET_FIELDS,
     DEFAULT_METHODS,
@@ -40,7 +40,9 @@ from kgharvest.engine.prompt_learning.registry import (
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.management.command import DomainCommand, add_project_argument, run_to_the_end
 from kgharvest.models import Job
-from kgharvest.tables.formats import terminal_text
+from kgharvest.tables.formats import csv_text, terminal_text
+
+PRINTED = ("summary", "differences", "comparisons", "statistics")
 
 
 def number_from(field: Field) -> Callable[[str], float]:
@@ -83,10 +85,22 @@ class Command(DomainCommand):
             help="FOLDER/RELATION/{train,dev,test}.jsonl, a ZIP file of FOLDER, or one file (default: built-in facts)",
         )
         parser.add_argument(
+            "--split",
+            choices=SPLITS,
+            default="",
+            help="random split of the facts, drawn with --seed: "
+            + "; ".join(f"{name}: {phrase}".replace("%", "%%") for name, phrase in SPLITS.items())
+            + " (default: the parts of the facts)",
+        )
+        parser.add_argument(
             "--prompts",
             type=Path,
             metavar="PATH",
-            help="additional prompts: FOLDER/RELATION.jsonl, or LAMA's relations file",
+            help="additional prompts: FOLDER/RELATION.jsonl, FOLDER/{mined,paraphrased,manual}/RELATION.jsonl, LAMA's "
+            "relations file, or LAMA's ConceptNet file",
+        )
+        parser.add_argument(
+            "--tables", type=Path, metavar="FOLDER", help="write all tables (CSV) and figures (SVG) to a folder"
         )
         parser.add_argument(
             "--common-vocabulary",
@@ -123,33 +137,43 @@ class Command(DomainCommand):
             write_atomically(options["output"], record_lines(probe))
         for name, fault in sorted(probe.document["faults"].items()):
             self.stderr.write(f"{name}: results missing. {fault}")
-        for build in (summary_table, difference_table):
-            if (table := build(probe.document)).rows:
+        if options["tables"]:
+            write_tables(probe.document, options["tables"])
+        for table in probe_tables(probe.document):
+            if table.name in PRINTED:
                 self.stdout.write(f"{table.caption}\n{terminal_text(table)}\n", ending="")
+
+
+def write_tables(document: dict[str, Any], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for table in probe_tables(document):
+        write_atomically(folder / f"{table.name}.csv", [csv_text(table)])
+    for figure in probe_figures(document):
+        write_atomically(folder / f"{figure.name}.svg", [figure.render(document).decode()])
 
 
 def request_of(options: dict[str, Any]) -> ProbeRequest:
     """Return the request for these options of the command. Raises NotFound, NotProbed, or ImportRefused."""
     facts, prompts, earlier = options["facts"], options["prompts"], options["prompts_of"]
-    relations = chosen_relations(options)
-    names = [relation.name for relation in relations]
     word_files = [Path(name) for name in options["common_vocabulary"] if Path(name).is_file()]
     if len(word_files) > 1:
         raise NotProbed(f"Two vocabulary files: {word_files[0]} and {word_files[1]}. Merge them into one file.")
     lms = [name for name in options["common_vocabulary"] if not Path(name).is_file()]
     return ProbeRequest(
         language_model=get_language_model(options["model"], options["revision"]),
-        relations=probe_relations(
-            relations,
-            read_facts(documents_in(facts), names) if facts else None,
-            read_prompts(documents_in(prompts), names) if prompts else None,
+        relations=relations_from(
+            chosen_relations(options),
+            facts and documents_in(facts),
+            prompts and documents_in(prompts),
+            options["split"],
+            options["seed"],
         ),
         methods=options["method"]
         or (DEFAULT_METHODS if earlier is None else methods_with_prompts(find_probe(earlier))),
         name=options["set_name"],
         facts=facts.name if facts else BUILT_IN,
         params=ProbeParams(
-            **{name: options[name] for name in (*BUDGET_FIELDS, "preset")},
+            **{name: options[name] for name in (*BUDGET_FIELDS, "preset", "split")},
             with_control=not options["no_control"] and earlier is None,
             prompts_of=earlier,
             device=options["device"],

@@ -42,6 +42,7 @@ def make_record(relation, method: str, is_control: bool, **measures) -> ProbeRec
         method=method,
         is_control=is_control,
         left_out=left_out,
+        ranks=[1] * 5 + [7] * 5,
         **{**shares, **counts, "effective_prompts": 1.0, **measures},
     )
 
@@ -52,6 +53,9 @@ def add_prompt(record: ProbeRecord) -> None:
         record.prompts.create(text="[MASK] , capital france", rewritten_from="[MASK] of france", weight=1)
     elif record.method == "soft":
         nearest = [[["of", 0.02], ["in", 0.7]]]
-        record.prompts.create(text="<ENT0> ‹of› <ENT1>", weight=0.9, nearest=nearest, vectors=b"\x93NUMPY")
+        word = {"word": "of", "p": 0.2, "original": "in", "original_p": 0.4, "norm_ratio": 1.25}
+        record.prompts.create(
+            text="<ENT0> ‹of› <ENT1>", weight=0.9, nearest=nearest, vectors=b"\x93NUMPY", learned=[0, word, 1]
+        )
     elif record.method == "manual":
         record.prompts.create(text="<ENT0> of <ENT1> .", weight=1)

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kgharvest.contrib.probing.probes.document import summary
+from kgharvest.contrib.probing.models import ProbedRelation
+from kgharvest.contrib.probing.probes.document import fact_comparisons, statistics, summary
+from kgharvest.contrib.probing.probes.tables import comparison_table
 from kgharvest.statistics.paired_tests import NONE_DIFFERS
 
 
@@ -77,3 +79,58 @@ def test_shared_rewriter_parameters_count_once():
     rows = summary([record(method, name, 0.5) for method in ("lpaqa", "bertese") for name in "abc"])
 
     assert [row["n_parameters"] for row in rows] == [6, 2]
+
+
+def ranks_of(method, **ranks):
+    return [{"method": method, "relation": relation, "ranks": values} for relation, values in ranks.items()]
+
+
+def test_methods_are_compared_by_sign_tests_over_facts():
+    """Computed by hand. soft: 6 facts better and 1 worse than mixture, so p = 2 * (1 + 7) / 2^7."""
+    manual = ranks_of("manual", b=[1, 9, 9], a=[9] * 6)
+    initial = ranks_of("mixture", a=[9, 9, 9, 9, 9, 1], b=[1, 9, 9])
+    soft = ranks_of("soft", a=[1, 1, 1, 1, 1, 9], b=[1, 1, 2])
+
+    rows = {row["method"]: row for row in fact_comparisons([*manual, *initial, *soft])}
+
+    counts = [rows["soft"][key] for key in ("baseline", "n_facts", "n_better", "n_worse", "difference", "p", "best")]
+    assert counts == ["mixture", 9, 6, 1, pytest.approx(5 / 9), pytest.approx(2 * 8 / 2**7), "soft"]
+    assert (rows["mixture"]["baseline"], rows["mixture"]["p"]) == ("manual", 1)  # one discordant fact
+    assert rows["mixture"]["p_best"] == rows["soft"]["p"]
+    assert rows["manual"]["baseline"] is None
+    assert rows["manual"]["p_best"] == pytest.approx(2 / 2**6)  # 6 better, none worse
+    assert rows["soft"]["p_best"] is None
+
+
+def test_baseline_falls_back_to_manual_prompts_and_needs_the_same_facts():
+    soft, manual = ranks_of("soft-mined", a=[1, 2]), ranks_of("manual", a=[2, 2])
+
+    assert fact_comparisons([*manual, *soft])[1]["baseline"] == "manual"
+    assert fact_comparisons([*ranks_of("manual", a=[2, 2, 2]), *soft])[1]["baseline"] is None
+    old = fact_comparisons([*ranks_of("manual", a=[]), *ranks_of("soft", a=[])])
+    assert comparison_table({"summary": [], "comparisons": old}).rows == ()
+
+
+def test_statistics_describe_facts_prompts_and_weights():
+    """Computed by hand, as in Tables 7, 8, and 10 of Qin & Eisner (2021)."""
+    relations = [
+        ProbedRelation(
+            prompts=["<ENT0> is in <ENT1> .", "<ENT0> , <ENT1>"],
+            origins={"mined": ["<ENT0> , <ENT1>"]},
+            facts={"train": [["a", "x"], ["b", "x"]], "dev": [["a", "x"]], "test": [["c", "y"]]},
+        ),
+        ProbedRelation(prompts=["<ENT0> , <ENT1>"], origins={}, facts={"train": [["a", "x"]]}),
+    ]
+    records = [
+        {"method": "soft", "relation": name, "is_control": False, "n_prompts": n, "effective_prompts": effective}
+        for name, n, effective in (("a", 2, 1.5), ("b", 1, 1.0))
+    ]
+
+    rows = {row.pop("name"): tuple(row.values())[1:] for row in statistics(relations, records)}
+
+    assert rows["facts"] == (2, 2, pytest.approx(2**0.5), 1, 3)
+    assert (rows["subjects"][1], rows["objects"][1]) == (2, 1.5)
+    assert rows["given prompts"] == (2, 1.5, pytest.approx(0.5**0.5), 1, 2)
+    assert rows["words of given prompts"][:2] == (3, pytest.approx((5 + 3 + 3) / 3))
+    assert rows["mined prompts"] == (1, 1, None, 1, 1)
+    assert rows["effective prompts of soft"] == (2, 1.25, pytest.approx(0.125**0.5), 1, 1.5)

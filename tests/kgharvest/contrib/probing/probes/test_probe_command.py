@@ -11,6 +11,7 @@ from kgharvest.contrib.probing.models import Probe
 from kgharvest.contrib.probing.probes.facts import PARTS, split_world
 from kgharvest.engine.prompt_learning.registry import METHODS
 from tests.factories import make_relation, make_relation_set
+from tests.kgharvest.engine.tiny_models import tiny_bart
 
 pytestmark = pytest.mark.django_db
 
@@ -29,8 +30,19 @@ def run_probe(tmp_path, *methods, **options):
     return {record["method"]: record for record in map(json.loads, output.read_text().splitlines())}
 
 
-def test_every_method_writes_a_record_with_its_prompts(capitals, tmp_path):
-    records = run_probe(tmp_path, *METHODS)
+@pytest.fixture
+def prompts(tmp_path):
+    """Return a folder with one mined prompt and two paraphrased prompts."""
+    texts = {"mined": ["[X] , capital of [Y] ."], "paraphrased": ["[X] is the main city of [Y] .", "[X] in [Y] ."]}
+    for origin, templates in texts.items():
+        (tmp_path / "prompts" / origin).mkdir(parents=True)
+        lines = [json.dumps({"template": template, "weight": 0.5}) for template in templates]
+        (tmp_path / "prompts" / origin / "capital_of.jsonl").write_text("\n".join(lines))
+    return tmp_path / "prompts"
+
+
+def test_every_method_writes_a_record_with_its_prompts(capitals, prompts, tmp_path):
+    records = run_probe(tmp_path, *METHODS, prompts=prompts)
 
     assert list(records) == list(METHODS)
     assert all(0 <= record["p1"] <= record["mrr"] <= 1 for record in records.values())
@@ -38,10 +50,20 @@ def test_every_method_writes_a_record_with_its_prompts(capitals, tmp_path):
     assert [(prompt["text"], prompt["weight"]) for prompt in records["manual"]["prompts"]] == [
         ("<ENT0> is the capital of <ENT1> .", 1.0)
     ]
-    assert records["lpaqa"]["n_prompts"] == 2
-    assert 1 <= records["lpaqa"]["effective_prompts"] <= 2
+    assert records["lpaqa"]["n_prompts"] == 5
+    assert 1 <= records["lpaqa"]["effective_prompts"] <= 5
     assert "‹" in records["soft"]["prompts"][0]["text"]
-    assert [records[method]["n_prompts"] for method in ("soft", "soft-random", "soft-manual")] == [2, 2, 1]
+    n_prompts = {"": 5, "-manual": 1, "-mined": 1, "-paraphrased": 2, "-random": 1}
+    assert {name: records[f"soft{name}"]["n_prompts"] for name in n_prompts} == n_prompts
+    assert {name: records[f"soft-deep{name}"]["n_prompts"] for name in n_prompts} == n_prompts
+    assert records["mixture-paraphrased"]["effective_prompts"] == 2
+    assert len(records["manual"]["ranks"]) == records["manual"]["n_test"]
+    comparisons = {row["method"]: row["baseline"] for row in Probe.objects.get().document["comparisons"]}
+    assert [comparisons[f"{name}-random"] for name in ("soft-deep", "soft", "mixture")] == [
+        "soft-random",
+        "mixture-random",
+        "manual",
+    ]
     assert records["soft-data-dependent"]["n_parameters"] == records["soft"]["n_parameters"] + 1  # the temperature
     assert "[MASK]" in records["bertese"]["prompts"][0]["before"]
     assert all(records[method]["forwards"] > records["manual"]["forwards"] for method in ("autoprompt", "bertese"))
@@ -234,3 +256,53 @@ def test_template_without_each_slot_once_is_rejected_with_a_message(capitals, tm
 
     with pytest.raises(CommandError, match=r"prompts.jsonl: .*line 1: .*\[Y\]"):
         run_probe(tmp_path, "manual", prompts=tmp_path / "prompts.jsonl")
+
+
+def test_methods_of_missing_prompts_are_rejected_before_measuring(capitals, tmp_path):
+    with pytest.raises(CommandError, match="soft-mined needs mined prompts"):
+        run_probe(tmp_path, "manual", "soft-mined")
+
+    assert not Probe.objects.exists()
+
+
+def test_imported_prompts_have_their_origin(capitals, prompts, tmp_path):
+    call_command("import_prompts", str(prompts), set_name="known")
+
+    records = run_probe(tmp_path, "mixture-mined", "mixture-paraphrased", no_control=True)
+
+    assert [record["n_prompts"] for record in records.values()] == [1, 2]
+
+
+def test_split_and_tables_of_the_command(capitals, prompts, tmp_path):
+    run_probe(tmp_path, "soft", "soft-mined", split="distinct-objects", prompts=prompts, tables=tmp_path / "tables")
+
+    probe = Probe.objects.get()
+    objects = [{obj for _, obj in pairs} for pairs in probe.relations.get().facts.values()]
+    assert len(set.union(*objects)) == sum(map(len, objects))
+    assert probe.document["split"] == "distinct-objects"
+    files = {file.name for file in (tmp_path / "tables").iterdir()}
+    assert files >= {"comparisons.csv", "statistics.csv", "methods.svg", "words-1.svg", "words-2.svg"}
+    picture = (tmp_path / "tables" / "words-2.svg").read_text()
+    assert "capital" in picture
+    rows = {row["name"]: row for row in probe.document["statistics"]}
+    assert rows["mined prompts"]["mean"] == 1
+    assert rows["norm ratio, soft-mined, capital_of"]["n"] == 4  # , capital of .
+
+
+def test_bart_learns_soft_prompts_and_refuses_deep_ones(capitals, tmp_path):
+    facts = [("paris", "france"), ("rome", "italy"), ("Paris", "France"), ("Rome", "Italy")]
+    lines = [
+        {"part": part, "sub": x, "obj": y}
+        for part, (x, y) in zip(("train", "train", "dev", "test"), facts, strict=True)
+    ]
+    (tmp_path / "facts.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    bart = str(tiny_bart(tmp_path / "bart"))
+
+    records = run_probe(tmp_path, "mixture", "soft", "soft-deep", model=bart, facts=tmp_path / "facts.jsonl")
+
+    assert list(records) == ["mixture", "soft"]
+    assert records["soft"]["n_parameters"] > records["mixture"]["n_parameters"] == 0
+    fault = Probe.objects.get().document["faults"]["capital_of"]
+    assert fault.startswith("capital_of, soft-deep: Soft prompts in all layers require bert")
+    with pytest.raises(CommandError, match="bertese requires a masked LM"):
+        run_probe(tmp_path, "bertese", model=bart, facts=tmp_path / "facts.jsonl")

@@ -275,6 +275,8 @@ def test_learned_prompts_show_weights_nearest_words_and_rewrites(researcher_clie
     assert "<td>[MASK] of france</td><td>[MASK] , capital france</td>" in page
     assert page.index('id="majority"') < page.index('id="soft"') < page.index('id="bertese"')
     assert "This method uses no prompts." in page
+    assert "Soft words of soft for capital_of" in page
+    assert "Soft words of soft for language_of" not in page
 
 
 def test_relation_of_another_probe_is_not_found(researcher_client, finished_probe):
@@ -293,6 +295,16 @@ def test_figures_and_tables_can_be_downloaded(researcher_client, finished_probe)
     summary = list(csv.DictReader(io.StringIO(researcher_client.get(f"{address}tables/summary.csv").text)))
     assert [row["method"] for row in summary][:2] == ["majority", "manual"]
     assert float(summary[1]["P@1"]) == finished_probe.document["summary"][1]["p1"]
+    assert b">of</text>" in researcher_client.get(f"{address}figures/words-1.svg").content
+    assert researcher_client.get(f"{address}figures/words-5.svg").status_code == 404
+    statistics = list(csv.DictReader(io.StringIO(researcher_client.get(f"{address}tables/statistics.csv").text)))
+    assert {"norm ratio, soft, capital_of", "given prompts", "facts"} <= {row["statistic"] for row in statistics}
+    comparisons = list(csv.DictReader(io.StringIO(researcher_client.get(f"{address}tables/comparisons.csv").text)))
+    assert [(row["method"], row["compared with"]) for row in comparisons[:3]] == [
+        ("majority", "manual"),
+        ("manual", ""),
+        ("soft", "manual"),
+    ]
     assert researcher_client.get(f"{address}tables/nothing.csv").status_code == 404
 
 
