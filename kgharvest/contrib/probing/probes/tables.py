@@ -131,7 +131,7 @@ def statistics_table(document: Document) -> Table:
     """Tables 7, 8, and 10 of Qin & Eisner (2021), and the numbers in the caption of its Figure 1."""
     keys = ("of", "n", "mean", "sd", "min", "max")
     rows = [Row((row["name"], *(row[key] for key in keys))) for row in document.get("statistics", ())]
-    numbers = (Column(name, Kind.FINE) for name in ("mean", "sd", "minimum", "maximum"))
+    numbers = (Column(name, Kind.NUMBER) for name in ("mean", "sd", "minimum", "maximum"))
     columns = (Column("statistic"), Column("of"), Column("n", Kind.COUNT), *numbers)
     notes = (
         "Facts, subjects, and objects are distinct, before facts are discarded. Words of a prompt include its slots. "

@@ -19,16 +19,7 @@ from kgharvest.contrib.probing.models import Probe, ProbedRelation
 from kgharvest.contrib.probing.probes.figures import PROBE_FIGURES, probe_figures, word_figures
 from kgharvest.contrib.probing.probes.forms import ProbeForm
 from kgharvest.contrib.probing.probes.services import JSON_LINES, document_of, queue_probe
-from kgharvest.contrib.probing.probes.tables import (
-    comparison_table,
-    control_table,
-    difference_table,
-    fact_table,
-    method_table,
-    probe_tables,
-    statistics_table,
-    type_table,
-)
+from kgharvest.contrib.probing.probes.tables import control_table, method_table, probe_tables
 from kgharvest.jobs import workers
 from kgharvest.models import Job, RelationSet
 from kgharvest.pages.lists import ListPage
@@ -86,6 +77,7 @@ def probe_detail(request: HttpRequest, pk: int) -> HttpResponse:
     document = current_document(probe)
     ids = dict(probe.relations.values_list("name", "pk"))
     methods, controls = ([row["method"] for row in document[key]] for key in ("summary", "control"))
+    tables = {table.name: without_empty_columns(table) for table in probe_tables(document)}
     context = {
         "probe": probe,
         "may": allowed_actions(request.user, probe.project),
@@ -93,11 +85,8 @@ def probe_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "lacks_worker": workers.lacking_for(probe, timezone.now()),
         "methods": without_empty_columns(method_table(document)),
         "control": without_empty_columns(control_table(document)),
-        "differences": without_empty_columns(difference_table(document)),
-        "comparisons": without_empty_columns(comparison_table(document)),
-        "types": type_table(document),
-        "statistics": statistics_table(document),
-        "facts": without_empty_columns(fact_table(document)),
+        "tables": tables,
+        "compared": [tables[name] for name in ("differences", "comparisons") if name in tables],
         "relations": [
             {
                 "pk": ids.get(entry["relation"]),

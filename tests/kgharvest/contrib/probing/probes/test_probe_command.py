@@ -41,8 +41,17 @@ def prompts(tmp_path):
     return tmp_path / "prompts"
 
 
-def test_every_method_writes_a_record_with_its_prompts(capitals, prompts, tmp_path):
-    records = run_probe(tmp_path, *METHODS, prompts=prompts)
+@pytest.fixture
+def few_facts(tmp_path):
+    """Return a file with six facts of each part."""
+    parts = split_world()["capital_of"].items()
+    lines = [{"part": part, "sub": x, "obj": y} for part, pairs in parts for x, y in pairs[:6]]
+    (tmp_path / "facts.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    return tmp_path / "facts.jsonl"
+
+
+def test_every_method_writes_a_record_with_its_prompts(capitals, prompts, few_facts, tmp_path):
+    records = run_probe(tmp_path, *METHODS, prompts=prompts, facts=few_facts, no_control=True)
 
     assert list(records) == list(METHODS)
     assert all(0 <= record["p1"] <= record["mrr"] <= 1 for record in records.values())
@@ -273,8 +282,9 @@ def test_imported_prompts_have_their_origin(capitals, prompts, tmp_path):
     assert [record["n_prompts"] for record in records.values()] == [1, 2]
 
 
-def test_split_and_tables_of_the_command(capitals, prompts, tmp_path):
-    run_probe(tmp_path, "soft", "soft-mined", split="distinct-objects", prompts=prompts, tables=tmp_path / "tables")
+def test_split_and_tables_of_the_command(capitals, prompts, few_facts, tmp_path):
+    files = {"prompts": prompts, "facts": few_facts, "tables": tmp_path / "tables"}
+    run_probe(tmp_path, "soft", "soft-mined", split="distinct-objects", no_control=True, **files)
 
     probe = Probe.objects.get()
     objects = [{obj for _, obj in pairs} for pairs in probe.relations.get().facts.values()]
