@@ -71,6 +71,23 @@ def test_request_contains_facts_and_prompts(api, enqueued):
     assert "<ENT1> is the capital of <ENT0> ." in probed.prompts
 
 
+def test_split_facts_need_no_part_and_prompts_state_their_origin(api, enqueued):
+    body = {
+        "relations": [factories.make_relation("capital").pk],
+        "model": "embedded",
+        "methods": ["soft-mined"],
+        "facts": [{"sub": f"land {n}", "obj": f"town {n}"} for n in range(10)],
+        "prompts": [{"template": "[Y] is the capital of [X] .", "origin": "mined"}],
+    }
+
+    refused, queued = (api.post(PROBES, body | more, JSON) for more in ({}, {"split": "random", "seed": 1}))
+
+    assert (refused.status_code, queued.status_code) == (409, 202)
+    probed = Probe.objects.get().relations.get()
+    assert [len(probed.facts[part]) for part in ("train", "dev", "test")] == [8, 1, 1]
+    assert probed.origins == {"mined": ["<ENT1> is the capital of <ENT0> ."]}
+
+
 @pytest.mark.parametrize(
     ("change", "status"),
     [
@@ -81,6 +98,8 @@ def test_request_contains_facts_and_prompts(api, enqueued):
         ({"facts": [{"part": "train", "sub": "a", "obj": "b", "relation": "no such"}]}, 409),
         ({"facts": [{"part": "train", "sub": "a"}]}, 400),
         ({"model": "../.."}, 409),
+        ({"split": "thirds"}, 400),
+        ({"methods": ["soft-mined"]}, 409),
         ({"device": "tpu"}, 400),
         ({"dtype": "float8"}, 400),
         ({"dtype": "int8"}, 400),  # int8 requires a GPU

@@ -20,6 +20,7 @@ from evaluation.studies.schema import faults_of, json_schema
 from evaluation.studies.services import store_study
 from evaluation.studies.steps import advance, stages
 from kgharvest.contrib.probing.models import Probe, ProbeRecord
+from kgharvest.contrib.probing.probes.facts import split_facts, split_world
 from kgharvest.contrib.probing.probes.services import document_of
 from kgharvest.contrib.probing.probes.study_section import SECTION
 from kgharvest.errors import DomainError
@@ -114,6 +115,16 @@ def test_study_prints_the_published_numbers_beside_ours(run, study):
     assert "Published: The paper." in out
     assert "Table 1" in (study.parent / "known-results" / "published.md").read_text()
     assert "Report" not in out
+
+
+def test_split_is_drawn_with_the_seed_of_the_probe(run, study, fake_probes):
+    study.write_text(STUDY.replace("with_control = false", 'with_control = false\nsplit = "extended"\nseed = 3'))
+
+    run()
+
+    facts = Probe.objects.get().relations.get().facts
+    split = split_facts(split_world()["capital_of"], "extended", 3)
+    assert {part: tuple(map(tuple, pairs)) for part, pairs in facts.items()} == split
 
 
 def test_second_run_and_changed_published_numbers_probe_nothing(run, study, fake_probes):
@@ -322,6 +333,7 @@ def test_check_names_the_probe_with_an_error(run, study, old, new, code):
         ('"manual"]', '"manuel"]', ("probes", 0, "methods", 1)),
         ("with_control", "control", ("probes", 0, "control")),
         ("with_control = false", "epochs = 0", ("probes", 0, "epochs")),
+        ("with_control = false", 'split = "thirds"', ("probes", 0, "split")),
         ("p1 = 0.25", "p1 = 25", ("published", "probes", 0, "p1")),
         ("[published]", "[simulation]\n[published]", ("simulation",)),
         (
