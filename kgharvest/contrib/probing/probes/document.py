@@ -109,7 +109,7 @@ def fact_comparisons(records: Iterable[Record]) -> list[dict[str, Any]]:
 
     baseline, n_better, n_worse, difference, p: comparison with the method's baseline if the probe has it, otherwise
     with the manual prompts. best, p_best: the method with the most correct answers, and the comparison with it. None if
-    the methods do not share all facts. p is exact, two-sided, and None if both methods answer alike.
+    the methods do not share all facts. p is exact, two-sided, and 1 if both methods answer the same facts correctly.
     """
     ranks = {
         method: {record["relation"]: record["ranks"] for record in rows}
@@ -130,19 +130,19 @@ def fact_comparisons(records: Iterable[Record]) -> list[dict[str, Any]]:
         row = {"method": method, "n_facts": len(answers), "baseline": baseline, "best": best}
         row |= dict.fromkeys(("n_better", "n_worse", "difference", "p", "p_best"))
         if baseline and len(answers):
-            n_better, n_worse = _discordant(answers, correct[baseline])
-            difference = (n_better - n_worse) / len(answers)
-            row |= {"n_better": n_better, "n_worse": n_worse, "difference": difference}
-            row["p"] = mcnemar_p(n_better, n_worse)
+            row["n_better"], row["n_worse"], row["p"] = _sign_test(answers, correct[baseline])
+            row["difference"] = (row["n_better"] - row["n_worse"]) / len(answers)
         if best in others:
-            row["p_best"] = mcnemar_p(*_discordant(answers, correct[best]))
+            *_, row["p_best"] = _sign_test(answers, correct[best])
         rows.append(row)
     return rows
 
 
-def _discordant(answers: NDArray[np.bool_], others: NDArray[np.bool_]) -> tuple[int, int]:
-    """Return the numbers of facts that only the first and only the second method answers correctly."""
-    return int((answers & ~others).sum()), int((others & ~answers).sum())
+def _sign_test(answers: NDArray[np.bool_], others: NDArray[np.bool_]) -> tuple[int, int, float]:
+    """Return the numbers of facts that only the first and only the second method answers correctly, and p."""
+    n_better, n_worse = int((answers & ~others).sum()), int((others & ~answers).sum())
+    p = mcnemar_p(n_better, n_worse)
+    return n_better, n_worse, 1.0 if p is None else p
 
 
 def statistics(relations: Sequence[Any], records: Iterable[Record]) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImpleme
 ARCHIVE_START = b"PK"
 LARGEST_ARCHIVE = 200 << 20  # bytes, unpacked
 FACT_KEYS = (("sub_label", "sub"), ("obj_label", "obj"))  # LAMA's key, and the key in our files and in ConceptNet
-RELATION_KEYS = ("relation", "predicate_id", "pred")
+RELATION_KEYS = ("relation", "predicate_id")
 RELATION_TYPES = ("1-1", "N-1", "N-M")  # as in LAMA
 MANY = 1.5  # minimum average that counts as "many" (Bordes et al. 2013, section 4.2)
 NO_RELATION = 'has no relation; add "relation"'
@@ -165,10 +165,11 @@ def _first(line: Mapping[str, Any], keys: Iterable[str]) -> Any:
 
 def _relation_of(line: Mapping[str, Any], document: Document, relations: Collection[str]) -> str | None:
     """Return the relation from the folder, the line, or the file name. Default: the only one of `relations`."""
-    name = document.relation if document.part else _first(line, RELATION_KEYS) or document.relation
+    predicate = str(line.get("pred") or "").rpartition("/")[2]  # Google-RE: /people/person/place_of_birth
+    name = document.relation if document.part else _first(line, RELATION_KEYS) or predicate or document.relation
     if name is None and len(relations) == 1:
         name = next(iter(relations))
-    return name.rpartition("/")[2] if isinstance(name, str) else None  # Google-RE: /people/person/place_of_birth
+    return name if isinstance(name, str) else None
 
 
 def split_world() -> dict[str, FactsByPart]:
@@ -212,7 +213,8 @@ def read_facts(
         except BadValue as fault:
             return str(fault)
         ratings = line.get("judgments")
-        verdicts = [rating.get("judgment") for rating in ratings or () if isinstance(rating, dict)]
+        ratings = ratings if isinstance(ratings, list) else ()
+        verdicts = [rating.get("judgment") for rating in ratings if isinstance(rating, dict)]
         if verdicts.count("no") > verdicts.count("yes"):
             return None
         fact = fact_of_line(line, (subject, object_))

@@ -82,7 +82,7 @@ def test_split_facts_need_no_part_and_prompts_state_their_origin(api, enqueued):
 
     refused, queued = (api.post(PROBES, body | more, JSON) for more in ({}, {"split": "random", "seed": 1}))
 
-    assert (refused.status_code, queued.status_code) == (409, 202)
+    assert (refused.status_code, queued.status_code) == (400, 202)
     probed = Probe.objects.get().relations.get()
     assert [len(probed.facts[part]) for part in ("train", "dev", "test")] == [8, 1, 1]
     assert probed.origins == {"mined": ["<ENT1> is the capital of <ENT0> ."]}

@@ -107,6 +107,9 @@ def test_baseline_falls_back_to_manual_prompts_and_needs_the_same_facts():
 
     assert fact_comparisons([*manual, *soft])[1]["baseline"] == "manual"
     assert fact_comparisons([*ranks_of("manual", a=[2, 2, 2]), *soft])[1]["baseline"] is None
+    alike = fact_comparisons([*ranks_of("manual", a=[1, 2]), *ranks_of("soft-mined", a=[1, 9])])
+    assert [row["p_best"] for row in alike] == [None, 1]
+    assert alike[1]["p"] == 1
     old = fact_comparisons([*ranks_of("manual", a=[]), *ranks_of("soft", a=[])])
     assert comparison_table({"summary": [], "comparisons": old}).rows == ()
 
