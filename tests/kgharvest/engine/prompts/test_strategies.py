@@ -1,4 +1,4 @@
-"""Settings that learn prompts from seed tuples, used for harvests from masked LMs."""
+"""Settings that learn prompts from seed tuples, used for harvests from LMs with a mask token."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kgharvest.engine.prompts.strategies import PromptSource, choose_prompts
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import State, TokenRanker, layout
 from kgharvest.engine.types import N_TRIGGERS, HarvestParams, HarvestSpec, UnsupportedModel, ignore
-from tests.kgharvest.engine.tiny_models import tiny_gpt2
+from tests.kgharvest.engine.tiny_models import tiny_bart, tiny_gpt2
 
 PARAMS = HarvestParams(candidates=40, max_entity_tokens=1, max_tuples=20)
 LEARNED = ("lpaqa", "autoprompt", "soft")
@@ -120,3 +120,14 @@ def test_learning_settings_refuse_lm_without_mask(tmp_path, languages, setting):
 
     with pytest.raises(UnsupportedModel, match="mask token"):
         harvest(spec, load(str(tiny_gpt2(tmp_path))))
+
+
+@pytest.mark.parametrize("setting", ["autoprompt", "soft"])
+def test_learning_settings_support_bart(tmp_path, setting):
+    seeds = (("paris", "france"), ("rome", "italy"))
+    spec = HarvestSpec("r", ("<ENT0> is <ENT1> .",), seeds, setting, (), replace(PARAMS, max_tuples=3))
+
+    result = harvest(spec, load(str(tiny_bart(tmp_path))))
+
+    assert 0 < len(result.tuples) <= 3
+    assert sum(prompt.weight for prompt in result.prompts) == pytest.approx(1)
