@@ -47,7 +47,7 @@ class ProbedRelation(models.Model):
     type = models.CharField(max_length=5)
     prompts = models.JSONField()
     facts = models.JSONField()
-    origins = models.JSONField(default=dict)
+    origins = models.JSONField(default=dict, db_default={})
     fault = models.TextField(blank=True)
 
     class Meta:
@@ -75,7 +75,7 @@ class ProbeRecord(models.Model):
     n_dev = models.PositiveIntegerField()
     n_test = models.PositiveIntegerField()
     left_out = models.JSONField()
-    ranks = models.JSONField(default=list)
+    ranks = models.JSONField(default=list, db_default=[])
     p1 = models.FloatField()
     p10 = models.FloatField()
     mrr = models.FloatField()
@@ -117,7 +117,7 @@ class LearnedPrompt(models.Model):
     slots = models.JSONField(default=list)
     vectors = models.BinaryField(blank=True)
     nearest = models.JSONField(default=list)
-    learned = models.JSONField(default=list)
+    learned = models.JSONField(default=list, db_default=[])
 
     class Meta:
         ordering = ["-weight", "pk"]
