@@ -110,7 +110,7 @@ class Listing:
         self._spec = spec
         self._arity = len(spec.seed_tuples[0])
         templates = parse_prompts([*spec.initial_prompts, *spec.prompts], self._arity)
-        self._filter = EntityFilter(templates, spec.params.disabled_filters)
+        self._filter = EntityFilter(templates, spec.params.disabled_filters, spec.params.numbers)
         self._seeds = {tuple(entity.casefold() for entity in entities) for entities in spec.seed_tuples}
         self._said: dict[tuple[str, ...], str] = {}  # case-folded tuple -> line of JSON
         self._repeats: Counter[str] = Counter()

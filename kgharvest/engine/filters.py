@@ -5,6 +5,7 @@ Predicates take case-folded words.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,6 +39,11 @@ def words_of(text: str) -> Words:
 def has_no_letter_or_punctuation(entity: Words) -> bool:
     text = "".join(entity)
     return not any(map(str.isalpha, text)) or any(unicodedata.category(character)[0] in "PS" for character in text)
+
+
+def is_number(entity: Words) -> bool:
+    """Return whether `entity` is a number with digits, such as "1,200" or "-3.5". An LM can write it with spaces."""
+    return re.fullmatch(r"[-−]?\d+([.,]\d+)*", "".join(entity)) is not None
 
 
 def has_one_letter_word(entity: Words) -> bool:
@@ -88,9 +94,12 @@ def filter_label(name: str) -> str:
 
 
 class EntityFilter:
-    """The enabled filters for a set of prompts."""
+    """The enabled filters for a set of prompts. numbers: if true, no filter of single entities rejects numbers."""
 
-    def __init__(self, prompts: Sequence[PromptTemplate], disabled: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, prompts: Sequence[PromptTemplate], disabled: frozenset[str] = frozenset(), numbers: bool = False
+    ) -> None:
+        self._numbers = numbers
         enabled = [entry for entry in FILTERS.values() if entry.name not in disabled]
         self._of_entity_alone = {entry.name: entry.rejects for entry in enabled if entry.rejects}
         self._prompt_texts = [] if IN_PROMPT in disabled else prompt_texts(prompts)
@@ -98,9 +107,10 @@ class EntityFilter:
 
     def rejection(self, entity: Words) -> str | None:
         """Return the name of the first filter that rejects `entity` regardless of the other entities, or None."""
-        for name, rejects in self._of_entity_alone.items():
-            if rejects(entity):
-                return name
+        if not (self._numbers and is_number(entity)):
+            for name, rejects in self._of_entity_alone.items():
+                if rejects(entity):
+                    return name
         return IN_PROMPT if any(occurs_in(entity, text) for text in self._prompt_texts) else None
 
     def rejects_beside(self, entity: Words, others: Sequence[Words]) -> bool:

@@ -11,7 +11,7 @@ from statistics import median
 from kgharvest.engine.entities import Entity, entity_of
 from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.language_models.threads import suitable_threads
-from kgharvest.engine.parts import InTurn, Part, Question, Share, rescore_parts, search_parts
+from kgharvest.engine.parts import InTurn, Part, Question, Share, rescore_parts, search_parts, writable_heads
 from kgharvest.engine.prompts.comprehension import Comprehension, gain_of_wording, unknown_words, warning_about
 from kgharvest.engine.prompts.creation import Paraphraser
 from kgharvest.engine.prompts.strategies import ChosenPrompts, PromptSource, choose_prompts
@@ -32,6 +32,7 @@ from kgharvest.engine.types import (
 )
 
 UNSCORED = "unscored"  # tuples that an LM cannot score
+HEADS_SHOWN = 10  # in the notice
 EXAMPLE = "example"  # seed tuples that the prompts show
 
 
@@ -87,15 +88,23 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
     Raises EngineError.
     """
     question = question_of(prepared, params)
-    searches = search_parts(question)
+    heads = writable_heads(lm, question)
+    searches = search_parts(question, heads)
     search_result = merge_found(
         [part.patterns for part in searches],
         share("search", searches, lambda part, report: part.do(lm, question, report)),
     )
     candidates, rejected = without_examples(prepared.prompts, search_result.candidates)
     tuples = rank(rescored(lm, question, candidates, share), params)
+    rejected[UNSCORED] = len({entity_of(head).folded for head in params.heads}) - len(heads)
+    answered = {scored_tuple.entities[0] for scored_tuple in tuples}
+    null_heads = tuple(head for head in params.heads if entity_of(head).folded not in answered)
     notice = search_result.notice
-    if not notice and params.max_tuples is not None and len(tuples) < params.max_tuples:
+    if null_heads:
+        names = ", ".join(null_heads[:HEADS_SHOWN]) + (", …" if len(null_heads) > HEADS_SHOWN else "")
+        found_none = f"The LM gives no tuple for {len(null_heads):,} of {len(params.heads):,} heads: {names}."
+        notice = " ".join(filter(None, [notice, found_none]))
+    elif not (notice or params.heads) and params.max_tuples is not None and len(tuples) < params.max_tuples:
         cap = "" if params.max_entity_repeats is None else f" with at most {params.max_entity_repeats} per entity"
         notice = (
             f"The list has {len(tuples):,} of {params.max_tuples:,} tuples because the candidates contain no more"
@@ -108,6 +117,7 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
         stats={"states": search_result.n_states, "candidates": len(search_result.candidates), "tuples": len(tuples)},
         notice=" ".join(filter(None, [prepared.prompts.notice, notice])) or None,
         warning=warning_about(lm.name, prepared.comprehension, tuples),
+        null_heads=null_heads,
     )
 
 
@@ -145,7 +155,7 @@ def rescored(lm: LanguageModel, question: Question, candidates: Sequence[Candida
 
 def likely_heads(candidates: Sequence[Candidate], params: HarvestParams) -> set[str]:
     """Return the first entities of the tuples that `rank` would keep if the search's log-probabilities were final."""
-    if params.max_tuples is None:
+    if params.max_tuples is None or params.heads:
         return {candidate.folded[0] for candidate in candidates}
     scored = [
         ScoredTuple(
@@ -220,16 +230,21 @@ def encode_seeds(seed_tuples: Sequence[Sequence[str]], lm: LanguageModel) -> lis
 
 
 def rank(scored: Iterable[ScoredTuple], params: HarvestParams) -> list[ScoredTuple]:
-    """Sort by consistency. Keep at most `params.max_tuples` tuples and `params.max_entity_repeats` per entity."""
-    cap = params.max_entity_repeats
+    """Sort by consistency. Keep at most `params.max_tuples` tuples and `params.max_entity_repeats` per entity.
+
+    If `params.heads` is set, keep at most `params.max_tuples` tuples per head, and any number per entity.
+    """
+    cap = params.max_tuples if params.heads else params.max_entity_repeats
     ranked: list[ScoredTuple] = []
     repeats: Counter[str] = Counter()
     best_first = sorted(scored, key=lambda candidate: (-candidate.score, candidate.entities, candidate.surface))
     for scored_tuple in best_first:
-        if params.max_tuples is not None and len(ranked) == params.max_tuples:
+        is_full = not params.heads and params.max_tuples is not None and len(ranked) == params.max_tuples
+        if is_full or (params.min_score is not None and scored_tuple.score < params.min_score):
             break
-        if cap is not None and any(repeats[entity] >= cap for entity in scored_tuple.entities):
+        capped = scored_tuple.entities[:1] if params.heads else scored_tuple.entities
+        if cap is not None and any(repeats[entity] >= cap for entity in capped):
             continue
-        repeats.update(set(scored_tuple.entities))
+        repeats.update(set(capped))
         ranked.append(scored_tuple)
     return ranked

@@ -4,22 +4,25 @@ The LM batches of a part depend only on that part. On the same kind of hardware,
 bit-identical, regardless of the other parts and of the process that runs the part.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import Protocol, TypeVar
 
-from kgharvest.engine.entities import EntityVocabulary
+from kgharvest.engine.entities import EntityVocabulary, entity_of
 from kgharvest.engine.filters import EntityFilter
-from kgharvest.engine.language_models.base import GivesLogprobs, LanguageModel, Pattern
+from kgharvest.engine.language_models.base import GivesLogprobs, LanguageModel, Pattern, fits
 from kgharvest.engine.prompts.prompt_set import PromptSet
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import TokenRanker
 from kgharvest.engine.rescoring import MIN_TOGETHER, rescore, with_common_heads
 from kgharvest.engine.search import BestFirstSearch, Candidate, Found, Report, pattern_groups
-from kgharvest.engine.types import HarvestParams, OnProgress, Reporter, ScoredTuple
+from kgharvest.engine.types import BadSeed, HarvestParams, OnProgress, Reporter, ScoredTuple
 
 MOST_RESCORE_PARTS = 32
+HEADS_PER_PART = 20
 
 ResultT = TypeVar("ResultT")
 ResultCo = TypeVar("ResultCo", covariant=True)
@@ -78,22 +81,57 @@ class InTurn:
 
 @dataclass(frozen=True)
 class SearchPart:
-    """A joint search of `patterns`. size: number of candidates requested."""
+    """A joint search of `patterns`, for every head in turn if there are heads. size: number of candidates requested."""
 
     patterns: tuple[Pattern, ...]
     size: int
+    heads: tuple[str, ...] = ()
 
     def do(self, lm: LanguageModel, question: Question, report: Report) -> Found:
-        params = question.params
-        ranker = make_ranker(question.prompt_set.reader(lm), question.prompt_set, params)
-        vocabulary = EntityVocabulary(lm, EntityFilter(question.templates, params.disabled_filters))
-        return BestFirstSearch(ranker, vocabulary, params, report).run(self.patterns)
+        params, prompts = question.params, question.prompt_set
+        reader = prompts.reader(lm)
+        vocabulary = EntityVocabulary(lm, EntityFilter(question.templates, params.disabled_filters, params.numbers))
+
+        def search(patterns: Sequence[Pattern], head: str | None = None, n_before: int = 0) -> Found:
+            ranker = make_ranker(reader, prompts, params)
+            best_first = BestFirstSearch(ranker, vocabulary, params, lambda n: report(n_before + n))
+            return best_first.run(patterns, head)
+
+        if not self.heads:
+            return search(self.patterns)
+        found: list[Found] = []
+        for head in self.heads:
+            length = len(lm.encode_entity(head))
+            patterns = [rest for rest in self.patterns if all(fits(lm, p, (length, *rest)) for p in prompts.prompts)]
+            found.append(search(patterns, head, sum(len(part.candidates) for part in found)))
+        return Found(
+            [candidate for part in found for candidate in part.candidates],
+            sum((part.rejected for part in found), Counter[str]()),
+            sum(part.n_states for part in found),
+            next((f"Head {head}: {part.notice}" for head, part in zip(self.heads, found, strict=True) if part.notice), None),
+        )
 
 
-def search_parts(question: Question) -> list[SearchPart]:
-    """Return the searches of a harvest, longest first."""
-    arity = len(question.prompt_set.prompts[0].slots)
-    return [SearchPart(group, question.params.n_candidates) for group in pattern_groups(arity, question.params)]
+def search_parts(question: Question, heads: Sequence[str] = ()) -> list[SearchPart]:
+    """Return the searches of a harvest, longest first. heads: `writable_heads`, if the params have heads."""
+    arity, params = len(question.prompt_set.prompts[0].slots), question.params
+    if not params.heads:
+        return [SearchPart(group, params.n_candidates) for group in pattern_groups(arity, params)]
+    parts = [tuple(heads[start : start + HEADS_PER_PART]) for start in range(0, len(heads), HEADS_PER_PART)]
+    groups = pattern_groups(arity - 1, params)
+    return [SearchPart(group, params.n_candidates * len(part), part) for group in groups for part in parts]
+
+
+def writable_heads(lm: LanguageModel, question: Question) -> list[str]:
+    """Return the params' heads that `lm` can write in every prompt, without heads that differ only in case."""
+    heads: dict[str, str] = {}
+    rest = (1,) * (len(question.prompt_set.prompts[0].slots) - 1)
+    for head in question.params.heads:
+        with suppress(BadSeed):
+            pattern = (len(lm.encode_entity(head)), *rest)
+            if all(fits(lm, prompt, pattern) for prompt in question.prompt_set.prompts):
+                heads.setdefault(entity_of(head).folded, head)
+    return list(heads.values())
 
 
 def make_ranker(lm: LanguageModel, prompts: PromptSet, params: HarvestParams) -> TokenRanker:

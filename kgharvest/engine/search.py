@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from itertools import count, product
 from typing import NamedTuple
 
-from kgharvest.engine.entities import Entity, EntityVocabulary
+from kgharvest.engine.entities import Entity, EntityVocabulary, entity_of
 from kgharvest.engine.filters import DUPLICATE, OVERLAP
-from kgharvest.engine.language_models.base import Pattern, TokenIds
+from kgharvest.engine.language_models.base import Pattern, TokenIds, filled_tokens
 from kgharvest.engine.ranking import UNNAMED, RankedToken, State, Step, TokenRanker, layout
 from kgharvest.engine.types import HarvestParams
 
@@ -109,12 +109,12 @@ class Found(NamedTuple):
     notice: str | None = None
 
 
-def pattern_groups(arity: int, params: HarvestParams) -> list[tuple[Pattern, ...]]:
+def pattern_groups(n_slots: int, params: HarvestParams) -> list[tuple[Pattern, ...]]:
     """Return groups of token-count patterns to search together. Patterns with the most tokens (slowest) come first.
 
     Each group has its own candidates, entity cap, and budgets. If the pattern budget is shared, there is one group.
     """
-    patterns = sorted(product(range(1, params.max_entity_tokens + 1), repeat=arity), key=sum, reverse=True)
+    patterns = sorted(product(range(1, params.max_entity_tokens + 1), repeat=n_slots), key=sum, reverse=True)
     return [tuple(patterns)] if params.pattern_budget == "shared" else [(pattern,) for pattern in patterns]
 
 
@@ -131,8 +131,8 @@ def merge_found(groups: Sequence[Sequence[Pattern]], found: Sequence[Found]) -> 
     ended = [(group, part.notice) for group, part in zip(groups, found, strict=True) if part.notice]
     notice = ended[0][1] if ended else None
     if notice and len(groups) > 1:
-        patterns = sorted("-".join(map(str, group[0])) for group, _ in ended)
-        notice += f" This applies to {len(ended)} of {len(groups)} token-count patterns: {', '.join(patterns)}."
+        patterns = sorted({"-".join(map(str, group[0])) for group, _ in ended})
+        notice += f" This applies to {len(patterns)} of {len(set(map(tuple, groups)))} token-count patterns: {', '.join(patterns)}."
     return Found(distinct, +rejected, sum(part.n_states for part in found), notice)
 
 
@@ -167,14 +167,20 @@ class BestFirstSearch:
         self.notice: str | None = None
         self.n_proved: int | None = None
 
-    def run(self, patterns: Sequence[Pattern]) -> Found:
+    def run(self, patterns: Sequence[Pattern], head: str | None = None) -> Found:
         """Return the best `params.n_candidates` tuples over all `patterns`. Call only once per instance.
 
+        head: first entity of all tuples. `patterns` and the MTL then cover only the other slots. Raises BadSeed if the
+        LM cannot write the head.
         The result is independent of earlier searches if the ranker and the vocabulary are new.
         """
-        for pattern in patterns:
-            self._layouts[pattern] = layout(pattern, self._ranker.lm.entity_end)
-            self._push(Candidate(pattern))
+        lm = self._ranker.lm
+        first = () if head is None else (lm.encode_entity(head),)
+        entities = () if head is None else (entity_of(head),)
+        for rest in patterns:
+            pattern = (*map(len, first), *rest)
+            self._layouts[pattern] = layout(pattern, lm.entity_end)
+            self._push(Candidate(pattern, filled_tokens(lm, first), (), entities, is_complete=not rest))
         while self._queue and self._n_missing and not self._exceeds_budget():
             self._process(self._pop())
         while self._queue and self._n_missing:  # after a budget is exhausted, complete tuples on top are still final

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from numbers import Integral, Real
 from typing import Literal, NamedTuple, get_args
 
@@ -15,6 +16,7 @@ ParaphraserKind = Literal["offline", "chat", "seq2seq", "translation"]
 # Slack for re-scoring. With a strict cap, tuples with low consistency could use up an entity's repeats in the search.
 REPEATS_PROPOSED_PER_KEPT = 4
 MIN_CANDIDATES, CANDIDATES_PER_KEPT = 900, 3
+MIN_CANDIDATES_PER_HEAD = 100
 
 HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)  # model id on the hub; a folder is a path such as ./name
 
@@ -96,6 +98,11 @@ class HarvestParams:
     max_entity_repeats: maximum number of result tuples that share an entity. None: no limit. During the search, four
         times as many are allowed.
     disabled_filters: names from `filters.FILTERS`.
+    heads: entities of the first slot, as written. If there are any, only tuples with these heads are harvested, and
+        `candidates` and `max_tuples` apply to every head. The default of `candidates` is then at least 100. Tuples may
+        share any number of entities.
+    numbers: if true, numbers such as "1,200" are entities. Other filters of single entities do not apply to them.
+    min_score: minimum consistency of result tuples, in nats. None: no limit.
     batch_size: maximum number of sequences per forward pass. Affects speed and memory, never the result.
     seed: random seed for prompt creation.
     state_budget, memory_budget_mb: limits of a search. When a search reaches a limit, it returns the tuples proved so
@@ -109,6 +116,9 @@ class HarvestParams:
     max_entity_repeats: int | None = 10
     pattern_budget: PatternBudget = "each"
     disabled_filters: frozenset[str] = frozenset()
+    heads: tuple[str, ...] = ()
+    numbers: bool = False
+    min_score: float | None = None
     batch_size: int = 256
     state_budget: int = 5_000_000
     memory_budget_mb: int = 4096
@@ -116,17 +126,21 @@ class HarvestParams:
 
     @property
     def n_candidates(self) -> int:
-        return self.candidates or max(MIN_CANDIDATES, CANDIDATES_PER_KEPT * (self.max_tuples or 0))
+        least = MIN_CANDIDATES_PER_HEAD if self.heads else MIN_CANDIDATES
+        return self.candidates or max(least, CANDIDATES_PER_KEPT * (self.max_tuples or 0))
 
     def n_candidates_in_all(self, arity: int) -> int:
         """Return the number of tuples proposed by MTL over all token-count patterns."""
-        n_budgets = 1 if self.pattern_budget == "shared" else self.max_entity_tokens**arity
-        return n_budgets * self.n_candidates
+        n_slots = arity - 1 if self.heads else arity
+        n_budgets = 1 if self.pattern_budget == "shared" else self.max_entity_tokens**n_slots
+        return n_budgets * self.n_candidates * max(1, len(self.heads))
 
     @property
     def proposed_entity_repeats(self) -> int | None:
         """Maximum number of proposed tuples that share an entity. None: no limit."""
-        return None if self.max_entity_repeats is None else REPEATS_PROPOSED_PER_KEPT * self.max_entity_repeats
+        if self.heads or self.max_entity_repeats is None:
+            return None
+        return REPEATS_PROPOSED_PER_KEPT * self.max_entity_repeats
 
     def __post_init__(self) -> None:
         for name in ("candidates", "max_tuples", "max_entity_tokens", "max_entity_repeats", "batch_size"):
@@ -138,6 +152,11 @@ class HarvestParams:
             raise EngineError(f"alpha is {self.alpha!r:.80}. Set it to a number from 0 to 1.")
         if self.pattern_budget not in get_args(PatternBudget):
             raise EngineError(f"Unknown pattern budget {self.pattern_budget!r}. Choose each or shared.")
+        if isinstance(self.heads, str) or not all(isinstance(head, str) and head.strip() for head in self.heads):
+            raise EngineError(f"heads is {self.heads!r:.80}. Set it to a list of entities without blank entries.")
+        object.__setattr__(self, "heads", tuple(self.heads))
+        if self.min_score is not None and not (isinstance(self.min_score, Real) and isfinite(self.min_score)):
+            raise EngineError(f"min_score is {self.min_score!r:.80}. Set it to a finite number of nats, or None.")
         if unknown_names := sorted(self.disabled_filters - set(FILTERS)):
             raise EngineError(f"Cannot disable unknown filter {unknown_names[0]!r}. Choose from {', '.join(FILTERS)}.")
 
@@ -213,6 +232,7 @@ class HarvestResult:
     """Harvest result. tuples: sorted, best first. rejected: number of rejections by filter name.
 
     notice: reason why the search ended early. warning: reason to expect few true tuples, known before any judgment.
+    null_heads: those of the params' `heads` for which the result has no tuple, as written.
     """
 
     prompts: tuple[WeightedPrompt, ...]
@@ -221,3 +241,4 @@ class HarvestResult:
     stats: Mapping[str, float]
     notice: str | None = None
     warning: str | None = None
+    null_heads: tuple[str, ...] = ()

@@ -99,7 +99,7 @@ def _tensor(text: str | None) -> torch.Tensor | None:
 
 def write_part(part: Part) -> bytes:
     if isinstance(part, SearchPart):
-        return _packed({"patterns": part.patterns, "size": part.size})
+        return _packed({"patterns": part.patterns, "size": part.size, "heads": part.heads})
     return _packed({"candidates": list(map(_candidate, part.candidates)), "floor": part.floor})
 
 
