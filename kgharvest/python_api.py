@@ -82,6 +82,7 @@ class Harvest(Result, Sequence[RankedTuple]):
     lm, revision: name of the LM, and its commit or fingerprint of weights. setting: how the prompts were obtained.
     prompts: prompts with weights. rejected: number of rejected entities and tuples by filter.
     notice: reason why the list is shorter than requested. warning: reason to expect few true tuples.
+    null_heads: requested heads without a tuple.
     """
 
     tuples: tuple[RankedTuple, ...]
@@ -93,6 +94,7 @@ class Harvest(Result, Sequence[RankedTuple]):
     rejected: Mapping[str, int]
     notice: str | None = None
     warning: str | None = None
+    null_heads: tuple[str, ...] = ()
 
     COLUMNS = ("rank", "entities", "surface", "score", "mtl")
 
@@ -163,7 +165,7 @@ def harvest(
     setting: how prompts are obtained, for example "human" (the initial prompts), "top1", or "multi" (all prompts).
     prompts: existing prompts. If empty, the setting paraphrases the initial prompts when it needs more.
     paraphraser: default: offline.
-    params: fields of kgharvest.engine.types.HarvestParams, for example max_tuples=100, candidates, max_entity_tokens.
+    params: fields of kgharvest.engine.types.HarvestParams, for example max_tuples=100, candidates, or heads=["paris"].
 
     A progress bar appears after a second on terminals and in notebooks. The result equals that of the platform for the
     same relation, LM, and parameters. Raises EngineError with problem and fix.
@@ -190,6 +192,7 @@ def harvest(
         result.rejected,
         result.notice,
         result.warning,
+        result.null_heads,
     )
 
 

@@ -13,6 +13,7 @@ from evaluation.studies.schema import faults_of
 from evaluation.studies.sections import Fault, KeyPath, sections_of
 from kgharvest.bulk.file_reading import members_of, read_bytes, read_json, read_text
 from kgharvest.errors import BadEntry, DomainError, ImportRefused
+from kgharvest.harvests.heads import read_heads
 from kgharvest.relations.checks import relation_errors
 from kgharvest.relations.files import EXPORTED_COLUMNS, read_relation_file
 
@@ -80,6 +81,9 @@ def _with_contents(path: Path, document: dict[str, Any]) -> dict[str, Any]:
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         fault = Fault(("relations",), f"relations has {repeated[0]} more than once. Remove one of them")
         _refuse(path, _Lines(read_text(path), path), [fault])
+    for harvests in document.get("harvests", []):
+        if heads_file := harvests.pop("heads_file", ""):
+            harvests["heads"] = [*harvests.get("heads", []), *read_heads(folder / heads_file)]
     for section in sections_of(document):
         document[section.key] = section.with_files_read(document[section.key], folder)
     return document

@@ -5,7 +5,6 @@ the same serializers for editors.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from typing import Any, get_args
 
 from django.conf import settings
@@ -124,12 +123,17 @@ class HarvestSection(HarvestInput):
         child=serializers.ChoiceField([*FILTERS]), default=list, help_text="Entity filters that are not applied."
     )
     seed = WholeNumber(min_value=0, max_value=LARGEST_SEED, default=0, help_text="Random seed of prompt creation.")
+    heads_file = Text(
+        max_length=1000, default="", help_text="Text or CSV file with more heads, one per line, relative to the study."
+    )
 
     def params(self, sent: Mapping[str, Any]) -> HarvestParams:
         """Return the parameters of a valid section."""
-        chosen = {field.name: sent[field.name] for field in fields(HarvestParams) if field.name in sent}
-        chosen |= {"max_entity_repeats": sent["max_entity_repeats"] or None}
-        return HarvestParams(**chosen | {"disabled_filters": frozenset(sent["disabled_filters"])})
+        changed = {
+            "max_entity_repeats": sent["max_entity_repeats"] or None,
+            "disabled_filters": frozenset(sent["disabled_filters"]),
+        }
+        return super().params({**sent, **changed})
 
 
 class CellSection(CellSerializer):

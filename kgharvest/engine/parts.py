@@ -108,7 +108,10 @@ class SearchPart:
             [candidate for part in found for candidate in part.candidates],
             sum((part.rejected for part in found), Counter[str]()),
             sum(part.n_states for part in found),
-            next((f"Head {head}: {part.notice}" for head, part in zip(self.heads, found, strict=True) if part.notice), None),
+            next(
+                (f"Head {head}: {part.notice}" for head, part in zip(self.heads, found, strict=True) if part.notice),
+                None,
+            ),
         )
 
 

@@ -132,7 +132,8 @@ def merge_found(groups: Sequence[Sequence[Pattern]], found: Sequence[Found]) -> 
     notice = ended[0][1] if ended else None
     if notice and len(groups) > 1:
         patterns = sorted({"-".join(map(str, group[0])) for group, _ in ended})
-        notice += f" This applies to {len(patterns)} of {len(set(map(tuple, groups)))} token-count patterns: {', '.join(patterns)}."
+        n_groups = len(set(map(tuple, groups)))
+        notice += f" This applies to {len(patterns)} of {n_groups} token-count patterns: {', '.join(patterns)}."
     return Found(distinct, +rejected, sum(part.n_states for part in found), notice)
 
 

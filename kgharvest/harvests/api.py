@@ -1,6 +1,7 @@
 """API of LMs, harvests and their tuples, and launches."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,6 +26,7 @@ from rest_framework.response import Response
 from kgharvest.api.input import (
     CountField,
     Filters,
+    FiniteField,
     IdField,
     PlacementInput,
     ProjectField,
@@ -35,10 +37,12 @@ from kgharvest.api.input import (
 from kgharvest.api.views import AnyRenderer, ApiViewSet, LineRenderer, PagedList, RetrieveMixin, operation
 from kgharvest.bulk.file_reading import upload_limit
 from kgharvest.chat_models.options import api_fields, options_from
+from kgharvest.engine.filters import LONGEST_ENTITY
 from kgharvest.engine.settings import PROMPT_SETTINGS, SETTINGS
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests import launches
 from kgharvest.harvests.cuts import Cut, kept_size, parse_cut
+from kgharvest.harvests.heads import MOST_HEADS
 from kgharvest.harvests.language_models import LM_NAMES_HELP, name_language_model
 from kgharvest.harvests.runner import MIN_SEED_TUPLES
 from kgharvest.harvests.tuple_files import FILE_FORMATS, Cell, export_tuples, exported, prepared_import
@@ -325,11 +329,23 @@ class HarvestInput(PlacementInput):
     max_tuples = CountField(required=False, help_text="Maximum number of tuples after re-scoring. Default: all.")
     candidates = CountField(required=False, help_text="Number of tuples that the search proposes for re-scoring.")
     max_entity_tokens = CountField(max_value=6, default=HarvestParams.max_entity_tokens)
+    heads = serializers.ListField(
+        child=serializers.CharField(max_length=LONGEST_ENTITY),
+        default=list,
+        max_length=MOST_HEADS,
+        help_text="Entities of the first slot. Only tuples with these heads are harvested; limits apply to every head.",
+    )
+    numbers = serializers.BooleanField(default=False, help_text="Admit numbers as entities.")
+    min_score = FiniteField(required=False, help_text="Minimum consistency of a tuple in nats. Default: no limit.")
 
     def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
         if not sent["models"] and any(setting in PROMPT_SETTINGS for setting in sent["settings"]):
             raise serializers.ValidationError({"models": ["Select at least one LM."]})
         return super().validate(sent)
+
+    def params(self, sent: Mapping[str, Any]) -> HarvestParams:
+        """Return the harvest parameters of valid input."""
+        return HarvestParams(**{field.name: sent[field.name] for field in fields(HarvestParams) if field.name in sent})
 
 
 @extend_schema_serializer(examples=[OpenApiExample("Two harvests", LAUNCH_REQUEST, request_only=True)])
@@ -409,7 +425,7 @@ def plan_of(sent: dict[str, Any], by) -> launches.Plan:
     relations_of_sets = Relation.objects.filter(relation_set__in=sent["sets"]).select_related("relation_set")
     ready = [relation for relation in relations_of_sets if len(relation.seed_tuples) >= MIN_SEED_TUPLES]
     relations = {relation.pk: relation for relation in [*sent["relations"], *ready]}
-    params = HarvestParams(**{name: sent.get(name) for name in ("max_tuples", "candidates", "max_entity_tokens")})
+    params = LaunchInput().params(sent)
     n_models = len({*sent["models"]}) + len({*sent["chat_models"]})
     if len(relations) * n_models * len(sent["settings"]) > MAX_CELLS:
         raise serializers.ValidationError(

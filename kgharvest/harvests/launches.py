@@ -37,7 +37,7 @@ from kgharvest.pages.number_format import counted, duration
 JOBS_FOR_MEDIAN = 50  # number of latest jobs used to estimate the duration
 JOBS_FOR_PACE = 20
 MAX_SIZE_RATIO = 2  # two harvests have comparable durations if the ratio of their numbers of candidates is at most this
-SIZE_PARAMS = ("candidates", "max_tuples", "max_entity_tokens", "pattern_budget")
+SIZE_PARAMS = ("candidates", "max_tuples", "max_entity_tokens", "pattern_budget", "heads")
 SIZE_COLUMNS = tuple(f"payload__spec__params__{name}" for name in SIZE_PARAMS)
 
 

@@ -18,8 +18,16 @@ from kgharvest.chat_models.options import ChatOptions, to_json
 from kgharvest.chat_models.services import check_endpoint, summary_of
 from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE, check_placement
 from kgharvest.engine.prompts.template import parse_prompts
-from kgharvest.engine.settings import SETTINGS, find_setting
-from kgharvest.engine.types import HarvestParams, HarvestResult, HarvestSpec, OnProgress, ParaphraserSettings, Progress
+from kgharvest.engine.settings import PROMPT_SETTINGS, SETTINGS, find_setting
+from kgharvest.engine.types import (
+    EngineError,
+    HarvestParams,
+    HarvestResult,
+    HarvestSpec,
+    OnProgress,
+    ParaphraserSettings,
+    Progress,
+)
 from kgharvest.entities.tables import SAME_FACT, canonicalizer, distinct_facts, with_canonical_entities
 from kgharvest.errors import DomainError
 from kgharvest.harvests import language_models
@@ -30,6 +38,8 @@ from kgharvest.models import HarvestJob, Job, JobPrompt, LanguageModel, Launch, 
 from kgharvest.relations.checks import sentence_error
 
 MIN_SEED_TUPLES = 2
+# Parameters omitted from payloads if they have the default, so that the keys of earlier harvests do not change.
+ADDED_PARAMS = ("heads", "numbers", "min_score")
 
 
 class CellUnderWay(DomainError):
@@ -162,7 +172,11 @@ def payload_of(request: HarvestRequest) -> dict[str, Any]:
     """Return the frozen parameters of the job as JSON. Equal requests give equal JSON."""
     chat = {"chat": to_json(request.chat)} if request.chat else {}
     spec = asdict(_spec(request))  # inverse of `_spec_from_json`
-    spec["params"]["disabled_filters"] = sorted(spec["params"]["disabled_filters"])
+    params = spec["params"]
+    params["disabled_filters"] = sorted(params["disabled_filters"])
+    for name in ADDED_PARAMS:
+        if params[name] == getattr(HarvestParams, name):
+            del params[name]
     return {"spec": json.loads(json.dumps(spec)), "device": request.device, "dtype": request.dtype, **chat}
 
 
@@ -179,7 +193,10 @@ def unique_key_of(request: HarvestRequest) -> str:
 def check_harvest(request: HarvestRequest, by=None) -> None:
     """Raise RelationNotReady, NoEndpoint, BadAddress, or an EngineError if `create_harvest_job` would raise it, too."""
     spec, relation = _spec(request), request.relation
-    find_setting(spec.setting)  # raises an error for an unknown setting
+    if find_setting(spec.setting).asks_chat and request.params.heads:
+        raise EngineError(
+            f"The setting {spec.setting} cannot complete heads. Choose from {', '.join(PROMPT_SETTINGS)}."
+        )
     if len(spec.seed_tuples) < MIN_SEED_TUPLES:
         raise DomainError(
             "RelationNotReady",
@@ -295,6 +312,7 @@ def store_result(
         "learned_prompts": [
             {"text": prompt.text, "token_ids": prompt.token_ids} for prompt in result.prompts if prompt.token_ids
         ],
+        **({"null_heads": list(result.null_heads)} if result.null_heads else {}),
         **(more_summary or {}),
     }
     HarvestJob.objects.filter(pk=job.pk).update(

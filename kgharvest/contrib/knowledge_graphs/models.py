@@ -1,12 +1,14 @@
-"""Uploaded KG files whose relations are not mapped yet."""
+"""Uploaded KG files whose relations are not mapped yet, and score thresholds learned from judgments."""
 
 from datetime import timedelta
 
 from django.conf import settings
 from django.db import models
 
+from annotation.models import Round
 from kgharvest.access import visible
 from kgharvest.accounts.models import Project
+from kgharvest.models import LanguageModel, Relation
 
 LIFETIME = timedelta(days=1)
 
@@ -40,3 +42,31 @@ class UploadedKG(models.Model):
 
     def __str__(self) -> str:
         return self.file_name
+
+
+class ScoreThreshold(models.Model):
+    """Score with the largest F1 on the judged tuples of a cell in a round (statistics.set_scores.best_threshold).
+
+    n, n_true: number of judged and of accepted tuples.
+    """
+
+    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="+")
+    relation = models.ForeignKey(Relation, on_delete=models.CASCADE, related_name="+")
+    language_model = models.ForeignKey(LanguageModel, on_delete=models.CASCADE, related_name="+")
+    setting = models.CharField(max_length=30)
+    score = models.FloatField()
+    f1 = models.FloatField()
+    n = models.PositiveIntegerField()
+    n_true = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["round", "relation", "language_model", "setting"], name="score_threshold_cell_unique"
+            )
+        ]
+
+    def __str__(self) -> str:
+        cell = f"{self.relation.name} × {self.language_model.short_name} × {self.setting}"
+        judged = f"F1 {self.f1:.3f} on {self.n:,} judged tuples, {self.n_true:,} true, of round {self.round.name}"
+        return f"{cell}: score >= {self.score:.3f} ({judged})"

@@ -20,6 +20,7 @@ from kgharvest.engine.types import (
     PatternBudget,
 )
 from kgharvest.errors import DomainError
+from kgharvest.harvests.heads import read_heads
 from kgharvest.harvests.language_models import LM_NAMES_HELP, get_language_model, name_language_model
 from kgharvest.harvests.launches import Plan, plan_launch, start_launch, summary_of_plan
 from kgharvest.harvests.runner import CellUnderWay, HarvestRequest, check_harvest, create_harvest_job, requests_for
@@ -35,7 +36,16 @@ from kgharvest.models import HarvestJob, Job, Project
 from kgharvest.pages.number_format import counted, seconds
 from kgharvest.relations.names import relations_of_set, resolve_relation
 
-PARAMS = ("max_tuples", "candidates", "max_entity_tokens", "max_entity_repeats", "pattern_budget", "seed")
+PARAMS = (
+    "max_tuples",
+    "candidates",
+    "max_entity_tokens",
+    "max_entity_repeats",
+    "pattern_budget",
+    "seed",
+    "numbers",
+    "min_score",
+)
 
 
 class Command(DomainCommand):
@@ -72,6 +82,10 @@ class Command(DomainCommand):
             f"(default: {defaults.pattern_budget})"
         )
         params.add_argument("--pattern-budget", choices=get_args(PatternBudget), help=budget_help)
+        heads_help = "complete these heads: text or CSV file, one head per line; limits then apply to every head"
+        params.add_argument("--heads", type=Path, metavar="FILE", help=heads_help)
+        params.add_argument("--numbers", action="store_true", help="admit numbers as entities")
+        params.add_argument("--min-score", type=float, metavar="X", help="minimum consistency of a tuple in nats")
         params.add_argument("--no-filters", action="store_true", help="disable all entity filters")
         params.add_argument("--seed", type=int, help=f"random seed of prompt creation (default: {defaults.seed})")
         add_placement_arguments(params)
@@ -179,13 +193,14 @@ def requests_of(options: dict[str, Any]) -> Iterator[HarvestRequest]:
     if not names and not set_name:
         raise DomainError("HarvestFailed", "No relation selected. Use --relation, or --set for a whole set.")
     chosen = {name: options[name] for name in PARAMS if options[name] is not None}
-    disabled = frozenset(FILTERS) if options["no_filters"] else frozenset()
+    chosen["disabled_filters"] = frozenset(FILTERS) if options["no_filters"] else frozenset()
+    chosen["heads"] = read_heads(options["heads"]) if options["heads"] else ()
     yield from requests_for(
         [resolve_relation(name, set_name) for name in names] or relations_of_set(set_name),
         language_models,
         options["setting"] or ["multi"],
         [name_language_model(name) for name in options["chat_model"]],
-        params=HarvestParams(**chosen, disabled_filters=disabled),
+        params=HarvestParams(**chosen),
         prompts=tuple(options["prompt"]),
         paraphraser=paraphraser_of(options),
         device=options["device"],

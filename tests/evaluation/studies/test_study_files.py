@@ -14,7 +14,14 @@ from jsonschema import Draft202012Validator
 from annotation.rounds.models import OPTIONS
 from evaluation.studies.files import built_in_studies, lines_of_keys, read_study, study_path, toml_of
 from evaluation.studies.plan import planned_study
-from evaluation.studies.schema import RoundSection, StudySections, faults_of, json_schema
+from evaluation.studies.schema import (
+    HarvestSection,
+    RoundSection,
+    StudySections,
+    faults_of,
+    harvest_sections,
+    json_schema,
+)
 from evaluation.studies.sections import APPS, job_sections_of, study_sections
 from kgharvest.errors import DomainError, ImportRefused
 from tests.evaluation.studies.lama_files import write_lama
@@ -160,6 +167,17 @@ def test_relation_file_is_read_into_the_study(tmp_path):
     first = read_study(path)["relations"][0]
 
     assert first == relation | {"initial_prompts": [relation["statement"]]}
+
+
+def test_file_of_heads_is_read_into_the_study(tmp_path):
+    (tmp_path / "heads.csv").write_text("yen,1\npeso,2\n")
+    text = STUDY.replace("max_tuples = 10", 'heads = ["euro"]\nheads_file = "heads.csv"')
+
+    document = read_study(written(tmp_path, text))
+
+    (harvests,) = harvest_sections(document)
+    assert harvests["heads"] == ["euro", "yen", "peso"]
+    assert HarvestSection().params(harvests).heads == ("euro", "yen", "peso")
 
 
 @pytest.mark.parametrize("study", ["nothing", "demo.toml", "./demo"])

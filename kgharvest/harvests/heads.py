@@ -1,0 +1,30 @@
+"""Files of heads: the entities of the first slot that a harvest completes."""
+
+import csv
+from pathlib import Path
+
+from kgharvest.bulk.file_reading import read_text
+from kgharvest.engine.entities import is_writable
+from kgharvest.errors import BadEntry, ImportRefused
+
+MOST_HEADS = 10_000
+DELIMITERS = {".csv": ",", ".tsv": "\t"}  # of the columns, by the suffix of the file; other files have one column
+
+
+def read_heads(path: Path) -> tuple[str, ...]:
+    """Return the heads of a text file with one head per line, or of the first column of a CSV or TSV file.
+
+    Skips blank lines, and returns repeated heads once. Raises NoSuchFile or ImportRefused.
+    """
+    lines = read_text(path).splitlines()
+    delimiter = DELIMITERS.get(path.suffix.lower())
+    rows = csv.reader(lines, delimiter=delimiter) if delimiter else ([line] for line in lines)
+    heads = dict.fromkeys(" ".join(row[0].split()) for row in rows if row and row[0].strip())
+    errors = [BadEntry(f"head {head!r:.60}", "is too long or not printable") for head in heads if not is_writable(head)]
+    if not heads:
+        errors.append(BadEntry("file", "contains no head; write one per line"))
+    if len(heads) > MOST_HEADS:
+        errors.append(BadEntry("file", f"has {len(heads):,} heads; the maximum is {MOST_HEADS:,}, so split it"))
+    if errors:
+        raise ImportRefused(path.name, errors)
+    return tuple(heads)
