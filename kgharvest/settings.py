@@ -60,7 +60,7 @@ ALLOWED_HOSTS = ALLOWED_HOSTS or ["localhost", "127.0.0.1", "[::1]", *PUBLIC_HOS
 
 # Optional apps to install (kgharvest.optional_apps). KGHARVEST_CONTRIB=none installs only the core. A name with a dot
 # is the module of an app in another package.
-CONTRIB_APPS = env.words("KGHARVEST_CONTRIB") or ["knowledge_graphs", "probing", "publishing", "recruiting"]
+CONTRIB_APPS = env.words("KGHARVEST_CONTRIB") or ["crawling", "knowledge_graphs", "probing", "publishing", "recruiting"]
 INSTALLED_APPS = [
     "kgharvest",
     "annotation",

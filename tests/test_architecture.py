@@ -18,7 +18,7 @@ from django.utils.module_loading import import_string
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ["evaluation", "annotation", "kgharvest"]
 # Optional apps, by URL namespace and template folder
-CONTRIB = dict.fromkeys(["knowledge_graphs", "probing", "publishing", "recruiting"], "kgharvest.contrib")
+CONTRIB = dict.fromkeys(["crawling", "knowledge_graphs", "probing", "publishing", "recruiting"], "kgharvest.contrib")
 APPS = ["kgharvest.contrib", *PACKAGES]  # each may import, and link to, the later ones
 LIBRARIES = ["kgharvest.engine", "kgharvest.statistics"]  # pure: each imports no other package of the project
 ENTRY_POINTS = "kgharvest.entry_points"  # imports only the standard library; the libraries may import it
@@ -35,7 +35,7 @@ SUBPACKAGES = {
     "annotation": "exchange gold invites judges judging monitoring quality questionnaire rounds training",
     "evaluation": "comparisons evidence rehearsals rendering reports scores sharing studies",
     "kgharvest/contrib": " ".join(CONTRIB),
-    "kgharvest/contrib/knowledge_graphs": "imports judged_kg",
+    "kgharvest/contrib/knowledge_graphs": "imports judged_kg lm_kbc",
     "kgharvest/contrib/probing": "probes text_tasks",
     "kgharvest/contrib/publishing": "datasheets packs preregistration statements",
     "kgharvest/contrib/recruiting": "panels pay prolific",

@@ -171,7 +171,7 @@ def queue_harvest(request: HarvestRequest, by=None, project: Project | None = No
 def payload_of(request: HarvestRequest) -> dict[str, Any]:
     """Return the frozen parameters of the job as JSON. Equal requests give equal JSON."""
     chat = {"chat": to_json(request.chat)} if request.chat else {}
-    spec = asdict(_spec(request))  # inverse of `_spec_from_json`
+    spec = asdict(spec_of(request))  # inverse of `_spec_from_json`
     params = spec["params"]
     params["disabled_filters"] = sorted(params["disabled_filters"])
     for name in ADDED_PARAMS:
@@ -192,7 +192,7 @@ def unique_key_of(request: HarvestRequest) -> str:
 
 def check_harvest(request: HarvestRequest, by=None) -> None:
     """Raise RelationNotReady, NoEndpoint, BadAddress, or an EngineError if `create_harvest_job` would raise it, too."""
-    spec, relation = _spec(request), request.relation
+    spec, relation = spec_of(request), request.relation
     if find_setting(spec.setting).asks_chat and request.params.heads:
         raise EngineError(
             f"The setting {spec.setting} cannot complete heads. Choose from {', '.join(PROMPT_SETTINGS)}."
@@ -213,7 +213,7 @@ def check_harvest(request: HarvestRequest, by=None) -> None:
         language_models.check_where(language_models.split_revision(lm)[0], request.device, request.dtype)
 
 
-def _spec(request: HarvestRequest) -> HarvestSpec:
+def spec_of(request: HarvestRequest) -> HarvestSpec:
     relation = request.relation
     return HarvestSpec(
         relation=relation.name,
@@ -332,7 +332,8 @@ def _store_prompts(job: HarvestJob, result: HarvestResult) -> None:
     prompts_by_text = defaultdict(list)  # several learned prompts can have the same text
     for prompt in result.prompts:
         prompts_by_text[prompt.text].append(prompt)
-    new_origin = "learned" if SETTINGS[job.setting].learns in ("tokens", "vectors") else "created"
+    setting = SETTINGS.get(job.setting)  # None for crawls
+    new_origin = "learned" if setting and setting.learns in ("tokens", "vectors") else "created"
     prompts = [Prompt(relation=relation, text=text, origin=origins.get(text, new_origin)) for text in prompts_by_text]
     Prompt.objects.bulk_create(prompts, ignore_conflicts=True)
     ids = dict(Prompt.objects.filter(relation=relation, text__in=list(prompts_by_text)).values_list("text", "pk"))

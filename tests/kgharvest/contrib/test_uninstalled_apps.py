@@ -83,13 +83,13 @@ def test_backup_is_restored_with_and_without_the_app(url, tmp_path):
     here.mkdir()
 
     output = manage(here, url, "backup", str(backup))
-    assert "apps that are not installed: knowledge_graphs, probing, publishing, recruiting." in output
+    assert "apps that are not installed: crawling, knowledge_graphs, probing, publishing, recruiting." in output
 
     for apps in ("none", "publishing"):
         folder = tmp_path / apps
         folder.mkdir()
         restored_url = f"sqlite:///{folder / 'kgharvest.sqlite3'}"
-        assert "apps that are not installed: knowledge_graphs, probing" in manage(
+        assert "apps that are not installed: crawling, knowledge_graphs, probing" in manage(
             folder, restored_url, "restore", str(backup), apps=apps
         )
         assert rows_of(restored_url) == rows_of(url) != []
