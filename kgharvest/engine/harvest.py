@@ -101,9 +101,9 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
     null_heads = tuple(head for head in params.heads if entity_of(head).folded not in answered)
     notice = search_result.notice
     if null_heads:
-        names = ", ".join(null_heads[:HEADS_SHOWN]) + (", …" if len(null_heads) > HEADS_SHOWN else "")
-        found_none = f"The LM gives no tuple for {len(null_heads):,} of {len(params.heads):,} heads: {names}."
-        notice = " ".join(filter(None, [notice, found_none]))
+        names = ", ".join(null_heads[:HEADS_SHOWN]) + ", …" * (len(null_heads) > HEADS_SHOWN)
+        without = f"The LM gives no tuple for {len(null_heads):,} of {len(params.heads):,} heads: {names}."
+        notice = f"{notice} {without}" if notice else without
     elif not (notice or params.heads) and params.max_tuples is not None and len(tuples) < params.max_tuples:
         cap = "" if params.max_entity_repeats is None else f" with at most {params.max_entity_repeats} per entity"
         notice = (

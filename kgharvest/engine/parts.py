@@ -4,7 +4,6 @@ The LM batches of a part depend only on that part. On the same kind of hardware,
 bit-identical, regardless of the other parts and of the process that runs the part.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from kgharvest.engine.prompts.prompt_set import PromptSet
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import TokenRanker
 from kgharvest.engine.rescoring import MIN_TOGETHER, rescore, with_common_heads
-from kgharvest.engine.search import BestFirstSearch, Candidate, Found, Report, pattern_groups
+from kgharvest.engine.search import BestFirstSearch, Candidate, Found, Report, merge_found, pattern_groups
 from kgharvest.engine.types import BadSeed, HarvestParams, OnProgress, Reporter, ScoredTuple
 
 MOST_RESCORE_PARTS = 32
@@ -89,30 +88,14 @@ class SearchPart:
 
     def do(self, lm: LanguageModel, question: Question, report: Report) -> Found:
         params, prompts = question.params, question.prompt_set
-        reader = prompts.reader(lm)
         vocabulary = EntityVocabulary(lm, EntityFilter(question.templates, params.disabled_filters, params.numbers))
-
-        def search(patterns: Sequence[Pattern], head: str | None = None, n_before: int = 0) -> Found:
-            ranker = make_ranker(reader, prompts, params)
-            best_first = BestFirstSearch(ranker, vocabulary, params, lambda n: report(n_before + n))
-            return best_first.run(patterns, head)
-
-        if not self.heads:
-            return search(self.patterns)
         found: list[Found] = []
-        for head in self.heads:
-            length = len(lm.encode_entity(head))
-            patterns = [rest for rest in self.patterns if all(fits(lm, p, (length, *rest)) for p in prompts.prompts)]
-            found.append(search(patterns, head, sum(len(part.candidates) for part in found)))
-        return Found(
-            [candidate for part in found for candidate in part.candidates],
-            sum((part.rejected for part in found), Counter[str]()),
-            sum(part.n_states for part in found),
-            next(
-                (f"Head {head}: {part.notice}" for head, part in zip(self.heads, found, strict=True) if part.notice),
-                None,
-            ),
-        )
+        for head in self.heads or (None,):
+            n_before = sum(len(part.candidates) for part in found)
+            ranker = make_ranker(prompts.reader(lm), prompts, params)
+            search = BestFirstSearch(ranker, vocabulary, params, lambda n, before=n_before: report(before + n))
+            found.append(search.run(self.patterns, head))
+        return merge_found([self.patterns] * len(found), found)
 
 
 def search_parts(question: Question, heads: Sequence[str] = ()) -> list[SearchPart]:
@@ -128,11 +111,12 @@ def search_parts(question: Question, heads: Sequence[str] = ()) -> list[SearchPa
 def writable_heads(lm: LanguageModel, question: Question) -> list[str]:
     """Return the params' heads that `lm` can write in every prompt, without heads that differ only in case."""
     heads: dict[str, str] = {}
-    rest = (1,) * (len(question.prompt_set.prompts[0].slots) - 1)
+    prompts = question.prompt_set.prompts
+    longest = (question.params.max_entity_tokens,) * (len(prompts[0].slots) - 1)
     for head in question.params.heads:
         with suppress(BadSeed):
-            pattern = (len(lm.encode_entity(head)), *rest)
-            if all(fits(lm, prompt, pattern) for prompt in question.prompt_set.prompts):
+            pattern = (len(lm.encode_entity(head)), *longest)
+            if all(fits(lm, prompt, pattern) for prompt in prompts):
                 heads.setdefault(entity_of(head).folded, head)
     return list(heads.values())
 

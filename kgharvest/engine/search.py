@@ -130,9 +130,9 @@ def merge_found(groups: Sequence[Sequence[Pattern]], found: Sequence[Found]) -> 
     rejected[DUPLICATE] += len(candidates) - len(distinct)
     ended = [(group, part.notice) for group, part in zip(groups, found, strict=True) if part.notice]
     notice = ended[0][1] if ended else None
-    if notice and len(groups) > 1:
+    n_groups = len(set(map(tuple, groups)))
+    if notice and n_groups > 1:
         patterns = sorted({"-".join(map(str, group[0])) for group, _ in ended})
-        n_groups = len(set(map(tuple, groups)))
         notice += f" This applies to {len(patterns)} of {n_groups} token-count patterns: {', '.join(patterns)}."
     return Found(distinct, +rejected, sum(part.n_states for part in found), notice)
 

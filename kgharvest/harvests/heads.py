@@ -12,19 +12,17 @@ DELIMITERS = {".csv": ",", ".tsv": "\t"}  # of the columns, by the suffix of the
 
 
 def read_heads(path: Path) -> tuple[str, ...]:
-    """Return the heads of a text file with one head per line, or of the first column of a CSV or TSV file.
+    """Return the distinct heads of a text file, one per line, or of the first column of a CSV or TSV file.
 
-    Skips blank lines, and returns repeated heads once. Raises NoSuchFile or ImportRefused.
+    Raises NoSuchFile or ImportRefused.
     """
     lines = read_text(path).splitlines()
     delimiter = DELIMITERS.get(path.suffix.lower())
     rows = csv.reader(lines, delimiter=delimiter) if delimiter else ([line] for line in lines)
     heads = dict.fromkeys(" ".join(row[0].split()) for row in rows if row and row[0].strip())
     errors = [BadEntry(f"head {head!r:.60}", "is too long or not printable") for head in heads if not is_writable(head)]
-    if not heads:
-        errors.append(BadEntry("file", "contains no head; write one per line"))
-    if len(heads) > MOST_HEADS:
-        errors.append(BadEntry("file", f"has {len(heads):,} heads; the maximum is {MOST_HEADS:,}, so split it"))
+    if not 1 <= len(heads) <= MOST_HEADS:
+        errors.append(BadEntry("file", f"has {len(heads):,} heads, not 1 to {MOST_HEADS:,}; write one per line"))
     if errors:
         raise ImportRefused(path.name, errors)
     return tuple(heads)

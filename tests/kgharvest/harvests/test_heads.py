@@ -30,7 +30,9 @@ def test_file_of_heads(tmp_path, name, text, heads):
     assert read_heads(tmp_path / name) == heads
 
 
-@pytest.mark.parametrize(("text", "reason"), [("\n", "contains no head"), ("a" * 201, "is too long or not printable")])
+@pytest.mark.parametrize(
+    ("text", "reason"), [("\n", "has 0 heads, not 1 to 10,000"), ("a" * 201, "is too long or not printable")]
+)
 def test_bad_file_of_heads(tmp_path, text, reason):
     (tmp_path / "heads.txt").write_text(text)
 
