@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import NamedTuple
 
 from django.db.models import Max, Sum
 from django.utils import timezone
@@ -41,14 +40,6 @@ ASKED_WITH = ("One thing that is known about <ENT0> is its <ENT1>.",)
 NAMES_PER_ENTITY = 5
 
 
-class PreparedRelation(NamedTuple):
-    """Prompts of a relation. min_score: minimum consistency of its tuples. fault: reason to skip the relation."""
-
-    prepared: Prepared | None
-    min_score: float = 0.0
-    fault: str = ""
-
-
 def run_crawl(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     """Run a job of kind "crawl", without the steps of earlier attempts."""
     crawl = Crawl.objects.select_related("language_model").get(pk=job.pk)
@@ -66,7 +57,7 @@ class Crawler:
         self._params = HarvestParams(**stored | {"disabled_filters": frozenset(stored["disabled_filters"])})
         relations = Relation.objects.in_bulk(crawl.payload["relations"])
         self._relations = [relations[pk] for pk in crawl.payload["relations"] if pk in relations]
-        self._prepared: dict[int, PreparedRelation] = {}
+        self._prepared: dict[int, tuple[Prepared, HarvestParams]] = {}
 
     def run(self) -> None:
         for depth in range(1, self._crawl.depth + 1):
@@ -93,38 +84,36 @@ class Crawler:
 
     def _complete(self, depth: int, relation: Relation, frontier: Sequence[CrawledEntity]) -> None:
         watch = self._watch(depth, relation.name)
-        chosen = self._prepare(relation, watch)
-        step = CrawlStep(crawl=self._crawl, depth=depth, relation=relation, n_calls=0, fault=chosen.fault)
-        if chosen.prepared is None:
+        step = CrawlStep(crawl=self._crawl, depth=depth, relation=relation, n_calls=0)
+        try:
+            prepared, params = self._prepare(relation, watch)
+        except Cancelled:
+            raise
+        except EngineError as error:
+            step.fault = str(error)
             self._heartbeat.store(step.save)
             return
         surfaces = [entity.surface for entity in frontier]
-        bounds = head_bounds(self._lm, chosen.prepared, surfaces, self._params, watch)
-        heads = [surface for surface, bound in zip(surfaces, bounds, strict=True) if bound >= chosen.min_score]
+        bounds = head_bounds(self._lm, prepared, surfaces, params, watch)
+        heads = [surface for surface, bound in zip(surfaces, bounds, strict=True) if bound >= params.min_score]
         step.n_unfit = len(surfaces) - len(heads)
-        heads = heads[: self._n_calls_left()]
-        step.n_calls = len(heads)
-        if not heads:
+        params = replace(params, heads=tuple(heads[: self._n_calls_left()]))
+        step.n_calls = len(params.heads)
+        if not params.heads:
             self._heartbeat.store(step.save)
             return
-        params = replace(self._params, heads=tuple(heads), min_score=chosen.min_score)
-        result = harvest_prepared(chosen.prepared, params, self._lm, InTurn(watch))
+        result = harvest_prepared(prepared, params, self._lm, InTurn(watch))
         self._heartbeat.store(partial(self._store, step, params, result))
 
-    def _prepare(self, relation: Relation, watch: OnProgress) -> PreparedRelation:
-        """Return the relation's prompts. If the LM cannot be asked for it, return the fault."""
+    def _prepare(self, relation: Relation, watch: OnProgress) -> tuple[Prepared, HarvestParams]:
+        """Return the relation's prompts, and parameters with a minimum score. Raises EngineError."""
         if relation.pk not in self._prepared:
-            try:
-                prepared = prepare(spec_of(self._request(relation, self._params)), self._lm, watch)
-                seed_score = prepared.comprehension.seed_score
-                min_score = seed_score if self._params.min_score is None else self._params.min_score
-                if min_score is None:
-                    raise EngineError("The LM cannot score any seed tuple. Set a minimum score.")
-                self._prepared[relation.pk] = PreparedRelation(prepared, min_score)
-            except Cancelled:
-                raise
-            except EngineError as error:
-                self._prepared[relation.pk] = PreparedRelation(None, fault=str(error))
+            prepared = prepare(spec_of(self._request(relation, self._params)), self._lm, watch)
+            params, seed_score = self._params, prepared.comprehension.seed_score
+            if params.min_score is None and seed_score is None:
+                raise EngineError("The LM cannot score any seed tuple. Set a minimum score.")
+            params = replace(params, min_score=seed_score if params.min_score is None else params.min_score)
+            self._prepared[relation.pk] = prepared, params
         return self._prepared[relation.pk]
 
     def _request(self, relation: Relation, params: HarvestParams) -> HarvestRequest:
@@ -177,23 +166,22 @@ class Crawler:
         The examples are the relations of the crawl, each with the head of a seed tuple.
         """
         labels = {relation.name.replace("_", " "): relation for relation in self._relations}
-        examples = {relation.seed_tuples[0][0]: label for label, relation in reversed(labels.items())}
+        examples = {relation.seed_tuples[0][0]: label for label, relation in labels.items()}
         heads = [entity.surface for entity in frontier if entity.surface not in examples][: self._n_calls_left()]
         step = CrawlStep(crawl=self._crawl, depth=depth, n_calls=len(heads))
-        if len(examples) > 1 and heads:
-            params = HarvestParams(heads=tuple(heads), max_tuples=NAMES_PER_ENTITY, candidates=2 * NAMES_PER_ENTITY)
-            spec = HarvestSpec("relation", ASKED_WITH, tuple(examples.items()), "human", params=params)
-            try:
-                result = harvest(spec, self._lm, self._watch(depth, "names of relations"))
-            except Cancelled:
-                raise
-            except EngineError as error:
-                step.n_calls, step.fault = 0, str(error)
-            else:
-                names = Counter(scored.entities[1] for scored in result.tuples)
-                step.suggestions = {name: n for name, n in names.most_common() if name not in labels}
+        if len(examples) < 2 or not heads:
+            return
+        params = HarvestParams(heads=tuple(heads), max_tuples=NAMES_PER_ENTITY, candidates=2 * NAMES_PER_ENTITY)
+        spec = HarvestSpec("relation", ASKED_WITH, tuple(examples.items()), "human", params=params)
+        try:
+            result = harvest(spec, self._lm, self._watch(depth, "names of relations"))
+        except Cancelled:
+            raise
+        except EngineError as error:
+            step.n_calls, step.fault = 0, str(error)
         else:
-            step.n_calls = 0
+            names = Counter(scored.entities[1] for scored in result.tuples)
+            step.suggestions = {name: n for name, n in names.most_common() if name not in labels}
         self._heartbeat.store(step.save)
 
 

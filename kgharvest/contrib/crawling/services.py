@@ -1,28 +1,26 @@
 """Crawls: creation, rounds that cover every depth, and the accuracy per depth."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from django.db import transaction
-from django.db.models import Count, F, Q, Sum
+from django.db.models import Count, Q, Sum
 
 from annotation.judging.verdicts import Verdict
 from annotation.models import Stratum
 from kgharvest.accounts.projects import project_for
 from kgharvest.contrib.crawling.models import Crawl, CrawledEntity
-from kgharvest.engine.entities import entity_of, is_writable
+from kgharvest.engine.entities import entity_of
 from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE
 from kgharvest.engine.types import HarvestParams
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests import language_models
 from kgharvest.harvests.runner import HarvestRequest, check_harvest
-from kgharvest.jobs import ledger
 from kgharvest.models import LanguageModel, Launch, Project, Relation
 from kgharvest.statistics.rates import Rate, population_rate
 
-MOST_DEPTH = 20
 PARAMS = HarvestParams(max_tuples=5, candidates=30)
 
 
@@ -48,21 +46,17 @@ class CrawlRequest:
 
 @transaction.atomic
 def create_crawl(request: CrawlRequest, by: Any = None, project: Project | None = None) -> Crawl:
-    """Create a job with its seed entities. Raises BadCrawl, the errors of `check_harvest`, NotAllowed, ProjectNotNamed.
+    """Create a job with its seed entities. Run it with `ledger.run_job`, or wake a worker with `ledger.enqueue`.
 
-    To run it in this process, call `ledger.run_job`; for a worker, call `ledger.enqueue`.
+    Raises BadCrawl, NotAllowed, ProjectNotNamed, or the errors of `check_harvest`.
     """
     project = project_for(by, project)
     seeds = {entity_of(seed).folded: seed for seed in reversed(request.seeds)}
     names = list(reversed(seeds))
-    if not names or not all(name and is_writable(name) for name in names):
-        raise DomainError("BadCrawl", "A crawl needs seed entities that are printable and not blank. Add one per line.")
-    if len(names) > request.max_entities:
-        raise DomainError("BadCrawl", f"{len(names):,} seed entities exceed the maximum of {request.max_entities:,}.")
-    if not 1 <= request.depth <= MOST_DEPTH or request.max_calls < 1:
-        raise DomainError("BadCrawl", f"Set the depth to 1 to {MOST_DEPTH}, and the calls to 1 or more.")
-    if not request.relations:
-        raise DomainError("BadCrawl", "No relation selected. Use --relation, or --set for a whole set.")
+    if not names or len(names) > request.max_entities:
+        raise DomainError("BadCrawl", f"The crawl has {len(names):,} seeds. Provide 1 to {request.max_entities:,}.")
+    if min(request.depth, request.max_calls, len(request.relations)) < 1:
+        raise DomainError("BadCrawl", "A crawl needs a depth of 1 or more, a call, and a relation. Add them.")
     options = {"device": request.device, "dtype": request.dtype}
     params = replace(request.params, heads=tuple(names))
     for relation in request.relations:
@@ -88,14 +82,6 @@ def create_crawl(request: CrawlRequest, by: Any = None, project: Project | None 
         CrawledEntity(crawl=crawl, name=name, surface=seeds[name], depth=0, position=position)
         for position, name in enumerate(names)
     )
-    return crawl
-
-
-@transaction.atomic
-def queue_crawl(request: CrawlRequest, by: Any = None, project: Project | None = None) -> Crawl:
-    """Create a crawl and wake a worker. Raises as `create_crawl`."""
-    crawl = create_crawl(request, by, project)
-    ledger.enqueue(crawl)
     return crawl
 
 
@@ -125,45 +111,21 @@ def round_spec(crawl: Crawl, name: str, n: int) -> dict[str, Any]:
 
 
 class DepthSummary(NamedTuple):
-    """One depth of a crawl. n_entities: entities found at this depth. accuracy: share of true tuples, from verdicts.
+    """One depth of a crawl. n_entities: entities found at this depth. accuracy: share of true tuples, from verdicts."""
 
-    suggestions: relation names that the LM gave.
-    """
-
-    depth: int
-    n_entities: int
     n_calls: int
-    n_unfit: int
     n_tuples: int
+    n_entities: int
     n_judged: int
     accuracy: Rate
-    suggestions: dict[str, int]
 
 
-def depth_summaries(crawl: Crawl) -> Iterator[DepthSummary]:
-    """Yield the numbers of each depth up to now, from 1. The accuracy is that of the newest round with verdicts.
+def depth_summary(crawl: Crawl, depth: int) -> DepthSummary:
+    """Return the numbers of a depth up to now. The verdicts are those of the newest round with any.
 
-    Relations are strata of a depth, weighted by their numbers of tuples.
+    Relations are strata of the depth, weighted by their numbers of tuples.
     """
-    for depth in range(1, crawl.depth + 1):
-        steps = crawl.steps.filter(depth=depth)
-        sums = steps.aggregate(calls=Sum("n_calls"), unfit=Sum("n_unfit"), tuples=Sum("job__n_tuples"))
-        suggestions: dict[str, int] = {}
-        for step in steps.filter(relation=None):
-            suggestions |= step.suggestions
-        n_judged, accuracy = _accuracy(crawl, depth)
-        yield DepthSummary(
-            depth,
-            crawl.entities.filter(depth=depth).count(),
-            *(sums[name] or 0 for name in ("calls", "unfit", "tuples")),
-            n_judged,
-            accuracy,
-            suggestions,
-        )
-
-
-def _accuracy(crawl: Crawl, depth: int) -> tuple[int, Rate]:
-    """Return the number of verdicts and the share of accepted tuples at this depth, with its 95 % interval."""
+    sums = crawl.steps.filter(depth=depth).aggregate(calls=Sum("n_calls"), tuples=Sum("job__n_tuples"))
     strata = Stratum.objects.filter(job__crawl_step__crawl=crawl, round__project=crawl.project_id)
     accepted = Q(draws__task__verdict=Verdict.ACCEPTED)
     judged = accepted | Q(draws__task__verdict=Verdict.REJECTED)
@@ -171,5 +133,7 @@ def _accuracy(crawl: Crawl, depth: int) -> tuple[int, Rate]:
     rows = strata.filter(round=newest, job__crawl_step__depth=depth).annotate(
         n_hits=Count("draws", filter=accepted), n=Count("draws", filter=judged)
     )
-    counts = np.array(rows.values_list("n_hits", "n", F("population")), dtype=np.int64).reshape(-1, 3)
-    return int(counts[:, 1].sum()), population_rate(*counts.T)
+    counts = np.array(rows.values_list("n_hits", "n", "population"), dtype=np.int64).reshape(-1, 3)
+    n_entities = crawl.entities.filter(depth=depth).count()
+    n_judged, accuracy = int(counts[:, 1].sum()), population_rate(*counts.T)
+    return DepthSummary(sums["calls"] or 0, sums["tuples"] or 0, n_entities, n_judged, accuracy)

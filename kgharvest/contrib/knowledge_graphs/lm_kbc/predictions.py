@@ -1,14 +1,13 @@
 """Predictions for the LM-KBC challenge from harvests with heads, and score thresholds learned from judged rounds."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Round
-from kgharvest.contrib.knowledge_graphs.lm_kbc.challenge_files import Question
 from kgharvest.contrib.knowledge_graphs.models import ScoreThreshold
 from kgharvest.engine.entities import entity_of
 from kgharvest.engine.filters import is_number
@@ -17,42 +16,34 @@ from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, LanguageModel, Project, Relation
 from kgharvest.statistics.set_scores import best_threshold
 
+CELL = ("relation_id", "language_model_id", "setting")
+DRAWN = (*(f"stratum__{name}" for name in CELL), "harvested_tuple__score", "task__verdict", "inclusion_probability")
+
 
 def learn_thresholds(round: Round) -> list[ScoreThreshold]:
-    """Store the threshold with the largest F1 for each cell of the round. Replaces earlier ones from the same round.
+    """Store the threshold with the largest F1 for every cell of the round. Replaces earlier ones from the same round.
 
-    Uses accepted and rejected tuples. Skips cells without accepted tuples or without scores. Raises DomainError
-    NotJudged if no cell has a threshold.
+    Uses accepted and rejected tuples. Skips cells without accepted tuples or without scores. Raises NotJudged.
     """
-    cell_fields = ("relation", "language_model", "setting")
     draws = Draw.objects.filter(stratum__round=round, task__verdict__in=[Verdict.ACCEPTED, Verdict.REJECTED])
     scored = draws.filter(harvested_tuple__isnull=False).exclude(harvested_tuple__job__score_scale="order")
     judged = defaultdict(list)
-    numbers = ("harvested_tuple__score", "task__verdict", "inclusion_probability")
-    for *cell, score, verdict, probability in scored.values_list(*(f"stratum__{f}" for f in cell_fields), *numbers):
-        judged[tuple(cell)].append((score, verdict == Verdict.ACCEPTED, 1 / (probability or 1)))
-    thresholds = []
-    for (relation, language_model, setting), rows in judged.items():
-        scores, is_true, weights = (np.array(column) for column in zip(*rows, strict=True))
-        if best := best_threshold(scores, is_true, weights):
-            cell = {"relation_id": relation, "language_model_id": language_model, "setting": setting}
-            stored, _ = ScoreThreshold.objects.update_or_create(round=round, **cell, defaults=best._asdict())
-            thresholds.append(stored)
-    if not thresholds:
+    for *cell, score, verdict, probability in scored.values_list(*DRAWN):
+        judged[tuple(cell)].append((score, verdict == Verdict.ACCEPTED, 1 / probability))
+    best = {cell: best_threshold(*map(np.array, zip(*rows, strict=True))) for cell, rows in judged.items()}
+    if not any(best.values()):
         raise DomainError("NotJudged", f"Round {round.name} has no accepted tuple with a score. Judge tuples first.")
-    return thresholds
-
-
-class Predicted(NamedTuple):
-    """Objects of a question, best first. ids: None if the relation has no table of ids."""
-
-    question: Question
-    objects: list[str]
-    ids: list[str] | None
+    return [
+        ScoreThreshold.objects.update_or_create(
+            round=round, **dict(zip(CELL, cell, strict=True)), defaults=threshold._asdict()
+        )[0]
+        for cell, threshold in best.items()
+        if threshold
+    ]
 
 
 class Predictor:
-    """Predictions of one relation from the newest finished harvests of an LM that complete the subjects.
+    """Predictions of a relation from the newest finished harvests of an LM that complete the subjects.
 
     threshold: the newest threshold learned for the cell, or None. min_score: used without a threshold.
     """
@@ -60,40 +51,41 @@ class Predictor:
     def __init__(
         self, relation: Relation, language_model: LanguageModel, setting: str, project: Project, min_score: float | None
     ):
-        self.relation = relation
         cell = {"relation": relation, "language_model": language_model, "setting": setting}
-        thresholds = ScoreThreshold.objects.filter(**cell, round__project=project)
-        self.threshold = thresholds.order_by("-round", "-pk").first()
-        self.min_score = self.threshold.score if self.threshold else min_score
-        self._ids = EntityIds(relation)
-        jobs = HarvestJob.objects.succeeded().filter(**cell, project=project).order_by("-pk")
-        self._jobs = [job for job in jobs if job.payload.get("spec", {}).get("params", {}).get("heads")]
+        self.threshold = ScoreThreshold.objects.filter(**cell, round__project=project).order_by("-round").first()
+        self._min_score = self.threshold.score if self.threshold else min_score
+        self._relation, self._ids = relation, EntityIds(relation)
+        self._jobs = HarvestJob.objects.succeeded().filter(**cell, project=project).order_by("-pk")
 
-    def predict(self, questions: Sequence[Question]) -> Iterator[Predicted]:
-        """Yield the objects of each question. Raises DomainError NotHarvested if no harvest has the subject."""
-        remaining = {entity_of(question.subject).folded: question for question in questions}
-        answers: dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]] = {}
+    def predict(self, subjects: list[str]) -> Iterator[dict[str, Any]]:
+        """Yield ObjectEntities, best first, for every subject, and ObjectEntitiesID if the relation has a table of ids.
+
+        Raises NotHarvested if no harvest has the subject.
+        """
+        remaining = {entity_of(subject).folded: subject for subject in subjects}
+        tails: dict[str, list[Any]] = {}
         for job in self._jobs:
-            heads = {entity_of(head).folded for head in job.payload["spec"]["params"]["heads"]} & remaining.keys()
-            answers |= {head: [] for head in heads}
-            tuples = job.tuples.presentable().select_related("knowledge_tuple").order_by("rank") if heads else ()
-            for row in tuples:
-                head = entity_of(row.surface[0]).folded
-                if head in heads and (self.min_score is None or row.score >= self.min_score):
-                    answers[head].append((row.knowledge_tuple.entities, row.surface))
-            remaining = {head: question for head, question in remaining.items() if head not in heads}
+            asked = job.payload.get("spec", {}).get("params", {}).get("heads", ())
+            if heads := {entity_of(head).folded for head in asked} & remaining.keys():
+                tails |= {head: [] for head in heads}
+                for row in job.tuples.presentable().select_related("knowledge_tuple").order_by("rank"):
+                    head = entity_of(row.surface[0]).folded
+                    if head in heads and (self._min_score is None or row.score >= self._min_score):
+                        tails[head].append(row)
+            remaining = {head: subject for head, subject in remaining.items() if head not in heads}
         if remaining:
-            subject = next(iter(remaining.values())).subject
             raise DomainError(
                 "NotHarvested",
-                f"{len(remaining):,} subjects of {self.relation.name} are in no finished harvest of this LM and "
-                f"setting, for example {subject!r}. Write them with lm_kbc subjects, then run harvest --heads.",
+                f"{len(remaining):,} subjects of {self._relation.name} are in no finished harvest of this LM and "
+                f"setting, for example {min(remaining.values())!r}. Use lm_kbc subjects, then harvest --heads.",
             )
-        for question in questions:
-            tails = answers[entity_of(question.subject).folded]
-            objects = [_as_written(surface[-1]) for _, surface in tails]
-            ids = [row[-1] or "" for row in self._ids.of([entities for entities, _ in tails])]
-            yield Predicted(question, objects, ids if self._ids.has_any else None)
+        for subject in subjects:
+            rows = tails[entity_of(subject).folded]
+            prediction: dict[str, Any] = {"ObjectEntities": [_as_written(row.surface[-1]) for row in rows]}
+            if self._ids.has_any:
+                ids = self._ids.of([row.knowledge_tuple.entities for row in rows])
+                prediction["ObjectEntitiesID"] = [of_tuple[-1] or "" for of_tuple in ids]
+            yield prediction
 
 
 def _as_written(surface: str) -> str:

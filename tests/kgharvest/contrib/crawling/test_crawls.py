@@ -18,7 +18,7 @@ from annotation.rounds.services import open_round
 from evaluation.reports.services import create_report
 from kgharvest.contrib.crawling import runner
 from kgharvest.contrib.crawling.models import Crawl, CrawlStep
-from kgharvest.contrib.crawling.services import PARAMS, CrawlRequest, create_crawl, depth_summaries, round_spec
+from kgharvest.contrib.crawling.services import PARAMS, CrawlRequest, create_crawl, depth_summary, round_spec
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.harvest import prepare
 from kgharvest.engine.language_models.loading import load
@@ -157,7 +157,7 @@ def test_round_gives_every_depth_an_accuracy_with_an_interval():
     labels = ["true" if tuple(task.knowledge_tuple.entities) in facts else "false" for task in tasks]
     factories.judge_all(round, *3 * [labels])
 
-    first, second = depth_summaries(crawl)
+    first, second = depth_summary(crawl, 1), depth_summary(crawl, 2)
 
     for depth, summary in enumerate((first, second), start=1):
         strata = round.strata.filter(setting=f"human-depth-{depth}")

@@ -8,9 +8,8 @@ from kgharvest.contrib.crawling.services import (
     PARAMS,
     CrawlRequest,
     create_crawl,
-    depth_summaries,
+    depth_summary,
     find_crawl,
-    queue_crawl,
     round_spec,
 )
 from kgharvest.engine.settings import PROMPT_SETTINGS
@@ -29,6 +28,12 @@ from kgharvest.models import Job
 from kgharvest.pages.number_format import counted, share_with_interval
 from kgharvest.relations.names import relations_of_set, resolve_relation
 
+REQUEST_NAMES = ("setting", "depth", "max_entities", "max_calls", "device", "dtype")
+LIMITS = {
+    "depth": "number of rounds of harvests",
+    "max-entities": "maximum number of entities, including the seeds",
+    "max-calls": "maximum number of calls: one entity in one relation each",
+}
 PARAM_NAMES = ("max_tuples", "candidates", "max_entity_tokens", "min_score")
 
 
@@ -43,15 +48,9 @@ class Command(DomainCommand):
         start.add_argument("--set", dest="set_name", metavar="NAME", help="set of --relation, or whole set")
         start.add_argument("--model", default="embedded", help=f"LM: {LM_NAMES_HELP} (default: embedded)")
         start.add_argument("--setting", choices=PROMPT_SETTINGS, default="multi", help="setting (default: multi)")
-        defaults = {name: getattr(CrawlRequest, name) for name in ("depth", "max_entities", "max_calls")}
-        for name, help_text in (
-            ("depth", "number of rounds of harvests"),
-            ("max_entities", "maximum number of entities, including the seeds"),
-            ("max_calls", "maximum number of calls: one entity in one relation each"),
-        ):
-            option = f"--{name.replace('_', '-')}"
-            help_text = f"{help_text} (default: {defaults[name]:,})"
-            start.add_argument(option, type=positive, default=defaults[name], help=help_text)
+        for name, help_text in LIMITS.items():
+            default = getattr(CrawlRequest, name.replace("-", "_"))
+            start.add_argument(f"--{name}", type=positive, default=default, help=f"{help_text} (default: {default:,})")
         start.add_argument("--max-tuples", type=positive, help=f"tuples per call (default: {PARAMS.max_tuples})")
         start.add_argument("--candidates", type=positive, help=f"candidates per call (default: {PARAMS.candidates})")
         start.add_argument("--max-entity-tokens", type=positive, help="maximum tokens per entity (default: 2)")
@@ -72,20 +71,16 @@ class Command(DomainCommand):
         {"start": self.start, "continue": self.resume, "show": self.show, "round": self.draft}[verb](**options)
 
     def start(self, **options):
-        chosen = {name: options[name] for name in PARAM_NAMES if options[name] is not None}
-        names, set_name = options["relation"], options["set_name"]
-        request = CrawlRequest(
-            read_heads(options["seeds"]),
-            [resolve_relation(name, set_name) for name in names] or relations_of_set(set_name),
-            get_language_model(options["model"]),
-            params=replace(PARAMS, **chosen),
-            **{name: options[name] for name in ("setting", "depth", "max_entities", "max_calls", "device", "dtype")},
-        )
-        project = project_for(None, options["project"])
+        names, set_name, seeds = options["relation"], options["set_name"], read_heads(options["seeds"])
+        relations = [resolve_relation(name, set_name) for name in names] or relations_of_set(set_name)
+        params = replace(PARAMS, **{name: options[name] for name in PARAM_NAMES if options[name] is not None})
+        chosen = {name: options[name] for name in REQUEST_NAMES}
+        request = CrawlRequest(seeds, relations, get_language_model(options["model"]), params=params, **chosen)
+        crawl = create_crawl(request, project=project_for(None, options["project"]))
         if options["wait"]:
-            self.run_here(create_crawl(request, project=project))
+            self.run_here(crawl)
         else:
-            crawl = queue_crawl(request, project=project)
+            ledger.enqueue(crawl)
             self.stdout.write(f"{crawl}: queued. See crawl show {crawl.pk}.")
 
     def resume(self, *, crawl, **options):
@@ -98,25 +93,25 @@ class Command(DomainCommand):
         run_to_the_end(crawl)
         crawl = find_crawl(crawl.pk)
         if crawl.status != Job.Status.SUCCEEDED:
-            reason = crawl.error or f"{crawl.status}; wait for its worker, or continue it when the worker has stopped."
-            raise DomainError("CrawlFailed", f"{crawl}: {reason}")
+            reason = crawl.error or "Wait for its worker, or continue it when the worker has stopped."
+            raise DomainError("CrawlFailed", f"{crawl} is {crawl.status}. {reason}")
         self.show(crawl=crawl.pk)
 
     def show(self, *, crawl, **options):
         crawl = find_crawl(crawl)
         self.stdout.write(f"{crawl}, {crawl.status}, from {counted(crawl.entities.filter(depth=0).count(), 'seed')}")
-        for depth in depth_summaries(crawl):
-            n_calls, n_tuples = counted(depth.n_calls, "call"), counted(depth.n_tuples, "tuple")
-            words = f"{n_calls}, {n_tuples}, {counted(depth.n_entities, 'new entity', 'new entities')}"
-            judged = ""
-            if interval := depth.accuracy.with_interval:
-                judged = f"; accuracy {share_with_interval(*interval)} from {counted(depth.n_judged, 'verdict')}"
-            self.stdout.write(f"depth {depth.depth}: {words}{judged}")
-            if depth.suggestions:
-                named = ", ".join(f"{name} ({n:,})" for name, n in depth.suggestions.items())
-                self.stdout.write(f"  relations named by the LM: {named}")
-        for fault in crawl.steps.exclude(fault="").select_related("relation"):
-            self.stderr.write(f"{fault.relation or 'names of relations'}: {fault.fault}")
+        for depth in range(1, crawl.depth + 1):
+            n_calls, n_tuples, n_entities, n_judged, accuracy = depth_summary(crawl, depth)
+            numbers = f"{counted(n_calls, 'call')}, {counted(n_tuples, 'tuple')}, {n_entities:,} new entities"
+            share = share_with_interval(accuracy.value, accuracy.low, accuracy.high) if accuracy.with_interval else ""
+            judged = f"; accuracy {share} from {counted(n_judged, 'verdict')}" if share else ""
+            self.stdout.write(f"depth {depth}: {numbers}{judged}")
+        for step in crawl.steps.select_related("relation"):
+            if step.suggestions:
+                named = ", ".join(f"{name} ({n:,})" for name, n in step.suggestions.items())
+                self.stdout.write(f"depth {step.depth}: relations named by the LM: {named}")
+            if step.fault:
+                self.stderr.write(f"depth {step.depth}: {step.relation or 'names of relations'}: {step.fault}")
 
     def draft(self, *, crawl, name, n, **options):
         crawl = find_crawl(crawl)
