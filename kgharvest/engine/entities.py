@@ -3,19 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kgharvest.engine.filters import LONGEST_ENTITY, UNWRITABLE, EntityFilter, Words, words_of
+from kgharvest.engine.filters import UNWRITABLE, EntityFilter, Words, is_writable, words_of
 from kgharvest.engine.language_models.base import LanguageModel, TokenIds
 
 CACHE_SIZE = 1_000_000
-
-
-def is_writable(entity: str) -> bool:
-    """Return whether `entity` is short enough and printable.
-
-    False if it contains a control, bidirectional, zero-width, or unassigned character. This includes the zero-width
-    non-joiner of Persian spelling, because two entities that look the same would otherwise be distinct.
-    """
-    return len(entity) <= LONGEST_ENTITY and entity.isprintable()
 
 
 class Entity(NamedTuple):

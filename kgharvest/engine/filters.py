@@ -36,6 +36,15 @@ def words_of(text: str) -> Words:
     return tuple(text.casefold().split())
 
 
+def is_writable(entity: str) -> bool:
+    """Return whether `entity` is short enough and printable.
+
+    False if it contains a control, bidirectional, zero-width, or unassigned character. This includes the zero-width
+    non-joiner of Persian spelling, because two entities that look the same would otherwise be distinct.
+    """
+    return len(entity) <= LONGEST_ENTITY and entity.isprintable()
+
+
 def has_no_letter_or_punctuation(entity: Words) -> bool:
     text = "".join(entity)
     return not any(map(str.isalpha, text)) or any(unicodedata.category(character)[0] in "PS" for character in text)
@@ -84,7 +93,7 @@ FILTERS = {
     )
 }
 # Reasons that cannot be disabled: tuples equal to a better tuple after case-folding, and entities that are unwritable
-# (`entities.is_writable`).
+# (`is_writable`).
 DUPLICATE, UNWRITABLE = "duplicate", "unwritable"
 
 

@@ -91,10 +91,12 @@ class SearchPart:
         vocabulary = EntityVocabulary(lm, EntityFilter(question.templates, params.disabled_filters, params.numbers))
         found: list[Found] = []
         for head in self.heads or (None,):
-            n_before = sum(len(part.candidates) for part in found)
+
+            def report_part(n: int, n_before: int = sum(len(part.candidates) for part in found)) -> None:
+                report(n_before + n)
+
             ranker = make_ranker(prompts.reader(lm), prompts, params)
-            search = BestFirstSearch(ranker, vocabulary, params, lambda n, before=n_before: report(before + n))
-            found.append(search.run(self.patterns, head))
+            found.append(BestFirstSearch(ranker, vocabulary, params, report_part).run(self.patterns, head))
         return merge_found([self.patterns] * len(found), found)
 
 

@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kgharvest.engine.entities import Entity, is_writable
+from kgharvest.engine.entities import Entity
+from kgharvest.engine.filters import is_writable
 from kgharvest.engine.language_models.base import (
     EncodedPrompt,
     GivesLogprobs,

@@ -4,7 +4,7 @@ import csv
 from pathlib import Path
 
 from kgharvest.bulk.file_reading import read_text
-from kgharvest.engine.entities import is_writable
+from kgharvest.engine.filters import is_writable
 from kgharvest.errors import BadEntry, ImportRefused
 
 MOST_HEADS = 10_000
