@@ -208,6 +208,7 @@ def score_tuples(
 
 def order_tuples(tuples: Sequence[Sequence[Entity]], params: HarvestParams) -> list[ScoredTuple]:
     """Return `tuples` in the given order, within the limits of `rank()`, with the negative rank as score."""
+    params = replace(params, min_score=None)  # ranks are not consistencies
     in_order = [
         ScoredTuple(tuple(entity.folded for entity in entities), tuple(entity.surface for entity in entities), -n, None)
         for n, entities in enumerate(tuples)

@@ -9,7 +9,7 @@ import torch
 from kgharvest.engine import parts
 from kgharvest.engine.entities import entity_of
 from kgharvest.engine.filters import EntityFilter, is_number
-from kgharvest.engine.harvest import harvest, harvest_prepared, prepare, score_tuples
+from kgharvest.engine.harvest import harvest, harvest_prepared, order_tuples, prepare, score_tuples
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.types import EngineError, HarvestParams, HarvestSpec
 from kgharvest.harvests.parts.serialization import read_part, write_part
@@ -127,6 +127,12 @@ def test_minimum_score_applies_without_heads():
 
     assert [scored.score for scored in result.tuples] == scores[:2]
     assert result.null_heads == ()
+
+
+def test_minimum_score_does_not_apply_to_ranks():
+    tuples = [tuple(map(entity_of, pair)) for pair in (("a", "b"), ("c", "d"))]
+
+    assert len(order_tuples(tuples, HarvestParams(min_score=-1.5))) == 2
 
 
 @pytest.mark.parametrize(

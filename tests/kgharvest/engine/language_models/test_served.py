@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from transformers import AutoTokenizer
@@ -280,3 +282,17 @@ def test_rejected_key_is_reported_and_not_cached(folder_of, tokenizer):
 )
 def test_served_name_splits_url_model_and_tokenizer(name, parts):
     assert served_name(name) == parts
+
+
+def test_harvest_with_heads_matches_local_lm(local, served):
+    params = replace(PARAMS, heads=("paris", "dog"), max_entity_tokens=1, candidates=5)
+    spec = HarvestSpec("r", ("<ENT0> is in <ENT1>",), (("rome", "italy"), ("cat", "fish")), "human", params=params)
+
+    result = harvest(spec, served(most_ranked=EVERY_TOKEN))
+
+    expected = harvest(spec, local)
+    assert len(result.tuples) >= 8
+    assert {scored.entities[0] for scored in result.tuples} == {"paris", "dog"}
+    assert [scored.surface for scored in result.tuples] == [scored.surface for scored in expected.tuples]
+    scores = [scored.score for scored in expected.tuples]
+    assert [scored.score for scored in result.tuples] == pytest.approx(scores, abs=1e-3)
