@@ -6,13 +6,14 @@ They are registered in PANELS and HOOKS of kgharvest.registries.
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 from django.http import HttpRequest
 from django.urls import reverse
 
 from annotation.judges.models import JudgeRun
 from annotation.models import Round
 from annotation.monitoring.progress import LIVE_JUDGMENTS
-from evaluation.evidence.evidence import evidence_of_rows
+from evaluation.evidence.evidence import cells_of, drawn_verdicts, evidence_of_rows, macro_closing
 from evaluation.evidence.judges import judge_answers_of_rows
 from evaluation.evidence.rows import gather_evidence, judge_rows, rows_of_round, rules_of_round
 from evaluation.models import Report
@@ -21,7 +22,6 @@ from evaluation.reports.document import finding, tables_of
 from evaluation.reports.forms import ReportForm
 from evaluation.reports.sections.judge_card import STEADINESS_TABLES, card_entry
 from evaluation.reports.sections.judge_card import TABLES as CARD_TABLES
-from evaluation.reports.sections.modelled_rates import every_look_entries, with_every_look_averages
 from evaluation.reports.services import one_moment
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, Project, Relation
@@ -133,12 +133,11 @@ def _card_of(run: JudgeRun) -> dict[str, Any]:
 
 
 def half_width(round: Round) -> float | None:
-    """Return the largest half-width of the anytime-valid intervals of LMs and settings, or None if one is undefined."""
+    """Return the largest half-width of the averages of LMs and settings, or None if one is undefined."""
     with one_moment():
         evidence = gather_evidence(round)
-    sides = [{"model": side.model, "setting": side.setting} for side in evidence.sides]
-    cells = every_look_entries(evidence, [{}] * len(evidence.cells))
-    intervals = [entry["every_look"] for entry in with_every_look_averages(sides, cells, evidence)]
-    if not intervals or any(interval["low"] is None for interval in intervals):
-        return None
-    return max((interval["high"] - interval["low"]) / 2 for interval in intervals)
+    cells = cells_of(evidence, drawn_verdicts(evidence))
+    sides = (np.flatnonzero(evidence.side_of_cell == side).tolist() for side in range(len(evidence.sides)))
+    closings = [macro_closing([cells[cell] for cell in side], round.closes_at_half_width) for side in sides]
+    half_widths = [closing.half_width for closing in closings if closing is not None]
+    return max(half_widths) if half_widths and len(half_widths) == len(closings) else None

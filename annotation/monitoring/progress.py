@@ -131,7 +131,7 @@ HALF_WIDTH = "half_width"  # snapshot subject
 
 
 def look_at_half_width(round: Round, now: datetime) -> float | None:
-    """Return the largest half-width of the anytime-valid intervals. Each LM and setting of the round has one interval.
+    """Return the largest half-width of the fixed-width intervals. Each LM and setting of the round has one interval.
 
     The half-width is recomputed at most once a minute. It is None while one of the intervals is undefined.
     """

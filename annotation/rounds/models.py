@@ -204,8 +204,8 @@ class Round(models.Model):
         null=True,
         blank=True,
         validators=[MinValueValidator(0.01), MaxValueValidator(0.5)],
-        help_text="Required for “at a target interval width”. Maximum half-width of the anytime-valid interval of each "
-        "LM and setting, averaged over relations.",
+        help_text="Required for “at a target interval width”. Maximum half-width of the interval of each LM and "
+        "setting, averaged over relations.",
     )
 
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="rounds")

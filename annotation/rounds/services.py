@@ -234,16 +234,18 @@ def reopen_round(round: Round, by=None) -> None:
 
 
 @transaction.atomic
-def close_round(round: Round, by=None) -> int:
+def close_round(round: Round, by=None, half_width: float | None = None) -> int:
     """Close a round and return the number of released leases. Open tasks remain incomplete.
 
+    half_width: target half-width, if the round closes because it is reached.
     Raises NotAllowed or WrongStatus.
     """
     check_may(by, Action.WORK, round.project)
     _move(round, [Round.Status.OPEN, Round.Status.PAUSED], Round.Status.CLOSED, closed_at=timezone.now())
     n_released = release_leases(Assignment.objects.filter(annotator__round=round))
     n_incomplete = round.tasks.without_gold().filter(verdict="").count()
-    record("round.closed", round, by, round=round, n_incomplete=n_incomplete)
+    rule = {} if half_width is None else {"half_width": half_width}
+    record("round.closed", round, by, round=round, n_incomplete=n_incomplete, **rule)
     if n_released:
         record("round.released", round, by, round=round, n=n_released)
     return n_released
@@ -288,6 +290,6 @@ def close_due_rounds(now: datetime, rounds: QuerySet[Round] | None = None) -> No
             if half_width is None or half_width > round.closes_at_half_width:
                 continue
         try:
-            close_round(round)
+            close_round(round, half_width=round.closes_at_half_width)
         except WrongStatus:
             logger.info("Round %s was closed concurrently.", round.name)

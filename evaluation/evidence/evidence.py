@@ -17,11 +17,11 @@ from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from evaluation.evidence.tables import COUNTED, EMPTY, EXCLUDED, GOLD, STATUSES, Columns, Rows
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, LABELS, VERDICTS, Codes, Flags, Floats
 from kgharvest.statistics.clusters import design_effects
+from kgharvest.statistics.fixed_width import Closing, closing_interval, interval_at_stop
 from kgharvest.statistics.paired_tests import CellKey, Side
 from kgharvest.statistics.rates import Members, RankedStrata, Rate, VerdictSample, sample_rate
 from kgharvest.statistics.statement_test import SharedStatements, SideSample, StatementDifference, statement_difference
@@ -120,7 +120,8 @@ class Evidence:
     statements, numbered after the other statements; gold_truth (number of gold statements,): TRUE or FALSE.
     demonstrators: LMs of the round whose accuracy does not generalize to other LMs. planned: the two sides of each
     preregistered comparison; None without a preregistration. cluster (T,): number of the cluster with which each
-    statement was sampled; None if statements were sampled one by one.
+    statement was sampled; None if statements were sampled one by one. closed_at: half-width of the
+    averages of LMs and settings at which the round was closed; None if another rule applied.
     """
 
     round: str
@@ -144,6 +145,7 @@ class Evidence:
     harvests: Sequence[SampledHarvest] = ()
     planned: frozenset[frozenset[Side]] | None = None
     cluster: Codes | None = None
+    closed_at: float | None = None
 
     @property
     def n_tasks(self) -> int:
@@ -293,6 +295,7 @@ def evidence_of_rows(rows: Rows, rules: Mapping[str, Any]) -> Evidence:
         gold_truth=statements["gold_label"][n_tasks:],
         harvests=sampled_harvests(rows["harvests"]),
         cluster=statements.get("cluster"),
+        closed_at=rules.get("closed_at_half_width"),
     )
 
 
@@ -481,7 +484,8 @@ class Cell:
     incomplete statements. population (s,): population of each stratum, 0 if unknown. size (s,): relative size of each
     stratum, 0 if unknown. judge_labels (s,): label that the judge gave to all tuples of the stratum; empty unless
     strata are formed by judge label. design_effects: design effects (s,) of each verdict in `samples`; None without
-    clusters.
+    clusters. closed_at: half-width of the accuracy at which judging stopped; None if another rule applied, or if the
+    average over several cells decided.
     """
 
     key: CellKey
@@ -494,6 +498,7 @@ class Cell:
     ranks: Sequence[tuple[int | None, int | None]]
     judge_labels: Sequence[str]
     design_effects: Sequence[Floats] | None = None
+    closed_at: float | None = None
 
     @property
     def n(self) -> int:
@@ -520,17 +525,38 @@ class Cell:
         return sample if self.design_effects is None else sample.divided(self.design_effects[verdict])
 
 
-def joint_rate(cells: Sequence[Cell], verdict: int, *, weights: ArrayLike | None = None) -> Rate:
+def joint_rate(
+    cells: Sequence[Cell], verdict: int, *, weights: Floats | None = None, closed_at: float | None = None
+) -> Rate:
     """Return the share of a verdict in the joint population of the cells.
 
-    weights: one weight per stratum, in the order of the cells.
+    weights: one weight per stratum, in the order of the cells. closed_at: half-width at which judging stopped.
     """
+    sample, population = _joint_sample(cells, verdict)
+    if len(cells) == 1:
+        closed_at = cells[0].closed_at
+        if weights is None and cells[0].has_shares and not population.all():
+            weights = cells[0].part_of_strata
+    rate = sample_rate(sample, population, weights)
+    if closed_at is None or rate.low == rate.high:  # undefined, or a census
+        return rate
+    closing = closing_interval(sample, population, cells[0].part_of_strata if weights is None else weights, closed_at)
+    if closing is None:
+        return rate
+    low, high = interval_at_stop(closing.center, max(closing.half_width, closed_at))
+    return Rate(rate.value, float(low), float(high))
+
+
+def macro_closing(cells: Sequence[Cell], margin: float) -> Closing | None:
+    """Return the interval of the average accuracy over the cells that is compared with the margin."""
+    weights = np.concatenate([cell.part_of_strata / len(cells) for cell in cells])
+    return closing_interval(*_joint_sample(cells, ACCEPTED), weights, margin)
+
+
+def _joint_sample(cells: Sequence[Cell], verdict: int) -> tuple[VerdictSample, Codes]:
     samples = (cell.effective_sample(verdict) for cell in cells)
     sample = VerdictSample(*map(np.concatenate, zip(*samples, strict=True)))
-    population = np.concatenate([cell.population for cell in cells])
-    if weights is None and len(cells) == 1 and cells[0].has_shares and not population.all():
-        weights = cells[0].part_of_strata
-    return sample_rate(sample, population, weights)
+    return sample, np.concatenate([cell.population for cell in cells])
 
 
 def cells_of(evidence: Evidence, drawn: DrawnVerdicts) -> list[Cell]:
@@ -539,6 +565,7 @@ def cells_of(evidence: Evidence, drawn: DrawnVerdicts) -> list[Cell]:
     samples = [drawn.of_groups(verdict) for verdict in range(INCOMPLETE)]
     at_least, at_most = drawn.extremes(ACCEPTED)
     effects = None if evidence.cluster is None else verdict_design_effects(evidence, evidence.verdict)
+    is_only = np.bincount(evidence.side_of_cell)[evidence.side_of_cell] == 1
     return [
         Cell(
             key=key,
@@ -551,8 +578,9 @@ def cells_of(evidence: Evidence, drawn: DrawnVerdicts) -> list[Cell]:
             ranks=[evidence.strata[number][1:3] for number in numbers],
             judge_labels=[evidence.strata[number].judge_label for number in numbers],
             design_effects=None if effects is None else [effect[numbers] for effect in effects],
+            closed_at=evidence.closed_at if only else None,
         )
-        for key, numbers in zip(evidence.cells, evidence.strata_of_cells, strict=True)
+        for key, numbers, only in zip(evidence.cells, evidence.strata_of_cells, is_only.tolist(), strict=True)
     ]
 
 

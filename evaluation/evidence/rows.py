@@ -499,6 +499,7 @@ FORMER_MEMBER = "former member"
 
 def rules_of_round(round: Round) -> dict[str, Any]:
     """Return the verdict rules of the round, its name, and its demonstrators."""
+    closed = round.events.filter(action="round.closed").first() if round.closed_at else None
     demonstrators = LanguageModel.objects.filter(strata__round=round, is_demonstrator=True).distinct()
     return {
         "round": round.name,
@@ -510,6 +511,8 @@ def rules_of_round(round: Round) -> dict[str, Any]:
         "demonstrators": sorted(map(str, demonstrators)),
         "least_k": round.least_k,
         "quota": round.quota,
+        # Rounds that closed before there were fixed-width intervals, or were closed by people, have none.
+        "closed_at_half_width": closed and closed.known_facts.get("half_width"),
     }
 
 

@@ -50,6 +50,12 @@ METHOD_PARTS = {
         "the harvests and therefore has no interval. In the weighted accuracy, the weight of a relation is its "
         "population."
     ),
+    "fixed_width": (
+        "The round closed once the accuracy of each LM and setting, averaged over relations, was known to the target "
+        "half-width. The interval of this average is a fixed-width interval. In simple samples with one label per "
+        "statement, it contains the accuracy at the stop with a probability of at least .945, for every accuracy "
+        "between .005 and .995 (computed by dynamic programming). Averages over strata use an effective sample size."
+    ),
     "similar_relations": (
         "The interval of the average for similar relations is a bootstrap-t interval over relations (5,000 resamples), "
         "from six relations on."
@@ -119,7 +125,9 @@ def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, A
         accuracies = {
             cell.key.relation: value for cell in side_cells if (value := cell.rate_of(ACCEPTED).value) is not None
         }
-        these, rejection_of_these = (macro_of_these(side_cells, verdict) for verdict in (ACCEPTED, REJECTED))
+        these, rejection_of_these = (
+            macro_of_these(side_cells, verdict, evidence.closed_at) for verdict in (ACCEPTED, REJECTED)
+        )
         populations = np.concatenate([cell.population for cell in side_cells])
         population = int(populations.sum()) if populations.all() else None
         weighted = joint_rate(side_cells, ACCEPTED) if population else Rate(reason=UNKNOWN_POPULATION)
@@ -150,13 +158,16 @@ def total_entries(evidence: Evidence, cells: Sequence[Cell]) -> list[dict[str, A
     return entries
 
 
-def macro_of_these(cells: Sequence[Cell], verdict: int = ACCEPTED) -> Rate:
-    """Return the mean share of `verdict` with equal weights of `cells`. Cells with unknown shares are omitted."""
+def macro_of_these(cells: Sequence[Cell], verdict: int = ACCEPTED, closed_at: float | None = None) -> Rate:
+    """Return the mean share of `verdict` with equal weights of `cells`. Cells with unknown shares are omitted.
+
+    closed_at: half-width of the average at which judging stopped.
+    """
     rated_cells = [cell for cell in cells if cell.rate_of(verdict).value is not None]
     if not rated_cells:
         return Rate(reason=NOTHING_COUNTED)
     weights = np.concatenate([cell.part_of_strata / len(rated_cells) for cell in rated_cells])
-    return joint_rate(rated_cells, verdict, weights=weights)
+    return joint_rate(rated_cells, verdict, weights=weights, closed_at=closed_at)
 
 
 def _similar_relations(accuracies: Mapping[str, float], seed: int) -> dict[str, Any]:

@@ -494,9 +494,9 @@ def test_round_page_shows_half_width_and_closing_threshold(researcher_client, ha
     researcher_client.post("/rounds/new/", fields)
     assert "interval half-widths reach ± .05" in researcher_client.get(PILOT).text
     round = open_draft(Round.objects.get())
-    assert "undefined until every relation has a judgment" in researcher_client.get(PILOT).text
+    assert "undefined until every relation has a verdict" in researcher_client.get(PILOT).text
 
-    judge_all(round, ["true", "true", "false", "true"])
+    judge_all(round, *[["true", "true", "false", "true"]] * 2)
     close_due_rounds(timezone.now())
 
     assert re.search(r"half-width: ± \.\d{3}, .* are at most ± \.050", researcher_client.get(PILOT).text)

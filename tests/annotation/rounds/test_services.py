@@ -24,6 +24,7 @@ from annotation.rounds.services import (
     pause_round,
     reopen_round,
 )
+from evaluation.evidence.rows import rules_of_round
 from kgharvest.access import NotAllowed
 from kgharvest.models import ProjectMember, Role
 from kgharvest.names import UnresolvedName
@@ -210,9 +211,13 @@ def test_round_closes_once_when_periodic_check_finds_narrow_interval():
     close_due_rounds(now + timedelta(minutes=2))
     assert (statuses(round), last_look(round).content) == (["closed"], 0)
     round.refresh_from_db()
+    assert rules_of_round(round)["closed_at_half_width"] == 0.1
     reopen_round(round)
     close_due_rounds(now + timedelta(minutes=4))
     assert statuses(round) == ["open"]
+    assert rules_of_round(round)["closed_at_half_width"] is None
+    close_round(round)
+    assert rules_of_round(round)["closed_at_half_width"] is None  # closed by a person
 
 
 def test_round_without_judgments_stays_open_after_width_check():

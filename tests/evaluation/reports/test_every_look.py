@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evaluation.evidence.evidence import Judgments, StratumKey
-from evaluation.reports.document import build_document, report_tables
+from evaluation.evidence.evidence import Judgments, StratumKey, cells_of, drawn_verdicts, macro_closing
+from evaluation.reports.document import build_document, method_of, report_tables
 from evaluation.reports.sections.modelled_rates import every_look_entries
+from kgharvest.statistics.fixed_width import interval_at_stop
 from kgharvest.statistics.paired_tests import CellKey
 from kgharvest.statistics.sequential import SeenStrata, anytime_average, anytime_interval
 from tests.evaluation.evidence_factory import make_evidence
@@ -99,3 +100,45 @@ def test_table_contains_cells_with_interval(n_judged):
     document = build_document(make_evidence({CELL: (n_judged, 0, 0, 1)}))
 
     assert ("every-look" in {table.name for table in report_tables(document)}) == bool(n_judged)
+
+
+# Rounds that close at a target half-width
+
+
+def test_report_of_a_round_closed_at_a_half_width_uses_the_interval_at_the_stop():
+    strata = [StratumKey(0, 1, 400, 400)]
+    evidence = make_evidence({CELL: (90, 8, 2)}, strata=strata, closed_at=0.08)
+
+    document = build_document(evidence)
+
+    [cell], [total] = document["cells"], document["totals"]
+    closing = macro_closing(cells_of(evidence, drawn_verdicts(evidence)), 0.08)
+    assert closing is not None
+    low, high = interval_at_stop(closing.center, 0.08)
+    assert closing.half_width < 0.08
+    assert (cell["accuracy_low"], cell["accuracy_high"]) == pytest.approx((low, high), abs=1e-6)
+    for name in ("accuracy", "macro_accuracy", "macro_accuracy_these", "weighted_accuracy"):
+        assert (total[f"{name}_low"], total[f"{name}_high"]) == (cell["accuracy_low"], cell["accuracy_high"])
+    assert document["closed_at_half_width"] == 0.08
+    assert "fixed-width interval" in method_of(document)
+    other = build_document(make_evidence({CELL: (90, 8, 2)}, strata=strata))
+    assert "closed_at_half_width" not in other
+    assert other["cells"][0]["accuracy_low"] != cell["accuracy_low"]
+
+
+def test_closing_applies_to_the_average_over_relations_but_not_to_each_relation():
+    other = CellKey("shares_border_with", "lm", "multi")
+    cells = {CELL: (40, 8, 2), other: (30, 15, 5)}
+    closed, fixed = (build_document(make_evidence(cells, closed_at=margin)) for margin in (0.1, None))
+
+    assert [cell["accuracy_low"] for cell in closed["cells"]] == [cell["accuracy_low"] for cell in fixed["cells"]]
+    [total] = closed["totals"]
+    assert total["macro_accuracy_high"] - total["macro_accuracy_low"] == pytest.approx(0.2, abs=2e-6)
+
+
+def test_census_of_a_closed_round_has_no_width():
+    evidence = make_evidence({CELL: (6, 3, 1)}, strata=[StratumKey(0, 1, 10, 10)], closed_at=0.1)
+
+    [cell] = build_document(evidence)["cells"]
+
+    assert cell["accuracy_low"] == cell["accuracy_high"] == 0.6
