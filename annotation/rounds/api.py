@@ -142,6 +142,14 @@ class WaySerializer(serializers.Serializer):
     cost = serializers.FloatField(allow_null=True, help_text="Sum of pay and judge cost.")
 
 
+class ClosingPlanSerializer(serializers.Serializer):
+    half_width = serializers.FloatField()
+    n_statements = serializers.IntegerField()
+    n_judgments = serializers.IntegerField()
+    hours = serializers.FloatField()
+    is_reached = serializers.BooleanField(help_text="False if the sample is too small for the half-width.")
+
+
 class RoundPlanSerializer(serializers.Serializer):
     """Expected workload and precision. macros: averages over the relations of each LM and setting."""
 
@@ -153,6 +161,9 @@ class RoundPlanSerializer(serializers.Serializer):
     macros = MacroPlanSerializer(many=True)
     comparisons = PlannedComparisonSerializer(many=True, source="compared.comparisons")
     ways = WaySerializer(many=True, help_text="Ways to reach the target half-width: with people only, or with a judge.")
+    closing = ClosingPlanSerializer(
+        allow_null=True, help_text="Expected work until the round closes at its half-width; null if it does not."
+    )
 
 
 class PlanQuery(Filters):

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import ceil, inf, sqrt
 from statistics import median
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from annotation.models import Annotator, Judgment, Round
 from annotation.rounds.builder import FrozenRound, Sample, freeze_round
 from annotation.rounds.models import cell_names
 from kgharvest.pages.number_format import in_points, percent, seconds
+from kgharvest.statistics.fixed_width import expected_statements
 from kgharvest.statistics.paired_tests import (
     FEWEST_RELATIONS_TO_TELL,
     CellKey,
@@ -157,6 +158,16 @@ class PlannedComparisons(NamedTuple):
         )
 
 
+class ClosingPlan(NamedTuple):
+    """Expected work until a round reaches its target half-width. is_reached: False if the sample is too small."""
+
+    half_width: float
+    n_statements: int
+    n_judgments: int
+    hours: float
+    is_reached: bool
+
+
 @dataclass(frozen=True)
 class Plan:
     """Plan of a round. compared: smallest differences that the comparisons of the report can detect.
@@ -173,6 +184,7 @@ class Plan:
     n_training: int
     wish: Wish
     ways: list[Way]
+    closing: ClosingPlan | None = None
 
     @property
     def n_comparisons_left(self) -> int:
@@ -242,7 +254,31 @@ def plan_round(
         len(frozen.training),
         wish,
         _ways(round, list(expected.values()), bool(frozen.judged), wish, pace),
+        _closing(round, named, work),
     )
+
+
+def _closing(
+    round: Round, cells: Sequence[tuple[tuple[str, ...], Sequence[StratumPlan]]], work: Workload
+) -> ClosingPlan | None:
+    """Return the expected work until the round closes at its half-width, or None if another rule closes it.
+
+    Statements are judged in random order, so the same share of each sample is judged. The LM and setting that requires
+    the largest share of its sample determines the end.
+    """
+    if round.closes_at_half_width is None:
+        return None
+    sides: dict[tuple[str, ...], list[StratumPlan]] = defaultdict(list)
+    for (_, *side), strata in cells:
+        sides[tuple(side)] += strata
+    share = max(
+        expected_statements(accuracy_of(strata), round.closes_at_half_width, sum(part.population for part in strata))
+        / sum(part.n for part in strata)
+        for strata in sides.values()
+    )
+    judged = min(share, 1)
+    n_statements, n_judgments = (ceil(judged * n) for n in (work.n_tasks, work.n_judgments))
+    return ClosingPlan(round.closes_at_half_width, n_statements, n_judgments, judged * work.hours, share <= 1)
 
 
 def _ways(
@@ -322,6 +358,13 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     for way in plan.ways:
         method = f"people, with {way.judge}" if way.judge else "people alone"
         yield f"  {method}: {way.n_statements} statements, {way.n_judgments} judgments, {way.hours:.1f} h"
+    if closing := plan.closing:
+        work = f"{closing.n_statements} statements, {closing.n_judgments} judgments, {closing.hours:.1f} h"
+        target = f"+- {in_points(closing.half_width)}"
+        if closing.is_reached:
+            yield f"expected until the round closes at {target}: {work}"
+        else:
+            yield f"the sample is too small to close at {target}; all of it: {work}. Draw more statements."
     if plan.compared.comparisons:
         yield "detectable differences (80 % power):"
     for comparison in plan.compared.comparisons:

@@ -51,12 +51,14 @@ def closing_interval(sample: VerdictSample, population: Counts, weights: Floats,
         share, smoothed = float(weights @ (hits / sample.n)), (hits + 1) / (sample.n + 2)
         variance = float((weights**2 * smoothed * (1 - smoothed) / sample.n * unjudged).sum())
         mean = float(weights @ smoothed)
-        ends.append(_interval(share, np.array(mean * (1 - mean) / variance), z) if variance else (share, 0.0))
+        ends.append(
+            center_and_half_width(share, np.array(mean * (1 - mean) / variance), z) if variance else (share, 0.0)
+        )
     (low, half_low), (high, half_high) = ends
     return Closing(float(low + high) / 2, float((high - low) / 2 + max(half_low, half_high)))
 
 
-def _interval(share: ArrayLike, n: Floats, z: float) -> tuple[Floats, Floats]:
+def center_and_half_width(share: ArrayLike, n: Floats, z: float) -> tuple[Floats, Floats]:
     """Return centers and half-widths for shares of hits in samples of effective size `n`."""
     hits = share * n
     smoothed = (hits + ADDED_HITS) / (n + 2 * ADDED_HITS)
@@ -105,7 +107,7 @@ class Stops(NamedTuple):
 
     def limits(self, margin: float) -> tuple[Floats, Floats]:
         """Return the limits (K,) of the interval at each stop."""
-        center, _ = _interval(self.n_hits / self.n, _effective(self.n, self.size), 1)
+        center, _ = center_and_half_width(self.n_hits / self.n, effective_size(self.n, self.size), 1)
         return interval_at_stop(center, margin)
 
     def least_coverage(self, margin: float, *, near_limits: bool) -> float:
@@ -123,7 +125,7 @@ class Stops(NamedTuple):
         return min(float(self.coverage(part, margin).min(initial=1)) for part in parts)
 
 
-def _effective(n: ArrayLike, size: int) -> Floats:
+def effective_size(n: ArrayLike, size: int) -> Floats:
     """Return the size of the sample with replacement that has the variance of `n` statements among `size`."""
     return n * (size - 1) / np.maximum(size - np.asarray(n), 1e-9)
 
@@ -136,7 +138,7 @@ def stops(margin: float, z: float, size: int) -> Stops:
         hits = np.arange(n + 1)
         arriving = np.append(surviving * (n - hits[:-1]) / n, 0)
         arriving[1:] += surviving * hits[1:] / n
-        is_stop = _interval(hits / n, _effective(n, size), z)[1] <= margin
+        is_stop = center_and_half_width(hits / n, effective_size(n, size), z)[1] <= margin
         stopping = np.flatnonzero(is_stop & (arriving > 0))
         found.append((np.full(len(stopping), n), stopping, arriving[stopping]))
         surviving = np.where(is_stop, 0, arriving)
@@ -161,7 +163,8 @@ def closing_z(margin: float, population: int = 0) -> float:
 def expected_statements(accuracy: float, margin: float, population: int = 0) -> int:
     """Return the number of statements at which a sample with this accuracy stops. population: 0 if unknown."""
     size, z = population or 10 * AS_GOOD_AS_INFINITE, closing_z(margin, population)
-    return (
-        bisect_left(range(1, size), True, key=lambda n: bool(_interval(accuracy, _effective(n, size), z)[1] <= margin))
-        + 1
-    )
+
+    def is_narrow(n: int) -> bool:
+        return bool(center_and_half_width(accuracy, effective_size(n, size), z)[1] <= margin)
+
+    return 1 + bisect_left(range(1, size), True, key=is_narrow)

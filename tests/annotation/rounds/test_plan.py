@@ -6,8 +6,9 @@ import pytest
 
 from annotation.judges.cost import StratumPlan, Wish, accuracy_of, assumed_strata, statements_for, variance
 from annotation.models import Round
-from annotation.rounds.plan import half_width, half_width_of, macro_half_width, plan_round, workload
+from annotation.rounds.plan import half_width, half_width_of, macro_half_width, plan_lines, plan_round, workload
 from annotation.rounds.services import create_draft
+from kgharvest.statistics.fixed_width import expected_statements
 from tests.annotation.judges.test_allocation import judged_draft
 from tests.factories import make_harvest
 
@@ -124,6 +125,25 @@ def test_plan_without_judge_run_assumes_judge_of_unknown_cost():
     assert with_judge.judge == "a judge with sensitivity 0.9 and specificity 0.8"
     assert with_judge.n_statements < alone.n_statements
     assert (with_judge.judge_cost, with_judge.cost) == (None, None)
+
+
+@pytest.mark.django_db
+def test_plan_shows_expected_work_until_the_round_closes_at_its_half_width():
+    job = make_harvest([(f"head {rank}", f"tail {rank}") for rank in range(200)])
+    document = {"name": "pilot", "cells": [{"job": job.pk, "n": 100}], "closes_when": "narrow"}
+    draft = create_draft(document | {"closes_at_half_width": 0.1})
+
+    plan = plan_round(draft, 0.8)
+
+    n = expected_statements(0.8, 0.1, 200)
+    assert 40 < n < 70
+    assert plan.closing == (0.1, n, 3 * n, pytest.approx(3 * n * 6 / 3600), True)
+    line = f"expected until the round closes at +- 10.0 points: {n} statements, {3 * n} judgments, {n / 200:.1f} h"
+    assert line in list(plan_lines(plan))
+    draft.spec["cells"][0]["n"] = 30
+    assert plan_round(draft, 0.8).closing[1:] == (30, 90, pytest.approx(0.15), False)
+    draft.closes_at_half_width = None
+    assert plan_round(draft, 0.8).closing is None
 
 
 @pytest.mark.django_db
