@@ -145,7 +145,7 @@ def simple_looks(graph: Graph, facts: np.ndarray, judged: np.ndarray | None, *, 
         is_in = np.take_along_axis(judged, facts, axis=1) == called
         in_group, all_in_group = is_in.cumsum(axis=1), (judged == called).sum(axis=1)[:, None]
         hits, weight = (is_in & (is_true == 1)).cumsum(axis=1), all_in_group / size
-        of_group = (hits + 1) / (in_group + 2)
+        of_group = (hits + 0.5) / (in_group + 1)
         estimate += weight * hits / np.maximum(in_group, 1)
         smoothed += weight * of_group
         unjudged = (all_in_group - in_group) / np.maximum(all_in_group - 1, 1)

@@ -45,6 +45,7 @@ from evaluation.reports.sections.comparisons import MOST_NAMED, ranks_of
 from evaluation.reports.sections.rates import interval_of_average
 from kgharvest.pages.number_format import counted, share_with_interval, with_rounded_numbers
 from kgharvest.statistics.arrays import INCOMPLETE, UNJUDGEABLE
+from kgharvest.statistics.judge_assisted import GROUPS
 from kgharvest.statistics.paired_tests import MARGIN
 from kgharvest.statistics.rates import SIGNIFICANCE
 from kgharvest.statistics.verdicts import MOST_WANTED
@@ -226,6 +227,7 @@ def build_document(
     averages = modelled_rates.with_corrected_averages(totals, modelled, evidence, cells, correction)
     averages = modelled_rates.with_every_look_averages(averages, at_every_look, evidence, judged)
     averages = annotators.with_another_panel(averages, evidence, cells)
+    judged_by_label = _judged_by_label(evidence, judged) if judged else None
     document = {
         "round": evidence.round,
         "source": evidence.source,
@@ -255,7 +257,8 @@ def build_document(
         "judge_card": judge_card.card_entry(evidence, answers) if answers else None,
         "novelty": None,
         "conduct": conducted,
-        "notes": _notes(evidence, conducted),
+        "judged_by_label": judged_by_label,
+        "notes": _notes(evidence, conducted, judged_by_label),
         "cuts": rates.cut_entries(evidence, ranked, judged),
     }
     document |= {section.key: section.entry(document, facts) for section, facts in sections}
@@ -263,7 +266,35 @@ def build_document(
     return rounded
 
 
-def _notes(evidence: Evidence, conducted: Mapping[str, Any] | None) -> list[str]:
+def _judged_by_label(evidence: Evidence, judged: JudgedStrata) -> list[dict[str, Any]]:
+    """Return the numbers of tuples, draws, and draws with a judgment, by the judge's label."""
+    group_of_draw, sizes = judged.groups()
+    has_judgment = evidence.counts.any(axis=1)[evidence.draws.task]
+    n_drawn, n_judged = (
+        np.bincount(group_of_draw[part], minlength=len(GROUPS)) for part in (slice(None), has_judgment)
+    )
+    columns = (GROUPS, sizes.sum(axis=0).tolist(), n_drawn.tolist(), n_judged.tolist())
+    return [dict(zip(("label", "tuples", "drawn", "judged"), row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _selection_in_words(judged_by_label: Sequence[Mapping[str, Any]] | None) -> str:
+    """Describe whether the chance to be judged depends on the truth, as far as a judge's labels show it."""
+    if judged_by_label is None:
+        return (
+            "If the chance to be judged depends on the truth of a statement, the accuracy is biased. Without the "
+            "labels of a judge for all tuples, this cannot be seen."
+        )
+    parts = "; ".join(
+        f"{entry['label']}: {entry['judged']:,} of {entry['drawn']:,} drawn, among {counted(entry['tuples'], 'tuple')}"
+        for entry in judged_by_label
+        if entry["tuples"]
+    )
+    return f"Statements with a judgment, by the judge's label: {parts}. Unequal shares can bias the accuracy."
+
+
+def _notes(
+    evidence: Evidence, conducted: Mapping[str, Any] | None, judged_by_label: Sequence[Mapping[str, Any]] | None
+) -> list[str]:
     """Return the notes that apply to all numbers of the report."""
     n_tasks, open_tasks = evidence.n_tasks, evidence.n_tasks - int(evidence.is_complete.sum())
     counts = evidence.counts[evidence.is_complete]
@@ -285,7 +316,10 @@ def _notes(evidence: Evidence, conducted: Mapping[str, Any] | None) -> list[str]
             "The judgments are simulated, not made by people: the rates are not evidence about the truth of the "
             "tuples.",
         ),
-        (evidence.source == "imported", "The judgments were imported."),
+        (
+            evidence.source == "imported",
+            f"The judgments were imported. {_selection_in_words(judged_by_label)}",
+        ),
         (
             n_single > 0,
             f"{n_single} of {n_tasks} statements have a single judgment. A verdict requires two judgments that agree, "
@@ -319,7 +353,8 @@ def _notes(evidence: Evidence, conducted: Mapping[str, Any] | None) -> list[str]
             f"{open_tasks} of {n_tasks} statements are incomplete. Incompleteness may depend on the answers, so these "
             "statements are not discarded: each contributes the probability of each verdict given its labels, which "
             "widens the intervals. Statements without a judgment contribute nothing. Each affected cell also reports "
-            "its accuracy if all incomplete statements were rejected, and if all were accepted.",
+            "its accuracy if all incomplete statements were rejected, and if all were accepted."
+            + ("" if evidence.counts.any(axis=1).all() else f" {_selection_in_words(judged_by_label)}"),
         ),
         (
             n_many > 0,

@@ -379,6 +379,27 @@ def test_judge_labels_of_more_statements_narrow_the_interval():
     assert not any("ranked" in note for note in document["notes"])
 
 
+def test_judged_share_by_label_of_the_judge_shows_selected_statements():
+    """Of 300 statements that the judge labels true, 30 are judged; of 100 false ones, 10. Then, only true ones are."""
+    people, judge = judged(400, 40)
+    chosen = [row for row in people if int(row["item"]) % 4]
+
+    documents = [document_of_labels(rows, judge) for rows in (people, chosen)]
+
+    assert [[tuple(entry.values()) for entry in document["judged_by_label"]] for document in documents] == [
+        [("true", 300, 30, 30), ("false", 100, 10, 10), ("other", 0, 0, 0)],
+        [("true", 300, 30, 30), ("false", 100, 0, 0), ("other", 0, 0, 0)],
+    ]
+    assert "true: 30 of 30 drawn, among 300 tuples; false: 0 of 0 drawn, among 100 tuples" in documents[1]["notes"][0]
+
+
+def test_report_without_judge_says_that_selection_cannot_be_seen():
+    document = document_of_labels(judged(0, 40)[0])
+
+    assert document["judged_by_label"] is None
+    assert "Without the labels of a judge for all tuples, this cannot be seen." in document["notes"][0]
+
+
 def test_judge_labels_of_several_cells_name_their_lm():
     people = [{**row, "model": model, "item": f"{model} {row['item']}"} for model in "ab" for row in judged(0, 20)[0]]
     judge = [{**row, "model": model, "item": f"{model} {row['item']}"} for model in "ab" for row in judged(50, 0)[1]]
