@@ -9,6 +9,7 @@ docs/statistics.md compares other rules with the same guarantee.
 """
 
 from bisect import bisect_left
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from kgharvest.statistics.arrays import Counts, Floats
+from kgharvest.statistics.arrays import Counts, Flags, Floats
 from kgharvest.statistics.rates import VerdictSample
 
 COVERAGE = 0.945
@@ -97,9 +98,9 @@ class Stops(NamedTuple):
         probabilities: Floats = np.exp(log - log_choose(np.array(self.size), self.n)) * self.weight
         return probabilities
 
-    def coverage(self, hits_in_all: Counts, margin: float) -> Floats:
-        """Return the probability (P,) that the interval at the stop contains the share of hits."""
-        low, high = self.limits(margin)
+    def coverage(self, hits_in_all: Counts, limits: tuple[Floats, Floats]) -> Floats:
+        """Return the probability (P,) that the interval at the stop contains the share of hits. limits (K,), (K,)."""
+        low, high = limits
         share = hits_in_all[:, None] / self.size
         is_covered = (low <= share + 1e-9) & (share <= high + 1e-9)
         coverage: Floats = (self.probabilities(hits_in_all) * is_covered).sum(axis=1)
@@ -110,19 +111,19 @@ class Stops(NamedTuple):
         center, _ = center_and_half_width(self.n_hits / self.n, effective_size(self.n, self.size), 1)
         return interval_at_stop(center, margin)
 
-    def least_coverage(self, margin: float, *, near_limits: bool) -> float:
+    def least_coverage(self, limits: tuple[Floats, Floats], *, near_limits: bool) -> float:
         """Return the minimum coverage over SHARES, on a grid or also on both sides of each limit of an interval.
 
         Between limits, the coverage changes smoothly.
         """
         hits = np.linspace(*SHARES, 100).round(4) * self.size
         if near_limits:
-            near = np.rint(np.concatenate(self.limits(margin)) * self.size)
+            near = np.rint(np.concatenate(limits) * self.size)
             hits = np.concatenate([hits, near - 1, near, near + 1])
         hits = np.unique(hits.round().astype(np.int64))
         hits = hits[(hits >= SHARES[0] * self.size) & (hits <= SHARES[1] * self.size)]
         parts = np.array_split(hits, len(hits) // 200 + 1)
-        return min(float(self.coverage(part, margin).min(initial=1)) for part in parts)
+        return min(float(self.coverage(part, limits).min(initial=1)) for part in parts)
 
 
 def effective_size(n: ArrayLike, size: int) -> Floats:
@@ -131,18 +132,26 @@ def effective_size(n: ArrayLike, size: int) -> Floats:
 
 
 def stops(margin: float, z: float, size: int) -> Stops:
-    """Return the stops of sampling that is checked after every statement."""
+    """Return the stops of the rule for one z."""
+    return first_stops(lambda hits, n: center_and_half_width(hits / n, effective_size(n, size), z)[1] <= margin, size)
+
+
+def first_stops(is_stop: Callable[[Counts, int], Flags], size: int) -> Stops:
+    """Return the stops of sampling that is checked after every statement.
+
+    is_stop: whether sampling stops, for numbers of hits (n + 1,) among n statements.
+    """
     surviving, found = np.ones(1), []
     for n in range(1, size + 1):
         # Of the orders with x hits among n statements, the share x / n ends with a hit.
         hits = np.arange(n + 1)
         arriving = np.append(surviving * (n - hits[:-1]) / n, 0)
         arriving[1:] += surviving * hits[1:] / n
-        is_stop = center_and_half_width(hits / n, effective_size(n, size), z)[1] <= margin
-        stopping = np.flatnonzero(is_stop & (arriving > 0))
+        is_last = is_stop(hits, n) | (n == size)
+        stopping = np.flatnonzero(is_last & (arriving > 0))
         found.append((np.full(len(stopping), n), stopping, arriving[stopping]))
-        surviving = np.where(is_stop, 0, arriving)
-        if is_stop.all():
+        surviving = np.where(is_last, 0, arriving)
+        if not surviving.any():
             break
     n_stop, n_hits, weight = map(np.concatenate, zip(*found, strict=True))
     return Stops(n_stop, n_hits, weight, size)
@@ -155,7 +164,8 @@ def closing_z(margin: float, population: int = 0) -> float:
     z = LEAST_Z
     while True:
         rule = stops(margin, z, size)
-        if all(rule.least_coverage(margin, near_limits=near_limits) >= COVERAGE for near_limits in (False, True)):
+        limits = rule.limits(margin)
+        if all(rule.least_coverage(limits, near_limits=near_limits) >= COVERAGE for near_limits in (False, True)):
             return z
         z += Z_STEP
 

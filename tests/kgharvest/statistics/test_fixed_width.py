@@ -47,7 +47,7 @@ def test_coverage_at_the_stop_agrees_with_simulation():
 
     covered = np.mean((low[ends] <= n_true / size) & (n_true / size <= high[ends]))
 
-    [coverage] = rule.coverage(np.array([n_true]), margin)
+    [coverage] = rule.coverage(np.array([n_true]), (low, high))
     assert covered == pytest.approx(coverage, abs=4 * np.sqrt(coverage * (1 - coverage) / runs))
     assert rule.probabilities(np.array([n_true])).sum() == pytest.approx(1)
 
@@ -56,7 +56,7 @@ def test_coverage_at_the_stop_agrees_with_simulation():
 def test_every_accuracy_is_covered_at_the_stop(size, n_true, z, most):
     rule = stops(0.05, z, size)
 
-    assert rule.least_coverage(0.05, near_limits=True) >= COVERAGE
+    assert rule.least_coverage(rule.limits(0.05), near_limits=True) >= COVERAGE
     assert (rule.probabilities(np.array([n_true])) @ rule.n)[0] < most
 
 
@@ -66,7 +66,7 @@ def test_calibrated_z_and_every_possible_accuracy_of_the_graphs(size, n_true, z,
     assert closing_z(0.05, size) == pytest.approx(z)
     hits = np.arange(int(np.ceil(SHARES[0] * size)), int(SHARES[1] * size) + 1)
     rule = stops(0.05, z, size)
-    assert min(rule.coverage(part, 0.05).min() for part in np.array_split(hits, 40)) >= COVERAGE
+    assert min(rule.coverage(part, rule.limits(0.05)).min() for part in np.array_split(hits, 40)) >= COVERAGE
     assert (rule.probabilities(np.array([n_true])) @ rule.n)[0] > most - 1
 
 
@@ -76,13 +76,14 @@ def test_every_accuracy_of_small_populations_is_covered(size):
 
     hits = np.arange(size // 2, size + 1)
     inside = hits[(hits >= SHARES[0] * size) & (hits <= SHARES[1] * size)]
-    assert (rule.coverage(inside, 0.1) >= COVERAGE).all()
+    assert (rule.coverage(inside, rule.limits(0.1)) >= COVERAGE).all()
 
 
 def test_coverage_of_hits_and_misses_is_symmetric():
     rule = stops(0.1, 2, 200)
 
-    assert rule.coverage(np.arange(201), 0.1) == pytest.approx(rule.coverage(np.arange(200, -1, -1), 0.1))
+    limits = rule.limits(0.1)
+    assert rule.coverage(np.arange(201), limits) == pytest.approx(rule.coverage(np.arange(200, -1, -1), limits))
 
 
 def test_strata_that_form_one_population_have_the_width_of_a_simple_sample(monkeypatch):
