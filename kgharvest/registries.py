@@ -69,7 +69,7 @@ HOOKS = {
     # Takes a job and a cut such as `precision:0.8`. Returns a kgharvest.harvests.cuts.ScoreCut estimated from
     # judgments.
     "cut_from_judgments": "evaluation.evidence.judged_harvests.score_cut",
-    # Takes a round. Returns the largest half-width of the round's anytime-valid intervals, or None while any is
+    # Takes a round. Returns the largest half-width of the round's fixed-width intervals, or None while any is
     # undefined.
     "half_width": "evaluation.panels.half_width",
     # Yields the name of each report, and the head of the audit log that the report contains.

@@ -153,7 +153,6 @@ TABLES = (
     sensitivity.leave_one_out_comparison_table,
     sensitivity.rule_table,
     rates.plan_table,
-    modelled_rates.every_look_table,
     rates.similar_table,
     annotators.panel_table,
     assisted_rates.assisted_table,

@@ -24,7 +24,7 @@ from kgharvest.statistics.partial_pooling import (
 )
 from kgharvest.statistics.rates import EMPTY_STRATUM, NOTHING_COUNTED, UNKNOWN_POPULATION, Rate
 from kgharvest.statistics.sequential import SeenStrata, anytime_average, anytime_interval
-from kgharvest.tables.table import Column, Kind, Row, Table, of_kind
+from kgharvest.tables.table import Column, Kind, Row, Table
 
 METHOD_PARTS = {
     "corrected_rates": (
@@ -327,42 +327,3 @@ def seen_strata(evidence: Evidence, stratum: Codes, population: Codes) -> SeenSt
 
 def _at(strata: SeenStrata, chosen: Codes | Flags) -> SeenStrata:
     return SeenStrata(*(column[chosen] for column in strata))
-
-
-def every_look_table(document: Document) -> Table:
-    rows = [
-        Row(_values(cell, cell["relation"], cell["accuracy"]), about={"relation": cell["relation"], **about_side(cell)})
-        for cell in document["cells"]
-        if _is_known(cell)
-    ]
-    rows += [
-        Row(_values(total, AVERAGE, total["macro_accuracy"]), is_summary=True, about=about_side(total))
-        for total in document["totals"]
-        if _is_known(total) and total["n_relations"] > 1
-    ]
-    columns = (
-        *map(Column, ("relation", "LM", "setting")),
-        Column("verdicts", Kind.COUNT),
-        Column("accuracy", Kind.SHARE),
-        *of_kind(Kind.SHARE, "low", "high", group="anytime-valid interval"),
-        Column("±", Kind.SHARE),
-    )
-    notes = (
-        "These intervals allow you to monitor a round and stop it once they are narrow enough: over any number of "
-        "looks, at least one interval misses the true value in at most 5 of 100 rounds. The standard interval of a "
-        "cell assumes a fixed sample size: with six looks, at least one interval missed the true value in up to 17 of "
-        "100 simulated rounds. The anytime-valid interval is about one and a half times as wide. Averages are defined "
-        "once each relation has a judgment.",
-    )
-    return Table("every-look", "Accuracy with anytime-valid intervals", columns, tuple(rows), notes)
-
-
-def _is_known(entry: Mapping[str, Any]) -> bool:
-    return (entry.get("every_look") or {}).get("low") is not None
-
-
-def _values(entry: Mapping[str, Any], relation: str | None, accuracy: float | None) -> tuple[Any, ...]:
-    low, high = entry["every_look"]["low"], entry["every_look"]["high"]
-    return (
-        relation, name_of(entry["model"]), name_of(entry["setting"]), entry["n"], accuracy, low, high, (high - low) / 2,
-    )  # fmt: skip

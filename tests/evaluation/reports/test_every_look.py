@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evaluation.evidence.evidence import Judgments, StratumKey, cells_of, drawn_verdicts, macro_closing
-from evaluation.reports.document import build_document, method_of, report_tables
+from evaluation.reports.document import build_document, method_of
 from evaluation.reports.sections.modelled_rates import every_look_entries
 from kgharvest.statistics.fixed_width import interval_at_stop
 from kgharvest.statistics.paired_tests import CellKey
@@ -81,8 +81,6 @@ def test_average_interval_of_one_relation_equals_its_cell():
         == tuple(document["cells"][2]["every_look"].values())
         == tuple(anytime_interval(strata((40, 30, 30, 400))))
     )
-    [table] = [table for table in report_tables(document) if table.name == "every-look"]
-    assert [row.values[0] for row in table.rows] == [*(cell["relation"] for cell in document["cells"]), "average"]
 
 
 def test_unjudged_or_unknown_population_cells_have_no_interval():
@@ -93,13 +91,6 @@ def test_unjudged_or_unknown_population_cells_have_no_interval():
 
     entries = every_look_entries(evidence, [{}, {}])
     assert [entry["every_look"] for entry in entries] == [{"low": None, "high": None}] * 2
-
-
-@pytest.mark.parametrize("n_judged", [40, 0])
-def test_table_contains_cells_with_interval(n_judged):
-    document = build_document(make_evidence({CELL: (n_judged, 0, 0, 1)}))
-
-    assert ("every-look" in {table.name for table in report_tables(document)}) == bool(n_judged)
 
 
 # Rounds that close at a target half-width
