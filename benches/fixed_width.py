@@ -1,7 +1,7 @@
 """Expected labels to a margin of .05 by rules that cover every accuracy from .5 to .995 with at least .945.
 
 `python benches/fixed_width.py`. Each rule stops at the first label after which its interval has a half-width of at most
-.05. Its level is the largest one from .05 to .031, in steps of .001, with the guarantee. This is an exact calculation
+.05. Its level is the largest one from .05 to .03, in steps of .001, with the guarantee. This is an exact calculation
 for simple random samples without replacement from graphs of the sizes and accuracies of NELL, YAGO, and DBpedia. All
 rules use the effective sample size n (N - 1) / (N - n).
 """
@@ -77,7 +77,7 @@ def main() -> None:
         for size, n_true in GRAPHS.values():
             found = calibrated(interval, size)
             if found is None:
-                cells.append(f"no level above {LEVELS[-1]:.3f}")
+                cells.append(f"none down to {LEVELS[-1]:.3f}")
                 continue
             rule, level = found
             [labels] = rule.probabilities(np.array([n_true])) @ rule.n
