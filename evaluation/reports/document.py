@@ -268,7 +268,7 @@ def build_document(
 def _judged_by_label(evidence: Evidence, judged: JudgedStrata) -> list[dict[str, Any]]:
     """Return the numbers of tuples, draws, and draws with a judgment, by the judge's label."""
     group_of_draw, sizes = judged.groups()
-    has_judgment = evidence.counts.any(axis=1)[evidence.draws.task]
+    has_judgment = (evidence.counts.sum(axis=1) > 0)[evidence.draws.task]
     n_drawn, n_judged = (
         np.bincount(group_of_draw[part], minlength=len(GROUPS)) for part in (slice(None), has_judgment)
     )

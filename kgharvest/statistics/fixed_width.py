@@ -49,7 +49,7 @@ def closing_interval(sample: VerdictSample, population: Counts, weights: Floats,
     unjudged = np.where(population > 0, (population - sample.n) / np.maximum(population - 1, 1), 1).clip(0)
     ends = []
     for hits in (sample.least, sample.most):
-        share, smoothed = float(weights @ (hits / sample.n)), (hits + 1) / (sample.n + 2)
+        share, smoothed = np.array(weights @ (hits / sample.n)), (hits + 1) / (sample.n + 2)
         variance = float((weights**2 * smoothed * (1 - smoothed) / sample.n * unjudged).sum())
         mean = float(weights @ smoothed)
         ends.append(
@@ -59,7 +59,7 @@ def closing_interval(sample: VerdictSample, population: Counts, weights: Floats,
     return Closing(float(low + high) / 2, float((high - low) / 2 + max(half_low, half_high)))
 
 
-def center_and_half_width(share: ArrayLike, n: Floats, z: float) -> tuple[Floats, Floats]:
+def center_and_half_width(share: Floats, n: Floats, z: float) -> tuple[Floats, Floats]:
     """Return centers and half-widths for shares of hits in samples of effective size `n`."""
     hits = share * n
     smoothed = (hits + ADDED_HITS) / (n + 2 * ADDED_HITS)
@@ -116,24 +116,27 @@ class Stops(NamedTuple):
 
         Between limits, the coverage changes smoothly.
         """
-        hits = np.linspace(*SHARES, 100).round(4) * self.size
+        grid = np.linspace(*SHARES, 100).round(4) * self.size
         if near_limits:
             near = np.rint(np.concatenate(limits) * self.size)
-            hits = np.concatenate([hits, near - 1, near, near + 1])
-        hits = np.unique(hits.round().astype(np.int64))
+            grid = np.concatenate([grid, near - 1, near, near + 1])
+        hits = np.unique(grid.round().astype(np.int64))
         hits = hits[(hits >= SHARES[0] * self.size) & (hits <= SHARES[1] * self.size)]
         parts = np.array_split(hits, len(hits) // 200 + 1)
         return min(float(self.coverage(part, limits).min(initial=1)) for part in parts)
 
 
-def effective_size(n: ArrayLike, size: int) -> Floats:
+def effective_size(n: Counts, size: int) -> Floats:
     """Return the size of the sample with replacement that has the variance of `n` statements among `size`."""
-    return n * (size - 1) / np.maximum(size - np.asarray(n), 1e-9)
+    effective: Floats = n * (size - 1) / np.maximum(size - n, 1e-9)
+    return effective
 
 
 def stops(margin: float, z: float, size: int) -> Stops:
     """Return the stops of the rule for one z."""
-    return first_stops(lambda hits, n: center_and_half_width(hits / n, effective_size(n, size), z)[1] <= margin, size)
+    return first_stops(
+        lambda hits, n: center_and_half_width(hits / n, effective_size(np.array(n), size), z)[1] <= margin, size
+    )
 
 
 def first_stops(is_stop: Callable[[Counts, int], Flags], size: int) -> Stops:
@@ -175,6 +178,6 @@ def expected_statements(accuracy: float, margin: float, population: int = 0) -> 
     size, z = population or 10 * AS_GOOD_AS_INFINITE, closing_z(margin, population)
 
     def is_narrow(n: int) -> bool:
-        return bool(center_and_half_width(accuracy, effective_size(n, size), z)[1] <= margin)
+        return bool(center_and_half_width(np.array(accuracy), effective_size(np.array(n), size), z)[1] <= margin)
 
     return 1 + bisect_left(range(1, size), True, key=is_narrow)
