@@ -155,6 +155,7 @@ def harvest(
     setting: str = "multi",
     prompts: Sequence[str] = (),
     paraphraser: ParaphraserSettings | None = None,
+    negative_seed_tuples: Sequence[Sequence[str]] = (),
     **params: Any,
 ) -> Harvest:
     """Return the tuples that `lm` considers true for a relation, best first.
@@ -165,6 +166,7 @@ def harvest(
     setting: how prompts are obtained, for example "human" (the initial prompts), "top1", or "multi" (all prompts).
     prompts: existing prompts. If empty, the setting paraphrases the initial prompts when it needs more.
     paraphraser: default: offline.
+    negative_seed_tuples: false tuples that causal LMs are shown as the contrast to the seed tuples.
     params: fields of kgharvest.engine.types.HarvestParams, for example max_tuples=100, candidates, or heads=["paris"].
 
     A progress bar appears after a second on terminals and in notebooks. The result equals that of the platform for the
@@ -178,6 +180,7 @@ def harvest(
         prompts=_texts(prompts),
         params=_params(params),
         paraphraser=paraphraser or ParaphraserSettings(),
+        negative_seed_tuples=tuple(_entities(seed) for seed in negative_seed_tuples),
     )
     lm = load_lm(lm) if isinstance(lm, str) else lm
     with ProgressBar(f"harvest from {lm.name}", BAR_DELAY_S) as bar:

@@ -27,7 +27,8 @@ from kgharvest.packaged_lms import is_on_hub
 from kgharvest.relations.files import EXPORTED_COLUMNS
 from kgharvest.relations.services import SHIPPED
 
-TEXTS = ("initial_prompts", "prompts", "seed_tuples")  # of a relation, as frozen in its harvests
+SEEDS = ("seed_tuples", "negative_seed_tuples")
+TEXTS = ("initial_prompts", "prompts", *SEEDS)  # of a relation, as frozen in its harvests
 Cell = tuple[str, str, str]  # relation, LM, and setting, as named in the file
 
 
@@ -190,7 +191,7 @@ def _texts(jobs: Sequence[HarvestJob]) -> dict[str, Any]:
     """Return the texts of the relation with which every harvest can be repeated. Raises NotReproducible."""
     relation = jobs[0].relation
     candidates = [{name: getattr(relation, name) for name in TEXTS}]
-    candidates += [{name: job.payload["spec"][name] for name in TEXTS} for job in jobs]
+    candidates += [_texts_of(job) for job in jobs]
     for texts in candidates:
         if all(_prompts(job, texts) is not None for job in jobs):
             return texts
@@ -201,11 +202,15 @@ def _texts(jobs: Sequence[HarvestJob]) -> dict[str, Any]:
 
 def _prompts(job: HarvestJob, texts: Mapping[str, Any]) -> list[str] | None:
     """Return the prompts that replace those of the relation, empty for none; None if no prompts reproduce the job."""
-    spec = job.payload["spec"]
-    if all(spec[name] == texts[name] for name in TEXTS):
+    spec = _texts_of(job)
+    if spec == texts:
         return []
-    is_replaced = spec["initial_prompts"] == spec["prompts"] and spec["seed_tuples"] == texts["seed_tuples"]
+    is_replaced = spec["initial_prompts"] == spec["prompts"] and all(spec[name] == texts[name] for name in SEEDS)
     return list(spec["prompts"]) if is_replaced else None
+
+
+def _texts_of(job: HarvestJob) -> dict[str, Any]:
+    return {name: job.payload["spec"].get(name, []) for name in TEXTS}
 
 
 def _relation(relation: Relation, name: str, texts: Mapping[str, Any], round: Round | None) -> dict[str, Any]:

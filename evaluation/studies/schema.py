@@ -90,6 +90,7 @@ def entry_of(relation: Mapping[str, Any], where: str = "") -> RelationEntry:
         initial_prompts=list(relation.get("initial_prompts") or ([statement] if statement else [])),
         prompts=list(relation.get("prompts", [])),
         seed_tuples=[list(entities) for entities in relation.get("seed_tuples", [])],
+        negative_seed_tuples=[list(entities) for entities in relation.get("negative_seed_tuples", [])],
         needs_seeds=False,  # only harvests need them
     )
 

@@ -111,7 +111,10 @@ class Listing:
         self._arity = len(spec.seed_tuples[0])
         templates = parse_prompts([*spec.initial_prompts, *spec.prompts], self._arity)
         self._filter = EntityFilter(templates, spec.params.disabled_filters, spec.params.numbers)
-        self._seeds = {tuple(entity.casefold() for entity in entities) for entities in spec.seed_tuples}
+        self._seeds = {
+            tuple(entity.casefold() for entity in entities)
+            for entities in (*spec.seed_tuples, *spec.negative_seed_tuples)
+        }
         self._said: dict[tuple[str, ...], str] = {}  # case-folded tuple -> line of JSON
         self._repeats: Counter[str] = Counter()
 
@@ -191,11 +194,13 @@ def question(spec: HarvestSpec, n: int, said: Sequence[str], was_unreadable: boo
     sentences = "\n".join(f"- {PromptTemplate.parse(prompt).fill(names)}" for prompt in spec.initial_prompts)
     shape = json.dumps(names, ensure_ascii=False)
     examples = "\n".join(json.dumps(entities, ensure_ascii=False) for entities in spec.seed_tuples)
+    denied = "\n".join(json.dumps(entities, ensure_ascii=False) for entities in spec.negative_seed_tuples)
+    counterexamples = f"These are not facts of the relation:\n{denied}\n" if denied else ""
     not_again = f"\nDo not repeat the examples, nor these, which are known already:\n{chr(10).join(said)}\n"
     return (
         f"List facts of the relation {spec.relation!r}, which these sentences express:\n{sentences}\n\n"
         f"A fact is a JSON array {shape} of {arity} short names or phrases that make the sentences true. Examples:\n"
-        f"{examples}\n{not_again if said else ''}\n"
+        f"{examples}\n{counterexamples}{not_again if said else ''}\n"
         f"Write {n} more facts that are true and different from each other, each as one such JSON array on a line of "
         f"its own, and nothing else. If you know fewer, write fewer.{CORRECTION if was_unreadable else ''}"
     )

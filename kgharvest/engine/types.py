@@ -188,6 +188,7 @@ class HarvestSpec:
     initial_prompts: templates that contain every slot `<ENT0>` .. `<ENTn-1>` exactly once.
     prompts: existing prompts. If empty, the setting creates prompts when it needs them.
     setting: a key of `kgharvest.engine.settings.SETTINGS`.
+    negative_seed_tuples: false tuples that worked examples and chat questions contrast with `seed_tuples`.
     """
 
     relation: str
@@ -197,6 +198,7 @@ class HarvestSpec:
     prompts: tuple[str, ...] = ()
     params: HarvestParams = field(default_factory=HarvestParams)
     paraphraser: ParaphraserSettings = field(default_factory=ParaphraserSettings)
+    negative_seed_tuples: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)

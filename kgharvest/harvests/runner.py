@@ -177,6 +177,8 @@ def payload_of(request: HarvestRequest) -> dict[str, Any]:
     for name in ADDED_PARAMS:
         if params[name] == getattr(HarvestParams, name):
             del params[name]
+    if not spec["negative_seed_tuples"]:
+        del spec["negative_seed_tuples"]  # the fingerprints of jobs without them stay the same
     return {"spec": json.loads(json.dumps(spec)), "device": request.device, "dtype": request.dtype, **chat}
 
 
@@ -223,6 +225,7 @@ def spec_of(request: HarvestRequest) -> HarvestSpec:
         setting=request.setting,
         params=request.params,
         paraphraser=request.paraphraser,
+        negative_seed_tuples=tuple(tuple(entities) for entities in relation.negative_seed_tuples),
     )
 
 
@@ -237,6 +240,7 @@ def _spec_from_json(document: dict[str, Any]) -> HarvestSpec:
         setting=document["setting"],
         params=HarvestParams(**params),
         paraphraser=ParaphraserSettings(**document["paraphraser"]),
+        negative_seed_tuples=tuple(tuple(entities) for entities in document.get("negative_seed_tuples", ())),
     )
 
 

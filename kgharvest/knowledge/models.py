@@ -29,7 +29,8 @@ class KnowledgeTupleQuerySet(models.QuerySet):
 
     def with_relation(self):
         """Join the relation and its set, without prompts and seed tuples."""
-        unused = (f"relation__{field}" for field in ("initial_prompts", "prompts", "seed_tuples"))
+        columns = ("initial_prompts", "prompts", "seed_tuples", "negative_seed_tuples")
+        unused = (f"relation__{column}" for column in columns)
         return self.select_related("relation__relation_set").defer(*unused)
 
 

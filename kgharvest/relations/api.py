@@ -49,6 +49,7 @@ RELATION = {
     "initial_prompts": ["<ENT0> is a place for <ENT1>."],
     "prompts": [],
     "seed_tuples": [["kitchen", "cooking"], ["school", "learning"]],
+    "negative_seed_tuples": [["kitchen", "kettle"]],
     "created_at": "2026-11-22T09:00:00Z",
 }
 check_file_size = upload_limit("split it and send the parts")
@@ -189,12 +190,15 @@ class RelationSerializer(serializers.ModelSerializer):
         child=serializers.ListField(child=serializers.CharField()),
         help_text="True examples with entities in slot order.",
     )
+    negative_seed_tuples = serializers.ListField(
+        child=serializers.ListField(child=serializers.CharField()), help_text="False examples; may be empty."
+    )
 
     class Meta:
         model = Relation
         fields = [
             *("id", "name", "set", "path", "statement", "explanation", "arity"),
-            *("initial_prompts", "prompts", "seed_tuples", "created_at"),
+            *("initial_prompts", "prompts", "seed_tuples", "negative_seed_tuples", "created_at"),
         ]
 
 
@@ -214,6 +218,11 @@ def sentences_field(help_text: str) -> serializers.ListField:
     return serializers.ListField(child=child, max_length=MOST_SENTENCES, required=False, help_text=help_text)
 
 
+def tuples_field(help_text: str, required: bool = True) -> serializers.ListField:
+    child = serializers.ListField(child=serializers.CharField(max_length=1000), max_length=99)
+    return serializers.ListField(child=child, max_length=MOST_SENTENCES, required=required, help_text=help_text)
+
+
 class RelationTextInput(StrictSerializer):
     """A relation without its set. In the statement and the prompts, slots are written <ENT0>, <ENT1>, ..."""
 
@@ -225,11 +234,8 @@ class RelationTextInput(StrictSerializer):
         allow_blank=True,
         help_text="Criteria for judging the statement.",
     )
-    seed_tuples = serializers.ListField(
-        child=serializers.ListField(child=serializers.CharField(max_length=1000), max_length=99),
-        max_length=MOST_SENTENCES,
-        help_text="True examples, at least two.",
-    )
+    seed_tuples = tuples_field("True examples, at least two.")
+    negative_seed_tuples = tuples_field("False examples for causal LMs and chat models.", required=False)
     initial_prompts = sentences_field("Prompts from which further prompts are created. Default: the statement.")
     prompts = sentences_field("Predefined prompts. Default: paraphrases of the initial prompts.")
 

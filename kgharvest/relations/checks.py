@@ -21,6 +21,7 @@ BETWEEN_LINES = re.compile(r"\s*[\r\n\u2028\u2029]\s*")
 LONGEST_SENTENCE = 1_000  # maximum number of characters of a statement or prompt
 LONGEST_EXPLANATION = 2_000
 MOST_SENTENCES = 2_000  # maximum number of prompts or seed tuples of a relation
+SEED_COLUMNS = {"seed_tuples": "seed tuple", "negative_seed_tuples": "negative seed tuple"}
 LONG_STATEMENT = 200  # number of characters above which a statement gets advice
 
 
@@ -36,6 +37,7 @@ class RelationEntry:
     statement: Any = None
     explanation: Any = ""
     needs_seeds: bool = True
+    negative_seed_tuples: Any = field(default_factory=list)
 
     def columns(self) -> dict[str, Any]:
         """Return the values of the relation's columns, except its name and set. The entry must be valid."""
@@ -45,7 +47,10 @@ class RelationEntry:
             "arity": self.arity,
             "initial_prompts": [one_line(prompt) for prompt in self.initial_prompts],
             "prompts": [one_line(prompt) for prompt in self.prompts],
-            "seed_tuples": [list(read_entities(entities, self.arity)) for entities in self.seed_tuples],
+            **{
+                column: [list(read_entities(entities, self.arity)) for entities in getattr(self, column)]
+                for column in SEED_COLUMNS
+            },
         }
 
     @property
@@ -66,7 +71,7 @@ class FieldError(NamedTuple):
     seed_number: int | None = None
 
     def __str__(self) -> str:
-        return f"seed tuple {self.seed_number} {self.reason}" if self.seed_number else self.reason
+        return f"{SEED_COLUMNS[self.field]} {self.seed_number} {self.reason}" if self.seed_number else self.reason
 
 
 def sentence_error(text: str, longest: int = LONGEST_SENTENCE) -> str | None:
@@ -147,24 +152,39 @@ def _slot_errors(entry: RelationEntry, sentences: dict[str, list[str]]) -> Itera
         if n_slots != arity:
             reason = f"{text!r} has {counted(n_slots, 'slot')}, but the first prompt has {arity}"
             yield FieldError(columns[text], reason)
-    yield from _seed_errors(entry, arity)
+    seed_errors = [error for column in SEED_COLUMNS for error in _seed_errors(entry, column, arity)]
+    yield from seed_errors or _negative_seed_errors(entry)
 
 
-def _seed_errors(entry: RelationEntry, arity: int) -> Iterator[FieldError]:
-    if not isinstance(entry.seed_tuples, list) or (entry.needs_seeds and len(entry.seed_tuples) < 2):
-        yield FieldError("seed_tuples", "at least two seed tuples are required")
+def _seed_errors(entry: RelationEntry, column: str, arity: int) -> Iterator[FieldError]:
+    tuples, noun = getattr(entry, column), SEED_COLUMNS[column]
+    least = 2 if column == "seed_tuples" and entry.needs_seeds else 0
+    if not isinstance(tuples, list) or len(tuples) < least:
+        yield FieldError(column, f"at least two {noun}s are required" if least else f"{noun}s must be a list of lists")
         return
-    if len(entry.seed_tuples) > MOST_SENTENCES:
-        yield FieldError("seed_tuples", f"{len(entry.seed_tuples):,} seed tuples; the maximum is {MOST_SENTENCES:,}")
+    if len(tuples) > MOST_SENTENCES:
+        yield FieldError(column, f"{len(tuples):,} {noun}s; the maximum is {MOST_SENTENCES:,}")
         return
-    for number, entities in enumerate(entry.seed_tuples, start=1):
+    for number, entities in enumerate(tuples, start=1):
         if isinstance(entities, list) and len(entities) != arity:
             n_entities = counted(len(entities), "entity", "entities")
-            yield FieldError("seed_tuples", f"has {n_entities} for {arity} slots", number)
+            yield FieldError(column, f"has {n_entities} for {arity} slots", number)
         elif reason := entities_error(entities, arity):
-            yield FieldError("seed_tuples", reason, number)
+            yield FieldError(column, reason, number)
         elif any("\n" in entity for entity in entities):  # because forms have one seed tuple per line
-            yield FieldError("seed_tuples", "has an entity with a line break", number)
+            yield FieldError(column, "has an entity with a line break", number)
+
+
+def _negative_seed_errors(entry: RelationEntry) -> Iterator[FieldError]:
+    """Yield an error for each negative seed tuple that is also a seed tuple."""
+    seeds = {_folded(entities) for entities in entry.seed_tuples}
+    for number, entities in enumerate(entry.negative_seed_tuples, start=1):
+        if _folded(entities) in seeds:
+            yield FieldError("negative_seed_tuples", "is also a seed tuple; remove one of them", number)
+
+
+def _folded(entities: Sequence[str]) -> tuple[str, ...]:
+    return tuple(entity.casefold() for entity in entities)
 
 
 def authoring_errors(entry: RelationEntry) -> Iterator[FieldError]:
@@ -173,11 +193,12 @@ def authoring_errors(entry: RelationEntry) -> Iterator[FieldError]:
         texts: Sequence[str] = getattr(entry, column)
         repeated = sorted({text for text in texts if texts.count(text) > 1})
         yield from (FieldError(column, f"{text!r} occurs more than once; remove the duplicates") for text in repeated)
-    first_numbers: dict[tuple[str, ...], int] = {}
-    for number, entities in enumerate(entry.seed_tuples, start=1):
-        first = first_numbers.setdefault(tuple(entity.casefold() for entity in entities), number)
-        if first != number:
-            yield FieldError("seed_tuples", f"is a duplicate of seed tuple {first}; remove one of them", number)
+    for column, noun in SEED_COLUMNS.items():
+        first_numbers: dict[tuple[str, ...], int] = {}
+        for number, entities in enumerate(getattr(entry, column), start=1):
+            first = first_numbers.setdefault(_folded(entities), number)
+            if first != number:
+                yield FieldError(column, f"is a duplicate of {noun} {first}; remove one of them", number)
 
 
 def _statement_error(statement: str) -> str | None:

@@ -25,7 +25,10 @@ SHAPES = (
 )
 LAMA_SLOTS = {"[X]": "<ENT0>", "[Y]": "<ENT1>"}
 MOST_RELATIONS = 10_000  # maximum number of relations per file
-EXPORTED_COLUMNS = ("name", "statement", "explanation", "initial_prompts", "prompts", "seed_tuples")
+EXPORTED_COLUMNS = (
+    *("name", "statement", "explanation", "initial_prompts", "prompts"),
+    *("seed_tuples", "negative_seed_tuples"),
+)
 
 
 @dataclass
@@ -99,6 +102,7 @@ def _project_entries(members: Iterable[Member], source: str) -> list[RelationEnt
                 name=name,
                 initial_prompts=relation.get("initial_prompts", [statement] if statement else None),
                 seed_tuples=relation.get("seed_tuples"),
+                negative_seed_tuples=relation.get("negative_seed_tuples", []),
                 prompts=relation.get("prompts", []),
                 statement=statement,
                 explanation=relation.get("explanation", ""),

@@ -1,6 +1,6 @@
 """Forms for relations and relation sets: editing, importing files, importing prompts, and picking relations."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from django import forms
@@ -10,7 +10,7 @@ from kgharvest.accounts.forms import ProjectField
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB, upload_limit
 from kgharvest.engine.settings import SETTINGS
 from kgharvest.models import Relation, RelationSet
-from kgharvest.relations.checks import LONGEST_EXPLANATION, LONGEST_SENTENCE, RelationEntry, one_line
+from kgharvest.relations.checks import LONGEST_EXPLANATION, LONGEST_SENTENCE, SEED_COLUMNS, RelationEntry, one_line
 from kgharvest.relations.prompt_files import ORIGIN_CHOICES
 from kgharvest.relations.services import is_in_use, validate_relation
 
@@ -65,6 +65,13 @@ class RelationForm(forms.Form):
         help_text="At least two true examples, one per line. Enter the entities in slot order, separated by "
         "<code>|</code> (<code>vaccine | measles</code>), or paste them from a spreadsheet.",
     )
+    negative_seed_tuples = forms.CharField(
+        max_length=100_000,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="False examples that show the limits of the relation, one per line, for causal LMs and chat models. "
+        "Other LMs ignore them.",
+    )
     initial_prompts = forms.CharField(
         max_length=100_000,
         required=False,
@@ -91,11 +98,17 @@ class RelationForm(forms.Form):
             self.fields[name].disabled = self.is_in_use
 
     def clean_seed_tuples(self) -> str:
-        text = self.cleaned_data["seed_tuples"]
+        return self._clean_tuples("seed_tuples")
+
+    def clean_negative_seed_tuples(self) -> str:
+        return self._clean_tuples("negative_seed_tuples")
+
+    def _clean_tuples(self, column: str) -> str:
+        text: str = self.cleaned_data[column]
         for number, entities in enumerate(parse_seed_tuples(text), start=1):
             if len(entities) == 1:
                 raise forms.ValidationError(
-                    f"Seed tuple {number} has no {SEPARATOR} between its entities. "
+                    f"{SEED_COLUMNS[column].capitalize()} {number} has no {SEPARATOR} between its entities. "
                     f"Write, for example, vaccine {SEPARATOR} measles."
                 )
         return text
@@ -122,25 +135,25 @@ class RelationForm(forms.Form):
             explanation=cleaned["explanation"],
             initial_prompts=non_blank_lines(cleaned["initial_prompts"]) or [statement],
             prompts=non_blank_lines(cleaned["prompts"]),
-            seed_tuples=parse_seed_tuples(cleaned["seed_tuples"]),
+            **{column: parse_seed_tuples(cleaned[column]) for column in SEED_COLUMNS},
         )
 
 
 def initial_values(relation: Relation) -> dict[str, str]:
     """Return the form values of a relation. Submitting them unchanged saves the same relation."""
-    seed_lines = [
-        ("\t" if SEPARATOR in "".join(entities) else f" {SEPARATOR} ").join(entities)
-        for entities in relation.seed_tuples
-    ]
     return {
         "name": relation.name,
         "set_name": relation.relation_set.name,
         "statement": relation.statement,
         "explanation": relation.explanation,
-        "seed_tuples": "\n".join(seed_lines),
+        **{column: "\n".join(map(seed_line, getattr(relation, column))) for column in SEED_COLUMNS},
         "initial_prompts": "\n".join(map(one_line, relation.initial_prompts)),
         "prompts": "\n".join(map(one_line, relation.prompts)),
     }
+
+
+def seed_line(entities: Sequence[str]) -> str:
+    return ("\t" if SEPARATOR in "".join(entities) else f" {SEPARATOR} ").join(entities)
 
 
 def parse_seed_tuples(text: str) -> list[list[str]]:

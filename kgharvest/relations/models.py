@@ -59,7 +59,8 @@ class Relation(models.Model):
 
     name: must not contain "/", which separates set and name in paths. statement: sentence with slots that annotators
     judge. initial_prompts: one or more prompts written by a person. prompts: predefined prompts; may be empty.
-    seed_tuples: lists of `arity` entities. A harvest needs at least two seed tuples.
+    seed_tuples: lists of `arity` entities. A harvest needs at least two seed tuples. negative_seed_tuples: false tuples
+    that show causal LMs and chat models the limits of the relation; may be empty.
     """
 
     relation_set = models.ForeignKey(RelationSet, on_delete=models.CASCADE, related_name="relations")
@@ -70,6 +71,7 @@ class Relation(models.Model):
     initial_prompts = models.JSONField()
     prompts = models.JSONField(default=list, blank=True)
     seed_tuples = models.JSONField()
+    negative_seed_tuples = models.JSONField(default=list, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = RelationQuerySet.as_manager()

@@ -13,6 +13,7 @@ from kgharvest.errors import BadEntry, DomainError, Faults
 from kgharvest.models import HarvestJob, KnowledgeTuple, Project, Relation, RelationSet
 from kgharvest.relations.checks import (
     LONGEST_EXPLANATION,
+    SEED_COLUMNS,
     FieldError,
     RelationEntry,
     authoring_errors,
@@ -23,7 +24,7 @@ from kgharvest.relations.checks import (
 from kgharvest.relations.files import RelationFile, read_relation_file
 
 SHIPPED = Path(__file__).resolve().parent.parent / "relation_sets"
-COLUMNS = ["statement", "explanation", "arity", "initial_prompts", "prompts", "seed_tuples"]
+COLUMNS = ["statement", "explanation", "arity", "initial_prompts", "prompts", "seed_tuples", "negative_seed_tuples"]
 FIXED_FIELDS = "The relation has harvests or tuples, so its name, set, and number of slots cannot change."
 EDITABLE_FIELDS = (
     "You can change the other fields. Existing harvests keep their prompts and seed tuples, and existing rounds keep "
@@ -113,7 +114,8 @@ def _bad_entries(file: RelationFile, set_name: str) -> Iterator[BadEntry]:
     names = set()
     for entry in file.entries:
         for error in relation_errors(entry):
-            where = f"{entry.where}, seed tuple {error.seed_number}" if error.seed_number else entry.where
+            noun = SEED_COLUMNS.get(error.field)
+            where = f"{entry.where}, {noun} {error.seed_number}" if error.seed_number else entry.where
             yield BadEntry(where, error.reason)
     for entry in file.entries:
         if isinstance(entry.name, str):
@@ -136,7 +138,7 @@ def _set_columns(relation: Relation, entry: RelationEntry) -> None:
 def validate_relation(entry: RelationEntry, set_name: str, relation: Relation | None = None) -> list[FieldError]:
     """Return the validation errors for saving `entry` in the set, as a new relation or as a change to `relation`."""
     errors = list(relation_errors(entry))
-    if not any(error.field == "seed_tuples" for error in errors):
+    if not any(error.field in SEED_COLUMNS for error in errors):
         errors += authoring_errors(entry)
     if reason := set_name_error(set_name):
         errors.append(FieldError("set_name", reason))

@@ -80,15 +80,23 @@ FORMS: dict[Form, Callable[[PromptTemplate, Sequence[Entities]], str | None]] = 
 }
 
 
-def with_examples(prompt: PromptTemplate, examples: Sequence[Entities], form: Form) -> PromptTemplate | None:
+def with_examples(
+    prompt: PromptTemplate, examples: Sequence[Entities], form: Form, negatives: Sequence[Entities] = ()
+) -> PromptTemplate | None:
     """Return `prompt` with worked examples in this form, or None if the form does not suit the prompt.
 
-    A prompt that is written in lines is returned unchanged.
+    A prompt that is written in lines is returned unchanged. `negatives` are denied in sentences before the examples.
     """
     if is_in_lines(prompt):
         return prompt
     text = FORMS[form](prompt, [*examples, [f"<ENT{slot}>" for slot in range(prompt.arity)]])
-    return None if text is None else PromptTemplate.parse(text)
+    if text is None:
+        return None
+    if negatives:
+        denials = "".join(f"It is not true that {sentence_about(prompt, entities)}\n" for entities in negatives)
+        role = TURN.match(text)
+        text = f"{role[0]}{denials}{text[role.end() :]}" if role else f"{denials}\n{text}"
+    return PromptTemplate.parse(text)
 
 
 class FewShot(NamedTuple):
@@ -97,6 +105,7 @@ class FewShot(NamedTuple):
     base: PromptTemplate
     examples: tuple[tuple[str, ...], ...]
     form: Form
+    negatives: tuple[tuple[str, ...], ...] = ()
 
     def template(self) -> PromptTemplate:
         written = with_examples(*self)

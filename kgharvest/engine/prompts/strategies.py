@@ -50,6 +50,9 @@ from kgharvest.engine.types import (
 
 # Search parameters of the paper's baseline.
 TRIGGER_SEARCH = AutoPromptParams(n_candidates=10, iterations=200, patience=20)
+UNUSED_NEGATIVES = (
+    "The negative seed tuples were not used: only prompts with worked examples, for causal LMs, show them."
+)
 SOFT_PARAMS = soft_prompts.SoftPromptParams(learning_rate=1e-2, epochs=16)
 
 
@@ -59,7 +62,7 @@ class ChosenPrompts:
 
     prompt_set: tokenized prompts. weighted: their texts and weights for display.
     templates: prompts whose words must not be entities. notice: one sentence on skipped prompts or missing paraphrases.
-    examples: seed tuples that the prompts show, and which the harvest therefore omits.
+    examples: seed tuples and negative seed tuples that the prompts show, and which the harvest therefore omits.
     example_scores: consistency of each example under prompts that show only the other examples.
     """
 
@@ -100,6 +103,8 @@ class PromptSource:
 def choose_prompts(source: PromptSource) -> ChosenPrompts:
     """Return the prompts of the setting. Raises EngineError, or UnsupportedModel if the LM cannot learn them."""
     chosen: ChosenPrompts = resolve_name(find_setting(source.spec.setting).strategy)(source)
+    if source.spec.negative_seed_tuples and not chosen.examples:
+        chosen = replace(chosen, notice=" ".join(filter(None, [chosen.notice, UNUSED_NEGATIVES])))
     return chosen
 
 
@@ -236,10 +241,12 @@ def notice_of_prompts(spec: HarvestSpec, templates: Sequence[PromptTemplate]) ->
 def few_shot_prompts(source: PromptSource, templates: Sequence[PromptTemplate], n_permutations: int) -> ChosenPrompts:
     """Return `templates` with the seed tuples as worked examples, and with `n_permutations` other orders of them.
 
+    The prompts also deny the negative seed tuples.
+
     The form of a prompt and the weights follow from the mean compatibility of each example with the prompt that shows
     only the others.
     """
-    examples = examples_that_fit(source, templates)
+    examples, negatives = examples_that_fit(source, templates)
     if len(examples) < MIN_EXAMPLES or all(map(is_in_lines, templates)):
         return weigh_by_compatibility(source, templates)
     orders = permutations(examples, n_permutations, random.Random(source.spec.params.seed))
@@ -253,7 +260,7 @@ def few_shot_prompts(source: PromptSource, templates: Sequence[PromptTemplate], 
 
     prompts, scores = [], []
     for template in templates:
-        candidates = [FewShot(template, examples, form) for form in forms_for(source.lm, template)]
+        candidates = [FewShot(template, examples, form, negatives) for form in forms_for(source.lm, template)]
         measured = [held_out(shown) for shown in candidates]
         best = max(range(len(candidates)), key=lambda index: measured[index].mean())
         prompts.append(candidates[best])
@@ -271,7 +278,7 @@ def few_shot_prompts(source: PromptSource, templates: Sequence[PromptTemplate], 
             for prompt, mean, weight in zip(written, means, weights, strict=True)
         ),
         tuple(templates),
-        examples=examples,
+        examples=examples + negatives,
         example_scores=tuple(consistency(np.transpose(scores), weights).tolist()),
     )
 
@@ -286,16 +293,22 @@ def forms_for(lm: LanguageModel, template: PromptTemplate) -> list[Form]:
     ]
 
 
-def examples_that_fit(source: PromptSource, templates: Sequence[PromptTemplate]) -> tuple[tuple[str, ...], ...]:
-    """Return the first seed tuples, at most MOST_EXAMPLES, that fit into every prompt in every form."""
-    lm, examples = source.lm, source.spec.seed_tuples[:MOST_EXAMPLES]
+def examples_that_fit(
+    source: PromptSource, templates: Sequence[PromptTemplate]
+) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]:
+    """Return the first seed tuples and negative seed tuples that fit into every prompt in every form.
+
+    Both are limited to MOST_EXAMPLES. If the prompts are too long, negative seed tuples are omitted first.
+    """
+    lm, spec = source.lm, source.spec
+    examples, negatives = spec.seed_tuples[:MOST_EXAMPLES], spec.negative_seed_tuples[:MOST_EXAMPLES]
     while examples and not all(
-        fits(lm, lm.encode_prompt(FewShot(template, examples, form).template()), source.longest_pattern)
+        fits(lm, lm.encode_prompt(FewShot(template, examples, form, negatives).template()), source.longest_pattern)
         for template in templates
         for form in forms_for(lm, template)
     ):
-        examples = examples[:-1]
-    return examples
+        examples, negatives = (examples, negatives[:-1]) if negatives else (examples[:-1], ())
+    return examples, negatives
 
 
 def held_out_compatibility(source: PromptSource, shown: FewShot, example: Entities, tick: Tick) -> float:

@@ -15,6 +15,7 @@ from annotation.rounds.services import create_draft, open_draft, open_round
 from evaluation.models import Study
 from evaluation.studies.export import file_of_study, study_of_round
 from evaluation.studies.files import read_study
+from evaluation.studies.schema import entry_of
 from evaluation.studies.services import import_study_relations, store_study
 from kgharvest.accounts.projects import create_project, default_project
 from kgharvest.engine.types import HarvestParams
@@ -166,6 +167,18 @@ def test_relation_that_changed_keeps_the_texts_of_its_harvest(fake_harvests):
     Relation.objects.filter(pk=relation.pk).update(seed_tuples=[["a", "b"], ["c", "d"]])
 
     assert study_of_round(round).document["relations"][0]["seed_tuples"] == relation.seed_tuples
+
+
+def test_negative_seed_tuples_of_a_harvest_are_written(fake_harvests):
+    relation = make_relation("eats", negative_seed_tuples=[["a", "b"]])
+    job = harvested(relation)
+    round = open_round({"name": "old", "cells": [{"job": job.pk, "n": 2}]}, project=default_project())
+    Relation.objects.filter(pk=relation.pk).update(negative_seed_tuples=[])
+
+    [section] = study_of_round(round).document["relations"]
+
+    assert section["negative_seed_tuples"] == [["a", "b"]]
+    assert entry_of(section).columns()["negative_seed_tuples"] == [["a", "b"]]
 
 
 def test_imported_tuples_cannot_be_reproduced(db):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import reduce
 from unittest.mock import patch
 
@@ -191,6 +192,24 @@ def test_question_excludes_all_previous_tuples():
     assert "X prevents Y ." in questions[0]
     assert "Do not repeat" not in questions[0]
     assert '["helmet", "injury"]\n["the", "rain"]' in questions[1]
+
+
+def test_negative_seed_tuples_are_named_and_rejected():
+    spec = replace(make_spec(), negative_seed_tuples=(("coat", "winter"),))
+    questions = []
+
+    def ask(text: str, position: int) -> str:
+        questions.append(text)
+        return lines(("Coat", "winter"), ("helmet", "injury"))
+
+    result = list_tuples(spec, ask, Limits(max_requests=1), ignore)
+
+    assert 'These are not facts of the relation:\n["coat", "winter"]\n' in questions[0]
+    assert questions[0].replace('These are not facts of the relation:\n["coat", "winter"]\n', "") == question(
+        make_spec(), DEFAULTS.per_request, ()
+    )
+    assert [[entity.surface for entity in entities] for entities in result.tuples] == [["helmet", "injury"]]
+    assert result.rejected["seed_tuple"] == 1
 
 
 def test_exclusion_list_is_cut_to_latest_tuples():

@@ -75,6 +75,28 @@ def test_fingerprints_are_equal_only_for_equal_requests():
     assert len({fingerprint_of(request, "abc"), fingerprint_of(other, "abc"), fingerprint_of(request, "def")}) == 3
 
 
+def test_negative_seed_tuples_belong_to_the_spec_and_change_the_fingerprint():
+    relation = factories.make_relation()
+    plain = make_request(relation)
+    keys = runner.payload_of(plain)["spec"].keys(), fingerprint_of(plain, "abc")
+
+    relation.negative_seed_tuples = [["a", "b"]]
+    relation.save()
+
+    assert "negative_seed_tuples" not in keys[0]
+    assert fingerprint_of(plain, "abc") != keys[1]
+    assert spec_of(create_harvest_job(plain)).negative_seed_tuples == (("a", "b"),)
+
+
+def test_fingerprint_without_negative_seed_tuples_is_that_of_earlier_versions():
+    relation = factories.make_relation(
+        "can", initial_prompts=["<ENT0> can <ENT1>"], seed_tuples=[["a", "b"], ["c", "d"]]
+    )
+    names = "relation initial_prompts seed_tuples setting prompts params paraphraser"
+
+    assert list(runner.payload_of(make_request(relation))["spec"]) == names.split()
+
+
 def test_a_relation_without_seeds_is_not_harvested():
     with refused("RelationNotReady", match="has 0 seed tuples"):
         create_harvest_job(make_request(factories.make_relation(seed_tuples=[])))

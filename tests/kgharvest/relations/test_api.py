@@ -33,6 +33,18 @@ def test_relation_is_created_read_changed_and_deleted(api):
     assert api.get(address).status_code == 404
 
 
+def test_negative_seed_tuples_are_kept_by_other_changes(api):
+    created = api.post(RELATIONS, WRITTEN | {"negative_seed_tuples": [["kitchen", "kettle"]]}, JSON)
+    changed = api.patch(created.headers["Location"], {"explanation": "Typical use."}, JSON)
+
+    assert changed.json()["negative_seed_tuples"] == [["kitchen", "kettle"]]
+    assert api.post(RELATIONS, WRITTEN | {"name": "other"}, JSON).json()["negative_seed_tuples"] == []
+    seed = WRITTEN["seed_tuples"][:1]
+    assert [*error_of(api.patch(created.headers["Location"], {"negative_seed_tuples": seed}, JSON))["fields"]] == [
+        "negative_seed_tuples"
+    ]
+
+
 def test_errors_of_a_relation_are_reported_by_field(api):
     refused = api.post(RELATIONS, WRITTEN | {"statement": "no slots", "seed_tuples": [["a"]]}, JSON)
 

@@ -218,13 +218,59 @@ def test_shown_tuples_are_left_out_and_counted(causal):
     assert read_prepared(write_prepared(prepared, PARAMS)) == (prepared, PARAMS)
 
 
+NEGATIVES = (("milan", "italy"), ("lyon", "france"))
+DENIALS = "It is not true that milan is the capital of italy.\nIt is not true that lyon is the capital of france.\n"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_negative_seed_tuples_are_denied_before_the_examples(form):
+    prompt = with_examples(CAPITAL, SEEDS[:1], form, NEGATIVES)
+
+    before, start = ("[user]\n", "") if form == "chat" else ("", "\n")
+    assert prompt.text == f"{before}{DENIALS}{start}{TEXTS[form].removeprefix(before)}"
+    assert is_in_lines(prompt)
+
+
+def test_denials_belong_to_the_first_user_message():
+    (_, first), (_, answer), (_, second), _ = turns(with_examples(CAPITAL, SEEDS[:1], "chat", NEGATIVES).text)
+
+    assert first == DENIALS + second
+    assert answer == "(1): rome\n(2): italy"
+
+
+@pytest.mark.parametrize("setting", ["human", "top1", "multi"])
+def test_every_prompt_denies_the_negative_seed_tuples(causal, setting):
+    lm, _ = causal
+
+    prompts = chosen(lm, replace(make_spec(setting), negative_seed_tuples=NEGATIVES))
+
+    assert all(prompt.text.startswith(DENIALS) for prompt in prompts.weighted)
+    assert prompts.examples == SEEDS + NEGATIVES  # the harvest omits them
+    assert prompts.notice is None
+    assert len(prompts.example_scores) == len(SEEDS)
+
+
+def test_negative_seed_tuples_are_omitted_before_seed_tuples(chat_lm, monkeypatch):
+    lm, _ = chat_lm
+    spec = replace(make_spec(), negative_seed_tuples=NEGATIVES)
+
+    for n_seeds, n_negatives in ((3, 2), (3, 1), (3, 0), (2, 0)):
+        shown = SEEDS[:n_seeds], NEGATIVES[:n_negatives]
+        monkeypatch.setattr(lm, "max_tokens", longest(lm, *shown))
+        assert chosen(lm, spec).examples == shown[0] + shown[1]
+
+
 def test_masked_lms_are_shown_no_examples(tmp_path):
     lm = load(str(tiny_bert(tmp_path)))
 
-    prompts = chosen(lm, make_spec(seeds=SEEDS[:2]))
+    prompts, other = (
+        chosen(lm, replace(make_spec(seeds=SEEDS[:2]), negative_seed_tuples=negatives)) for negatives in ((), NEGATIVES)
+    )
 
     assert [prompt.text for prompt in prompts.weighted] == [CAPITAL.text]
     assert prompts.examples == ()
+    assert "negative seed tuples were not used" in other.notice
+    assert replace(other, notice=None) == prompts  # and so they do nothing
 
 
 def test_examples_that_do_not_fit_are_omitted(chat_lm, monkeypatch):
@@ -236,9 +282,9 @@ def test_examples_that_do_not_fit_are_omitted(chat_lm, monkeypatch):
         assert len(chosen(lm, make_spec()).examples) == expected
 
 
-def longest(lm, examples):
+def longest(lm, examples, negatives=()):
     """Return the number of ids of the longest query about any form with these examples."""
-    prompts = [CAPITAL, *(FewShot(CAPITAL, examples, form).template() for form in FORMS if examples)]
+    prompts = [CAPITAL, *(FewShot(CAPITAL, examples, form, negatives).template() for form in FORMS if examples)]
     pattern = max(tuple(map(len, seed)) for seed in encode_seeds(SEEDS, lm))
     filled = (0,) * (sum(pattern) + len(pattern) * len(lm.entity_end) - 1)
     return max(len(lm.query(lm.encode_prompt(prompt), pattern, filled).ids) for prompt in prompts)
