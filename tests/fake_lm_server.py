@@ -16,10 +16,13 @@ JSON = (("Content-Type", "application/json"),)
 
 
 class TinyServer:
-    """most_ranked: maximum number of next tokens in a reply. echoes: supports `echo` instead of `prompt_logprobs`."""
+    """model: folder of a model, or function of ids (1, T) that returns an object with `logits` (1, T, V).
 
-    def __init__(self, folder: Any, most_ranked: int = 20, echoes: bool = False):
-        self.model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    most_ranked: maximum number of next tokens in a reply. echoes: supports `echo` instead of `prompt_logprobs`.
+    """
+
+    def __init__(self, model: Any, most_ranked: int = 20, echoes: bool = False):
+        self.model = model if callable(model) else AutoModelForCausalLM.from_pretrained(model).eval()
         self.most_ranked, self.echoes = most_ranked, echoes
 
     def answer(self, body: dict[str, Any]) -> Reply:
