@@ -14,7 +14,7 @@ from kgharvest.chat_models.options import ChatOptions, from_json
 from kgharvest.chat_models.services import endpoint_of, usage_of
 from kgharvest.chat_models.spending import Pace, Spending, cost_of, reserved, tokens_of
 from kgharvest.engine.chat_completions import Completion, Filtered
-from kgharvest.engine.chat_tuples import ASKING, UNPARSABLE, Limits, Listed, answer_format, list_tuples
+from kgharvest.engine.chat_tuples import ASKING, UNPARSABLE, Limits, Listed, answer_format, list_tuples, scores_of
 from kgharvest.engine.harvest import order_tuples, score_tuples
 from kgharvest.engine.types import HarvestResult, HarvestSpec, OnProgress, Progress
 from kgharvest.harvests import language_models
@@ -35,7 +35,10 @@ def harvest_from_chat(
     options = from_json(job.payload["chat"])
     listed = _listed(job, spec, options, heartbeat, on_progress)
     if not options.scorer:
-        tuples = order_tuples(listed.tuples, spec.params)
+        scores = _logprob_scores(job, spec, listed)
+        if scores:
+            job.score_scale = HarvestJob.ScoreScale.NATS
+        tuples = order_tuples(listed.tuples, spec.params, scores)
         return _with_listed(HarvestResult((), tuple(tuples), {}, {"tuples": len(tuples)}), listed), None
     on_progress(Progress("loading the LM that scores", 0))
     name, revision = language_models.split_revision(options.scorer)
@@ -43,6 +46,15 @@ def harvest_from_chat(
     with heartbeat.kept_alive():
         lm = language_models.load(scorer, job.payload["device"], job.payload["dtype"])
     return _with_listed(score_tuples(spec, listed.tuples, lm, on_progress), listed), lm.revision
+
+
+def _logprob_scores(job: HarvestJob, spec: HarvestSpec, listed: Listed) -> list[float] | None:
+    """Return the score of each tuple from the responses' log-probabilities, or None if one has no score."""
+    scores: dict[tuple[str, ...], float] = {}
+    for answer in job.chat_answers.order_by("position", "pk"):
+        scores = scores_of(answer.logprobs, len(spec.seed_tuples[0]), spec.params.alpha) | scores  # first mention
+    keys = [tuple(entity.surface.casefold() for entity in entities) for entities in listed.tuples]
+    return [scores[key] for key in keys] if scores.keys() >= set(keys) else None
 
 
 def _with_listed(result: HarvestResult, listed: Listed) -> HarvestResult:
@@ -122,6 +134,7 @@ class Asker:
             seed=seed,
             response_format=self._format,
             **temperature,
+            **({} if options.scorer else {"logprobs": True}),
         )
         while not wait([future], POLL_S).done:
             self._heartbeat(self.progress)
@@ -138,6 +151,7 @@ class Asker:
             position=position,
             question_sha256=sha256,
             raw=completion.text,
+            logprobs=[(storable(token), logprob) for token, logprob in completion.logprobs],
             model_reported=storable(f"{completion.model} {completion.fingerprint}".strip())[:700],
             n_prompt_tokens=n_prompt,
             n_completion_tokens=n_completion,

@@ -10,7 +10,8 @@ class ChatAnswer(models.Model):
 
     position: 0-based position of the question in its harvest. question_sha256: hash of the question's text. If the
     question has changed, it is sent again. raw: unedited text of the response. model_reported: model and fingerprint
-    reported by the endpoint, or "". cost: cost in the currency of the harvest's prices. seconds: response time.
+    reported by the endpoint, or "". logprobs: tokens of the response and their log-probabilities in nats, if returned.
+    cost: cost in the currency of the harvest's prices. seconds: response time.
     """
 
     job = models.ForeignKey(HarvestJob, on_delete=models.CASCADE, related_name="chat_answers", db_index=False)
@@ -18,6 +19,7 @@ class ChatAnswer(models.Model):
     question_sha256 = models.CharField(max_length=64)
     raw = models.TextField(blank=True)
     model_reported = models.CharField(max_length=700, blank=True)
+    logprobs = models.JSONField(default=list, blank=True)
     n_prompt_tokens = models.PositiveIntegerField(default=0)
     n_completion_tokens = models.PositiveIntegerField(default=0)
     cost = models.DecimalField(max_digits=16, decimal_places=8, default=0)

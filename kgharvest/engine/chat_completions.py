@@ -6,10 +6,12 @@ Requests complete replies but also accepts streamed replies. Retries requests af
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -24,7 +26,11 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 LARGEST_REPLY = 4 << 20  # bytes
 WORTH_A_RETRY = {408, 429, 500, 502, 503, 504}
 FILTER = re.compile(r"content[_ -](filter|policy|management)", re.IGNORECASE)
-FORMAT = re.compile(r"response.?format|json.?schema|structured.?output|guided", re.IGNORECASE)
+# Request fields that some endpoints reject, and the words in their refusals
+OPTIONAL_FIELDS = {
+    "response_format": re.compile(r"response.?format|json.?schema|structured.?output|guided", re.IGNORECASE),
+    "logprobs": re.compile(r"log.?prob", re.IGNORECASE),
+}
 NEW_LIMIT = "max_completion_tokens"  # the name of max_tokens for reasoning models
 EVENT_STREAM = "text/event-stream"
 # Exceptions raised for malformed replies. RecursionError: deeply nested JSON.
@@ -54,6 +60,7 @@ class Completion(NamedTuple):
 
     text: the answer or the refusal. model, fingerprint: "" if not reported.
     n_prompt_tokens, n_completion_tokens: None if not reported. seconds: response time.
+    logprobs: tokens of the answer and their log-probabilities in nats, if returned.
     """
 
     text: str
@@ -62,6 +69,7 @@ class Completion(NamedTuple):
     n_prompt_tokens: int | None = None
     n_completion_tokens: int | None = None
     seconds: float = 0.0
+    logprobs: tuple[tuple[str, float], ...] = ()
 
 
 class Reply(NamedTuple):
@@ -98,7 +106,7 @@ class ChatClient:
     connect_to: str = ""
     failure: type[ChatFailed] = ChatFailed
     _limit_field: str = field(default="max_tokens", init=False)
-    _accepts_formats: bool = field(default=True, init=False)
+    _rejected_fields: set[str] = field(default_factory=set, init=False)
 
     path = "/chat/completions"
     asks_for = "chat completions"
@@ -133,19 +141,20 @@ class ChatClient:
     def complete(self, question: str, max_tokens: int, **options: Any) -> Completion:
         """Return the answer to a user message. options: additional request fields, for example `temperature`.
 
-        An endpoint that rejects `response_format` or `max_tokens` is asked without it from then on.
+        An endpoint that rejects `max_tokens` or one of OPTIONAL_FIELDS is asked without it from then on.
 
         Raises NoCompletion, or `failure` if the endpoint rejects the request or all attempts fail.
         """
         body = {"model": self.model, "messages": [{"role": "user", "content": question}], **options}
-        if not self._accepts_formats:
-            body.pop("response_format", None)
+        for name in self._rejected_fields:
+            body.pop(name, None)
         limit_field = self._limit_field
         reply = self._post(body | {limit_field: max_tokens})
-        while reply.status in (400, 422):  # at most twice: each fallback applies once
-            if "response_format" in body and FORMAT.search(reply.text):
-                self._accepts_formats = False
-                del body["response_format"]
+        while reply.status in (400, 422):  # each fallback applies once
+            fields = (name for name, words in OPTIONAL_FIELDS.items() if name in body and words.search(reply.text))
+            if rejected := next(fields, None):
+                self._rejected_fields.add(rejected)
+                del body[rejected]
             elif limit_field != NEW_LIMIT and reply.status == 400 and NEW_LIMIT in reply.text:
                 self._limit_field = limit_field = NEW_LIMIT
             else:
@@ -226,7 +235,8 @@ def read_completion(reply: Reply) -> Completion:
     """Parse a reply. Raises one of the exceptions in OTHER_SHAPE if it is not a completion."""
     is_stream = reply.headers.get("Content-Type", "").startswith(EVENT_STREAM) or reply.text.startswith("data:")
     document = joined_stream(reply.text) if is_stream else json.loads(reply.text)
-    message = document["choices"][0]["message"]
+    choice = document["choices"][0]
+    message = choice["message"]
     usage = document.get("usage") or {}
     return Completion(
         (text_of(message.get("content")) or message.get("refusal") or "").strip(),
@@ -235,7 +245,27 @@ def read_completion(reply: Reply) -> Completion:
         _count(usage.get("prompt_tokens")),
         _count(usage.get("completion_tokens")),
         reply.seconds,
+        logprobs_of(choice),
     )
+
+
+def logprobs_of(choice: dict[str, Any]) -> tuple[tuple[str, float], ...]:
+    """Return the tokens of a choice with their log-probabilities, or nothing if they are missing or malformed.
+
+    Tokens that end within a character are joined with the next ones.
+    """
+    pieces: list[tuple[str, float]] = []
+    content, logprob = b"", 0.0
+    try:
+        for token in choice["logprobs"]["content"]:
+            content += token["token"].encode() if token.get("bytes") is None else bytes(token["bytes"])
+            logprob += float(token["logprob"])
+            with suppress(UnicodeDecodeError):
+                pieces.append((content.decode(), logprob))
+                content, logprob = b"", 0.0
+    except OTHER_SHAPE:
+        return ()
+    return tuple(pieces) if all(math.isfinite(piece[1]) for piece in pieces) else ()
 
 
 def text_of(content: Any) -> str:

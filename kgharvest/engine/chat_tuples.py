@@ -7,8 +7,10 @@ exclusions. No more requests are sent when the answers contain no new tuples or 
 import ast
 import json
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
 from kgharvest.engine.entities import Entity, NoEntity, read_entity
@@ -246,6 +248,29 @@ def parse_answer(answer: str, arity: int) -> Parsed:
         elif any(map(str.isalnum, line)) and not line.startswith("```"):
             rejected[UNPARSABLE] += 1
     return _checked(rows, arity, rejected)
+
+
+def scores_of(tokens: Sequence[tuple[str, float]], arity: int, alpha: float) -> dict[tuple[str, ...], float]:
+    """Return f (Eq. 1) of the tuples in an answer, by their case-folded entities.
+
+    tokens: the answer's tokens and their log-probabilities. An entity has the sum of the tokens that write it. Tuples
+    whose text differs from the answer's, such as escaped characters, are omitted.
+    """
+    answer = "".join(token for token, _ in tokens)
+    ends = list(accumulate(len(token) for token, _ in tokens))
+    scores: dict[tuple[str, ...], float] = {}
+    start = 0
+    for texts in parse_answer(answer, arity).tuples:
+        entities = list(map(clean, texts))
+        patterns = [re.compile(rf"(?<!\w){re.escape(entity)}(?!\w)") for entity in entities]
+        spans = [span for pattern in patterns if (span := pattern.search(answer, start))]
+        if len(spans) == arity:
+            start = max(span.end() for span in spans)
+            runs = [tokens[bisect_right(ends, span.start()) : bisect_left(ends, span.end()) + 1] for span in spans]
+            logprobs = [sum(logprob for _, logprob in run) for run in runs]
+            score = alpha * sum(logprobs) + (1 - alpha) * min(logprobs)
+            scores.setdefault(tuple(entity.casefold() for entity in entities), score)
+    return scores
 
 
 def _checked(rows: list[list[Any]], arity: int, rejected: Counter[str]) -> Parsed:

@@ -206,14 +206,23 @@ def score_tuples(
     )
 
 
-def order_tuples(tuples: Sequence[Sequence[Entity]], params: HarvestParams) -> list[ScoredTuple]:
-    """Return `tuples` in the given order, within the limits of `rank()`, with the negative rank as score."""
-    params = replace(params, min_score=None)  # ranks are not consistencies
-    in_order = [
-        ScoredTuple(tuple(entity.folded for entity in entities), tuple(entity.surface for entity in entities), -n, None)
-        for n, entities in enumerate(tuples)
+def order_tuples(
+    tuples: Sequence[Sequence[Entity]], params: HarvestParams, scores: Sequence[float] | None = None
+) -> list[ScoredTuple]:
+    """Return `tuples` within the limits of `rank()`, best first.
+
+    Without scores, the tuples stay in the given order, and their scores are the negative ranks.
+    """
+    if scores is None:
+        params = replace(params, min_score=None)  # ranks are not consistencies
+    scored = [
+        ScoredTuple(
+            tuple(entity.folded for entity in entities), tuple(entity.surface for entity in entities), score, None
+        )
+        for entities, score in zip(tuples, scores or range(0, -len(tuples), -1), strict=True)
     ]
-    return [replace(scored, score=-float(n)) for n, scored in enumerate(rank(in_order, params), start=1)]
+    ranked = rank(scored, params)
+    return ranked if scores else [replace(found, score=-float(n)) for n, found in enumerate(ranked, start=1)]
 
 
 def encode_seeds(seed_tuples: Sequence[Sequence[str]], lm: LanguageModel) -> list[Encoded]:

@@ -47,10 +47,8 @@ class RelationEntry:
             "arity": self.arity,
             "initial_prompts": [one_line(prompt) for prompt in self.initial_prompts],
             "prompts": [one_line(prompt) for prompt in self.prompts],
-            **{
-                column: [list(read_entities(entities, self.arity)) for entities in getattr(self, column)]
-                for column in SEED_COLUMNS
-            },
+            "seed_tuples": [list(read_entities(entities, self.arity)) for entities in self.seed_tuples],
+            "negative_seed_tuples": [list(read_entities(seed, self.arity)) for seed in self.negative_seed_tuples],
         }
 
     @property
@@ -152,11 +150,12 @@ def _slot_errors(entry: RelationEntry, sentences: dict[str, list[str]]) -> Itera
         if n_slots != arity:
             reason = f"{text!r} has {counted(n_slots, 'slot')}, but the first prompt has {arity}"
             yield FieldError(columns[text], reason)
-    seed_errors = [error for column in SEED_COLUMNS for error in _seed_errors(entry, column, arity)]
-    yield from seed_errors or _negative_seed_errors(entry)
+    seed_errors = list(_seed_errors(entry, "seed_tuples", arity, set()))
+    yield from seed_errors or _seed_errors(entry, "negative_seed_tuples", arity, set(map(_folded, entry.seed_tuples)))
 
 
-def _seed_errors(entry: RelationEntry, column: str, arity: int) -> Iterator[FieldError]:
+def _seed_errors(entry: RelationEntry, column: str, arity: int, seeds: set[tuple[str, ...]]) -> Iterator[FieldError]:
+    """Yield errors in the tuples of a column, which must not contain `seeds`."""
     tuples, noun = getattr(entry, column), SEED_COLUMNS[column]
     least = 2 if column == "seed_tuples" and entry.needs_seeds else 0
     if not isinstance(tuples, list) or len(tuples) < least:
@@ -173,14 +172,8 @@ def _seed_errors(entry: RelationEntry, column: str, arity: int) -> Iterator[Fiel
             yield FieldError(column, reason, number)
         elif any("\n" in entity for entity in entities):  # because forms have one seed tuple per line
             yield FieldError(column, "has an entity with a line break", number)
-
-
-def _negative_seed_errors(entry: RelationEntry) -> Iterator[FieldError]:
-    """Yield an error for each negative seed tuple that is also a seed tuple."""
-    seeds = {_folded(entities) for entities in entry.seed_tuples}
-    for number, entities in enumerate(entry.negative_seed_tuples, start=1):
-        if _folded(entities) in seeds:
-            yield FieldError("negative_seed_tuples", "is also a seed tuple; remove one of them", number)
+        elif _folded(entities) in seeds:
+            yield FieldError(column, "is also a seed tuple; remove one of them", number)
 
 
 def _folded(entities: Sequence[str]) -> tuple[str, ...]:

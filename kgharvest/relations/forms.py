@@ -25,6 +25,16 @@ def non_blank_lines(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
+def check_separators(text: str) -> None:
+    """Raise ValidationError if a line has a single entity."""
+    for number, entities in enumerate(parse_seed_tuples(text), start=1):
+        if len(entities) == 1:
+            raise forms.ValidationError(
+                f"Seed tuple {number} has no {SEPARATOR} between its entities. "
+                f"Write, for example, vaccine {SEPARATOR} measles."
+            )
+
+
 class DatalistInput(forms.TextInput):
     """Text input that suggests `options` but accepts any text."""
 
@@ -61,12 +71,14 @@ class RelationForm(forms.Form):
     )
     seed_tuples = forms.CharField(
         max_length=100_000,
+        validators=[check_separators],
         widget=forms.Textarea(attrs={"rows": 5}),
         help_text="At least two true examples, one per line. Enter the entities in slot order, separated by "
         "<code>|</code> (<code>vaccine | measles</code>), or paste them from a spreadsheet.",
     )
     negative_seed_tuples = forms.CharField(
         max_length=100_000,
+        validators=[check_separators],
         required=False,
         widget=forms.Textarea(attrs={"rows": 3}),
         help_text="False examples that show the limits of the relation, one per line, for causal LMs and chat models. "
@@ -96,22 +108,6 @@ class RelationForm(forms.Form):
         self.is_in_use = relation is not None and is_in_use(relation)
         for name in ("name", "set_name"):
             self.fields[name].disabled = self.is_in_use
-
-    def clean_seed_tuples(self) -> str:
-        return self._clean_tuples("seed_tuples")
-
-    def clean_negative_seed_tuples(self) -> str:
-        return self._clean_tuples("negative_seed_tuples")
-
-    def _clean_tuples(self, column: str) -> str:
-        text: str = self.cleaned_data[column]
-        for number, entities in enumerate(parse_seed_tuples(text), start=1):
-            if len(entities) == 1:
-                raise forms.ValidationError(
-                    f"{SEED_COLUMNS[column].capitalize()} {number} has no {SEPARATOR} between its entities. "
-                    f"Write, for example, vaccine {SEPARATOR} measles."
-                )
-        return text
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean()

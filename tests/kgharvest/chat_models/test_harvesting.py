@@ -134,6 +134,75 @@ def test_unscored_tuples_rank_in_order_of_appearance():
     assert [(found.score, found.mtl) for found in job.tuples.order_by("rank")] == [(-n, None) for n in range(1, 6)]
 
 
+def with_logprobs(reply: Reply, logprob_of) -> Reply:
+    """Add one token per character to a reply. logprob_of: log-probability of each line of the answer."""
+    document = json.loads(reply.body)
+    [choice] = document["choices"]
+    lines = choice["message"]["content"].splitlines(keepends=True)
+    tokens = [{"token": letter, "logprob": logprob_of(line)} for line in lines for letter in line]
+    choice["logprobs"] = {"content": tokens}
+    return reply._replace(body=json.dumps(document).encode())
+
+
+def test_log_probabilities_of_responses_score_and_rank_tuples():
+    def logprob_of(line: str) -> float:
+        return -1.0 - json.dumps(FACTS[0]).startswith(line.strip())  # the first fact is the least likely
+
+    with harvesting(lambda body: with_logprobs(reply_with_new_facts(body), logprob_of)) as (fake, job):
+        run_to_end(job)
+
+    assert all(body["logprobs"] for body in fake.requests)
+    assert job.score_scale == HarvestJob.ScoreScale.NATS
+    alpha = DEFAULTS.alpha
+    expected = {
+        fact: (2 if fact == FACTS[0] else 1) * -(alpha * sum(map(len, fact)) + (1 - alpha) * max(map(len, fact)))
+        for fact in FACTS
+    }
+    scores = {tuple(found.surface): found.score for found in job.tuples.order_by("rank")}
+    assert scores == pytest.approx(expected)
+    assert list(scores)[-1] == FACTS[0]
+    assert list(scores.values()) == sorted(scores.values(), reverse=True)
+
+
+def test_tuples_stay_unscored_if_a_response_has_no_log_probabilities():
+    def answer(body) -> Reply:
+        reply = reply_with_new_facts(body)
+        return reply if json.dumps(FACTS[2]) in body["messages"][0]["content"] else with_logprobs(reply, lambda _: -1.0)
+
+    with harvesting(answer) as (_, job):
+        run_to_end(job)
+
+    assert job.score_scale == HarvestJob.ScoreScale.ORDER
+    assert surfaces(job) == FACTS
+
+
+def test_endpoint_without_log_probabilities_is_asked_without_them():
+    def answer(body) -> Reply:
+        if "logprobs" in body:
+            return Reply(400, json.dumps({"error": {"message": "Unsupported parameter: 'logprobs'"}}).encode())
+        return reply_with_new_facts(body)
+
+    with harvesting(answer) as (fake, job):
+        run_to_end(job)
+
+    assert (job.status, surfaces(job)) == (Job.Status.SUCCEEDED, FACTS)
+    assert ["logprobs" in body for body in fake.requests] == [True, False, False, False, False, False]
+    assert all("response_format" in body for body in fake.requests)
+
+
+def test_resumed_harvest_scores_stored_responses():
+    with harvesting(lambda body: with_logprobs(reply_with_new_facts(body), lambda _: -1.0)) as (fake, job):
+        run_to_end(job)
+        expected = list(job.tuples.order_by("rank").values_list("surface", "score"))
+        n_requests = len(fake.requests)
+        job.tuples.all().delete()
+        Job.objects.filter(pk=job.pk).update(status=Job.Status.QUEUED)
+        run_to_end(job)
+
+    assert list(job.tuples.order_by("rank").values_list("surface", "score")) == expected
+    assert len(fake.requests) == n_requests
+
+
 def test_scorer_lm_scores_and_ranks_listed_tuples():
     with harvesting(scorer=factories.make_language_model("embedded").name) as (_, job):
         run_to_end(job)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgharvest.engine.chat_tuples import Limits, list_tuples, parse_answer, question
+from kgharvest.engine.chat_tuples import Limits, list_tuples, parse_answer, question, scores_of
 from kgharvest.engine.types import HarvestParams, HarvestSpec, ignore
 
 DEFAULTS = Limits()
@@ -210,6 +210,52 @@ def test_negative_seed_tuples_are_named_and_rejected():
     )
     assert [[entity.surface for entity in entities] for entities in result.tuples] == [["helmet", "injury"]]
     assert result.rejected["seed_tuple"] == 1
+
+
+# Scores
+
+
+def test_score_of_a_tuple_is_the_compatibility_of_its_tokens():
+    tokens = [('["', -9.0), ("hel", -1.0), ("met", -0.5), ('", "', -9.0), ("injury", -4.0), ('"]\n["', -9.0)]
+    tokens += [("coat", -0.1), ('", "', -9.0), (" cold", -0.2), ('"]', -9.0)]
+
+    scores = scores_of(tokens, 2, alpha=0.5)
+
+    # 0.5 * sum of the entities' log-probabilities + 0.5 * their minimum (Eq. 1)
+    assert scores == pytest.approx(
+        {("helmet", "injury"): 0.5 * -5.5 + 0.5 * -4, ("coat", "cold"): 0.5 * -0.3 + 0.5 * -0.2}
+    )
+
+
+def test_first_mention_of_a_tuple_counts_and_tokens_may_join_entities():
+    tokens = [("Helmet | in", -1.0), ("jury\n", -2.0), ("helmet | injury", -7.0)]
+
+    # The first token writes both entities.
+    assert scores_of(tokens, 2, alpha=1.0) == {("helmet", "injury"): -1.0 - 3.0}
+
+
+def test_escaped_tuples_have_no_score():
+    assert scores_of([('["caf\\u00e9", "sleep"]\n', -1.0), ('["a coat", "cold"]', -2.0)], 2, 1.0) == {
+        ("a coat", "cold"): -4.0
+    }
+    assert scores_of([], 2, 1.0) == {}
+
+
+@given(
+    st.lists(
+        st.tuples(st.from_regex("[a-z]{3,9}", fullmatch=True), st.from_regex("[a-z]{3,9}", fullmatch=True)),
+        unique=True,
+        max_size=6,
+    ),
+    st.lists(st.integers(0, 200), max_size=20),
+)
+def test_scores_do_not_depend_on_borders_of_tokens_outside_entities(pairs, cuts):
+    """With one token per character and -1 nat each, the log-probability of an entity is minus its length."""
+    answer = lines(*pairs)
+
+    scores = scores_of([(letter, -1.0) for letter in answer], 2, alpha=1.0)
+
+    assert scores == {pair: -float(sum(map(len, pair))) for pair in parse_answer(answer, 2).tuples}
 
 
 def test_exclusion_list_is_cut_to_latest_tuples():

@@ -57,7 +57,7 @@ def test_negative_seed_tuples_are_entered_shown_and_edited(researcher_client):
         ({"seed_tuples": "vaccine | measles"}, "At least two seed tuples"),
         ({"seed_tuples": "a | b\nc | d | e"}, "Seed tuple 2 has 3 entities for 2 slots"),
         ({"seed_tuples": "Dam | flood\nx | y\ndam | FLOOD"}, "Seed tuple 3 is a duplicate of seed tuple 1"),
-        ({"negative_seed_tuples": "vaccine"}, "Negative seed tuple 1 has no | between its entities"),
+        ({"negative_seed_tuples": "vaccine"}, "Seed tuple 1 has no | between its entities"),
         ({"negative_seed_tuples": "a | b\nA | b"}, "Negative seed tuple 2 is a duplicate of negative seed tuple 1"),
         ({"initial_prompts": "<ENT0> stops <ENT1> in <ENT2>"}, "slots, but the first prompt has"),
         ({"seed_tuples": "vaccine, measles\nseat belt, injury"}, "Seed tuple 1 has no | between its entities"),
