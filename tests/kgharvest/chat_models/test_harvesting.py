@@ -17,6 +17,7 @@ from kgharvest.chat_models.options import ChatOptions, from_json, to_json
 from kgharvest.chat_models.services import API_KEY_VARIABLE
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine import chat_completions
+from kgharvest.engine.chat_completions import logprobs_of
 from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.types import HarvestParams
 from kgharvest.harvests import language_models
@@ -142,6 +143,24 @@ def with_logprobs(reply: Reply, logprob_of) -> Reply:
     tokens = [{"token": letter, "logprob": logprob_of(line)} for line in lines for letter in line]
     choice["logprobs"] = {"content": tokens}
     return reply._replace(body=json.dumps(document).encode())
+
+
+def test_tokens_that_split_a_character_are_joined():
+    content = [
+        {"token": "caf", "bytes": [99, 97, 102], "logprob": -1},
+        {"token": "\\xc3", "bytes": [0xC3], "logprob": -2.0},
+        {"token": "\\xa9", "bytes": [0xA9], "logprob": -0.5},
+        {"token": "é", "logprob": -1.0},
+    ]
+
+    assert logprobs_of({"logprobs": {"content": content}}) == (("caf", -1.0), ("é", -2.5), ("é", -1.0))
+
+
+@pytest.mark.parametrize(
+    "logprobs", [None, [], {"content": None}, {"content": [{"token": "a"}]}, {"content": [{"token": 1, "logprob": 0}]}]
+)
+def test_malformed_log_probabilities_are_ignored(logprobs):
+    assert logprobs_of({"logprobs": logprobs}) == logprobs_of({}) == ()
 
 
 def test_log_probabilities_of_responses_score_and_rank_tuples():
