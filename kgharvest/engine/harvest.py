@@ -216,10 +216,8 @@ def order_tuples(
     if scores is None:
         params = replace(params, min_score=None)  # ranks are not consistencies
     scored = [
-        ScoredTuple(
-            tuple(entity.folded for entity in entities), tuple(entity.surface for entity in entities), score, None
-        )
-        for entities, score in zip(tuples, scores or range(0, -len(tuples), -1), strict=True)
+        ScoredTuple(tuple(entity.folded for entity in row), tuple(entity.surface for entity in row), score, None)
+        for row, score in zip(tuples, scores or range(0, -len(tuples), -1), strict=True)
     ]
     ranked = rank(scored, params)
     return ranked if scores else [replace(found, score=-float(n)) for n, found in enumerate(ranked, start=1)]

@@ -320,10 +320,7 @@ def store_result(
         **(more_summary or {}),
     }
     HarvestJob.objects.filter(pk=job.pk).update(
-        n_tuples=len(rows),
-        score_scale=job.score_scale,
-        summary=summary,
-        fingerprint=fingerprint(job, revision),
+        n_tuples=len(rows), score_scale=job.score_scale, summary=summary, fingerprint=fingerprint(job, revision)
     )
 
 

@@ -150,13 +150,13 @@ def _slot_errors(entry: RelationEntry, sentences: dict[str, list[str]]) -> Itera
         if n_slots != arity:
             reason = f"{text!r} has {counted(n_slots, 'slot')}, but the first prompt has {arity}"
             yield FieldError(columns[text], reason)
-    seed_errors = list(_seed_errors(entry, "seed_tuples", arity, set()))
-    yield from seed_errors or _seed_errors(entry, "negative_seed_tuples", arity, set(map(_folded, entry.seed_tuples)))
+    seed_errors = list(_seed_errors(entry, "seed_tuples", arity))
+    yield from seed_errors or _seed_errors(entry, "negative_seed_tuples", arity)
 
 
-def _seed_errors(entry: RelationEntry, column: str, arity: int, seeds: set[tuple[str, ...]]) -> Iterator[FieldError]:
-    """Yield errors in the tuples of a column, which must not contain `seeds`."""
+def _seed_errors(entry: RelationEntry, column: str, arity: int) -> Iterator[FieldError]:
     tuples, noun = getattr(entry, column), SEED_COLUMNS[column]
+    seeds = set() if column == "seed_tuples" else set(map(_folded, entry.seed_tuples))
     least = 2 if column == "seed_tuples" and entry.needs_seeds else 0
     if not isinstance(tuples, list) or len(tuples) < least:
         yield FieldError(column, f"at least two {noun}s are required" if least else f"{noun}s must be a list of lists")

@@ -21,6 +21,7 @@ from kgharvest.engine.prompts.template import SPACE_BEFORE_END, PromptTemplate
 
 Form = Literal["lines", "lines with sentences", "sentences", "chat"]
 Entities = Sequence[str]
+Tuples = tuple[tuple[str, ...], ...]
 
 MIN_EXAMPLES, MOST_EXAMPLES = 2, 8
 MOST_PERMUTATIONS = 12
@@ -103,9 +104,9 @@ class FewShot(NamedTuple):
     """A prompt with worked examples. The form must suit the prompt."""
 
     base: PromptTemplate
-    examples: tuple[tuple[str, ...], ...]
+    examples: Tuples
     form: Form
-    negatives: tuple[tuple[str, ...], ...] = ()
+    negatives: Tuples = ()
 
     def template(self) -> PromptTemplate:
         written = with_examples(*self)
@@ -131,9 +132,7 @@ def turns(text: str) -> list[tuple[str, str]]:
     return [(role, text.rstrip("\n") if role == "assistant" else text) for role, text in zip(roles, texts, strict=True)]
 
 
-def permutations(
-    examples: tuple[tuple[str, ...], ...], n: int, rng: random.Random
-) -> list[tuple[tuple[str, ...], ...]]:
+def permutations(examples: Tuples, n: int, rng: random.Random) -> list[Tuples]:
     """Return at most `n` distinct random orders of the examples, without the given one."""
     orders = dict.fromkeys(tuple(rng.sample(examples, len(examples))) for _ in range(20 * n))
     return list(islice((order for order in orders if order != examples), n))

@@ -29,6 +29,7 @@ from kgharvest.engine.prompts.few_shot import (
     Entities,
     FewShot,
     Form,
+    Tuples,
     is_in_lines,
     permutations,
     with_examples,
@@ -131,13 +132,11 @@ def all_prompts(source: PromptSource) -> ChosenPrompts:
 def best_prompt(source: PromptSource) -> ChosenPrompts:
     chosen = all_prompts(source)
     best = max(range(len(chosen.weighted)), key=lambda index: chosen.weighted[index].weight)
-    return ChosenPrompts(
-        PromptSet((chosen.prompt_set.prompts[best],), (1.0,)),
-        (replace(chosen.weighted[best], weight=1.0),),
-        (chosen.templates[best % len(chosen.templates)],),
-        chosen.notice,
-        chosen.examples,
-        chosen.example_scores,
+    return replace(
+        chosen,
+        prompt_set=PromptSet((chosen.prompt_set.prompts[best],), (1.0,)),
+        weighted=(replace(chosen.weighted[best], weight=1.0),),
+        templates=(chosen.templates[best % len(chosen.templates)],),
     )
 
 
@@ -293,9 +292,7 @@ def forms_for(lm: LanguageModel, template: PromptTemplate) -> list[Form]:
     ]
 
 
-def examples_that_fit(
-    source: PromptSource, templates: Sequence[PromptTemplate]
-) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]:
+def examples_that_fit(source: PromptSource, templates: Sequence[PromptTemplate]) -> tuple[Tuples, Tuples]:
     """Return the first seed tuples and negative seed tuples that fit into every prompt in every form.
 
     Both are limited to MOST_EXAMPLES. If the prompts are too long, negative seed tuples are omitted first.

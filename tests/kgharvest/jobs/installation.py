@@ -124,8 +124,8 @@ def kill_group(program: BaseProcess) -> None:
     program.join()
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+def wait_until(holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+    deadline = time.monotonic() + patience_s
     while not holds():
         assert time.monotonic() < deadline, "timed out waiting for the condition"
         time.sleep(0.05)
