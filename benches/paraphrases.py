@@ -37,7 +37,7 @@ from kgharvest.engine.filters import STOP_WORDS
 from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.prompts.creation import FRAMED_SHARE, Paraphraser, create_prompts
 from kgharvest.engine.prompts.paraphrasers.offline import OfflineParaphraser, statement_prompt
-from kgharvest.engine.prompts.paraphrasers.rules import clause_of, framed, rewritten
+from kgharvest.engine.prompts.paraphrasers.rules import clause_of, framed, restated, rewritten
 from kgharvest.engine.prompts.slot_recovery import as_sentence, word_forms
 from kgharvest.engine.prompts.template import PromptTemplate
 
@@ -59,6 +59,10 @@ class RulesOnly:
     def paraphrase(self, sentence: str, entities: Sequence[str]) -> list[str]:
         prompt = statement_prompt(sentence, entities)
         return [] if prompt is None else [as_sentence(other, entities) for other in rewritten(prompt)]
+
+    def restate(self, sentence: str, entities: Sequence[str]) -> list[str]:
+        prompt = statement_prompt(sentence, entities)
+        return [] if prompt is None else [as_sentence(other, entities) for other in restated(prompt)]
 
     def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
         prompt = statement_prompt(sentence, entities)

@@ -43,8 +43,12 @@ class Paraphraser(Protocol):
         EngineError if the paraphraser fails.
         """
 
+    def restate(self, sentence: str, entities: Sequence[str]) -> list[str]:
+        """Return stiff wordings of `sentence`, best first. Called if there are too few paraphrases."""
+        return []
+
     def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
-        """Return sentences that contain `sentence` unchanged, best first. Called if there are too few paraphrases."""
+        """Return sentences that contain `sentence` unchanged, best first. Called if wordings are missing."""
         return []
 
 
@@ -150,8 +154,8 @@ def create_prompts(
     """Return `initial` and paraphrases of these prompts: `n_prompts` in total, or fewer if paraphrases are exhausted.
 
     Each prompt is filled with a random seed tuple and paraphrased. A paraphrase that differs enough from all prompts so
-    far is accepted and paraphrased later. If there are too few paraphrases, up to a fifth of the prompts are initial
-    prompts in a frame. If the paraphraser is deterministic, the same `rng` state gives the same prompts. `on_progress`
+    far is accepted and paraphrased later. If there are too few paraphrases, the initial prompts are restated. If wordings
+    are still missing, up to a fifth of the prompts are initial prompts in a frame. If the paraphraser is deterministic, the same `rng` state gives the same prompts. `on_progress`
     receives the number of prompts every half second. If it raises an exception, the creation ends.
     """
     prompts = list(dict.fromkeys(initial))
@@ -174,6 +178,8 @@ def create_prompts(
         new = in_other_words(pending.popleft(), paraphraser.paraphrase, n_prompts - len(prompts))
         prompts += new
         pending += new
+    for prompt in initial if n_prompts > len(prompts) else ():
+        prompts += in_other_words(prompt, paraphraser.restate, n_prompts - len(prompts))
     n_most = min(n_prompts, len(prompts) + len(prompts) // (FRAMED_SHARE - 1))
     for prompt in initial if n_most > len(prompts) else ():
         prompts += in_other_words(prompt, paraphraser.frame, n_most - len(prompts))

@@ -52,6 +52,9 @@ class ChatParaphraser:
         self.n_tokens += n_tokens or len(question + answer.text) // CHARACTERS_PER_TOKEN
         return sentences_of(answer.text)
 
+    def restate(self, sentence: str, entities: Sequence[str]) -> list[str]:
+        return []
+
     def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
         return []
 

@@ -1,7 +1,7 @@
 """Offline paraphraser: rule-based rewrites, words replaced by the LM, and frames around the clause."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from kgharvest.engine.prompts.paraphrasers.rules import (
     framed,
     irregular_pasts,
     is_about_place,
+    restated,
     rewritten,
     with_article,
 )
@@ -196,11 +197,19 @@ class OfflineParaphraser:
         ordered = [template for triple in pairs for template in triple if template is not None]
         return [as_sentence(template, entities) for template in ordered]
 
+    def restate(self, sentence: str, entities: Sequence[str]) -> list[str]:
+        return self._worded(restated, sentence, entities)
+
     def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
         """Return the clause of the sentence in frames ("it is well known that ...")."""
+        return self._worded(framed, sentence, entities)
+
+    def _worded(
+        self, rules: Callable[[PromptTemplate], list[PromptTemplate]], sentence: str, entities: Sequence[str]
+    ) -> list[str]:
         prompt = statement_prompt(sentence, entities)
-        frames = [] if prompt is None else self._best_first(framed(prompt), entities)
-        return [as_sentence(template, entities) for template in frames]
+        templates = [] if prompt is None else self._best_first(rules(prompt), entities)
+        return [as_sentence(template, entities) for template in templates]
 
     def _best_first(self, templates: Sequence[PromptTemplate], entities: Sequence[str]) -> list[PromptTemplate]:
         """Return the templates that fit into the LM's context, by decreasing likelihood of `entities` in them."""

@@ -1,6 +1,7 @@
 """Paraphrase rules: the data files in this folder and the rewording of prompts.
 
 grammar.toml contains the vocabulary of the patterns. rewrites.txt and general_rewrites.txt change the syntax.
+restatements.txt contains questions with answers and other wordings of any clause.
 synonyms.toml replaces words, which lemminflect inflects. relation_wordings.txt and fact_wordings.txt list wordings of
 common relations. Each file explains its format at the top. Files are read at first use.
 """
@@ -46,6 +47,14 @@ def rewritten(prompt: PromptTemplate) -> list[PromptTemplate]:
     strands = named_pattern("stranded_preposition").fullmatch
     new_texts = [text for text in texts if text != original and (strands(original) or not strands(text))]
     return [prompt_of(text) for text in new_texts][:MAX_REWRITES]
+
+
+def restated(prompt: PromptTemplate) -> list[PromptTemplate]:
+    """Return stiff wordings of any clause, such as a question with its answer, from restatements.txt."""
+    clause = expanded(bare_clause(prompt))
+    if named_pattern("emphasis").search(clause) or is_imperative(clause):
+        return []
+    return [prompt_of(text) for text in dict.fromkeys(applied(read_rewrites("restatements.txt"), clause))]
 
 
 def framed(prompt: PromptTemplate) -> list[PromptTemplate]:
