@@ -25,6 +25,7 @@ from kgharvest.engine.types import (
     HarvestParams,
     HarvestResult,
     HarvestSpec,
+    Notice,
     OnProgress,
     Reporter,
     ScoredTuple,
@@ -99,25 +100,29 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
     rejected[UNSCORED] = len({entity_of(head).folded for head in params.heads}) - len(heads)
     answered = {scored_tuple.entities[0] for scored_tuple in tuples}
     null_heads = tuple(head for head in params.heads if entity_of(head).folded not in answered)
-    notice = search_result.notice
+    notices = [prepared.prompts.notice] if prepared.prompts.notice else []
+    if search_result.notice:
+        notices.append(Notice("search_ended", search_result.notice))
     if null_heads:
         names = ", ".join(null_heads[:HEADS_SHOWN]) + ", …" * (len(null_heads) > HEADS_SHOWN)
-        without = f"The LM gives no tuple for {len(null_heads):,} of {len(params.heads):,} heads: {names}."
-        notice = f"{notice} {without}" if notice else without
-    elif not (notice or params.heads) and params.max_tuples is not None and len(tuples) < params.max_tuples:
+        text = f"The LM gives no tuple for {len(null_heads):,} of {len(params.heads):,} heads: {names}."
+        notices.append(Notice("null_heads", text))
+    elif not params.heads and not search_result.notice and len(tuples) < (params.max_tuples or 0):
         cap = "" if params.max_entity_repeats is None else f" with at most {params.max_entity_repeats} per entity"
-        notice = (
+        text = (
             f"The list has {len(tuples):,} of {params.max_tuples:,} tuples because the candidates contain no more"
             f"{cap}. Request more candidates."
         )
+        notices.append(Notice("short_list", text))
     return HarvestResult(
         prompts=prepared.prompts.weighted,
         tuples=tuple(tuples),
         rejected=dict(sorted((search_result.rejected + rejected).items())),
         stats={"states": search_result.n_states, "candidates": len(search_result.candidates), "tuples": len(tuples)},
-        notice=" ".join(filter(None, [prepared.prompts.notice, notice])) or None,
+        notice=" ".join(text for _, text in notices) or None,
         warning=warning_about(lm.name, prepared.comprehension, tuples),
         null_heads=null_heads,
+        codes=tuple(code for code, _ in notices),
     )
 
 
@@ -202,7 +207,8 @@ def score_tuples(
         tuples=tuple(ranked),
         rejected=dict(+rejected),
         stats={"candidates": len(candidates), "tuples": len(ranked)},
-        notice=prompts.notice,
+        notice=prompts.notice and prompts.notice.text,
+        codes=(prompts.notice.code,) if prompts.notice else (),
     )
 
 

@@ -229,12 +229,20 @@ class ScoredTuple:
     mtl: float | None
 
 
+class Notice(NamedTuple):
+    """A sentence for users. code: stable identifier of its topic."""
+
+    code: str
+    text: str
+
+
 @dataclass(frozen=True)
 class HarvestResult:
     """Harvest result. tuples: sorted, best first. rejected: number of rejections by filter name.
 
     notice: reason why the search ended early. warning: reason to expect few true tuples, known before any judgment.
-    null_heads: those of the params' `heads` for which the result has no tuple, as written.
+    codes: stable identifiers of the topics of notice and warning. unknown_seed_tuples: seed tuples that the LM does not
+        know. null_heads: those of the params' `heads` for which the result has no tuple, as written.
     """
 
     prompts: tuple[WeightedPrompt, ...]
@@ -244,3 +252,5 @@ class HarvestResult:
     notice: str | None = None
     warning: str | None = None
     null_heads: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
+    unknown_seed_tuples: tuple[tuple[str, ...], ...] = ()

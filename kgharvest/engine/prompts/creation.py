@@ -134,6 +134,7 @@ def make_paraphraser(settings: ParaphraserSettings, lm: LanguageModel) -> Paraph
 
 
 STAGE = "prompts"
+N_PROMPTS = 10
 MAX_SIMILARITY = 0.75
 FRAMED_SHARE = 5  # at most 1 in 5 prompts is an initial prompt in a frame ("it is well known that ...")
 TRIES_PER_PROMPT = 3  # maximum number of seed tuples tried per prompt until one yields new paraphrases
@@ -149,7 +150,7 @@ def create_prompts(
     paraphraser: Paraphraser,
     rng: random.Random,
     on_progress: OnProgress = ignore,
-    n_prompts: int = 10,
+    n_prompts: int = N_PROMPTS,
 ) -> list[PromptTemplate]:
     """Return `initial` and paraphrases of these prompts: `n_prompts` in total, or fewer if paraphrases are exhausted.
 

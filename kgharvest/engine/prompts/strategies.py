@@ -20,7 +20,7 @@ from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.prompt_learning import autoprompt, lpaqa, soft_prompts
 from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, AutoPromptParams, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompt_learning.objectives import Compatibility, Example, step_by_step
-from kgharvest.engine.prompts.creation import Paraphraser, create_prompts, make_paraphraser
+from kgharvest.engine.prompts.creation import N_PROMPTS, Paraphraser, create_prompts, make_paraphraser
 from kgharvest.engine.prompts.few_shot import (
     FORMS,
     MIN_EXAMPLES,
@@ -43,6 +43,7 @@ from kgharvest.engine.types import (
     BadPrompt,
     HarvestParams,
     HarvestSpec,
+    Notice,
     OnProgress,
     Reporter,
     UnsupportedModel,
@@ -62,7 +63,7 @@ class ChosenPrompts:
     """The prompts of a harvest.
 
     prompt_set: tokenized prompts. weighted: their texts and weights for display.
-    templates: prompts whose words must not be entities. notice: one sentence on skipped prompts or missing paraphrases.
+    templates: prompts whose words must not be entities. notice: reports skipped prompts or missing paraphrases.
     examples: seed tuples and negative seed tuples that the prompts show, and which the harvest therefore omits.
     example_scores: consistency of each example under prompts that show only the other examples.
     """
@@ -70,7 +71,7 @@ class ChosenPrompts:
     prompt_set: PromptSet
     weighted: tuple[WeightedPrompt, ...]
     templates: tuple[PromptTemplate, ...]
-    notice: str | None = None
+    notice: Notice | None = None
     examples: tuple[tuple[str, ...], ...] = ()
     example_scores: tuple[float, ...] = ()
 
@@ -214,24 +215,23 @@ def check_fits(lm: LanguageModel, template: PromptTemplate, pattern: Pattern) ->
         )
 
 
-def notice_of_prompts(spec: HarvestSpec, templates: Sequence[PromptTemplate]) -> str | None:
-    """Return a notice if existing prompts are too long for the LM or if there are no paraphrases, otherwise None."""
+def notice_of_prompts(spec: HarvestSpec, templates: Sequence[PromptTemplate]) -> Notice | None:
+    """Return a notice if existing prompts are too long for the LM or if paraphrases are missing, otherwise None."""
     if not SETTINGS[spec.setting].takes_ready_prompts:
         return None
-    n_ready = len(set(spec.prompts))
-    if n_ready > len(templates):
-        return (
-            f"{n_ready - len(templates)} of {n_ready} existing prompts were skipped because they are too long for "
-            "this LM."
+    n_ready, n_used = len(set(spec.prompts)), len(templates)
+    if n_ready > n_used:
+        return Notice(
+            "long_prompts",
+            f"{n_ready - n_used} of {n_ready} existing prompts were skipped because they are too long for this LM.",
         )
-    if not n_ready and {template.text for template in templates} <= {
-        PromptTemplate.parse(text).text for text in spec.initial_prompts
-    }:
-        return (
-            "No paraphrases of the initial prompts were found, so only the initial prompts were used. Add more "
-            "prompts or choose another paraphraser."
-        )
-    return None
+    if n_ready or n_used >= N_PROMPTS:
+        return None
+    initial = {PromptTemplate.parse(text).text for text in spec.initial_prompts}
+    problem = "No paraphrases of the initial prompts were found, so only the initial prompts were used."
+    if {template.text for template in templates} - initial:
+        problem = f"Paraphrases of the initial prompts are missing: {n_used} of {N_PROMPTS} prompts were used."
+    return Notice("few_paraphrases", f"{problem} Add more prompts or choose another paraphraser.")
 
 
 # Prompts with worked examples

@@ -21,7 +21,7 @@ from kgharvest.engine.prompts.prompt_set import PromptSet
 from kgharvest.engine.prompts.strategies import ChosenPrompts
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.search import Candidate, Found
-from kgharvest.engine.types import HarvestParams, ScoredTuple, WeightedPrompt
+from kgharvest.engine.types import HarvestParams, Notice, ScoredTuple, WeightedPrompt
 
 
 def _packed(document: Any) -> bytes:
@@ -76,7 +76,7 @@ def read_prepared(content: bytes) -> tuple[Prepared, HarvestParams]:
         prompt_set,
         tuple(WeightedPrompt(*prompt) for prompt in document["weighted"]),
         tuple(map(PromptTemplate.parse, document["templates"])),
-        document["notice"],
+        document["notice"] and Notice(*document["notice"]),
         document["examples"],
         document["example_scores"],
     )

@@ -9,6 +9,7 @@ import torch
 from kgharvest.engine.harvest import harvest, rank
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.rescoring import spellings
+from kgharvest.engine.prompts.creation import Paraphraser
 from kgharvest.engine.types import (
     BadPrompt,
     BadSeed,
@@ -235,18 +236,24 @@ def test_too_long_existing_prompts_are_skipped_with_notice(tmp_path):
 
 def test_notice_reports_missing_paraphrases():
     lm = FakeLM(WORDS, FACTS)
-    none, one = (
-        SimpleNamespace(paraphrase=lambda *_: []),
-        SimpleNamespace(paraphrase=lambda sentence, entities: [f"{entities[1]} is governed from {entities[0]} ."]),
-    )
+    openings = ("sits", "rules from there:", "governs", "has a seat named after", "depends upon", "reports", "k", "w", "x")
 
-    alone, paraphrased = (
-        harvest(replace(SPEC, setting="multi"), lm, paraphraser=paraphraser) for paraphraser in (none, one)
+    class Scripted(Paraphraser):
+        def __init__(self, n):
+            self._n = n
+
+        def paraphrase(self, sentence, entities):
+            return [f"{entities[1]} {opening * 9} {entities[0]} ." for opening in openings[: self._n]]
+
+    alone, few, enough = (
+        harvest(replace(SPEC, setting="multi"), lm, paraphraser=Scripted(n)) for n in (0, 1, len(openings))
     )
 
     assert "No paraphrases of the initial prompts were found" in alone.notice
-    assert len(paraphrased.prompts) > 1
-    assert paraphrased.notice is None
+    assert "are missing: 2 of 10 prompts were used" in few.notice
+    assert alone.codes == few.codes == ("few_paraphrases",)
+    assert len(enough.prompts) == 10
+    assert (enough.notice, enough.codes) == (None, ())
 
 
 def test_existing_prompt_too_long_with_seeds_is_skipped(tmp_path):

@@ -293,7 +293,7 @@ def bare_clause(prompt: PromptTemplate) -> str:
 def clause_of(prompt: PromptTemplate) -> str:
     """Return the text of `prompt` without its full stop. The first word is in lower case unless it is a name.
 
-    Names are acronyms, uncommon words ("France"), words capitalized elsewhere in the prompt, and words before another
+    Names are acronyms, uncommon words ("France", but not "Voters"), words capitalized elsewhere in the prompt, and words before another
     capitalized word ("Marie Curie").
     """
     text = prompt.text.rstrip(" .")
@@ -307,9 +307,17 @@ def is_name(first: str, rest: str) -> bool:
         return False
     word = re.split("['’]", first)[0]
     is_common = not {first.lower(), word.lower()}.isdisjoint(common_words() | imperatives())
+    is_common = is_common or is_plural_noun(word.lower())
     if word == "I" or not first[1:].islower() or not is_common:
         return True
     return bool(re.match(" [A-Z][a-z]", rest) or re.search(rf"\b{first}\b", rest))
+
+
+@cache
+def is_plural_noun(word: str) -> bool:
+    from lemminflect import getAllLemmas
+
+    return any(lemma != word for lemma in getAllLemmas(word, "NOUN").get("NOUN", ()))
 
 
 @cache

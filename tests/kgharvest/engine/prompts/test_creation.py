@@ -39,14 +39,34 @@ class ScriptedParaphraser:
     def __init__(self, answer: Callable[[int, Sequence[str]], list[str]]) -> None:
         self._answer = answer
         self.sentences: list[str] = []
+        self.restatements: list[str] = []
         self.frames: list[str] = []
 
     def paraphrase(self, sentence: str, entities: Sequence[str]) -> list[str]:
         self.sentences.append(sentence)
         return self._answer(len(self.sentences) - 1, entities)
 
+    def restate(self, sentence: str, entities: Sequence[str]) -> list[str]:
+        return [wording.format(*entities) for wording in self.restatements]
+
     def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
         return [f"{start}, {sentence}" for start in self.frames]
+
+
+def test_restatements_come_after_paraphrases_and_before_frames() -> None:
+    paraphraser = ScriptedParaphraser(lambda call, entities: [f"{entities[1]} is stopped by {entities[0]}."])
+    paraphraser.restatements = ["Who or what stops {1}? The answer is {0}.", "Because of {0}, there is no {1}."]
+    paraphraser.frames = ["truly" * 9]
+
+    prompts = create_prompts(INITIAL, SEEDS, paraphraser, random.Random(0))
+
+    assert texts(prompts)[1:4] == [
+        "<ENT1> is stopped by <ENT0> .",
+        "Who or what stops <ENT1>? The answer is <ENT0> .",
+        "Because of <ENT0>, there is no <ENT1> .",
+    ]
+    assert prompts[4].text.startswith("truly")
+    assert len(prompts) == 5
 
 
 def test_missing_paraphrases_are_replaced_by_at_most_20_percent_frames() -> None:

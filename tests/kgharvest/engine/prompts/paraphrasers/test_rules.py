@@ -15,15 +15,18 @@ from kgharvest.engine.prompts.paraphrasers.rules import (
     frames,
     read_rewrites,
     read_toml,
+    restated,
     rewritten,
 )
 from kgharvest.engine.prompts.template import SLOT, PromptTemplate
 
 REWRITES, GENERAL_REWRITES = read_rewrites("rewrites.txt"), read_rewrites("general_rewrites.txt")
+RESTATEMENTS = read_rewrites("restatements.txt")
 PARTS = read_toml("grammar.toml")["parts"]
 # Parts that can contain a slot. A wording must contain each of them exactly once.
 HOLDS_SLOTS = {"A", "B", "C", "agent", "rest", "first", "event", "effect", "whole", "main", "after", "what", "where"}
-HOLDS_NONE = {"be", "prep", "how", "who", "class"}
+HOLDS_SLOTS |= {"subject"}
+HOLDS_NONE = {"be", "prep", "how", "who", "class", "how_many", "second"}
 
 
 def rewrites_of(text: str) -> set[str]:
@@ -108,6 +111,10 @@ def test_rule_rewrites_prompt(prompt: str, paraphrase: str) -> None:
         ("<ENT0> is a citizen of <ENT1> .", "of ."),
         ("<ENT0> married <ENT1> .", "was married by"),
         ("<ENT0> became <ENT1> .", "was become"),
+        ("The <ENT0> sends the <ENT1> to the <ENT2> .", "to the ."),
+        ("<ENT0> looks <ENT1> .", "is what"),
+        ("<ENT0> believe in <ENT1> .", "In <ENT1>"),
+        ("<ENT0> is known for <ENT1> .", "known to be known"),
     ],
 )
 def test_ungrammatical_rewrites_are_avoided(prompt: str, never: str) -> None:
@@ -132,6 +139,48 @@ def test_ungrammatical_rewrites_are_avoided(prompt: str, never: str) -> None:
 )
 def test_meaning_changing_rewrites_are_avoided(prompt: str, never: str) -> None:
     assert not [text for text in rewrites_of(prompt) if never in text]
+
+
+def restated_texts(text: str) -> list[str]:
+    return [prompt.text for prompt in restated(PromptTemplate.parse(text))]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "restatement"),
+    [
+        ("The <ENT0> sends <ENT1> to <ENT2> .", "Does the <ENT0> send <ENT1> to <ENT2>? Yes, that is true ."),
+        ("<ENT0> relies on <ENT1> .", "If you ask what <ENT0> relies on, the answer is <ENT1> ."),
+        ("<ENT0>'s sister is <ENT1> .", "The sister of <ENT0> is <ENT1> ."),
+        ("<ENT0> was the teacher of <ENT1> .", "<ENT1>'s teacher was <ENT0> ."),
+        ("<ENT0> is older than <ENT1> .", "Compared with <ENT1>, <ENT0> is older ."),
+        ("<ENT0> translated <ENT1> into <ENT2> .", "<ENT1> was translated into <ENT2> by <ENT0> ."),
+        ("Students borrow <ENT0> from the <ENT1> .", "What students borrow from the <ENT1> is <ENT0> ."),
+        ("<ENT0> tastes <ENT1> .", "If you ask how <ENT0> tastes, the answer is <ENT1> ."),
+        ("For <ENT1>, you need a <ENT0> .", "What you need for <ENT1> is a <ENT0> ."),
+        ("The headquarters of <ENT0> are in <ENT1> .", "In <ENT1> are the headquarters of <ENT0> ."),
+        ("Some people are allergic to <ENT0> .", "There are some people who are allergic to <ENT0> ."),
+        ("A <ENT0> can lift a <ENT1> .", "Can a <ENT0> lift a <ENT1>? Yes, that is true ."),
+    ],
+)
+def test_clause_is_restated(prompt: str, restatement: str) -> None:
+    assert restatement in restated_texts(prompt)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "never"),
+    [
+        ("Tell me how the <ENT0> survives in the <ENT1> .", ""),  # an imperative
+        ("How likely is <ENT1> as a result of <ENT0> .", ""),  # a question without its mark
+        ("You can see the <ENT0> in the <ENT1> .", "the answer is you"),
+        ("<ENT0> moved from <ENT1> to <ENT2> .", "moved from to"),
+        ("Many people buy <ENT0> from <ENT1> .", "are many people ."),
+        ("The job of a <ENT0> is to assist the <ENT1> .", "who or what is to"),
+        ("<ENT0>s include <ENT1> .", "included by"),
+        ("What <ENT0> sells is <ENT1> .", ""),  # already a cleft
+    ],
+)
+def test_broken_restatements_are_avoided(prompt: str, never: str) -> None:
+    assert not [text for text in restated_texts(prompt) if never in text]
 
 
 def test_final_preposition_of_prompt_is_kept() -> None:
@@ -180,7 +229,7 @@ def test_imperatives_are_not_framed(text: str) -> None:
 
 def test_every_wording_has_each_slot_of_its_pattern_once() -> None:
     invalid = []
-    for rule in (*REWRITES, *GENERAL_REWRITES):
+    for rule in (*REWRITES, *GENERAL_REWRITES, *RESTATEMENTS):
         parts = set(rule.regex.groupindex)
         for wording in rule.wordings:
             names = [name for _, name, _, _ in Formatter().parse(wording) if name]
@@ -195,7 +244,7 @@ def test_every_wording_has_each_slot_of_its_pattern_once() -> None:
 
 def test_slot_containing_parts_are_declared() -> None:
     rule_parts = (
-        {name for rule in (*REWRITES, *GENERAL_REWRITES) for name in rule.regex.groupindex} - set(PARTS) - HOLDS_NONE
+        {name for rule in (*REWRITES, *GENERAL_REWRITES, *RESTATEMENTS) for name in rule.regex.groupindex} - set(PARTS) - HOLDS_NONE
     )
     slot_parts = {name for name in PARTS if compiled(f"{{{name}}}").fullmatch("<ENT0>")}
 
@@ -203,7 +252,8 @@ def test_slot_containing_parts_are_declared() -> None:
 
 
 def test_rule_names_and_frames_are_unique() -> None:
-    assert len({rule.name for rule in REWRITES}) == len(REWRITES)
+    for rules in (REWRITES, RESTATEMENTS):
+        assert len({rule.name for rule in rules}) == len(rules)
     assert len(set(frames())) == len(frames())
 
 
