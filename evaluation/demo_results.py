@@ -41,10 +41,10 @@ def write_results(harvests: Iterable[HarvestJob], judge_run: JudgeRun) -> None:
 def record_of_harvest(job: HarvestJob) -> Record:
     prompts = job.job_prompts.order_by("pk").values("prompt__text", "compatibility", "weight")
     tuples = job.tuples.order_by("rank").values_list("knowledge_tuple__entities", "surface", "score", "mtl")
-    copied = ("revision", "code_version", "rejected", "stats", "notice", "warning", "seconds")
+    copied = ("revision", "code_version", "rejected", "stats", "notice", "warning", "codes", "unknown_seed_tuples")
     return {
         "fingerprint": job.fingerprint,
-        **{name: job.summary[name] for name in copied},
+        **{name: job.summary[name] for name in (*copied, "seconds")},
         "prompts": [list(prompt.values()) for prompt in prompts],
         "tuples": list(tuples),
     }
@@ -76,6 +76,8 @@ def run_saved_harvest(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
         stats=record["stats"],
         notice=record["notice"],
         warning=record["warning"],
+        codes=tuple(record.get("codes", ())),
+        unknown_seed_tuples=tuple(map(tuple, record.get("unknown_seed_tuples", ()))),
     )
     version = {"code_version": record["code_version"]}
     return lambda: store_result(harvest_job, result, record["revision"], record["seconds"], version)

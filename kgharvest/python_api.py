@@ -82,7 +82,8 @@ class Harvest(Result, Sequence[RankedTuple]):
     lm, revision: name of the LM, and its commit or fingerprint of weights. setting: how the prompts were obtained.
     prompts: prompts with weights. rejected: number of rejected entities and tuples by filter.
     notice: reason why the list is shorter than requested. warning: reason to expect few true tuples.
-    null_heads: requested heads without a tuple.
+    null_heads: requested heads without a tuple. codes: stable identifiers of the topics of notice and warning.
+    unknown_seed_tuples: seed tuples that the LM does not know.
     """
 
     tuples: tuple[RankedTuple, ...]
@@ -95,6 +96,8 @@ class Harvest(Result, Sequence[RankedTuple]):
     notice: str | None = None
     warning: str | None = None
     null_heads: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
+    unknown_seed_tuples: tuple[tuple[str, ...], ...] = ()
 
     COLUMNS = ("rank", "entities", "surface", "score", "mtl")
 
@@ -196,6 +199,8 @@ def harvest(
         result.notice,
         result.warning,
         result.null_heads,
+        result.codes,
+        result.unknown_seed_tuples,
     )
 
 

@@ -6,13 +6,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count
 from math import inf
-from statistics import median
 
 from kgharvest.engine.entities import Entity, entity_of
 from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.language_models.threads import suitable_threads
 from kgharvest.engine.parts import InTurn, Part, Question, Share, rescore_parts, search_parts, writable_heads
-from kgharvest.engine.prompts.comprehension import Comprehension, gain_of_wording, unknown_words, warning_about
+from kgharvest.engine.prompts.comprehension import (
+    Comprehension,
+    notice_of_unknown_seeds,
+    unknown_seed_tuples,
+    unknown_words,
+    warnings_about,
+)
 from kgharvest.engine.prompts.creation import Paraphraser
 from kgharvest.engine.prompts.strategies import ChosenPrompts, PromptSource, choose_prompts
 from kgharvest.engine.rescoring import rescore, scorable
@@ -68,18 +73,17 @@ def prepare(
     seeds = encode_seeds(spec.seed_tuples, lm)
     prompts = choose_prompts(PromptSource(spec, lm, seeds, paraphraser, on_progress))
     tick = partial(Reporter(on_progress, "weights", len(prompts.weighted)), 0)
-    seed_scores = prompts.example_scores
+    seed_scores = tuple(zip(prompts.examples, prompts.example_scores, strict=True))
     if not seed_scores:
         reader = prompts.prompt_set.reader(lm)
-        as_entities = [tuple(map(entity_of, entities)) for entities in spec.seed_tuples]
+        by_name = {tuple(entity_of(entity).folded for entity in seed): seed for seed in spec.seed_tuples}
+        as_entities = [tuple(map(entity_of, seed)) for seed in by_name.values()]
         candidates = scorable(reader, prompts.prompt_set.prompts, as_entities)
         scored = rescore(reader, prompts.prompt_set, candidates, spec.params, lambda n_done: tick())
-        seed_scores = tuple(seed.score for seed in scored)
-    comprehension = Comprehension(
-        tuple(unknown_words(lm, spec.initial_prompts)),
-        gain_of_wording(lm, prompts.weighted, seeds, spec.params, tick),
-        median(seed_scores) if seed_scores else None,
-    )
+        scores = {seed.entities: seed.score for seed in scored}
+        seed_scores = tuple((seed, scores[name]) for name, seed in by_name.items() if name in scores)
+    words = tuple(unknown_words(lm, spec.initial_prompts))
+    comprehension = Comprehension(words, seed_scores, bool(prompts.examples))
     return Prepared(prompts, comprehension)
 
 
@@ -114,15 +118,23 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
             f"{cap}. Request more candidates."
         )
         notices.append(Notice("short_list", text))
+    shown, prompt_set = prepared.comprehension, prepared.prompts.prompt_set
+    best = rank(as_scored(candidates, params), replace(params, max_tuples=None, max_entity_repeats=None))
+    heaviest = max(zip(prompt_set.weights, prompt_set.prompts, strict=True), key=lambda pair: pair[0])[1]
+    warnings = warnings_about(prompt_set.reader(lm), shown, heaviest, best, params.batch_size)
+    if unknown := unknown_seed_tuples(shown, best):
+        sentences = warnings if warnings else notices
+        sentences.append(notice_of_unknown_seeds(lm, unknown))
     return HarvestResult(
         prompts=prepared.prompts.weighted,
         tuples=tuple(tuples),
         rejected=dict(sorted((search_result.rejected + rejected).items())),
         stats={"states": search_result.n_states, "candidates": len(search_result.candidates), "tuples": len(tuples)},
         notice=" ".join(text for _, text in notices) or None,
-        warning=warning_about(lm.name, prepared.comprehension, tuples),
+        warning=" ".join(text for _, text in warnings) or None,
         null_heads=null_heads,
-        codes=tuple(code for code, _ in notices),
+        codes=tuple(code for code, _ in notices + warnings),
+        unknown_seed_tuples=unknown,
     )
 
 
@@ -162,7 +174,12 @@ def likely_heads(candidates: Sequence[Candidate], params: HarvestParams) -> set[
     """Return the first entities of the tuples that `rank` would keep if the search's log-probabilities were final."""
     if params.max_tuples is None or params.heads:
         return {candidate.folded[0] for candidate in candidates}
-    scored = [
+    return {scored_tuple.entities[0] for scored_tuple in rank(as_scored(candidates, params), params)}
+
+
+def as_scored(candidates: Sequence[Candidate], params: HarvestParams) -> list[ScoredTuple]:
+    """Return the candidates with the consistency that follows from the search's log-probabilities."""
+    return [
         ScoredTuple(
             candidate.folded,
             candidate.surface,
@@ -171,7 +188,6 @@ def likely_heads(candidates: Sequence[Candidate], params: HarvestParams) -> set[
         )
         for candidate in candidates
     ]
-    return {scored_tuple.entities[0] for scored_tuple in rank(scored, params)}
 
 
 def without_examples(prompts: ChosenPrompts, candidates: Sequence[Candidate]) -> tuple[list[Candidate], Counter[str]]:

@@ -108,7 +108,8 @@ class HarvestJob(Job):
     imported list and are comparable only within the list. "own": scores are imported and have an unknown scale.
     "order": the harvest has no scores. Tuples are then ranked in the order of the file or of the chat model's list, and
     `score` is minus the rank; log-probabilities of a chat model's answers change the scale to "nats". summary: contains
-    rejected, stats, notice, warning, model revision, and code version.
+    rejected, stats, notice, warning, codes (of notice and warning), unknown_seed_tuples, model revision, and code
+    version.
     fingerprint: set if the job succeeded. Jobs with the same parameters and revision have the same fingerprint and the
     same tuples. Files refer to jobs by fingerprint, because job numbers differ between installations.
     """

@@ -310,6 +310,8 @@ def store_result(
         "stats": dict(result.stats),
         "notice": result.notice,
         "warning": result.warning,
+        "codes": list(result.codes),
+        "unknown_seed_tuples": [list(seed) for seed in result.unknown_seed_tuples],
         "seconds": dict(seconds or {}),
         "revision": revision,
         "code_version": code_version(),

@@ -1,78 +1,127 @@
-"""Comprehension check: whether an LM knows the words of the prompts, and whether the prompts fit the seed tuples.
+"""Comprehension check: whether an LM knows the prompts' words and the seed tuples, and whether a harvest is noise.
 
-The check uses only the LM and works for any family. `MIN_GAIN` is fitted to the embedded LMs: each prompt of the
-relation set `demo` has a gain of at least 1.2 nats; prompts of dissimilar relations have a gain of at most -3 nats.
+The check uses only the LM and works for any family. Two measures of the best candidates of the search predict noise:
 
-`MAX_GAP` is measured on the embedded LM, one prompt at a time, with PARAMS of benches/embedded_lm.py:
-- The 60 prompts of the fourth set in fresh_prompts.json, with facts from the LM's world as seed tuples: at most 4.1
-  nats, and at most 1.0 if a fifth or more of the 50 best tuples were true.
-- 14 correct prompts with invented seed tuples: at most 8.8, except 14 and 48 for two prompts, whose seed tuples the LM
-  mostly did not know.
-- 12 prompts of unknown relations or with nonsense as seed tuples: 9.2 to 55, 11 of them above 10.
-- Facts from the LM's world in prompts of another relation: mostly below 10 (8 of 10). The gain detects these.
-On other LMs, a larger gap is an indication, not a proof.
+- Familiarity: share of the seed tuples' entities that are in the same slot of a candidate. It is low if the LM takes
+  the prompts for another relation. It stays high if single seed tuples are unknown or false.
+- Dependence: how much likelier the last entity of a candidate is than the last entities of other candidates, in nats.
+  It is low if the LM combines arbitrary entities.
+
+Worked examples suggest their entities, so only the dependence counts if the prompts show examples. The thresholds are
+fitted by benches/noise_warnings.py, which also prints the share of false alarms and of detected noise in held-out
+harvests. If a relation has far more tuples than candidates, the familiarity is low without noise. On other LMs, a
+warning is an indication, not a proof.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from statistics import median
 
-import numpy as np
+from kgharvest.engine.entities import entity_of
+from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel
+from kgharvest.engine.scoring import entity_logprobs
+from kgharvest.engine.types import BadSeed, Notice, ScoredTuple
 
-from kgharvest.engine.language_models.base import LanguageModel, Tick
-from kgharvest.engine.prompts.template import PromptTemplate
-from kgharvest.engine.scoring import Encoded, compatibilities
-from kgharvest.engine.types import BadSeed, HarvestParams, ScoredTuple, WeightedPrompt
-
-MIN_GAIN = 1.0  # nats by which the wording must increase the compatibility of the seed tuples
-MAX_GAP = 10.0  # nats by which the seed tuples may score below the best harvested tuples
-BEST = 50  # number of best tuples; the median of the whole list would depend on its length
-LEAST_NAMED = -1000.0  # nats; servers return -9999 or minus infinity for a token outside their top list
+MIN_FAMILIARITY = 0.58  # of familiarity plus a twentieth of the dependence
+MIN_DEPENDENCE = 3.6  # nats, if the prompts show examples
+MOST_DEPENDENCE = 6.0  # nats that count
+MAX_GAP = 3.0  # nats by which a known seed tuple may score below the median of the best candidates
+BEST = 50  # number of best candidates
+FEWEST = 20  # candidates without which harvests are not assessed
+STEP, SHIFTS = 4, (3, 7)  # every fourth of the best candidates is compared with two others
 LETTERS_A_TOKEN = 1.5  # a word with at most this many letters per token counts as spelled out
 # Thai to Khmer, Japanese, Chinese, and Korean: tokenizers split these scripts into letters or syllables.
 BY_THE_LETTER = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 SHORTEST_WORD = 3  # letters; shorter words have few tokens in any tokenizer
 MOST_NAMED = 5  # unknown words in a warning
+MOST_SEEDS_NAMED = 5
 WHAT_TO_DO = "Reword the prompts, use seed tuples that fit them, or use another LM."
+
+Entities = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Comprehension:
     """Measurements before the search.
 
-    unknown_words: unknown words of the initial prompts. gain: result of `gain_of_wording`.
-    seed_score: median consistency of the seed tuples, scored like the harvested tuples. None if the LM cannot score
-        any of them.
+    unknown_words: unknown words of the initial prompts. seed_scores: consistency of each seed tuple, scored like the
+        harvested tuples. Seed tuples that the LM cannot score are missing. shows_examples: whether prompts show them.
     """
 
     unknown_words: tuple[str, ...]
-    gain: float
-    seed_score: float | None
+    seed_scores: tuple[tuple[Entities, float], ...]
+    shows_examples: bool = False
 
 
-def warning_about(lm_name: str, shown: Comprehension, tuples: Sequence[ScoredTuple]) -> str | None:
-    """Return a warning with reasons why few of the harvested `tuples` (best first) may be true, or None."""
-    sentences = []
+def unknown_seed_tuples(shown: Comprehension, candidates: Sequence[ScoredTuple]) -> tuple[Entities, ...]:
+    """Return the seed tuples that score far below the best of `candidates`, which are sorted."""
+    if not candidates:
+        return ()
+    least = median(candidate.score for candidate in candidates[:BEST]) - MAX_GAP
+    return tuple(seed for seed, score in shown.seed_scores if score < least)
+
+
+def familiarity(seeds: Sequence[Entities], best: Sequence[ScoredTuple], n_best: int) -> float:
+    """Return the share of the seed tuples' entities that are in the same slot of a candidate.
+
+    Mean of the share among the first `n_best` of `best` and the share among all of `best`.
+    """
+    shares = []
+    for candidates in (best[:n_best], best):
+        slots = [set(entities) for entities in zip(*(candidate.entities for candidate in candidates), strict=True)]
+        pairs = [pair for seed in seeds for pair in zip(seed, slots, strict=True)]
+        shares.append(sum(entity_of(entity).folded in entities for entity, entities in pairs) / len(pairs))
+    return sum(shares) / 2
+
+
+def dependence(lm: LanguageModel, prompt: EncodedPrompt, best: Sequence[ScoredTuple], batch_size: int) -> float:
+    """Return the median gain in log-probability of the last entity over last entities of other candidates, in nats."""
+    tuples = [tuple(map(lm.encode_entity, candidate.surface)) for candidate in best[::STEP]]
+    others = [(n, tuples[(n + shift) % len(tuples)][-1]) for n, shift in product(range(len(tuples)), SHIFTS)]
+    others = [(n, last) for n, last in others if last != tuples[n][-1]]
+    mixed = [(*tuples[n][:-1], last) for n, last in others]
+    logprobs = entity_logprobs(lm, [prompt], [*tuples, *mixed], batch_size, lambda: None)[:, 0, -1]
+    gains = [logprobs[n] - logprob for (n, _), logprob in zip(others, logprobs[len(tuples) :], strict=True)]
+    return float(median(gains)) if gains else 0.0
+
+
+def is_noise(shows_examples: bool, familiar: float, dependent: float) -> bool:
+    if shows_examples:
+        return dependent < MIN_DEPENDENCE
+    return familiar + min(dependent, MOST_DEPENDENCE) / 20 < MIN_FAMILIARITY
+
+
+def warnings_about(
+    lm: LanguageModel, shown: Comprehension, prompt: EncodedPrompt, candidates: Sequence[ScoredTuple], batch_size: int
+) -> list[Notice]:
+    """Return reasons why few of the harvested tuples may be true.
+
+    prompt: prompt with the largest weight. candidates: of the search, best first.
+    """
+    warnings = []
     if words := shown.unknown_words:
         word_list = ", ".join(words[:MOST_NAMED]) + (", ..." if len(words) > MOST_NAMED else "")
-        sentences.append(f"{lm_name} does not know these words of the prompts: {word_list}. Use more common words.")
-    scores = ""
-    if tuples and shown.seed_score is not None and shown.seed_score > LEAST_NAMED:
-        in_list = median(scored.score for scored in tuples[:BEST])
-        if in_list - shown.seed_score > MAX_GAP:
-            scores = f"median scores: seed tuples {shown.seed_score:.1f} nats, best tuples {in_list:.1f} nats"
-    if shown.gain < MIN_GAIN:
-        sentences.append(
-            f"For {lm_name}, the seed tuples are hardly more likely in these prompts than in a bare list of entities"
-            f"{f' ({scores})' if scores else ''}. Few of the harvested tuples may be true. {WHAT_TO_DO}"
-        )
-    elif scores:
-        sentences.append(
-            f"For {lm_name}, the seed tuples are far less likely in these prompts than the harvested tuples "
-            f"({scores}). The harvested tuples may belong to another relation. {WHAT_TO_DO}"
-        )
-    return " ".join(sentences) or None
+        text = f"{lm.name} does not know these words of the prompts: {word_list}. Use more common words."
+        warnings.append(Notice("unknown_words", text))
+    if len(candidates) >= FEWEST and shown.seed_scores:
+        familiar = familiarity([seed for seed, _ in shown.seed_scores], candidates, BEST)
+        dependent = dependence(lm, prompt, candidates[:BEST], batch_size)
+        if is_noise(shown.shows_examples, familiar, dependent):
+            text = (
+                f"Few of the harvested tuples may be true. For {lm.name}, {familiar:.0%} of the seed tuples' entities "
+                f"are candidates for the same position, and the last entity of a candidate is {dependent:.1f} nats "
+                f"likelier than the last entities of others. {WHAT_TO_DO}"
+            )
+            warnings.append(Notice("probably_noise", text))
+    return warnings
+
+
+def notice_of_unknown_seeds(lm: LanguageModel, unknown: Sequence[Entities]) -> Notice:
+    named = "; ".join(", ".join(seed) for seed in unknown[:MOST_SEEDS_NAMED])
+    more = "; ..." if len(unknown) > MOST_SEEDS_NAMED else ""
+    return Notice("unknown_seed_tuples", f"{lm.name} seems not to know these seed tuples: {named}{more}.")
 
 
 def unknown_words(lm: LanguageModel, prompts: Sequence[str]) -> list[str]:
@@ -88,15 +137,3 @@ def is_unknown(lm: LanguageModel, word: str) -> bool:
     except BadSeed:
         return True
     return len(word) <= LETTERS_A_TOKEN * n_tokens and not BY_THE_LETTER.search(word)
-
-
-def gain_of_wording(
-    lm: LanguageModel, weighted: Sequence[WeightedPrompt], seeds: Sequence[Encoded], params: HarvestParams, tick: Tick
-) -> float:
-    """Return how much higher the compatibility of the seed tuples is in the prompts than in a bare list, in nats.
-
-    Both compatibilities are means over the seed tuples.
-    """
-    bare_list = PromptTemplate.parse(", ".join(f"<ENT{slot}>" for slot in range(len(seeds[0]))) + ".")
-    in_list = compatibilities(lm, [lm.encode_prompt(bare_list)], seeds, params.alpha, params.batch_size, tick).mean()
-    return float(np.sum([prompt.weight * prompt.compatibility for prompt in weighted]) - in_list)

@@ -155,9 +155,10 @@ def create_prompts(
     """Return `initial` and paraphrases of these prompts: `n_prompts` in total, or fewer if paraphrases are exhausted.
 
     Each prompt is filled with a random seed tuple and paraphrased. A paraphrase that differs enough from all prompts so
-    far is accepted and paraphrased later. If there are too few paraphrases, the initial prompts are restated. If wordings
-    are still missing, up to a fifth of the prompts are initial prompts in a frame. If the paraphraser is deterministic, the same `rng` state gives the same prompts. `on_progress`
-    receives the number of prompts every half second. If it raises an exception, the creation ends.
+    far is accepted and paraphrased later. If paraphrases are missing, the initial prompts are restated. If wordings are
+    still missing, up to a fifth of the prompts are initial prompts in a frame. If the paraphraser is deterministic, the
+    same `rng` state gives the same prompts. `on_progress` receives the number of prompts every half second. If it
+    raises an exception, the creation ends.
     """
     prompts = list(dict.fromkeys(initial))
     pending = deque(prompts)

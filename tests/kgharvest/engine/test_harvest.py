@@ -1,15 +1,14 @@
 """Harvest pipeline from a relation to ranked tuples, and its error messages."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from kgharvest.engine.harvest import harvest, rank
 from kgharvest.engine.language_models.loading import load
-from kgharvest.engine.rescoring import spellings
 from kgharvest.engine.prompts.creation import Paraphraser
+from kgharvest.engine.rescoring import spellings
 from kgharvest.engine.types import (
     BadPrompt,
     BadSeed,
@@ -236,7 +235,17 @@ def test_too_long_existing_prompts_are_skipped_with_notice(tmp_path):
 
 def test_notice_reports_missing_paraphrases():
     lm = FakeLM(WORDS, FACTS)
-    openings = ("sits", "rules from there:", "governs", "has a seat named after", "depends upon", "reports", "k", "w", "x")
+    openings = (
+        "sits",
+        "rules from there:",
+        "governs",
+        "has a seat named after",
+        "depends upon",
+        "reports",
+        "k",
+        "w",
+        "x",
+    )
 
     class Scripted(Paraphraser):
         def __init__(self, n):

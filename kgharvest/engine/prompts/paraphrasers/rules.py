@@ -293,8 +293,8 @@ def bare_clause(prompt: PromptTemplate) -> str:
 def clause_of(prompt: PromptTemplate) -> str:
     """Return the text of `prompt` without its full stop. The first word is in lower case unless it is a name.
 
-    Names are acronyms, uncommon words ("France", but not "Voters"), words capitalized elsewhere in the prompt, and words before another
-    capitalized word ("Marie Curie").
+    Names are acronyms, uncommon words ("France", but not "Voters"), words capitalized elsewhere in the prompt, and
+    words before another capitalized word ("Marie Curie").
     """
     text = prompt.text.rstrip(" .")
     first = re.match(r"[^\W\d_]+(?:['’][a-z]+)?", text)

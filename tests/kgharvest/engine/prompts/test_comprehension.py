@@ -1,4 +1,4 @@
-"""Warnings about prompts that an LM does not understand."""
+"""Warnings about unknown words, unknown seed tuples, and harvests that are probably noise."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -6,22 +6,35 @@ from types import SimpleNamespace
 import pytest
 
 from kgharvest.embedded_lm.world import load_world
-from kgharvest.engine.harvest import encode_seeds, harvest
-from kgharvest.engine.prompts.comprehension import Comprehension, gain_of_wording, unknown_words, warning_about
-from kgharvest.engine.types import HarvestParams, HarvestSpec, ScoredTuple, WeightedPrompt
+from kgharvest.engine.harvest import harvest
+from kgharvest.engine.prompts.comprehension import (
+    Comprehension,
+    dependence,
+    familiarity,
+    is_noise,
+    unknown_seed_tuples,
+    unknown_words,
+    warnings_about,
+)
+from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.engine.types import HarvestParams, HarvestSpec, ScoredTuple
 from tests.kgharvest.engine.fakes import FakeLM
 
-CAPITALS = (("paris", "france"), ("rome", "italy"), ("london", "united kingdom"))
-SPEC = HarvestSpec("capital_of", ("the capital of <ENT1> is <ENT0>.",), CAPITALS, "human")
-PARAMS = HarvestParams(candidates=20, max_entity_tokens=1)
+WORLD = {relation.name: relation for relation in load_world()}
+HABITATS = WORLD["lives_in"].facts[::19][:5]
+SPEC = HarvestSpec("lives_in", (WORLD["lives_in"].phrasings[0].text,), HABITATS, "human")
+PARAMS = HarvestParams(candidates=300, max_entity_tokens=1)
 
 
-def warning(lm, prompt):
-    return harvest(replace(SPEC, initial_prompts=(prompt,), params=PARAMS), lm).warning
+def harvested(lm, prompt, seeds=HABITATS):
+    return harvest(replace(SPEC, initial_prompts=(prompt,), seed_tuples=seeds, params=PARAMS), lm)
 
 
-def test_understood_prompt_has_no_warning(trained_lm):
-    assert warning(trained_lm, SPEC.initial_prompts[0]) is None
+def listed(*tuples, score=0.0):
+    return [ScoredTuple(entities, entities, score, None) for entities in tuples]
+
+
+# Words
 
 
 def test_warning_names_words_split_into_letters(trained_lm):
@@ -29,9 +42,9 @@ def test_warning_names_words_split_into_letters(trained_lm):
         "zorks",
         "flurbulous",
     ]
-    assert "these words of the prompts: zorks, flurbulous." in warning(
-        trained_lm, "<ENT0> zorks the flurbulous capital of <ENT1>."
-    )
+    result = harvested(trained_lm, "<ENT0> zorks in the flurbulous <ENT1>.")
+    assert "these words of the prompts: zorks, flurbulous." in result.warning
+    assert "unknown_words" in result.codes
 
 
 def test_words_of_character_based_scripts_are_not_reported():
@@ -40,60 +53,104 @@ def test_words_of_character_based_scripts_are_not_reported():
     assert unknown_words(lm, ["<ENT0>是中国的首都<ENT1>", "<ENT0> zorks <ENT1>"]) == ["zorks"]
 
 
-def test_warning_reports_prompt_of_another_relation(trained_lm):
-    assert "than in a bare list of entities" in warning(trained_lm, "<ENT0> is the opposite of <ENT1>.")
+# Harvests of an LM whose facts are known
 
 
-def test_warning_reports_seed_tuples_scoring_far_below_list(trained_lm):
-    tools = (("surgeon", "scalpel"), ("carpenter", "hammer"), ("painter", "brush"), ("teacher", "book"))
-    spec = replace(SPEC, initial_prompts=("the <ENT1> is what every <ENT0> carries to work.",), seed_tuples=tools)
+def test_understood_prompt_has_no_warning(trained_lm):
+    result = harvested(trained_lm, SPEC.initial_prompts[0])
 
-    message = harvest(replace(spec, params=HarvestParams(candidates=60)), trained_lm).warning
-
-    assert "far less likely in these prompts than the harvested tuples (median scores" in message
-    assert "bare list" not in message
-
-
-def listed(*scores):
-    return [ScoredTuple((str(n),), (str(n),), score, None) for n, score in enumerate(scores)]
+    assert (result.warning, result.codes, result.unknown_seed_tuples) == (None, (), ())
 
 
 @pytest.mark.parametrize(
-    ("seed_score", "tuples", "warns"),
+    ("prompt", "seeds"),
     [
-        (-12.5, listed(-1.0, -2.0, -30.0), True),  # 10.5 below the median
-        (-11.5, listed(-1.0, -2.0, -30.0), False),
-        (-14.5, listed(*[-4.0] * 50, *[-20.0] * 900), True),  # tuples below the best are ignored
-        (None, listed(-1.0), False),
-        (-9999.0, listed(-1.0), False),  # a server that does not rank it
-        (-14.5, [], False),
+        ("<ENT0> is the opposite of <ENT1>.", HABITATS),
+        ("<ENT0> was invented by <ENT1>.", (("telephone", "bell"), ("radio", "marconi"), ("lamp", "edison"))),
     ],
 )
-def test_score_gap_compares_medians_of_best_and_seed_tuples(seed_score, tuples, warns):
-    assert (warning_about("lm", Comprehension((), 5.0, seed_score), tuples) is not None) == warns
+def test_harvest_of_another_relation_is_probably_noise(trained_lm, prompt, seeds):
+    result = harvested(trained_lm, prompt, seeds)
+
+    assert "Few of the harvested tuples may be true" in result.warning
+    assert "probably_noise" in result.codes
 
 
-def test_warning_combines_both_signs_in_one_sentence():
-    message = warning_about("lm", Comprehension((), -3.0, -14.5), listed(-4.0, -4.25, -9.0))
+def test_unknown_seed_tuples_of_a_sensible_list_are_named_without_warning(trained_lm):
+    (first, *_), (second, *_) = HABITATS[:2]
+    wrong = ((first, "wool"), (second, "bread"))
 
-    assert "hardly more likely in these prompts than in a bare list" in message
-    assert "(median scores: seed tuples -14.5 nats, best tuples -4.2 nats)" in message
+    result = harvested(trained_lm, SPEC.initial_prompts[0], (*wrong, *HABITATS[2:]))
 
-
-def test_gain_is_weighted_compatibility_minus_bare_list_compatibility():
-    words = ["paris", "france", "rome", "italy"]
-    half, sure = {(): {"paris": 0.5}, ("paris",): {"france": 0.5}}, {(): {"paris": 1.0}, ("paris",): {"france": 1.0}}
-    lm = FakeLM(words, half, {"<ENT0> is in <ENT1>": sure})
-    seeds = encode_seeds([("paris", "france")] * 2, lm)
-    prompts = [WeightedPrompt("<ENT0> is in <ENT1>", 0.0, 0.75), WeightedPrompt("<ENT1> of <ENT0>", -4.0, 0.25)]
-
-    gain = gain_of_wording(lm, prompts, seeds, HarvestParams(), lambda: None)
-
-    # In the bare list each entity has log(1/2): 2/3 of the sum plus 1/3 of the minimum = 5/3 log(1/2) = -1.155.
-    assert gain == pytest.approx(-1.0 + 5 / 3 * 0.693147, abs=1e-5)
+    assert result.warning is None
+    assert result.unknown_seed_tuples == wrong
+    assert result.notice.endswith(f"seems not to know these seed tuples: {first}, wool; {second}, bread.")
+    assert result.codes == ("unknown_seed_tuples",)
 
 
 def test_demo_prompts_of_embedded_lm_have_no_warning(trained_lm):
-    for relation in load_world()[:6]:
-        spec = HarvestSpec(relation.name, (relation.phrasings[0].text,), relation.facts[:5], "human", params=PARAMS)
-        assert harvest(spec, trained_lm).warning is None, relation.name
+    for name in ("business", "eats", "is_a", "language_of"):
+        relation = WORLD[name]
+        spec = HarvestSpec(
+            relation.name, (relation.phrasings[0].text,), relation.facts[::19][:5], "human", params=PARAMS
+        )
+        assert harvest(spec, trained_lm).warning is None, name
+
+
+# Measures
+
+
+def test_familiarity_is_mean_share_of_entities_in_the_same_slot():
+    candidates = listed(("rome", "norway"), ("oslo", "france"))
+    seeds = [("Rome", "italy"), ("paris", "France"), ("norway", "oslo")]
+
+    # Of six entities, Rome is in its slot in the best tuple, and also France in both tuples. Norway is in another slot.
+    assert familiarity(seeds, candidates, 1) == pytest.approx((1 / 6 + 2 / 6) / 2)
+
+
+def test_dependence_is_median_gain_over_last_entities_of_others():
+    heads, tails = [f"h{n}" for n in range(12)], [f"t{n}" for n in range(12)]
+    likely = {(): dict.fromkeys(heads, 1 / 12)} | {(h,): {t: 0.5} for h, t in zip(heads, tails, strict=True)}
+    lm = FakeLM([*heads, *tails], likely)
+    prompt = lm.encode_prompt(PromptTemplate.parse("<ENT0> is in <ENT1>"))
+    best = listed(*zip(heads, tails, strict=True))
+
+    # The other 23 words share the rest: log(0.5) - log(0.5 / 23) = log(23).
+    assert dependence(lm, prompt, best, 8) == pytest.approx(3.135494, abs=1e-5)
+
+
+def test_equal_last_entities_have_no_dependence():
+    lm = FakeLM(["a", "b", "c"], {})
+    prompt = lm.encode_prompt(PromptTemplate.parse("<ENT0> is in <ENT1>"))
+
+    assert dependence(lm, prompt, listed(("a", "c"), ("b", "c")), 8) == 0
+
+
+@pytest.mark.parametrize(
+    ("shows_examples", "familiar", "dependent", "expected"),
+    [
+        (False, 0.2, 9.0, True),  # more than 6 nats do not compensate unknown entities
+        (False, 0.4, 6.0, False),
+        (False, 0.4, 2.0, True),
+        (False, 0.8, 0.0, False),
+        (True, 1.0, 2.0, True),  # worked examples suggest their entities
+        (True, 0.0, 6.0, False),
+    ],
+)
+def test_noise_is_unfamiliar_or_independent(shows_examples, familiar, dependent, expected):
+    assert is_noise(shows_examples, familiar, dependent) == expected
+
+
+def test_unknown_seed_tuples_score_far_below_median():
+    best = [*listed(("a", "b"), score=-1.0), *listed(("c", "d"), score=-2.0), *listed(("e", "f"), score=-30.0)]
+    shown = Comprehension((), ((("x", "y"), -4.9), (("v", "w"), -5.1)))
+
+    assert unknown_seed_tuples(shown, best) == (("v", "w"),)
+    assert unknown_seed_tuples(shown, []) == ()
+
+
+def test_short_lists_are_not_assessed():
+    lm = FakeLM(["a"], {})
+    prompt = lm.encode_prompt(PromptTemplate.parse("<ENT0> is in <ENT1>"))
+
+    assert warnings_about(lm, Comprehension((), ((("x", "y"), 0.0),)), prompt, listed(*[("a", "a")] * 19), 8) == []

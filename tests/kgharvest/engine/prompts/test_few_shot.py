@@ -208,7 +208,8 @@ def test_shown_tuples_are_left_out_and_counted(causal):
     result = harvest_prepared(prepared, PARAMS, lm, InTurn(ignore))
 
     assert prepared.prompts.examples == seeds
-    assert prepared.comprehension.seed_score == pytest.approx(np.median(prepared.prompts.example_scores))
+    assert prepared.comprehension.seed_scores == tuple(zip(seeds, prepared.prompts.example_scores, strict=True))
+    assert prepared.comprehension.shows_examples
     assert not {scored.entities for scored in found} & {scored.entities for scored in result.tuples}
     everything = harvest_prepared(
         replace(prepared, prompts=replace(prepared.prompts, examples=())), PARAMS, lm, InTurn(ignore)

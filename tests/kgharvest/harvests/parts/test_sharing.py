@@ -63,7 +63,7 @@ def results_of(job: HarvestJob):
     """Return the tuples, prompts, and summary of a succeeded harvest with exact floats."""
     job.refresh_from_db()
     assert job.status == "succeeded", job.error
-    summary = {name: job.summary[name] for name in ("rejected", "stats", "notice", "warning", "revision")}
+    summary = {name: job.summary[name] for name in ("rejected", "stats", "notice", "warning", "codes", "revision")}
     rows = HarvestedTuple.objects.filter(job=job).order_by("rank")
     prompts = JobPrompt.objects.filter(job=job).order_by("prompt")
     return (

@@ -244,7 +244,9 @@ def test_every_wording_has_each_slot_of_its_pattern_once() -> None:
 
 def test_slot_containing_parts_are_declared() -> None:
     rule_parts = (
-        {name for rule in (*REWRITES, *GENERAL_REWRITES, *RESTATEMENTS) for name in rule.regex.groupindex} - set(PARTS) - HOLDS_NONE
+        {name for rule in (*REWRITES, *GENERAL_REWRITES, *RESTATEMENTS) for name in rule.regex.groupindex}
+        - set(PARTS)
+        - HOLDS_NONE
     )
     slot_parts = {name for name in PARTS if compiled(f"{{{name}}}").fullmatch("<ENT0>")}
 
