@@ -12,8 +12,8 @@ from kgharvest.engine.language_models.base import LanguageModel
 from kgharvest.engine.language_models.threads import suitable_threads
 from kgharvest.engine.parts import InTurn, Part, Question, Share, rescore_parts, search_parts, writable_heads
 from kgharvest.engine.prompts.comprehension import (
+    UNKNOWN_SEEDS,
     Comprehension,
-    notice_of_unknown_seeds,
     unknown_seed_tuples,
     unknown_words,
     warnings_about,
@@ -120,11 +120,10 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
         notices.append(Notice("short_list", text))
     shown, prompt_set = prepared.comprehension, prepared.prompts.prompt_set
     best = rank(as_scored(candidates, params), replace(params, max_tuples=None, max_entity_repeats=None))
-    heaviest = max(zip(prompt_set.weights, prompt_set.prompts, strict=True), key=lambda pair: pair[0])[1]
+    heaviest = prompt_set.prompts[prompt_set.weights.index(max(prompt_set.weights))]
     warnings = warnings_about(prompt_set.reader(lm), shown, heaviest, best, params.batch_size)
-    if unknown := unknown_seed_tuples(shown, best):
-        sentences = warnings if warnings else notices
-        sentences.append(notice_of_unknown_seeds(lm, unknown))
+    if [code for code, _ in warnings] == [UNKNOWN_SEEDS]:
+        notices, warnings = notices + warnings, []
     return HarvestResult(
         prompts=prepared.prompts.weighted,
         tuples=tuple(tuples),
@@ -134,7 +133,7 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
         warning=" ".join(text for _, text in warnings) or None,
         null_heads=null_heads,
         codes=tuple(code for code, _ in notices + warnings),
-        unknown_seed_tuples=unknown,
+        unknown_seed_tuples=unknown_seed_tuples(shown, best),
     )
 
 

@@ -35,8 +35,8 @@ LETTERS_A_TOKEN = 1.5  # a word with at most this many letters per token counts 
 # Thai to Khmer, Japanese, Chinese, and Korean: tokenizers split these scripts into letters or syllables.
 BY_THE_LETTER = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 SHORTEST_WORD = 3  # letters; shorter words have few tokens in any tokenizer
-MOST_NAMED = 5  # unknown words in a warning
-MOST_SEEDS_NAMED = 5
+MOST_NAMED = 5  # unknown words and unknown seed tuples in a sentence
+UNKNOWN_SEEDS = "unknown_seed_tuples"
 WHAT_TO_DO = "Reword the prompts, use seed tuples that fit them, or use another LM."
 
 Entities = tuple[str, ...]
@@ -102,8 +102,7 @@ def warnings_about(
     """
     warnings = []
     if words := shown.unknown_words:
-        word_list = ", ".join(words[:MOST_NAMED]) + (", ..." if len(words) > MOST_NAMED else "")
-        text = f"{lm.name} does not know these words of the prompts: {word_list}. Use more common words."
+        text = f"{lm.name} does not know these words of the prompts: {listed(words, ', ')}. Use more common words."
         warnings.append(Notice("unknown_words", text))
     if len(candidates) >= FEWEST and shown.seed_scores:
         familiar = familiarity([seed for seed, _ in shown.seed_scores], candidates, BEST)
@@ -115,13 +114,14 @@ def warnings_about(
                 f"likelier than the last entities of others. {WHAT_TO_DO}"
             )
             warnings.append(Notice("probably_noise", text))
+    if unknown := [", ".join(seed) for seed in unknown_seed_tuples(shown, candidates)]:
+        text = f"{lm.name} seems not to know these seed tuples: {listed(unknown, '; ')}."
+        warnings.append(Notice(UNKNOWN_SEEDS, text))
     return warnings
 
 
-def notice_of_unknown_seeds(lm: LanguageModel, unknown: Sequence[Entities]) -> Notice:
-    named = "; ".join(", ".join(seed) for seed in unknown[:MOST_SEEDS_NAMED])
-    more = "; ..." if len(unknown) > MOST_SEEDS_NAMED else ""
-    return Notice("unknown_seed_tuples", f"{lm.name} seems not to know these seed tuples: {named}{more}.")
+def listed(texts: Sequence[str], separator: str) -> str:
+    return separator.join([*texts[:MOST_NAMED], *(["..."] if len(texts) > MOST_NAMED else [])])
 
 
 def unknown_words(lm: LanguageModel, prompts: Sequence[str]) -> list[str]:

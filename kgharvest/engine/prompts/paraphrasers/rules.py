@@ -305,19 +305,14 @@ def is_name(first: str, rest: str) -> bool:
     """Return whether `first`, the first word of a sentence that continues with `rest`, is a name."""
     if first in ("A", "An", "The"):
         return False
+    from lemminflect import getAllLemmas
+
     word = re.split("['’]", first)[0]
-    is_common = not {first.lower(), word.lower()}.isdisjoint(common_words() | imperatives())
-    is_common = is_common or is_plural_noun(word.lower())
+    lemmas = getAllLemmas(word.lower(), "NOUN").get("NOUN", (word.lower(),))  # "voters" -> "voter"
+    is_common = bool({first.lower(), word.lower()} & (common_words() | imperatives())) or word.lower() not in lemmas
     if word == "I" or not first[1:].islower() or not is_common:
         return True
     return bool(re.match(" [A-Z][a-z]", rest) or re.search(rf"\b{first}\b", rest))
-
-
-@cache
-def is_plural_noun(word: str) -> bool:
-    from lemminflect import getAllLemmas
-
-    return any(lemma != word for lemma in getAllLemmas(word, "NOUN").get("NOUN", ()))
 
 
 @cache
