@@ -104,7 +104,7 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
     rejected[UNSCORED] = len({entity_of(head).folded for head in params.heads}) - len(heads)
     answered = {scored_tuple.entities[0] for scored_tuple in tuples}
     null_heads = tuple(head for head in params.heads if entity_of(head).folded not in answered)
-    notices = [prepared.prompts.notice] if prepared.prompts.notice else []
+    notices = list(prepared.prompts.notices)
     if search_result.notice:
         notices.append(Notice("search_ended", search_result.notice))
     if null_heads:
@@ -119,7 +119,11 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
         )
         notices.append(Notice("short_list", text))
     shown, prompt_set = prepared.comprehension, prepared.prompts.prompt_set
-    best = rank(as_scored(candidates, params), replace(params, max_tuples=None, max_entity_repeats=None))
+    best = (
+        []
+        if params.heads
+        else rank(as_scored(candidates, params), replace(params, max_tuples=None, max_entity_repeats=None))
+    )
     heaviest = prompt_set.prompts[prompt_set.weights.index(max(prompt_set.weights))]
     warnings = warnings_about(prompt_set.reader(lm), shown, heaviest, best, params.batch_size)
     if [code for code, _ in warnings] == [UNKNOWN_SEEDS]:
@@ -222,8 +226,8 @@ def score_tuples(
         tuples=tuple(ranked),
         rejected=dict(+rejected),
         stats={"candidates": len(candidates), "tuples": len(ranked)},
-        notice=prompts.notice and prompts.notice.text,
-        codes=(prompts.notice.code,) if prompts.notice else (),
+        notice=" ".join(text for _, text in prompts.notices) or None,
+        codes=tuple(code for code, _ in prompts.notices),
     )
 
 

@@ -52,8 +52,9 @@ from kgharvest.engine.types import (
 
 # Search parameters of the paper's baseline.
 TRIGGER_SEARCH = AutoPromptParams(n_candidates=10, iterations=200, patience=20)
-UNUSED_NEGATIVES = (
-    "The negative seed tuples were not used: only prompts with worked examples, for causal LMs, show them."
+UNUSED_NEGATIVES = Notice(
+    "unused_negative_seed_tuples",
+    "The negative seed tuples were not used: only prompts with worked examples, for causal LMs, show them.",
 )
 SOFT_PARAMS = soft_prompts.SoftPromptParams(learning_rate=1e-2, epochs=16)
 
@@ -63,7 +64,7 @@ class ChosenPrompts:
     """The prompts of a harvest.
 
     prompt_set: tokenized prompts. weighted: their texts and weights for display.
-    templates: prompts whose words must not be entities. notice: reports skipped prompts or missing paraphrases.
+    templates: prompts whose words must not be entities. notices: skipped prompts, missing paraphrases.
     examples: seed tuples and negative seed tuples that the prompts show, and which the harvest therefore omits.
     example_scores: consistency of each example under prompts that show only the other examples.
     """
@@ -71,7 +72,7 @@ class ChosenPrompts:
     prompt_set: PromptSet
     weighted: tuple[WeightedPrompt, ...]
     templates: tuple[PromptTemplate, ...]
-    notice: Notice | None = None
+    notices: tuple[Notice, ...] = ()
     examples: tuple[tuple[str, ...], ...] = ()
     example_scores: tuple[float, ...] = ()
 
@@ -106,7 +107,7 @@ def choose_prompts(source: PromptSource) -> ChosenPrompts:
     """Return the prompts of the setting. Raises EngineError, or UnsupportedModel if the LM cannot learn them."""
     chosen: ChosenPrompts = resolve_name(find_setting(source.spec.setting).strategy)(source)
     if source.spec.negative_seed_tuples and not chosen.examples:
-        chosen = replace(chosen, notice=" ".join(filter(None, [chosen.notice, UNUSED_NEGATIVES])))
+        chosen = replace(chosen, notices=(*chosen.notices, UNUSED_NEGATIVES))
     return chosen
 
 
@@ -173,7 +174,7 @@ def weigh_by_compatibility(source: PromptSource, templates: Sequence[PromptTempl
     weighted = weigh_prompts(source.lm, templates, source.seeds, source.spec.params, source.on_progress)
     encoded = tuple(source.lm.encode_prompt(template) for template in templates)
     prompt_set = PromptSet(encoded, tuple(prompt.weight for prompt in weighted))
-    return ChosenPrompts(prompt_set, tuple(weighted), tuple(templates), notice_of_prompts(source.spec, templates))
+    return ChosenPrompts(prompt_set, tuple(weighted), tuple(templates), notices_of_prompts(source.spec, templates))
 
 
 def weigh_prompts(
@@ -215,23 +216,21 @@ def check_fits(lm: LanguageModel, template: PromptTemplate, pattern: Pattern) ->
         )
 
 
-def notice_of_prompts(spec: HarvestSpec, templates: Sequence[PromptTemplate]) -> Notice | None:
-    """Return a notice if existing prompts are too long for the LM or if paraphrases are missing, otherwise None."""
+def notices_of_prompts(spec: HarvestSpec, templates: Sequence[PromptTemplate]) -> tuple[Notice, ...]:
+    """Return a notice if existing prompts are too long for the LM or if paraphrases are missing."""
     if not SETTINGS[spec.setting].takes_ready_prompts:
-        return None
+        return ()
     n_ready, n_used = len(set(spec.prompts)), len(templates)
     if n_ready > n_used:
-        return Notice(
-            "long_prompts",
-            f"{n_ready - n_used} of {n_ready} existing prompts were skipped because they are too long for this LM.",
-        )
+        text = f"{n_ready - n_used} of {n_ready} existing prompts were skipped because they are too long for this LM."
+        return (Notice("long_prompts", text),)
     if n_ready or n_used >= N_PROMPTS:
-        return None
+        return ()
     initial = {PromptTemplate.parse(text).text for text in spec.initial_prompts}
     problem = "No paraphrases of the initial prompts were found, so only the initial prompts were used."
     if {template.text for template in templates} - initial:
         problem = f"Paraphrases of the initial prompts are missing: {n_used} of {N_PROMPTS} prompts were used."
-    return Notice("few_paraphrases", f"{problem} Add more prompts or choose another paraphraser.")
+    return (Notice("few_paraphrases", f"{problem} Add more prompts or choose another paraphraser."),)
 
 
 # Prompts with worked examples
@@ -394,4 +393,4 @@ def with_compatibilities(
         WeightedPrompt(text, float(mean), weight, prompt.segments)
         for text, mean, weight, prompt in zip(texts, means, prompt_set.weights, prompts, strict=True)
     ]
-    return ChosenPrompts(prompt_set, tuple(weighted), tuple(templates), notice_of_prompts(source.spec, templates))
+    return ChosenPrompts(prompt_set, tuple(weighted), tuple(templates), notices_of_prompts(source.spec, templates))

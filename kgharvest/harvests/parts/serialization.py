@@ -54,7 +54,7 @@ def write_prepared(prepared: Prepared, params: HarvestParams) -> bytes:
             "soft_words": soft and [_tensor_text(tensor) for tensor in (soft.vectors, soft.deltas)],
             "weighted": [astuple(prompt) for prompt in chosen.weighted],
             "templates": [template.text for template in chosen.templates],
-            "notice": chosen.notice,
+            "notices": chosen.notices,
             "examples": chosen.examples,
             "example_scores": chosen.example_scores,
             "comprehension": astuple(prepared.comprehension),
@@ -76,7 +76,7 @@ def read_prepared(content: bytes) -> tuple[Prepared, HarvestParams]:
         prompt_set,
         tuple(WeightedPrompt(*prompt) for prompt in document["weighted"]),
         tuple(map(PromptTemplate.parse, document["templates"])),
-        document["notice"] and Notice(*document["notice"]),
+        tuple(Notice(*notice) for notice in document["notices"]),
         document["examples"],
         document["example_scores"],
     )

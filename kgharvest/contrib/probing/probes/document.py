@@ -127,7 +127,7 @@ def fact_comparisons(records: Iterable[Record]) -> list[dict[str, Any]]:
     for method, answers in correct.items():
         others = {name for name in ranks if name != method and sizes[name] == sizes[method]}
         baseline = next((name for name in (METHODS[method].baseline, BASELINE) if name in others), None)
-        row = {"method": method, "n_facts": len(answers), "baseline": baseline, "best": best}
+        row: dict[str, Any] = {"method": method, "n_facts": len(answers), "baseline": baseline, "best": best}
         row |= dict.fromkeys(("n_better", "n_worse", "difference", "p", "p_best"))
         if baseline and len(answers):
             row["n_better"], row["n_worse"], row["p"] = _sign_test(answers, correct[baseline])

@@ -196,7 +196,7 @@ def test_multi_adds_permutations_of_the_examples(causal):
     assert multi.weighted[0].text == human.weighted[0].text
     assert top1.weighted[0].text == max(multi.weighted, key=lambda prompt: prompt.weight).text
     assert multi.templates == (CAPITAL,)  # the words of the examples can be entities
-    assert multi.notice is None
+    assert multi.notices == ()
 
 
 def test_shown_tuples_are_left_out_and_counted(causal):
@@ -247,7 +247,7 @@ def test_every_prompt_denies_the_negative_seed_tuples(causal, setting):
 
     assert all(prompt.text.startswith(DENIALS) for prompt in prompts.weighted)
     assert prompts.examples == SEEDS + NEGATIVES  # the harvest omits them
-    assert prompts.notice is None
+    assert prompts.notices == ()
     assert len(prompts.example_scores) == len(SEEDS)
 
 
@@ -270,8 +270,8 @@ def test_masked_lms_are_shown_no_examples(tmp_path):
 
     assert [prompt.text for prompt in prompts.weighted] == [CAPITAL.text]
     assert prompts.examples == ()
-    assert "negative seed tuples were not used" in other.notice
-    assert replace(other, notice=None) == prompts  # and so they do nothing
+    assert [notice.code for notice in other.notices] == ["unused_negative_seed_tuples"]
+    assert replace(other, notices=()) == prompts  # and so they do nothing
 
 
 def test_examples_that_do_not_fit_are_omitted(chat_lm, monkeypatch):

@@ -60,7 +60,7 @@ def test_triggers_exclude_seed_tokens_and_form_a_prompt(trained_lm, languages):
     assert not seed_tokens & {token for segment in chosen.prompt_set.prompts[0].segments for token in segment}
     assert sorted(PromptTemplate.parse(chosen.weighted[0].text).slots) == [0, 1]
     assert chosen.weighted[0].compatibility > -20
-    assert chosen.notice is None  # existing prompts are not used, and none was too long
+    assert chosen.notices == ()  # existing prompts are not used, and none was too long
 
 
 @pytest.mark.parametrize("iterations", [N_TRIGGERS, 2 * N_TRIGGERS])  # the minimum to fill the masks, and twice as many
