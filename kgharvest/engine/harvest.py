@@ -119,11 +119,8 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
         )
         notices.append(Notice("short_list", text))
     shown, prompt_set = prepared.comprehension, prepared.prompts.prompt_set
-    best = (
-        []
-        if params.heads
-        else rank(as_scored(candidates, params), replace(params, max_tuples=None, max_entity_repeats=None))
-    )
+    unlimited = replace(params, max_tuples=None, max_entity_repeats=None)
+    best = [] if params.heads else rank(as_scored(candidates, params), unlimited)  # the LM did not choose the heads
     heaviest = prompt_set.prompts[prompt_set.weights.index(max(prompt_set.weights))]
     warnings = warnings_about(prompt_set.reader(lm), shown, heaviest, best, params.batch_size)
     if [code for code, _ in warnings] == [UNKNOWN_SEEDS]:
