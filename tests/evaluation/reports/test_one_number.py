@@ -8,6 +8,7 @@ import json
 import random
 import re
 from collections import defaultdict
+from html import unescape
 from typing import Any
 
 import pytest
@@ -23,10 +24,12 @@ from annotation.quality.exclusion import exclude_annotator, exclusion_effect
 from annotation.rounds.services import close_round, open_round
 from evaluation.models import Report
 from evaluation.rendering.documents import lm_and_setting
+from evaluation.rendering.evidence_page import write_evidence_page
 from evaluation.rendering.figures.forest import averages
 from evaluation.reports.document import finding
+from evaluation.reports.evidence_rows import gather_rows
 from kgharvest.models import HarvestedTuple, HarvestJob, KnowledgeTuple
-from kgharvest.pages.number_format import interval, share, share_with_interval
+from kgharvest.pages.number_format import DASH, interval, share, share_with_interval
 from tests import factories
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
@@ -277,6 +280,21 @@ def assert_printed(document, finding_text: str, *texts: str) -> None:
         assert lm_and_setting(total) not in finding_text or rate in finding_text
 
 
+def assert_evidence_page(document, page: str) -> None:
+    """Check that the evidence page prints cells and averages like the tables, and the finding of the report."""
+    assert finding(document) in unescape(page)
+    text = " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())  # without tags
+    for cell in document["cells"]:
+        limits = interval(cell["accuracy_low"], cell["accuracy_high"]) or DASH
+        mark = " †" if cell["incomplete"] else ""
+        shares = f"{share(cell['accuracy'])} / {share(cell['rejection'])}{mark}"
+        assert f"{shares} {limits}, n = {cell['n']}" in text
+    for total in document["totals"]:
+        limits = interval(total["macro_accuracy_low"], total["macro_accuracy_high"]) or DASH
+        rates = share(total["macro_accuracy"]), limits, share(total["macro_rejection"]), f"{total['n']:,}"
+        assert f"{total['setting']} {' '.join(rates)}" in text
+
+
 def add_sheets(numbers: Numbers, content: bytes) -> None:
     header, *rows = load_workbook(io.BytesIO(content), read_only=True)["cells"].iter_rows(values_only=True)
     for row in rows:
@@ -374,6 +392,7 @@ def test_quantities_are_equal_in_all_sources(researcher_client, researcher, tmp_
     )  # fmt: skip
     printed = [files[name].decode() for name in ("md", "tex", "html")]
     assert_printed(report.document, finding(report.document), *printed)
+    assert_evidence_page(report.document, write_evidence_page(report.document, gather_rows(report)))
     for text in (html, files["md"].decode(), files["tex"].decode()):
         figures = set(re.findall(r"\d?\.\d\d", text))
         for cell in report.document["cells"]:
