@@ -27,7 +27,7 @@ from evaluation.sharing.services import share_report
 from kgharvest.accounts.projects import create_invite
 from kgharvest.accounts.tokens import create_token
 from kgharvest.api.views import ApiView
-from kgharvest.contrib.probing.models import Probe, ProbedRelation
+from kgharvest.contrib.probing.models import Probe, ProbedRelation, TextTask
 from kgharvest.contrib.publishing.models import PaperPack
 from kgharvest.contrib.recruiting.panels.services import enter
 from kgharvest.models import Role, Webhook
@@ -276,6 +276,13 @@ GET    /reports/probes/{probe}/prompts.jsonl                            302 403 
 GET    /reports/probes/{probe}/tables.tex                               302 403 200 200 200 200 200 404
 GET    /reports/probes/{probe}/tables/none.csv                          302 403 404 404 404 404 404 404
 GET    /reports/probes/{probe}/figures/none.svg                         302 403 404 404 404 404 404 404
+GET    /reports/text-tasks/                                             302 403 200 200 200 200 200 200
+GET    /reports/text-tasks/new/                                         302 403 403 403 200 200 200 200
+GET    /reports/text-tasks/{text_task}/                                 302 403 200 200 200 200 200 404
+POST   /reports/text-tasks/{text_task}/cancel/                          302 403 403 403 302 302 302 404
+POST   /reports/text-tasks/{text_task}/retry/                           302 403 403 403 302 302 302 404
+GET    /reports/text-tasks/{text_task}/records.jsonl                    302 403 200 200 200 200 200 404
+GET    /reports/text-tasks/{text_task}/figure.svg                       302 403 404 404 404 404 404 404
 # accounts
 GET    /accounts/                                                       302 200 200 200 200 200 200 200
 GET    /accounts/login/                                                 200 200 200 200 200 200 200 200
@@ -353,6 +360,9 @@ def places(db) -> dict[str, object]:
         kind="probe", language_model=lm, project=project, name="own", methods=["manual"], facts="own"
     )
     probed = ProbedRelation.objects.create(probe=probe, name="can", type="1-1", prompts=["a"], facts={"train": []})
+    text_task = TextTask.objects.create(
+        kind="text-task", task="classify", language_model=lm, project=project, name="own", payload={"options": {}}
+    )
     owner = factories.make_member(Role.OWNER, project, "owner")
     invite, secret = create_invite(project, Role.VIEWER, timezone.now() + timedelta(days=1))
     webhook = Webhook.objects.create(project_id=project.pk, url="https://example.org/", events=["report.made"])
@@ -392,6 +402,7 @@ def places(db) -> dict[str, object]:
         "scores": scores.pk,
         "probe": probe.pk,
         "probed": probed.pk,
+        "text_task": text_task.pk,
         "member": project.members.get(user=owner).pk,
         "invite": invite.pk,
         "secret": secret,

@@ -82,6 +82,9 @@ COUNTERPARTS = {
     "GET /reports/scores/": "GET score-evaluations/",
     "GET /reports/probes/": "GET probes/",
     "GET /reports/probes/{probe}/": "GET probes/{probe}/",
+    "GET /reports/text-tasks/": "GET text-tasks/",
+    "GET /reports/text-tasks/new/": "POST text-tasks/",
+    "GET /reports/text-tasks/{text_task}/": "GET text-tasks/{text_task}/",
 }
 # The API plans a round description; the page plans an unsaved form.
 COUNTERPARTS |= {"POST /rounds/plan/": "POST rounds/plan/", "GET /rounds/new/": "POST rounds/"}

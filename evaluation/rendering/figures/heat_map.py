@@ -121,7 +121,7 @@ class _Table(NamedTuple):
                 if cell is None:
                     yield printed
                     continue
-                color = drawing.rect(x, y, self.step - 2, ROW - 2, **_color(cell.accuracy))
+                color = drawing.rect(x, y, self.step - 2, ROW - 2, **heat_color(cell.accuracy))
                 address = f"tuples/?{query}{sides[number][1]}"
                 yield drawing.mark((row, column), f"{name}, {sides[number][0]}", cell.words, address, color, printed)
 
@@ -138,8 +138,8 @@ class _Table(NamedTuple):
                     corners = [(left, y), (right, y), (right, y + THIN_ROW), (left, y + THIN_ROW)]
                     paths.setdefault(round(cell.accuracy, 2), []).append(drawing.path_of(corners))
         for accuracy, cells_of_color in paths.items():
-            yield Shape("path", {"d": "".join(cells_of_color), **_color(accuracy)})
+            yield Shape("path", {"d": "".join(cells_of_color), **heat_color(accuracy)})
 
 
-def _color(accuracy: float) -> dict[str, Any]:
+def heat_color(accuracy: float) -> dict[str, Any]:
     return {"fill": "heat", "fill-opacity": round(0.06 + 0.94 * accuracy, 2)}

@@ -35,6 +35,34 @@ class Probe(Job):
         return reverse("probing:probe", args=[self.pk])
 
 
+class TextTask(Job):
+    """Job that classifies texts or extracts objects from sentences. A worker runs it.
+
+    payload: LM placement, options, and relations. lines: JSON lines of texts or facts. records: one per method, as in
+    docs/text-tasks.md; empty until the job has succeeded.
+    """
+
+    KIND = "text-task"
+
+    class Task(models.TextChoices):
+        CLASSIFY = "classify", "classify texts"
+        EXTRACT = "extract", "extract objects from sentences"
+
+    task = models.CharField(max_length=10, choices=Task)
+    language_model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="text_tasks")
+    name = models.CharField(max_length=200)
+    lines = models.TextField()
+    records = models.JSONField(default=list)
+
+    objects = JobQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        return f"{self.name} × {self.language_model.short_name}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("probing:text_task", args=[self.pk])
+
+
 class ProbedRelation(models.Model):
     """Frozen copy of a relation for one probe. prompts: the manual prompt first.
 
@@ -65,7 +93,7 @@ class ProbeRecord(models.Model):
     the same order for all methods; empty in older records. left_out: {part: {reason: number of facts}}.
     effective_prompts: exponential of the entropy of the weights. forwards: sequences that the LM read while learning;
     seconds: learning time. combine, temperature: how the answers to several prompts are combined; empty and None for
-    methods without prompts.
+    methods without prompts. parts_of_speech: number of replaced test tokens by tag, for methods that rewrite questions.
     """
 
     relation = models.ForeignKey(ProbedRelation, on_delete=models.CASCADE, related_name="records")
@@ -88,6 +116,7 @@ class ProbeRecord(models.Model):
     seconds = models.FloatField()
     combine = models.CharField(max_length=10, blank=True)
     temperature = models.FloatField(null=True)
+    parts_of_speech = models.JSONField(default=dict, db_default={})
 
     class Meta:
         ordering = ["pk"]
@@ -104,7 +133,8 @@ class ProbeRecord(models.Model):
 class LearnedPrompt(models.Model):
     """Prompt learned, weighted, or rewritten by a method; prompts of controls are not stored.
 
-    text: readable form. rewritten_from: the original input prompt if `text` is a rewrite. segments, slots: tokens as in
+    text: readable form. rewritten_from, part: the original question and its part if `text` is a rewrite that corrected
+    the LM's answer. Older versions stored the first rewrites of dev, without a part. segments, slots: tokens as in
     EncodedPrompt; -1 - i is soft token i. vectors: vectors of the soft tokens, as in SerializedPrompt. nearest: nearest
     words and distances for each soft token. learned: slots and soft words with their originals, see `learned_words`.
     """
@@ -112,6 +142,7 @@ class LearnedPrompt(models.Model):
     record = models.ForeignKey(ProbeRecord, on_delete=models.CASCADE, related_name="prompts")
     text = models.TextField()
     rewritten_from = models.TextField(blank=True)
+    part = models.CharField(max_length=5, blank=True, default="", db_default="")
     weight = models.FloatField()
     segments = models.JSONField(default=list)
     slots = models.JSONField(default=list)

@@ -111,25 +111,52 @@ class MaskedLM(MaskFillingLM):
 
         Gradients reach `words`.
         """
-        self.n_read["sequences"] += len(words)
-        hidden = self._network(inputs_embeds=words.to(self.dtype)).last_hidden_state
-        if self._last_layer is not None:
-            hidden = self._last_layer(hidden, hidden)
-        vectors: torch.Tensor = self._head.transform(hidden)
+        vectors: torch.Tensor = self._head.transform(self.hidden_everywhere(words))
         return vectors
 
-    def trainable_encoder(self) -> nn.Module:
-        """Return a trainable float32 copy of the layers below the last one, with `inputs_embeds` as input.
+    def hidden_everywhere(self, words: torch.Tensor) -> torch.Tensor:
+        """Return (B, T, hidden_size), the output of all layers for `words` (B, T, d) in place of word embeddings."""
+        self.n_read["sequences"] += len(words)
+        hidden: torch.Tensor = self._network(inputs_embeds=words.to(self.dtype)).last_hidden_state
+        return hidden if self._last_layer is None else self._last_layer(hidden, hidden)
+
+    def trainable_copy(self) -> Self:
+        """Return a copy with trainable float32 weights. Word and output embeddings stay tied if they are tied.
 
         Formats with lower precision would lose the small training steps. Raises UnsupportedModel for quantized weights.
         """
-        if not all(weights.is_floating_point() for weights in self._network.parameters()):
+        if not all(weights.is_floating_point() for weights in self.parameters()):
             raise UnsupportedModel(
                 f"The weights of {self.name} are quantized and cannot be trained. Use a float dtype or omit the "
                 "method that trains them."
             )
-        encoder: nn.Module = deepcopy(self._network).float().requires_grad_()
+        clone = copy(self)
+        clone._network, clone._last_layer, clone._head = deepcopy((self._network, self._last_layer, self._head))
+        clone.dtype = torch.float32
+        for module in clone._modules():
+            module.float().requires_grad_()
+        return clone
+
+    def trainable_encoder(self) -> nn.Module:
+        """Return a trainable float32 copy of all layers, with `inputs_embeds` as input and without word embeddings.
+
+        Raises UnsupportedModel for quantized weights.
+        """
+        clone = self.trainable_copy()
+        encoder: nn.Module = clone._network
+        del clone._network.get_input_embeddings().weight
+        if clone._last_layer is not None:
+            stack = ARCHITECTURES[clone._network.config.model_type].stack
+            getattr(encoder, stack or "").layer.append(clone._last_layer.args[0])
         return encoder
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Return the distinct weights of the network and of the head."""
+        return list(dict.fromkeys(weights for module in self._modules() for weights in module.parameters()))
+
+    def _modules(self) -> list[Any]:
+        last_layer = () if self._last_layer is None else self._last_layer.args
+        return [self._network, *last_layer, self._head.transform, self._head.projection]
 
     def _hidden(self, ids: torch.Tensor) -> torch.Tensor:
         hidden: torch.Tensor

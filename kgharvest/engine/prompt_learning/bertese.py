@@ -7,7 +7,6 @@ and answers at the mask.
 
 import random
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,6 +17,8 @@ from torch.nn.functional import cross_entropy, one_hot
 from kgharvest.engine.language_models.base import EncodedPrompt, Query, Tick, TokenIds
 from kgharvest.engine.language_models.batching import same_length_batches
 from kgharvest.engine.language_models.masked import MaskedLM
+from kgharvest.engine.probing import EncodedFact
+from kgharvest.engine.prompt_learning.training import TrainingParams, train_best
 from kgharvest.engine.ranking import rows_at_once
 from kgharvest.engine.types import EngineError
 
@@ -32,7 +33,7 @@ class AnsweredQuestion(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BerteseParams:
+class BerteseParams(TrainingParams):
     """Training parameters. The defaults suit small LMs and few facts.
 
     reads_words: True if the LM reads words (also in training), False if it reads vectors.
@@ -41,13 +42,10 @@ class BerteseParams:
         rate or a small distance weight changes many words at once, mostly for the worse. Vectors allow larger rates.
     """
 
+    learning_rate: float = 3e-5
     reads_words: bool = True
     distance_weight: float = 3.0
     mask_weight: float = 0.5
-    learning_rate: float = 3e-5
-    batch_size: int = 16
-    epochs: int = 5
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class Rewrites(NamedTuple):
 
 
 class Rewriter(nn.Module):
-    """A copy of the LM's layers. Its projected output is added to the word embeddings.
+    """A copy of all layers of the LM. Its projected output is added to the word embeddings.
 
     The projection starts at zero, so an untrained rewriter returns every question unchanged. Special tokens at the
     start and end are never changed. reads_words: True if the LM reads words.
@@ -163,22 +161,19 @@ def learn_rewriter(
     if not train or not dev:
         raise EngineError("A rewriter requires at least one training fact and one dev fact.")
     rewriter = Rewriter(lm, params.reads_words)
-    best, history, rng = deepcopy(rewriter), [accuracy(lm, rewriter, dev)], random.Random(params.seed)
-    optimiser = torch.optim.AdamW(rewriter.parameters(), lr=params.learning_rate)
-    for _ in range(params.epochs):
-        for batch in shuffled_batches(train, params.batch_size, rng):
-            ids, tails = as_tensors(lm, batch)
-            loss = losses(lm, rewriter, ids, tails)
-            total = loss.answer + params.distance_weight * loss.distance + params.mask_weight * loss.mask
-            weights = [weight for weight in rewriter.parameters() if weight.requires_grad]
-            for weight, gradient in zip(weights, torch.autograd.grad(total, weights, allow_unused=True), strict=True):
-                weight.grad = gradient
-            torch.nn.utils.clip_grad_norm_(weights, 1.0)
-            optimiser.step()
-        history.append(accuracy(lm, rewriter, dev))
-        if history[-1] > max(history[:-1]):
-            best = deepcopy(rewriter)
-    return LearnedRewriter(best.requires_grad_(False), tuple(history))
+
+    def loss(batch: list[AnsweredQuestion]) -> torch.Tensor:
+        parts = losses(lm, rewriter, *as_tensors(lm, batch))
+        return parts.answer + params.distance_weight * parts.distance + params.mask_weight * parts.mask
+
+    history = train_best(
+        list(rewriter.parameters()),
+        lambda rng: shuffled_batches(train, params.batch_size, rng),
+        loss,
+        lambda: accuracy(lm, rewriter, dev),
+        params,
+    )
+    return LearnedRewriter(rewriter.requires_grad_(False), history)
 
 
 def shuffled_batches(
@@ -198,19 +193,24 @@ def as_tensors(lm: MaskedLM, batch: Sequence[AnsweredQuestion]) -> tuple[torch.T
     return ids, torch.tensor([question.tail for question in batch], device=lm.device)
 
 
-@torch.no_grad()
 def accuracy(lm: MaskedLM, rewriter: Rewriter, questions: Sequence[AnsweredQuestion]) -> float:
-    n_correct = 0
-    for batch in shuffled_batches(questions, 256, random.Random(0)):
-        ids, tails = as_tensors(lm, batch)
-        n_correct += int((lm.logits(mask_vectors(lm, rewriter(ids))).argmax(1) == tails).sum())
-    return n_correct / len(questions)
+    rewrites = rewritten(lm, rewriter, questions)
+    return sum(rewrite.is_right for rewrite in rewrites) / len(rewrites)
 
 
 def mask_vectors(lm: MaskedLM, rewrites: Rewrites) -> torch.Tensor:
     """Return (B, d'), the input of `lm.logits` at the position with the largest mask share."""
     vectors = lm.vectors_everywhere(rewrites.embeddings)
     return vectors[torch.arange(len(vectors), device=vectors.device), rewrites.mask_shares.argmax(1)]
+
+
+def question_about(lm: MaskedLM, prompt: EncodedPrompt, head: TokenIds) -> Query:
+    return lm.query(prompt, (len(head), 1), head)
+
+
+def questions(lm: MaskedLM, prompt: EncodedPrompt, facts: Sequence[EncodedFact]) -> list[AnsweredQuestion]:
+    """Return the facts as questions in `prompt`."""
+    return [AnsweredQuestion(question_about(lm, prompt, fact.head), fact.tail) for fact in facts]
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ class BerteseAnswerer:
 
     def scores(self, heads: Sequence[TokenIds], tick: Tick) -> Iterator[torch.Tensor]:
         """Yield (B, V), in the order of `heads`: log P(tail | head) in nats."""
-        queries = [self.lm.query(self.prompt, (len(head), 1), head) for head in heads]
+        queries = [question_about(self.lm, self.prompt, head) for head in heads]
         vectors = torch.empty(len(queries), self.lm.output_embeddings.shape[1], device=self.lm.device)
         for rows in same_length_batches(queries, self.batch_size, 1 << 30):
             with torch.no_grad():
@@ -236,16 +236,29 @@ class BerteseAnswerer:
             tick()
 
 
+class Rewrite(NamedTuple):
+    """Token texts of a question before and after rewriting, without special tokens at the start and end.
+
+    is_right: True if the LM answers the rewritten question correctly.
+    """
+
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    is_right: bool
+
+
 @torch.no_grad()
-def rewritten(lm: MaskedLM, rewriter: Rewriter, queries: Sequence[Query]) -> list[tuple[str, str]]:
-    """Return each question and its rewrite as readable text."""
-    texts = lm.tokens.texts()
-    frame = set(lm.tokens.prefix) | set(lm.tokens.suffix)
-
-    def text(ids: Sequence[int]) -> str:
-        return " ".join("[MASK]" if token == lm.mask_id else texts[token] for token in ids if token not in frame)
-
-    return [
-        (text(query.ids), text(rewriter(torch.tensor([query.ids], device=lm.device)).words[0].tolist()))
-        for query in queries
-    ]
+def rewritten(lm: MaskedLM, rewriter: Rewriter, questions: Sequence[AnsweredQuestion]) -> list[Rewrite]:
+    """Return the rewrites of the questions, in order."""
+    frame, texts = slice(len(lm.tokens.prefix), -len(lm.tokens.suffix) or None), lm.tokens.texts()
+    texts[lm.mask_id] = "[MASK]"
+    rewrites: dict[int, Rewrite] = {}
+    for rows in same_length_batches([question.query for question in questions], 256, 1 << 30):
+        ids, tails = as_tensors(lm, [questions[row] for row in rows])
+        output = rewriter(ids)
+        is_right = lm.logits(mask_vectors(lm, output)).argmax(1) == tails
+        columns = ids[:, frame].tolist(), output.words[:, frame].tolist(), is_right.tolist()
+        for row, before, after, right in zip(rows, *columns, strict=True):
+            before, after = (tuple(texts[token] for token in side) for side in (before, after))
+            rewrites[row] = Rewrite(before, after, right)
+    return [rewrites[row] for row in range(len(questions))]

@@ -1,33 +1,36 @@
 """Learners of the registry: functions that learn from the training and dev facts of a relation."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pkgutil import resolve_name
 from typing import Any
 
 import torch
+from torch.nn.functional import cross_entropy
 
-from kgharvest.engine.language_models.base import EncodedPrompt
+from kgharvest.engine.language_models.base import EncodedPrompt, Tick, TokenIds
 from kgharvest.engine.language_models.masked import MaskedLM, MaskFillingLM, SoftWords
-from kgharvest.engine.probing import Answerer, Majority, UsableFacts
+from kgharvest.engine.probing import Answerer, Majority, UsableFacts, probe
 from kgharvest.engine.prompt_learning import autoprompt, lpaqa, soft_prompts
 from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, AutoPromptParams, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompt_learning.bertese import (
     AnsweredQuestion,
     BerteseAnswerer,
     BerteseParams,
+    as_tensors,
     learn_rewriter,
-    rewritten,
+    questions,
+    shuffled_batches,
 )
 from kgharvest.engine.prompt_learning.objectives import Example, Likelihood
 from kgharvest.engine.prompt_learning.registry import METHODS, LearningBudget
 from kgharvest.engine.prompt_learning.soft_prompts import SoftPromptParams
+from kgharvest.engine.prompt_learning.training import TrainingParams, train_best
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer, uniform
 from kgharvest.engine.types import Cancelled, EngineError
 
 N_ENSEMBLE = 10  # prompts of a rank ensemble
-N_REWRITES = 5  # example questions to store with their rewrites
 
 
 @dataclass(frozen=True)
@@ -64,14 +67,12 @@ class ProbeTask:
 class Learned:
     """Result of a method for a task.
 
-    rewrites: example questions and their rewrites. originals: for each prompt whose words were learned as vectors, the
-    prompt before learning.
+    originals: for each prompt whose words were learned as vectors, the prompt before learning.
     """
 
     answerer: Answerer
     weights: tuple[float, ...] = ()
     n_parameters: int = 0
-    rewrites: tuple[tuple[str, str], ...] = ()
     originals: tuple[EncodedPrompt, ...] = ()
 
     @property
@@ -142,7 +143,7 @@ def lpaqa_weights(lm: MaskFillingLM, task: ProbeTask, learning_rate: float) -> L
     return prompt_set_learned(lm, prompt_set, len(task.given))
 
 
-def autoprompt_triggers(lm: MaskFillingLM, task: ProbeTask, triggers: int, **options: Any) -> Learned:
+def autoprompt_triggers(lm: MaskFillingLM, task: ProbeTask, triggers: int, candidates: int, **options: Any) -> Learned:
     """AutoPrompt: the prompt "head, triggers, tail", or the manual prompt if no trigger is better on dev.
 
     Correct answers in train, dev, and test are not allowed as triggers. options: fields of AutoPromptParams.
@@ -151,7 +152,7 @@ def autoprompt_triggers(lm: MaskFillingLM, task: ProbeTask, triggers: int, **opt
     train, dev = ([Example((fact.head,), (fact.tail,)) for fact in facts.facts] for facts in (task.train, task.dev))
     template = TriggerTemplate((lm.tokens.prefix, (TRIGGER,) * triggers, task.manual.segments[-1]), (0, 1))
     trigger_task = TriggerTask(Likelihood(), train, dev, autoprompt.allowed_triggers(lm, gold), [task.manual])
-    result = autoprompt.search_from_masks(lm, template, trigger_task, AutoPromptParams(**options))
+    result = autoprompt.search_from_masks(lm, template, trigger_task, AutoPromptParams(candidates, **options))
     return prompt_set_learned(lm, uniform([result.prompt]), len(result.trigger))
 
 
@@ -176,20 +177,44 @@ def soft(lm: MaskFillingLM, task: ProbeTask, start: str, **options: Any) -> Lear
 
 def bertese(lm: MaskedLM, tasks: Sequence[ProbeTask], **options: Any) -> list[Learned]:
     """Train one rewriter for all relations and return its result for each task. options: fields of BerteseParams."""
-    train, dev = ([question for task in tasks for question in questions(lm, task, part)] for part in ("train", "dev"))
+    train, dev = questions_of(lm, tasks)
     result = learn_rewriter(lm, train, dev, BerteseParams(**options))
-    return [
-        Learned(
-            BerteseAnswerer(lm, result.rewriter, task.manual),
-            (1.0,),
-            result.n_parameters,
-            tuple(rewritten(lm, result.rewriter, [dev.query for dev in questions(lm, task, "dev")[:N_REWRITES]])),
-        )
-        for task in tasks
-    ]
+    return [Learned(BerteseAnswerer(lm, result.rewriter, task.manual), (1.0,), result.n_parameters) for task in tasks]
 
 
-def questions(lm: MaskedLM, task: ProbeTask, part: str) -> list[AnsweredQuestion]:
-    """Return the facts of a part as questions in the manual prompt."""
-    facts: UsableFacts = getattr(task, part)
-    return [AnsweredQuestion(lm.query(task.manual, (len(fact.head), 1), fact.head), fact.tail) for fact in facts.facts]
+def fine_tuned(lm: MaskedLM, tasks: Sequence[ProbeTask], **options: Any) -> list[Learned]:
+    """Fine-tune all weights of a copy of the LM on the manual prompts of all relations. options: TrainingParams."""
+    params, tuned = TrainingParams(**options), lm.trainable_copy()
+    train, _ = questions_of(lm, tasks)
+    answerers = [TunedAnswerer(tuned, task.manual) for task in tasks]
+
+    def loss(batch: Sequence[AnsweredQuestion]) -> torch.Tensor:
+        ids, tails = as_tensors(lm, batch)
+        positions = torch.tensor([question.query.position for question in batch], device=ids.device)
+        return cross_entropy(tuned.logits_at(ids, positions), tails)
+
+    def n_right() -> int:
+        pairs = zip(answerers, tasks, strict=True)
+        return sum(int((probe(answerer, task.dev).ranks == 1).sum()) for answerer, task in pairs)
+
+    train_best(tuned.parameters(), lambda rng: shuffled_batches(train, params.batch_size, rng), loss, n_right, params)
+    n_parameters = sum(weights.requires_grad_(False).numel() for weights in tuned.parameters())
+    return [Learned(answerer, (1.0,), n_parameters) for answerer in answerers]
+
+
+@dataclass(frozen=True)
+class TunedAnswerer:
+    """Answerer with changed weights. It is not a PromptSetAnswerer, because its prompt alone is not its result."""
+
+    lm: MaskedLM
+    prompt: EncodedPrompt
+
+    def scores(self, heads: Sequence[TokenIds], tick: Tick) -> Iterator[torch.Tensor]:
+        """Yield (B, V), in the order of `heads`: log P(tail | head) in nats."""
+        return PromptSetAnswerer(self.lm, uniform([self.prompt])).scores(heads, tick)
+
+
+def questions_of(lm: MaskedLM, tasks: Sequence[ProbeTask]) -> tuple[list[AnsweredQuestion], list[AnsweredQuestion]]:
+    """Return the train and the dev facts of all tasks as questions in the manual prompts."""
+    train = [question for task in tasks for question in questions(lm, task.manual, task.train.facts)]
+    return train, [question for task in tasks for question in questions(lm, task.manual, task.dev.facts)]

@@ -15,18 +15,20 @@ LEARNERS = "kgharvest.engine.prompt_learning.learners"
 PRESETS: dict[str, dict[str, dict[str, float]]] = {
     "small": {
         "LPAQA": {"learning_rate": 0.1},
-        "AutoPrompt": {"triggers": N_TRIGGERS, "iterations": 150, "batch_size": 56},
+        "AutoPrompt": {"triggers": N_TRIGGERS, "iterations": 150, "batch_size": 56, "candidates": 10, "patience": 100},
         "soft prompts": {"learning_rate": 1e-2, "batch_size": 64, "epochs": 16},
         # Words change only after hundreds of small steps. A large rate or a small distance weight changes many words
         # at once, mostly for the worse. Vectors can improve gradually.
         "BERTese": {"learning_rate": 3e-5, "batch_size": 16, "epochs": 48, "distance_weight": 3.0, "mask_weight": 0.5},
         "bertese-continuous": {"learning_rate": 3e-4, "distance_weight": 0.3},
+        "fine-tuning": {"learning_rate": 1e-4, "batch_size": 16, "epochs": 16},
     },
     "paper": {
         "LPAQA": {"learning_rate": 0.1},
-        "AutoPrompt": {"triggers": 5, "iterations": 1000, "batch_size": 56},
+        "AutoPrompt": {"triggers": 5, "iterations": 1000, "batch_size": 56, "candidates": 10, "patience": 1000},
         "soft prompts": {"learning_rate": 1e-3, "batch_size": 64, "epochs": 16},
         "BERTese": {"learning_rate": 1e-5, "batch_size": 64, "epochs": 5, "distance_weight": 0.3, "mask_weight": 0.5},
+        "fine-tuning": {"learning_rate": 1e-5, "batch_size": 64, "epochs": 5},
     },
 }
 
@@ -40,13 +42,17 @@ def _option(least: float, most: float) -> Any:
 class LearningBudget:
     """Parameters of learning methods. None: use the value of `preset`.
 
-    triggers: number of AutoPrompt trigger tokens. distance_weight, mask_weight: lambda 1 and 2 of the BERTese losses.
+    triggers, candidates, patience: AutoPrompt's number of trigger tokens, of replacements tried per iteration, and of
+        iterations without a gain on dev after which it stops.
+    distance_weight, mask_weight: lambda 1 and 2 of the BERTese losses.
     """
 
     iterations: int | None = _option(1, 10_000)
     epochs: int | None = _option(1, 1000)
     seed: int = field(default=0, metadata={"min": 0, "max": 2**31 - 1})
     triggers: int | None = _option(1, 50)
+    candidates: int | None = _option(1, 10_000)
+    patience: int | None = _option(1, 10_000)
     batch_size: int | None = _option(1, 10_000)
     learning_rate: float | None = _option(0.0, 10.0)
     distance_weight: float | None = _option(0.0, 1000.0)
@@ -162,7 +168,7 @@ METHODS: dict[str, PromptMethod] = {
             "AutoPrompt",
             "trigger tokens, found by gradients",
             f"{LEARNERS}.autoprompt_triggers",
-            parameters=("triggers", "batch_size", "iterations", "seed"),
+            parameters=("triggers", "candidates", "patience", "batch_size", "iterations", "seed"),
             needs={"iterations": "triggers"},  # each trigger starts as a mask, and one is filled per iteration
         ),
         _mixture("mixture", "the given prompts", "given"),
@@ -179,6 +185,15 @@ METHODS: dict[str, PromptMethod] = {
         _soft("soft-weights", "the given prompts, only their weights learned", learned="weights"),
         _soft("soft-vectors", "like soft, with equal prompt weights", learned="vectors"),
         _soft("soft-deep", "like soft, with an additional change in every layer", "soft", site="deep"),
+        PromptMethod(
+            "fine-tuned",
+            "fine-tuning",
+            "the manual prompt, with all weights of the LM trained",
+            f"{LEARNERS}.fine_tuned",
+            parameters=("learning_rate", "batch_size", "epochs", "seed"),
+            is_joint=True,
+            needs_encoder=True,
+        ),
         _bertese("bertese", "one rewriter for all questions, output as words"),
         _bertese("bertese-continuous", "one rewriter for all questions, output as vectors", reads_words=False),
     )
@@ -191,7 +206,7 @@ BUDGET_FIELDS = {field.name: field for field in fields(LearningBudget) if field.
 def systems_with(parameter: str) -> str:
     """Return a phrase that lists the systems that use `parameter`, for example "soft prompts and BERTese"."""
     *systems, last = dict.fromkeys(method.label for method in METHODS.values() if parameter in method.parameters)
-    return f"{', '.join(systems)} and {last}" if systems else last
+    return f"{', '.join(systems)}{',' * (len(systems) > 1)} and {last}" if systems else last
 
 
 def preset_values(parameter: str) -> str:

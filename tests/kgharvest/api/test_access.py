@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from kgharvest.accounts.projects import create_invite
 from kgharvest.accounts.tokens import create_token
-from kgharvest.contrib.probing.models import Probe
+from kgharvest.contrib.probing.models import Probe, TextTask
 from kgharvest.entities.tables import save_table
 from kgharvest.models import HarvestJob, Job, Relation, Webhook
 from kgharvest.webhooks.outbox import send_test
@@ -108,6 +108,9 @@ TABLE: dict[str, str] = {
     "GET probes/{probe}/":                              "401 403 200 200 200 200 200 404",
     "GET probes/{probe}/records/":                      "401 403 200 200 200 200 200 404",
     "GET probes/{probe}/prompts/":                      "401 403 200 200 200 200 200 404",
+    "GET text-tasks/":                                  "401 403 200 200 200 200 200 200",
+    "POST text-tasks/":                                 "401 403 403 403 202 202 202 400",
+    "GET text-tasks/{text_task}/":                      "401 403 200 200 200 200 200 404",
 }  # fmt: skip
 
 
@@ -145,6 +148,12 @@ def sent(operation: str, objects: dict[str, Any]) -> dict[str, Any]:
         },
         "POST knowledge/{tuple}/curations/": {"decision": "hide", "reason": "Wrong."},
         "PUT sensitive-words/": {"words": ["new"]},
+        "POST text-tasks/": {
+            "task": "classify",
+            "project": objects["slug"],
+            "model": "embedded",
+            "lines": [{"part": "train", "sentence": "a", "label": "b"}],
+        },
         "POST probes/": {
             "relations": [objects["relation"]],
             "project": objects["slug"],
@@ -167,6 +176,7 @@ def objects(db) -> dict[str, Any]:
     launch = factories.make_launch(project=project)
     lm = factories.make_language_model()
     probe = Probe.objects.create(kind="probe", project=project, language_model=lm, name="p", methods=[], facts="f")
+    text_task = TextTask.objects.create(kind="text-task", task="classify", project=project, language_model=lm, name="t")
     owner = factories.make_member("owner", project, "owner")
     webhook = Webhook.objects.create(project_id=project.pk, url=HOOK, events=["report.made"])
     in_an_hour = timezone.now() + timedelta(hours=1)
@@ -184,6 +194,7 @@ def objects(db) -> dict[str, Any]:
         "failed": factories.make_harvest_job("failed", launch=launch, **common).pk,
         "launch": launch.pk,
         "probe": probe.pk,
+        "text_task": text_task.pk,
         "webhook": webhook.pk,
         "delivery": send_test(webhook).pk,
         "username": factories.make_member("viewer", project, "viewer").username,

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.contrib.probing.probes.services import check_lm
+from kgharvest.contrib.probing.text_tasks.options import NUMBERS, SEARCH_NUMBERS
+from kgharvest.contrib.probing.text_tasks.tables import result_lines, result_tables
 from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, get_language_model
 from kgharvest.management.command import add_placement_arguments, natural, positive
 from kgharvest.models import Relation
 from kgharvest.progress_bar import ProgressBar
 from kgharvest.relations.names import relations_of_set, resolve_relation
-from kgharvest.tables.table import Column, Kind, Row, Table
-
-if TYPE_CHECKING:
-    from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
+from kgharvest.tables.formats import terminal_text
 
 Records = list[dict[str, Any]]
 Search = Callable[..., Iterable[dict[str, Any]]]  # (lm, control, on_progress=...)
@@ -46,26 +45,20 @@ def chosen_relations(options: dict[str, Any]) -> list[Relation]:
     return relations_of_set(options["set_name"])
 
 
-def add_search_arguments(parser: ArgumentParser, iterations: int, batch_size: int, texts: str) -> None:
-    """Add search options and LM arguments. iterations, batch_size: defaults. texts: noun for the batch items."""
+def add_search_arguments(parser: ArgumentParser, task: str) -> None:
+    """Add the options of a text task's trigger search, and LM arguments. task: "classify" or "extract"."""
     add_lm_arguments(parser)
     search = parser.add_argument_group("trigger search")
-    search.add_argument("--iterations", type=positive, default=iterations, help="iterations (default: %(default)s)")
-    search.add_argument(
-        "--restarts", type=natural, default=0, help="additional searches from random triggers (default: 0)"
-    )
-    search.add_argument("--candidates", type=positive, default=10, help="candidates per iteration (default: 10)")
-    search.add_argument(
-        "--batch-size", type=positive, default=batch_size, help=f"{texts} per iteration (default: %(default)s)"
-    )
-    search.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
+    for name in SEARCH_NUMBERS:
+        add_number(search, name, task)
 
 
-def search_params(options: dict[str, Any]) -> AutoPromptParams:
-    from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams
-
-    names = ("batch_size", "iterations", "seed", "restarts")
-    return AutoPromptParams(options["candidates"], **{name: options[name] for name in names})
+def add_number(parser: Any, name: str, task: str) -> None:
+    """Add an option of NUMBERS to a parser or group."""
+    number = NUMBERS[name]
+    kind = float if isinstance(number.minimum, float) else natural if number.minimum == 0 else positive
+    option, default = f"--{name.replace('_', '-')}", number.default_of(task)
+    parser.add_argument(option, type=kind, default=default, help=f"{number.help} (default: %(default)s)")
 
 
 def run_search(name: str, search: Search, options: dict[str, Any]) -> Records:
@@ -88,20 +81,7 @@ def run_search(name: str, search: Search, options: dict[str, Any]) -> Records:
     return records
 
 
-def contexts_of(row: Mapping[str, Any]) -> str:
-    return ", perturbed" if row.get("is_perturbed") else ""
-
-
-def method_table(name: str, columns: Mapping[str, Column], records: Iterable[Mapping[str, Any]]) -> Table:
-    """Return a table with one row per method, kind of context, and LM. columns: columns by record key."""
-    columns = {**columns, "forwards": Column("forward passes", Kind.COUNT), "seconds": Column("seconds", Kind.NUMBER)}
-    rows = []
-    for record in records:
-        title = f"{record['method']}{contexts_of(record)}{', random weights' if record['is_control'] else ''}"
-        rows.append(Row((title, *(record[key] for key in columns))))
-    return Table(name, "Methods", (Column("method"), *columns.values()), tuple(rows))
-
-
-def autoprompt_records(records: Records) -> Records:
-    """Return AutoPrompt's records for the LM itself, without those for the control."""
-    return [record for record in records if record["method"] == "autoprompt" and not record["is_control"]]
+def results_text(records: Records) -> str:
+    """Return the tables of the records, and the prompts that were found, as text."""
+    tables = [f"{table.title}\n{terminal_text(table)}" for table in result_tables(records)]
+    return "\n".join([*tables, *result_lines(records)])

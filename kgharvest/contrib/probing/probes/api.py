@@ -164,8 +164,7 @@ class ProbeInput(ProbeOptions):
 
 def request_of(sent: dict[str, Any]) -> ProbeRequest:
     """Return the request for a valid ProbeInput. Raises NotProbed, NotFound, or ImportRefused."""
-    selected = Q(pk__in=[relation.pk for relation in sent["relations"]]) | Q(relation_set__in=sent["sets"])
-    relations = list(Relation.objects.filter(selected).select_related("relation_set"))
+    relations = selected_relations(sent)
     names = [relation.name for relation in relations]
     facts, prompts = ([lines_of(key, sent[key])] if sent.get(key) else None for key in ("facts", "prompts"))
     return ProbeRequest(
@@ -176,6 +175,12 @@ def request_of(sent: dict[str, Any]) -> ProbeRequest:
         facts="sent with the request" if facts else BUILT_IN,
         params=params_of(sent, sent["words"], language_model_for_pages),
     )
+
+
+def selected_relations(sent: dict[str, Any]) -> list[Relation]:
+    """Return the relations of "relations" and of the whole "sets"."""
+    selected = Q(pk__in=[relation.pk for relation in sent["relations"]]) | Q(relation_set__in=sent["sets"])
+    return list(Relation.objects.filter(selected).select_related("relation_set"))
 
 
 def params_of(sent: dict[str, Any], words: Sequence[str], find_lm: Callable[[str], LanguageModel]) -> ProbeParams:

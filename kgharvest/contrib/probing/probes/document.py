@@ -3,6 +3,7 @@
 docs/probing.md describes its keys.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -97,6 +98,7 @@ def method_row(method: str, records: Sequence[Record]) -> dict[str, Any]:
             f"{measure}_micro": sum(record[measure] * record["n_test"] for record in records) / n_facts
             for measure in ("p1", "p10", "mrr")
         },
+        "parts_of_speech": sum((Counter(record.get("parts_of_speech")) for record in records), Counter()),
         "n_parameters": max(n_parameters) if METHODS[method].is_joint else sum(n_parameters),
         "forwards": forwards,
         "seconds": round(seconds, 3),

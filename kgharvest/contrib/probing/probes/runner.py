@@ -9,6 +9,7 @@ from typing import Any
 
 from kgharvest import code_version
 from kgharvest.contrib.probing.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
+from kgharvest.contrib.probing.probes import rewrites
 from kgharvest.contrib.probing.probes.facts import NotProbed, ProbeRelation
 from kgharvest.contrib.probing.probes.learned_words import learned_words
 from kgharvest.contrib.probing.probes.measurement import Measurement, MethodRunner, cells_of, measure, probe_task
@@ -144,14 +145,23 @@ def _measure_all(
         except EngineError as fault:
             heartbeat.store(partial(_add_fault, [relations[task.relation] for task in cell.tasks], str(fault)))
             continue
-        rows = []
-        for measurement in measurements:
-            record = ProbeRecord(**measurement.record() | {"relation": relations[measurement.task.relation]})
-            prompts = [] if record.is_control else _prompt_columns(lm, measurement)
-            rows.append((record, [LearnedPrompt(record=record, **columns) for columns in prompts]))
+        rows = [_rows(lm, measurement, relations[measurement.task.relation]) for measurement in measurements]
         heartbeat.store(partial(_store, rows))
     if not records.exists():
         raise NotProbed(_faults_text(relations))
+
+
+def _rows(
+    lm: PretrainedLM, measurement: Measurement, relation: ProbedRelation
+) -> tuple[ProbeRecord, list[LearnedPrompt]]:
+    """Return the unsaved record of a measurement and, unless it is of the control, its learned prompts."""
+    record = ProbeRecord(**measurement.record() | {"relation": relation})
+    if record.is_control:
+        return record, []
+    compared = rewrites.compared_rewrites(measurement)
+    record.parts_of_speech = rewrites.replaced_parts_of_speech(compared)
+    prompts = [*_prompt_columns(lm, measurement), *rewrites.examples(compared)]
+    return record, [LearnedPrompt(record=record, **columns) for columns in prompts]
 
 
 def _add_fault(relations: Sequence[ProbedRelation], fault: str) -> None:
@@ -167,11 +177,9 @@ def _faults_text(relations: Mapping[str, ProbedRelation]) -> str:
 
 
 def _prompt_columns(lm: PretrainedLM, measurement: Measurement) -> Iterator[dict[str, Any]]:
-    """Yield the columns of a LearnedPrompt for each learned prompt or, if the method rewrites prompts, for examples."""
+    """Yield the columns of a LearnedPrompt for each learned prompt."""
     prompt_set = measurement.prompt_set
     if prompt_set is None:
-        for before, after in measurement.learned.rewrites:
-            yield {"text": after, "rewritten_from": before, "weight": 1.0}
         return
     nearest = nearest_words(lm, prompt_set.soft_words.vectors, N_NEAREST) if prompt_set.soft_words else []
     words = [candidates[0][0] for candidates in nearest]

@@ -21,7 +21,7 @@ from kgharvest.models import LanguageModel, Project
 from kgharvest.tables.formats import to_json
 
 N_DRAWN = 12  # prompts with learned words in the document, as in Figure 1 of Qin & Eisner (2021)
-N_PROMPTS = 5  # maximum number of prompts or rewrites in a record; the file of prompts contains all of them
+N_PROMPTS = 5  # maximum number of prompts in a record; the file of prompts contains all of them
 
 
 @dataclass(frozen=True)
@@ -153,6 +153,10 @@ def document_of(probe: Probe) -> dict[str, Any]:
         **probe_document(records, {relation.name: relation.type for relation in relations}),
         "statistics": [*statistics(relations, records), *(row for entry in words for row in entry.pop("statistics"))],
         "learned_words": words,
+        "rewrites": [
+            {"relation": prompt.record.relation.name, "method": prompt.record.method, **_prompt_entry(prompt)}
+            for prompt in learned_prompts(probe).exclude(rewritten_from="").defer("vectors", "nearest")
+        ],
         "faults": {relation.name: relation.fault for relation in relations if relation.fault},
     }
 
@@ -202,7 +206,7 @@ def record_lines(probe: Probe) -> Iterator[str]:
     prompts: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)  # by relation and method
     for prompt in learned_prompts(probe).defer("vectors", "nearest"):
         entries = prompts[prompt.record.relation.name, prompt.record.method]
-        if len(entries) < N_PROMPTS:
+        if len(entries) < N_PROMPTS or prompt.rewritten_from:
             entries.append(_prompt_entry(prompt))
     types = dict(probe.relations.values_list("name", "type"))
     shared = {
@@ -227,7 +231,7 @@ def record_lines(probe: Probe) -> Iterator[str]:
 def _prompt_entry(prompt: LearnedPrompt) -> dict[str, Any]:
     text = {"text": prompt.text, "weight": prompt.weight}
     if prompt.rewritten_from:
-        return {"before": prompt.rewritten_from, **text}
+        return {"before": prompt.rewritten_from, "part": prompt.part, **text}
     return {**text, "token_ids": prompt.segments, "slots": prompt.slots}
 
 

@@ -193,6 +193,28 @@ def fact_table(document: Document) -> Table:
     return Table("facts", "Used and discarded facts", columns, tuple(rows))
 
 
+def rewrite_table(document: Document) -> Table:
+    """Rewritten questions whose answers were wrong before and are correct after rewriting."""
+    keys = ("relation", "method", "part", "before", "text")
+    rows = [Row(tuple(rewrite.get(key, "") for key in keys)) for rewrite in document.get("rewrites", [])]
+    columns = tuple(map(Column, ("relation", "method", "part", "question", "rewrite")))
+    notes = ("The first five questions per relation and part with a wrong answer before and a correct one after.",)
+    return Table("rewrites", "Rewrites that corrected the answer", columns, tuple(rows), notes)
+
+
+def part_of_speech_table(document: Document) -> Table:
+    """Replaced tokens by part of speech, as shares of all replaced tokens of a method."""
+    rows = []
+    for row in document["summary"]:
+        counts = row.get("parts_of_speech", {})
+        total = sum(counts.values())
+        ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
+        rows += [Row((row["method"], tag, n, n / total)) for tag, n in ordered]
+    columns = (Column("method"), Column("tag"), Column("tokens", Kind.COUNT), Column("share", Kind.SHARE))
+    notes = ("Tokens of the test questions that the rewriter replaced. Penn Treebank tags of the replaced words.",)
+    return Table("parts_of_speech", "Replaced parts of speech", columns, tuple(rows), notes)
+
+
 def _methods(document: Document, key: str) -> Sequence[str]:
     return [row["method"] for row in document[key]]
 
@@ -205,4 +227,6 @@ TABLES: tuple[Callable[[Document], Table], ...] = (
     relation_table,
     fact_table,
     statistics_table,
+    rewrite_table,
+    part_of_speech_table,
 )

@@ -120,12 +120,12 @@ def probed_relation(request: HttpRequest, pk: int, relation_pk: int) -> HttpResp
 
 @researcher_required
 @require_POST
-def probe_change(request: HttpRequest, pk: int, change: Callable[[Job, Any], None]) -> HttpResponse:
-    """Cancel or retry the probe. change: the service function."""
-    probe = visible_or_404(request.user, Probe.objects.select_related("project"), Action.WORK, pk=pk)
+def job_change(request: HttpRequest, pk: int, change: Callable[[Job, Any], None], model: type[Job]) -> HttpResponse:
+    """Cancel or retry a probe or text task. change: the service function."""
+    job = visible_or_404(request.user, model.objects.select_related("project"), Action.WORK, pk=pk)
     with refusal_as_message(request):
-        change(probe, request.user)
-    return redirect(probe)
+        change(job, request.user)
+    return redirect(job)
 
 
 # -- Downloads ---------------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Text classification by an LM's answers to a prompt, without fine-tuning (Shin et al. 2020, sections 2 to 4)."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -13,26 +13,35 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from kgharvest import code_version
 from kgharvest.bulk.file_reading import Line, read_json_objects, read_lines
 from kgharvest.contrib.probing.probes.facts import PARTS
-from kgharvest.contrib.probing.probes.measurement import CostMeter
-from kgharvest.contrib.probing.text_tasks.text_template import EncodedTexts, TextTemplate, encode_texts
+from kgharvest.contrib.probing.text_tasks.options import (
+    DEFAULT_METHODS,
+    NO_CURVE,
+    NO_GRID,
+    SEARCH_NUMBERS,
+    Grid,
+    LearningCurve,
+)
+from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate
 from kgharvest.engine.language_models.base import EncodedPrompt, Tick, TokenIds
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.prompt_learning import autoprompt
 from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams, LearnedTrigger, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompt_learning.objectives import QUERIES_AT_ONCE, Example, Likelihood, scores
+from kgharvest.engine.prompt_learning.training import TrainingParams
 from kgharvest.engine.types import BadSeed, OnProgress, ignore
 from kgharvest.errors import BadEntry, DomainError, Faults, ImportRefused
-from kgharvest.statistics.rates import rate
+from kgharvest.statistics.rates import Rate, rate
 
 # Default templates by file columns (Shin et al. 2020, Table 3).
 TEMPLATES = {
     ("sentence",): "{sentence} [T] [T] [T] [P] .",
     ("premise", "hypothesis"): "{premise} [P] [T] [T] [T] {hypothesis}",
+    ("sentence_A", "sentence_B"): "{sentence_A} [P] [T] [T] [T] {sentence_B}",
 }
-LABEL = "label"  # column name
+LABELS = ("label", "entailment_judgment", "entailment_label")  # column names, the last two in the files of SICK
+FINE_TUNING = TrainingParams(epochs=20, warmup=0.1)  # for small data sets (Mosbach et al. 2020)
 TEXTS_AT_ONCE = 4096
 MOST_FOR_LABEL_TOKENS = 10_000  # maximum training texts used to select label tokens
 
@@ -60,8 +69,8 @@ class TextSets:
 class ClassifyRequest:
     """Inputs of a classification. label_words: words by label; if empty, `k` tokens are selected for each label.
 
-    Raises EngineError for parameters that do not fit the template, and NotClassified for label words that do not fit
-    the labels of the texts.
+    training: parameters of fine-tuning. Raises EngineError for parameters that do not fit the template, and
+    NotClassified for sizes of subsets or label words that do not fit the texts.
     """
 
     texts: TextSets
@@ -70,6 +79,10 @@ class ClassifyRequest:
     params: AutoPromptParams
     label_words: Mapping[str, Sequence[str]] = field(default_factory=dict)
     k: int = 3
+    methods: Sequence[str] = DEFAULT_METHODS
+    training: TrainingParams = FINE_TUNING
+    grid: Grid = NO_GRID
+    curve: LearningCurve = NO_CURVE
 
     def __post_init__(self) -> None:
         if unknown := set(self.label_words) - set(self.texts.labels):
@@ -82,7 +95,15 @@ class ClassifyRequest:
             raise DomainError(
                 "NotClassified", f"The label {missing[0]!r} has no words. Specify words for all labels or for none."
             )
-        self.params.check(self.template.n_triggers, self.template.n_triggers)
+        if "autoprompt" in self.methods:
+            for n_triggers in self.grid.triggers or [self.template.n_triggers]:
+                self.params.check(n_triggers, n_triggers)
+        n_train = len(self.texts.parts["train"])
+        if self.curve.sizes and not len(self.texts.labels) <= min(self.curve.sizes) <= max(self.curve.sizes) <= n_train:
+            raise DomainError(
+                "NotClassified",
+                f"Subsets have {len(self.texts.labels)} (one text per label) to {n_train:,} (all) training texts.",
+            )
 
 
 # -- Files: JSON lines, or tab-separated columns with a header ---------------------------------------------------------
@@ -90,15 +111,20 @@ class ClassifyRequest:
 
 def read_labelled(path: Path, columns: Sequence[str]) -> list[LabelledRow]:
     """Return the rows with the texts in `columns`. Raises NoSuchFile, or ImportRefused with all bad lines."""
+    return labelled_rows(_lines(path), path.name, columns)
+
+
+def labelled_rows(lines: Iterable[Line | BadEntry], source: str, columns: Sequence[str]) -> list[LabelledRow]:
+    """Return the rows of lines. Raises ImportRefused with all bad lines. source: name of the file."""
     rows, faults = [], Faults()
-    for line in _lines(path):
+    for line in lines:
         fault = line if isinstance(line, BadEntry) else _fault(line, columns)
         if fault:
             faults.add(fault)
         else:
             texts = {column: line.value[column] for column in columns}
-            rows.append(LabelledRow(line.number, texts, str(line.value[LABEL]).strip()))
-    faults.refuse(path.name)
+            rows.append(LabelledRow(line.number, texts, str(label_of(line.value)).strip()))
+    faults.refuse(source)
     return rows
 
 
@@ -117,6 +143,11 @@ def _lines(path: Path) -> Iterator[Line | BadEntry]:
             yield BadEntry(f"line {number}", f"has {len(row)} columns; the header has {len(header)}")
 
 
+def label_of(row: Mapping[str, Any]) -> Any:
+    """Return the value of the first label column of a line, or None."""
+    return next((row[column] for column in LABELS if column in row), None)
+
+
 def _fault(line: Line, columns: Sequence[str]) -> BadEntry | None:
     location = f"line {line.number}"
     for column in columns:
@@ -124,46 +155,128 @@ def _fault(line: Line, columns: Sequence[str]) -> BadEntry | None:
             return BadEntry(location, f"has no {column!r}")
         if not isinstance(line.value[column], str) or not line.value[column].strip():
             return BadEntry(location, f"has no text in {column!r}")
-    label = line.value.get(LABEL)
+    label = label_of(line.value)
     if not isinstance(label, str | int) or not str(label).strip():
-        return BadEntry(location, f"has no {LABEL!r} that is a text or a whole number")
+        return BadEntry(location, f"has no {LABELS[0]!r} that is a text or a whole number")
     return None
 
 
 # -- Inputs ------------------------------------------------------------------------------------------------------------
 
 
-def default_template(path: Path) -> str:
+def lines_by_part(content: str) -> dict[str, list[Line | BadEntry]]:
+    """Return the JSON lines by their "part". Lines without a valid part belong to train, as errors."""
+    parts: dict[str, list[Line | BadEntry]] = {part: [] for part in PARTS}
+    for line in read_json_objects(content.splitlines()):
+        part = None if isinstance(line, BadEntry) else line.value.get("part")
+        if part in PARTS:
+            parts[part].append(line)
+        elif isinstance(line, BadEntry):
+            parts[PARTS[0]].append(line)
+        else:
+            parts[PARTS[0]].append(BadEntry(f"line {line.number}", f"has no part; add {', '.join(PARTS)}"))
+    return parts
+
+
+def default_template(lines: Iterable[Line | BadEntry], source: str) -> str:
     """Return the default template for the columns of a file. Raises NoSuchFile, ImportRefused, or NotClassified."""
-    columns = next((set(line.value) for line in _lines(path) if not isinstance(line, BadEntry)), set())
+    columns = next((set(line.value) for line in lines if not isinstance(line, BadEntry)), set())
     for fields, template in TEMPLATES.items():
         if columns.issuperset(fields):
             return template
     raise DomainError(
         "NotClassified",
-        f"{path.name} has neither a column 'sentence' nor the columns 'premise' and 'hypothesis'. Specify a --template "
+        f"{source} has neither a column 'sentence' nor the columns 'premise' and 'hypothesis'. Specify a --template "
         "with the columns of the file, for example '{text} [T] [T] [T] [P] .'.",
     )
 
 
-def read_text_sets(files: Mapping[str, Path], columns: Sequence[str]) -> TextSets:
-    """Read the train, dev, and test texts. Raises NoSuchFile, ImportRefused, or NotClassified."""
-    parts = {part: read_labelled(files[part], columns) for part in PARTS}
+def text_sets(
+    parts: Mapping[str, list[LabelledRow]], names: Mapping[str, str], only_labels: Collection[str] = ()
+) -> TextSets:
+    """Return the train, dev, and test texts. Raises ImportRefused or NotClassified.
+
+    names: names of the files by part. only_labels: labels of the texts to use. Default: all.
+    """
+    if unknown := set(only_labels) - {row.label for row in parts["train"]}:
+        raise DomainError("NotClassified", f"No training text has the label {min(unknown)!r}. Use other labels.")
+    if only_labels:
+        parts = {part: [row for row in rows if row.label in only_labels] for part, rows in parts.items()}
     for part, rows in parts.items():
         if not rows:
-            raise DomainError("NotClassified", f"{files[part].name} has no texts. Add at least one {part} text.")
+            raise DomainError("NotClassified", f"{names[part]} has no texts. Add at least one {part} text.")
     labels = tuple(sorted({row.label for row in parts["train"]}))
     if len(labels) == 1:
         raise DomainError(
             "NotClassified",
-            f"All texts of {files['train'].name} have the label {labels[0]!r}. At least two labels are required.",
+            f"All texts of {names['train']} have the label {labels[0]!r}. At least two labels are required.",
         )
     for part, rows in parts.items():
         if unknown := [row for row in rows if row.label not in labels]:
             reason = "has the label {!r}, which does not occur in the training texts"
             faults = [BadEntry(f"line {row.number}", reason.format(row.label)) for row in unknown]
-            raise ImportRefused(files[part].name, faults)
+            raise ImportRefused(names[part], faults)
     return TextSets(parts, labels)
+
+
+def classify_request(source: Mapping[str, Path] | str, options: Mapping[str, Any]) -> ClassifyRequest:
+    """Return the request for options of the command, page, or API. Raises DomainError, EngineError, or ImportRefused.
+
+    source: files by part, or the content of one file of JSON lines with "part".
+    """
+    if isinstance(source, str):
+        lines: dict[str, Any] = lines_by_part(source)
+        names = dict.fromkeys(PARTS, "the file")
+    else:
+        lines = {part: list(_lines(path)) for part, path in source.items()}
+        names = {part: path.name for part, path in source.items()}
+    template = TextTemplate.parse(options["template"] or default_template(lines["train"], names["train"]))
+    manual = TextTemplate.parse(options["manual"]) if options["manual"] else template.without_triggers()
+    columns = list(dict.fromkeys([*template.fields, *manual.fields]))
+    parts = {part: labelled_rows(lines[part], names[part], columns) for part in PARTS}
+    texts = text_sets(parts, names, options["only_labels"])
+    training = {name: options[name] for name in ("learning_rate", "epochs", "batch_size")}
+    return ClassifyRequest(
+        balanced(texts, options["seed"]) if options["balance"] else texts,
+        template,
+        manual,
+        search_params(options),
+        options["label_words"],
+        options["label_tokens"],
+        options["methods"],
+        replace(FINE_TUNING, **training),
+        Grid(*(options[f"grid_{name}"] for name in ("triggers", "label_tokens", "candidates"))),
+        LearningCurve(options["train_sizes"], options["subsets"]),
+    )
+
+
+def search_params(options: Mapping[str, Any]) -> AutoPromptParams:
+    """Return the parameters of the trigger search for options of a text task."""
+    names = [name for name in SEARCH_NUMBERS if name != "candidates"]
+    return AutoPromptParams(options["candidates"], **{name: options[name] for name in names})
+
+
+def balanced(texts: TextSets, seed: int) -> TextSets:
+    """Return a random sample with equally many texts of each label in each part, in the order of the file."""
+    rng, parts = Random(seed), {}
+    for part, rows in texts.parts.items():
+        by_label = {label: [row for row in rows if row.label == label] for label in texts.labels}
+        size = min(map(len, by_label.values()))
+        if not size:
+            raise DomainError("NotClassified", f"A label has no {part} text, so {part} cannot be balanced. Add texts.")
+        sample = [row for of_label in by_label.values() for row in rng.sample(of_label, size)]
+        parts[part] = sorted(sample, key=lambda row: row.number)
+    return TextSets(parts, texts.labels)
+
+
+def subset(texts: TextSets, size: int, seed: int) -> TextSets:
+    """Return the texts with a random subset of train: one text of each label, and others regardless of their label."""
+    rng = Random(f"{size} {seed}")
+    shuffled = rng.sample(texts.parts["train"], len(texts.parts["train"]))
+    first = [next(row for row in shuffled if row.label == label) for label in texts.labels]
+    numbers = {row.number for row in first}
+    rest = [row for row in shuffled if row.number not in numbers][: size - len(first)]
+    return TextSets({**texts.parts, "train": [*first, *rest]}, texts.labels)
 
 
 # -- Classifiers -------------------------------------------------------------------------------------------------------
@@ -180,15 +293,33 @@ class EncodedText(NamedTuple):
 class ClassScores:
     """Scores of a classifier.
 
-    correct: bool (N,). log_likelihood: mean log P(label | text) in nats, where P sums over the label's tokens.
+    predicted, labels: (N,), numbers of labels. log_likelihood: mean log P(label | text) in nats; for prompts, P sums
+    over the label's tokens in the whole vocabulary.
     """
 
-    correct: tuple[bool, ...]
+    predicted: tuple[int, ...]
+    labels: tuple[int, ...]
     log_likelihood: float
 
     @property
+    def n_correct(self) -> int:
+        return sum(predicted == label for predicted, label in zip(self.predicted, self.labels, strict=True))
+
+    @property
     def accuracy(self) -> float:
-        return sum(self.correct) / len(self.correct)
+        return self.n_correct / len(self.labels)
+
+    def precision(self, label: int) -> Rate:
+        """Return the share of texts with this label among the texts that are classified so."""
+        labels = [true for predicted, true in zip(self.predicted, self.labels, strict=True) if predicted == label]
+        return rate(labels.count(label), len(labels))
+
+
+def class_scores(logprobs: torch.Tensor, texts: Sequence[EncodedText]) -> ClassScores:
+    """Return the scores of log-probabilities (N, L) of the labels of `texts`."""
+    labels = torch.tensor([text.label for text in texts])
+    right = logprobs.cpu().gather(1, labels[:, None])
+    return ClassScores(tuple(logprobs.argmax(dim=1).tolist()), tuple(labels.tolist()), right.mean().item())
 
 
 @dataclass(frozen=True)
@@ -209,18 +340,14 @@ class TextClassifier:
         return torch.cat(logprobs)
 
     def measure(self, texts: Sequence[EncodedText]) -> ClassScores:
-        logprobs = self.logprobs(texts).cpu()
-        labels = torch.tensor([text.label for text in texts])
-        right = logprobs.gather(1, labels[:, None])
-        return ClassScores(tuple((logprobs.argmax(dim=1) == labels).tolist()), right.mean().item())
+        return class_scores(self.logprobs(texts), texts)
 
 
 def majority(train: Sequence[EncodedText], texts: Sequence[EncodedText]) -> ClassScores:
     """Return the scores of predicting the most frequent label of `train`. Probabilities are label shares in `train`."""
     counts = Counter(text.label for text in train)
-    majority_label = max(counts, key=lambda label: counts[label])
-    logprobs = [np.log(counts[text.label] / len(train)) for text in texts]
-    return ClassScores(tuple(text.label == majority_label for text in texts), float(np.mean(logprobs)))
+    logprobs = torch.tensor([counts[label] / len(train) for label in range(max(counts) + 1)]).log()
+    return class_scores(logprobs.expand(len(texts), -1), texts)
 
 
 def given_label_tokens(lm: MaskedLM, words: Sequence[Sequence[str]]) -> LabelTokens:
@@ -325,94 +452,3 @@ def fit_logistic(vectors: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Fl
 
     flat = scipy.optimize.minimize(loss, np.zeros(n_labels * (width + 1)), jac=True, method="L-BFGS-B").x
     return flat[: n_labels * width].reshape(n_labels, width), flat[n_labels * width :]
-
-
-# -- Methods and records -----------------------------------------------------------------------------------------------
-
-
-def classification_records(
-    lm: MaskedLM, control: MaskedLM | None, request: ClassifyRequest, on_progress: OnProgress = ignore
-) -> Iterator[dict[str, Any]]:
-    """Yield one record per method: majority, manual prompt, and AutoPrompt; for the last two, also on the control."""
-    texts = _encoded(lm, request.manual, request)
-    scores_by_part = {part: majority(texts["train"].examples, texts[part].examples) for part in PARTS[1:]}
-    cost = {"is_control": False, "forwards": 0, "seconds": 0.0}
-    yield _record("majority", lm, request, texts, scores_by_part) | cost
-    for method in ("manual", "autoprompt"):
-        for tested_lm in [lm, control] if control else [lm]:
-            meter = CostMeter(tested_lm)
-            record = _prompt_record(method, tested_lm, request, on_progress)
-            yield record | {"is_control": tested_lm is not lm} | meter.read()
-
-
-def _encoded(lm: MaskedLM, template: TextTemplate, request: ClassifyRequest) -> dict[str, EncodedTexts[EncodedText]]:
-    """Encode the texts of each part. Raises NotClassified if a part, or a label in train, has no encodable text."""
-    number = {label: index for index, label in enumerate(request.texts.labels)}
-    texts_by_part = {
-        part: encode_texts(lm, template, ((row.texts, number[row.label]) for row in rows), EncodedText)
-        for part, rows in request.texts.parts.items()
-    }
-    for part, texts in texts_by_part.items():
-        if not texts.examples:
-            reasons = ", ".join(f"{n} with {reason}" for reason, n in texts.left_out.items())
-            raise DomainError("NotClassified", f"{lm.name} cannot encode any {part} text ({reasons}). Add other texts.")
-    encoded_labels = {text.label for text in texts_by_part["train"].examples}
-    if missing := [label for label in request.texts.labels if number[label] not in encoded_labels]:
-        raise DomainError(
-            "NotClassified", f"{lm.name} cannot encode any training text of the label {missing[0]!r}. Add other texts."
-        )
-    return texts_by_part
-
-
-def _prompt_record(method: str, lm: MaskedLM, request: ClassifyRequest, on_progress: OnProgress) -> dict[str, Any]:
-    """Return the record of the manual prompt or AutoPrompt."""
-    template = request.template if method == "autoprompt" else request.manual
-    texts, encoded, labels = _encoded(lm, template, request), template.encode(lm), request.texts.labels
-    train, dev = texts["train"].examples, texts["dev"].examples
-    if request.label_words:
-        label_tokens = given_label_tokens(lm, [request.label_words[label] for label in labels])
-    else:
-        label_tokens = select_label_tokens(lm, encoded, train, request.k, request.params.seed)
-    words = lm.tokens.texts()
-    trigger: dict[str, Any] = {}
-    if method == "autoprompt":
-        classifier, learned = learn_classifier(lm, encoded, label_tokens, (train, dev), request.params, on_progress)
-        trigger = {"trigger": [words[token] for token in learned.trigger], "trigger_ids": list(learned.trigger)}
-    else:
-        classifier = TextClassifier(lm, encoded.fill((lm.mask_id,) * encoded.n_triggers), label_tokens)
-    scores_by_part = {part: classifier.measure(texts[part].examples) for part in PARTS[1:]}
-    return _record(method, lm, request, texts, scores_by_part) | {
-        "template": template.text,
-        "prompt": template.prompt_text(lm, classifier.prompt),
-        "labels": {
-            label: [words[token] for token in tokens] for label, tokens in zip(labels, label_tokens, strict=True)
-        },
-        "label_ids": dict(zip(labels, map(list, label_tokens), strict=True)),
-        **trigger,
-    }
-
-
-def _record(
-    method: str,
-    lm: MaskedLM,
-    request: ClassifyRequest,
-    texts: Mapping[str, EncodedTexts[EncodedText]],
-    scores: Mapping[str, ClassScores],
-) -> dict[str, Any]:
-    accuracy = rate(sum(scores["test"].correct), len(scores["test"].correct))
-    return {
-        "method": method,
-        "lm": lm.name,
-        "revision": lm.revision,
-        **{f"n_{part}": len(texts[part].examples) for part in PARTS},
-        "left_out": {part: dict(texts[part].left_out) for part in PARTS},
-        "n_cut": {part: texts[part].n_cut for part in PARTS},
-        "dev_accuracy": scores["dev"].accuracy,
-        "dev_log_likelihood": scores["dev"].log_likelihood,
-        "accuracy": accuracy.value,
-        "accuracy_low": accuracy.low,
-        "accuracy_high": accuracy.high,
-        "log_likelihood": scores["test"].log_likelihood,
-        "seed": request.params.seed,
-        "code_version": code_version(),
-    }

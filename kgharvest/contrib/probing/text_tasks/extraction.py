@@ -13,6 +13,8 @@ import torch
 from kgharvest import code_version
 from kgharvest.contrib.probing.probes.facts import PARTS, Document, read_facts
 from kgharvest.contrib.probing.probes.measurement import CostMeter
+from kgharvest.contrib.probing.text_tasks.classification import search_params
+from kgharvest.contrib.probing.text_tasks.options import DEFAULT_METHODS, EXTRACT_METHODS, EXTRACT_TEMPLATE
 from kgharvest.contrib.probing.text_tasks.text_template import EncodedTexts, TextTemplate, encode_texts
 from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, TokenIds
 from kgharvest.engine.language_models.masked import MaskedLM
@@ -24,7 +26,6 @@ from kgharvest.engine.ranking import rows_at_once
 from kgharvest.engine.types import BadPrompt, BadSeed, EngineError, OnProgress, ignore
 from kgharvest.errors import DomainError
 from kgharvest.models import Relation
-from kgharvest.statistics.rates import macro_average, macro_interval
 
 OBJECT_MASK = "[MASK]"  # in T-REx sentences; independent of the LM's mask token
 MOST_WORDS = 50  # per context; longer contexts are truncated
@@ -108,10 +109,10 @@ def perturb(facts: Sequence[FactInContext], objects: Sequence[str], rng: Random)
 
 @dataclass(frozen=True)
 class ExtractedRelation:
-    """A relation and its facts by part. manual: the context, followed by the relation's first prompt."""
+    """A relation and its facts by part. prompts: the context, followed by each of the relation's prompts."""
 
     name: str
-    manual: TextTemplate
+    prompts: Sequence[TextTemplate]
     facts: Mapping[str, Sequence[EvidencedFact]]
 
 
@@ -126,10 +127,21 @@ class ExtractRequest:
     template: TextTemplate
     params: AutoPromptParams
     with_perturbed: bool = False
+    methods: Sequence[str] = DEFAULT_METHODS
 
     def __post_init__(self) -> None:
         check_fields(self.template)
-        self.params.check(self.template.n_triggers, self.template.n_triggers)
+        if "autoprompt" in self.methods:
+            self.params.check(self.template.n_triggers, self.template.n_triggers)
+
+
+def extract_request(
+    relations: Sequence[Relation], documents: Sequence[Document], options: Mapping[str, Any]
+) -> ExtractRequest:
+    """Return the request for options of the command, page, or API. Raises DomainError or EngineError."""
+    template = TextTemplate.parse(options["template"] or EXTRACT_TEMPLATE)
+    extracted = extracted_relations(relations, documents)
+    return ExtractRequest(extracted, template, search_params(options), options["perturbed"], options["methods"])
 
 
 # -- Inputs ------------------------------------------------------------------------------------------------------------
@@ -141,9 +153,11 @@ def extracted_relations(relations: Sequence[Relation], documents: Sequence[Docum
     extracted = []
     for relation in relations:
         if relation.arity == 2 and relation.name in facts:
-            prompt = relation.initial_prompts[0].replace("<ENT0>", "{subject}").replace("<ENT1>", "[P]")
-            template = TextTemplate.parse("{context} " + prompt)
-            extracted.append(ExtractedRelation(relation.name, template, facts[relation.name]))
+            prompts = [
+                TextTemplate.parse("{context} " + prompt.replace("<ENT0>", "{subject}").replace("<ENT1>", "[P]"))
+                for prompt in dict.fromkeys([*relation.initial_prompts, *relation.prompts])
+            ]
+            extracted.append(ExtractedRelation(relation.name, prompts, facts[relation.name]))
     if not extracted:
         raise DomainError("NotExtracted", "The files have no facts for these relations. Name folders after relations.")
     return extracted
@@ -310,9 +324,10 @@ def extraction_records(
     ]
     for extraction in extractions:
         with errors_naming(extraction.relation):
-            yield extraction.record("majority", lm, on_progress)
+            if "majority" in request.methods:
+                yield extraction.record("majority", lm, on_progress)
             for tested_lm in [lm, control] if control else [lm]:
-                for method in ("manual", "autoprompt"):
+                for method in [name for name in EXTRACT_METHODS if name in request.methods and name != "majority"]:
                     yield extraction.record(method, tested_lm, on_progress)
 
 
@@ -369,10 +384,23 @@ class RelationExtraction:
                 )
         return encoded
 
+    def _best_on_train(self, lm: MaskedLM) -> TextTemplate:
+        """Return the relation's prompt with the best P@1 on train, the first of equal ones (Jiang et al. 2020)."""
+        precisions = []
+        for template in self.relation.prompts:
+            train = self._encoded(lm, template)["train"].examples
+            logprobs = prompt_logprobs(lm, template.encode(lm).fill(()), train)
+            precisions.append(score_answers(logprobs, train).ranking.precision_at(1) or 0.0)
+        return self.relation.prompts[precisions.index(max(precisions))]
+
     def record(self, method: str, lm: MaskedLM, on_progress: OnProgress) -> dict[str, Any]:
-        """Return the record of "majority", "manual", or "autoprompt"."""
+        """Return the record of a method."""
         meter = CostMeter(lm)
-        template = self._request.template if method == "autoprompt" else self.relation.manual
+        template = self.relation.prompts[0]
+        if method == "autoprompt":
+            template = self._request.template
+        elif method == "lpaqa-top1":
+            template = self._best_on_train(lm)
         encoded = self._encoded(lm, template)
         train, dev, test = (encoded[part].examples for part in PARTS)
         texts: dict[str, Any] = {}
@@ -413,23 +441,3 @@ class RelationExtraction:
             **texts,
             **({"forwards": 0, "seconds": 0.0} if method == "majority" else meter.read()),
         }
-
-
-def extraction_summary(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return one row per method, kind of context, and LM: means over relations, Student's interval of P@1, and cost."""
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for record in records:
-        groups.setdefault((record["is_perturbed"], record["is_control"], record["method"]), []).append(record)
-    rows = []
-    for key, group in groups.items():
-        low, high = macro_interval([record["p1"] for record in group])
-        averaged = ("p1", "p10", "mrr", "known_p1")
-        rows.append({
-            **dict(zip(("is_perturbed", "is_control", "method"), key, strict=True)),
-            "n_relations": len(group),
-            **{measure: macro_average(record[measure] for record in group) for measure in averaged},
-            "p1_low": low,
-            "p1_high": high,
-            **{cost: sum(record[cost] for record in group) for cost in ("forwards", "seconds")},
-        })  # fmt: skip
-    return rows

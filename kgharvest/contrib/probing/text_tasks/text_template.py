@@ -49,6 +49,13 @@ class TextTemplate:
     def without_triggers(self) -> TextTemplate:
         return TextTemplate(re.sub(r"\s*\[T\]", "", self.text).strip(), self.fields)
 
+    def with_triggers(self, n: int) -> TextTemplate:
+        """Return the template with `n` triggers at the place of its first triggers. Raises BadPrompt without one."""
+        first, found, rest = self.text.partition("[T]")
+        if not found:
+            raise BadPrompt(f"The template {self.text!r} has no trigger. Add one [T] in place of the triggers.")
+        return TextTemplate(first + " ".join(["[T]"] * n) + re.sub(r"\s*\[T\]", "", rest), self.fields)
+
     def encode(self, lm: MaskedLM) -> TriggerTemplate:
         """Return the tokenized template: slots 0, 1, ... for the fields, the next slot for [P]. Raises BadPrompt."""
         n_slots = len(self.fields) + 1

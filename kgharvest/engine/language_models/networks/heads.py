@@ -7,11 +7,12 @@ first known step that reproduces the model's logits is used.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.nn.functional import gelu, scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention
 
 from kgharvest.engine.types import UnsupportedModel
 
@@ -183,8 +184,11 @@ def network_of(model: Any) -> Any:
 # their last layer at all positions.
 
 
-# (hidden (B, T, d), queried (B, 1, d)) -> (B, 1, d): the layer's output at `queried`, attending to `hidden`.
-LastLayer = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+# (layer, hidden (B, T, d), queried (B, 1, d)) -> (B, 1, d): the layer's output at `queried`, attending to `hidden`.
+LayerFunction = Callable[[Any, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+# Transforms are modules, so that deepcopy copies their weights.
 
 
 def bert_head(model: Any) -> Head:
@@ -193,18 +197,17 @@ def bert_head(model: Any) -> Head:
 
 def roberta_head(model: Any) -> Head:
     head = model.lm_head
-    return Head(lambda hidden: head.layer_norm(gelu(head.dense(hidden))), head.decoder)
+    return Head(nn.Sequential(head.dense, nn.GELU(), head.layer_norm), head.decoder)
 
 
 def distilbert_head(model: Any) -> Head:
-    return Head(
-        lambda hidden: model.vocab_layer_norm(model.activation(model.vocab_transform(hidden))), model.vocab_projector
-    )
+    transform = nn.Sequential(model.vocab_transform, model.activation, model.vocab_layer_norm)
+    return Head(transform, model.vocab_projector)
 
 
 def albert_head(model: Any) -> Head:
     head = model.predictions
-    return Head(lambda hidden: head.LayerNorm(head.activation(head.dense(hidden))), head.decoder)
+    return Head(nn.Sequential(head.dense, head.activation, head.LayerNorm), head.decoder)
 
 
 def deberta_head(model: Any) -> Head:
@@ -213,37 +216,24 @@ def deberta_head(model: Any) -> Head:
         return bert_head(model)
     head, projection = model.lm_predictions.lm_head, nn.Linear(1, 1, device="meta")
     projection.weight, projection.bias = model.deberta.embeddings.word_embeddings.weight, head.bias
-    return Head(lambda hidden: head.LayerNorm(head.transform_act_fn(head.dense(hidden))), projection)
+    return Head(nn.Sequential(head.dense, head.transform_act_fn, head.LayerNorm), projection)
 
 
-def bert_layer(layer: Any) -> LastLayer:
-    projections = layer.attention.self
-
-    def at_queried(hidden: torch.Tensor, queried: torch.Tensor) -> torch.Tensor:
-        context = attend(
-            projections.query(queried),
-            projections.key(hidden),
-            projections.value(hidden),
-            projections.num_attention_heads,
-        )
-        output: torch.Tensor = layer.feed_forward_chunk(layer.attention.output(context, queried))
-        return output
-
-    return at_queried
+def bert_layer(layer: Any, hidden: torch.Tensor, queried: torch.Tensor) -> torch.Tensor:
+    attention = layer.attention.self
+    query, key, value = attention.query(queried), attention.key(hidden), attention.value(hidden)
+    context = attend(query, key, value, attention.num_attention_heads)
+    output: torch.Tensor = layer.feed_forward_chunk(layer.attention.output(context, queried))
+    return output
 
 
-def distilbert_layer(layer: Any) -> LastLayer:
-    projections = layer.attention
-
-    def at_queried(hidden: torch.Tensor, queried: torch.Tensor) -> torch.Tensor:
-        context = attend(
-            projections.q_lin(queried), projections.k_lin(hidden), projections.v_lin(hidden), projections.n_heads
-        )
-        attended = layer.sa_layer_norm(projections.out_lin(context) + queried)
-        output: torch.Tensor = layer.output_layer_norm(layer.ffn(attended) + attended)
-        return output
-
-    return at_queried
+def distilbert_layer(layer: Any, hidden: torch.Tensor, queried: torch.Tensor) -> torch.Tensor:
+    attention = layer.attention
+    query, key, value = attention.q_lin(queried), attention.k_lin(hidden), attention.v_lin(hidden)
+    context = attend(query, key, value, attention.n_heads)
+    attended = layer.sa_layer_norm(attention.out_lin(context) + queried)
+    output: torch.Tensor = layer.output_layer_norm(layer.ffn(attended) + attended)
+    return output
 
 
 class Architecture(NamedTuple):
@@ -255,7 +245,7 @@ class Architecture(NamedTuple):
 
     head: Callable[[Any], Head]
     stack: str | None = None
-    last_layer: Callable[[Any], LastLayer] | None = None
+    last_layer: LayerFunction | None = None
 
 
 # By `config.model_type`. Other masked LMs use `without_projection`.
@@ -271,8 +261,11 @@ ARCHITECTURES = {
 }
 
 
-def split_last_layer(model: Any) -> LastLayer | None:
-    """Remove and return the last layer of the encoder of `model`, or return None for unsupported architectures."""
+def split_last_layer(model: Any) -> partial[torch.Tensor] | None:
+    """Remove the last layer of the encoder of `model`. Return a function of (hidden, queried), or None if unsupported.
+
+    The layer is the first of the function's `args`.
+    """
     architecture = ARCHITECTURES.get(model.config.model_type)
     if architecture is None or architecture.stack is None or architecture.last_layer is None:
         return None
@@ -281,7 +274,7 @@ def split_last_layer(model: Any) -> LastLayer | None:
     stack = getattr(model.base_model, architecture.stack)
     last = stack.layer[-1]
     stack.layer = stack.layer[:-1]
-    return architecture.last_layer(last)
+    return partial(architecture.last_layer, last)
 
 
 def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, n_heads: int) -> torch.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
+from transformers import AutoModelForMaskedLM
 
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.probing import probe
@@ -25,7 +26,13 @@ from kgharvest.engine.prompt_learning.bertese import (
 from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer, uniform
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import EngineError
-from tests.kgharvest.engine.tiny_models import tiny_albert
+from tests.kgharvest.engine.tiny_models import (
+    tiny_albert,
+    tiny_bert,
+    tiny_distilbert,
+    tiny_modernbert,
+    tiny_roberta,
+)
 
 
 def questions(relation, facts):
@@ -55,6 +62,32 @@ def test_initial_rewriter_is_identity(relation, rewriter, batch):
     assert (n_masks(relation, rewrites.words) == 1).all()
     plain = cross_entropy(relation.lm.logits_at(ids, positions(relation, ids)), tails)
     torch.testing.assert_close(losses(relation.lm, rewriter, ids, tails).answer, plain, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("build", [tiny_bert, tiny_roberta, tiny_distilbert, tiny_albert, tiny_modernbert])
+def test_untrained_encoder_equals_all_layers_of_the_network(build, tmp_path):
+    folder = str(build(tmp_path))
+    lm, model = load(folder), AutoModelForMaskedLM.from_pretrained(folder).eval()
+    words = lm.word_embeddings[torch.arange(8)[None] + 6]
+
+    with torch.no_grad():
+        expected = model.base_model(inputs_embeds=words).last_hidden_state
+        hidden = lm.trainable_encoder()(inputs_embeds=words).last_hidden_state
+
+    torch.testing.assert_close(hidden, expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(lm.hidden_everywhere(words), expected, atol=1e-5, rtol=0)
+
+
+def test_parameter_count_excludes_word_embeddings(tmp_path):
+    lm = load(str(tiny_bert(tmp_path)))
+
+    n_parameters = sum(weights.numel() for weights in Rewriter(lm).parameters())
+
+    d, inner, positions, types = 32, 48, 40, 2
+    embeddings = (positions + types) * d + 2 * d
+    layer = 4 * (d * d + d) + 2 * d + (d * inner + inner) + (inner * d + d) + 2 * d
+    projection, sharpness = d * d, 1
+    assert n_parameters == embeddings + 2 * layer + projection + sharpness
 
 
 def test_rewriter_supports_narrow_embeddings(tmp_path):
@@ -225,10 +258,13 @@ def mean_distance(relation, train, dev, weight):
 
 
 def test_rewrites_are_readable(relation, rewriter):
-    question = questions(relation, relation.dev)[0].query
+    dev = questions(relation, relation.dev)
 
-    assert len(set(rewritten(relation.lm, rewriter, [question])[0])) == 1
-    assert "[MASK]" in rewritten(relation.lm, rewriter, [question])[0][0]
+    rewrites = rewritten(relation.lm, rewriter, dev)
+
+    assert all(rewrite.before == rewrite.after for rewrite in rewrites)
+    assert all("[MASK]" in rewrite.after for rewrite in rewrites)
+    assert sum(rewrite.is_right for rewrite in rewrites) / len(dev) == accuracy(relation.lm, rewriter, dev)
 
 
 def test_learning_without_facts_is_refused(relation):

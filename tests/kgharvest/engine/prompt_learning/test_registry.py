@@ -61,8 +61,8 @@ def test_unknown_preset_is_refused():
 
 def test_systems_and_preset_values_are_formatted():
     assert systems_with("iterations") == "AutoPrompt"
-    assert systems_with("epochs") == "soft prompts and BERTese"
-    assert systems_with("seed") == "AutoPrompt, soft prompts and BERTese"
+    assert systems_with("epochs") == "soft prompts, fine-tuning, and BERTese"
+    assert systems_with("seed") == "AutoPrompt, soft prompts, fine-tuning, and BERTese"
     assert preset_values("iterations") == "small: 150; paper: 1000"
     assert preset_values("epochs") == "small: 16 or 48; paper: 16 or 5"
     assert preset_values("seed") == ""

@@ -1,29 +1,21 @@
 """`classify --model M --train F --dev F --test F [--template T] [--label NAME=WORDS ...] [--output F.jsonl]`"""
 
+from __future__ import annotations
+
 from argparse import ArgumentTypeError
 from functools import partial
 from pathlib import Path
 
-from kgharvest.contrib.probing.management.arguments import (
-    add_search_arguments,
-    autoprompt_records,
-    method_table,
-    run_search,
-    search_params,
-)
+from evaluation.rendering.figures.drawing import render
+from kgharvest.bulk.file_writing import check_writable, write_atomically
+from kgharvest.contrib.probing.management.arguments import add_number, add_search_arguments, results_text, run_search
 from kgharvest.contrib.probing.probes.facts import PARTS
+from kgharvest.contrib.probing.text_tasks.options import DEFAULT_METHODS, LISTS, METHODS
+from kgharvest.contrib.probing.text_tasks.tables import result_figure
+from kgharvest.errors import DomainError
 from kgharvest.management.command import DomainCommand, positive
-from kgharvest.tables.formats import terminal_text
-from kgharvest.tables.table import Column, Kind
 
-COLUMNS = {
-    "dev_accuracy": Column("dev accuracy", Kind.SHARE),
-    "dev_log_likelihood": Column("dev log-likelihood", Kind.NUMBER),
-    "accuracy": Column("accuracy", Kind.SHARE),
-    "accuracy_low": Column("low", Kind.SHARE),
-    "accuracy_high": Column("high", Kind.SHARE),
-    "log_likelihood": Column("log-likelihood", Kind.NUMBER),
-}
+FIGURES = {".svg": "svg", ".pdf": "pdf"}
 
 
 class Command(DomainCommand):
@@ -51,30 +43,47 @@ class Command(DomainCommand):
             metavar="NAME=W1,W2",
             help="words for a label; repeatable (default: search for tokens)",
         )
+        add_number(parser, "label_tokens", "classify")
         parser.add_argument(
-            "--label-tokens", type=positive, default=3, metavar="K", help="tokens to select per label (default: 3)"
+            "--method",
+            nargs="+",
+            dest="methods",
+            choices=METHODS,
+            default=DEFAULT_METHODS,
+            help=f"methods (default: {' '.join(DEFAULT_METHODS)})",
         )
-        add_search_arguments(parser, iterations=180, batch_size=24, texts="texts")
+        parser.add_argument("--only-labels", nargs="+", default=[], metavar="NAME", help="use texts with these labels")
+        parser.add_argument("--balance", action="store_true", help="sample equally many texts of each label per part")
+        parser.add_argument("--figure", type=Path, metavar="F", help="write the grid or the curves to F.svg or F.pdf")
+        add_search_arguments(parser, "classify")
+        training = parser.add_argument_group("training of fine-tuned and bilstm")
+        add_number(training, "epochs", "classify")
+        add_number(training, "learning_rate", "classify")
+        grid = parser.add_argument_group("grid of AutoPrompt, whose best cell on dev is measured, and learning curves")
+        for name, help_text in LISTS.items():
+            option = f"--{name.replace('_', '-')}"
+            grid.add_argument(option, type=positive, nargs="+", default=[], metavar="N", help=help_text)
+        add_number(grid, "subsets", "classify")
 
     def handle(self, **options):
-        from kgharvest.contrib.probing.text_tasks import classification
-        from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate
+        from kgharvest.contrib.probing.text_tasks.classification import classify_request
+        from kgharvest.contrib.probing.text_tasks.classification_records import classification_records
 
-        template = TextTemplate.parse(options["template"] or classification.default_template(options["train"]))
-        manual = TextTemplate.parse(options["manual"]) if options["manual"] else template.without_triggers()
-        columns = dict.fromkeys([*template.fields, *manual.fields])
-        texts = classification.read_text_sets({part: options[part] for part in PARTS}, list(columns))
         words: dict[str, list[str]] = {}
         for label, words_of_label in options["label"]:
             words.setdefault(label, []).extend(words_of_label)
-        inputs = (texts, template, manual, search_params(options), words, options["label_tokens"])
-        request = classification.ClassifyRequest(*inputs)
-        records = run_search("classify", partial(classification.classification_records, request=request), options)
-        self.stdout.write(terminal_text(method_table("classification", COLUMNS, records)))
-        for record in autoprompt_records(records):
-            lines = [f"prompt: {record['prompt']}"]
-            lines += [f"{label}: {', '.join(tokens)}" for label, tokens in record["labels"].items()]
-            self.stdout.write("\n".join(lines))
+        request = classify_request({part: options[part] for part in PARTS}, options | {"label_words": words})
+        figure = options["figure"]
+        if figure:
+            if figure.suffix not in FIGURES:
+                raise DomainError("NotClassified", f"Unknown figure format: {figure}. Use .svg or .pdf.")
+            if not options["train_sizes"] and "autoprompt" not in options["methods"]:
+                raise DomainError("NotClassified", "No figure without a grid of autoprompt or --train-sizes. Add one.")
+            check_writable(figure)
+        records = run_search("classify", partial(classification_records, request=request), options)
+        self.stdout.write(results_text(records))
+        if figure and (drawing := result_figure(records)):
+            write_atomically(figure, [render(drawing, {}, FIGURES[figure.suffix])])
 
 
 def label_words(text: str) -> tuple[str, list[str]]:

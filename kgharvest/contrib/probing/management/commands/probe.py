@@ -42,7 +42,7 @@ from kgharvest.management.command import DomainCommand, add_project_argument, ru
 from kgharvest.models import Job
 from kgharvest.tables.formats import csv_text, terminal_text
 
-PRINTED = ("summary", "differences", "comparisons", "statistics")
+PRINTED = ("summary", "differences", "comparisons", "statistics", "rewrites", "parts_of_speech")
 
 
 def number_from(field: Field) -> Callable[[str], float]:

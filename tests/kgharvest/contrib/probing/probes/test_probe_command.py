@@ -74,8 +74,19 @@ def test_every_method_writes_a_record_with_its_prompts(capitals, prompts, few_fa
         "manual",
     ]
     assert records["soft-data-dependent"]["n_parameters"] == records["soft"]["n_parameters"] + 1  # the temperature
-    assert "[MASK]" in records["bertese"]["prompts"][0]["before"]
+    assert all("[MASK]" in prompt["before"] for prompt in records["bertese"]["prompts"])
+    assert sum(records["bertese"]["parts_of_speech"].values()) >= 0
     assert all(records[method]["forwards"] > records["manual"]["forwards"] for method in ("autoprompt", "bertese"))
+
+
+def test_candidates_and_patience_bound_the_trigger_search(capitals, tmp_path):
+    def forwards(**options):
+        return run_probe(tmp_path, "autoprompt", no_control=True, **options)["autoprompt"]["forwards"]
+
+    many = forwards(iterations=9)
+
+    assert forwards(iterations=9, candidates=2) < many
+    assert forwards(iterations=9, patience=1) < many
 
 
 def test_trained_lm_beats_random_weights_and_majority(capitals, tmp_path):

@@ -274,7 +274,7 @@ def test_learned_prompts_show_weights_nearest_words_and_rewrites(researcher_clie
     assert 'in <span class="muted small">0.70</span>' in page
     assert "<td>[MASK] of france</td><td>[MASK] , capital france</td>" in page
     assert page.index('id="majority"') < page.index('id="soft"') < page.index('id="bertese"')
-    assert "This method uses no prompts." in page
+    assert "No prompts stored." in page
     assert "Soft words of soft for capital_of" in page
     assert "Soft words of soft for language_of" not in page
 

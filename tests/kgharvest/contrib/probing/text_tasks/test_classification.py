@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from pathlib import Path
 from random import Random
+from statistics import fmean, stdev
 
 import pytest
 from django.core.management import CommandError, call_command
 
-from kgharvest.contrib.probing.text_tasks.classification import read_labelled
+from kgharvest.contrib.probing.text_tasks.classification import LabelledRow, TextSets, read_labelled, subset
+from kgharvest.contrib.probing.text_tasks.tables import curve_rows
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.language_models.compact import load_compact
@@ -66,6 +70,104 @@ def test_learned_prompt_beats_the_majority_baseline(files, rows, capsys):
     assert [record[f"n_{part}"] for part in SIZES] == list(SIZES.values())
     assert record["forwards"] > 15 * 24
     assert record["prompt"] in capsys.readouterr().out
+
+
+def test_trained_classifiers_learn_from_the_training_texts(files, rows):
+    methods = ("linear-probe", "fine-tuned", "bilstm")
+    records = run_classify(files, methods=methods, epochs=5, learning_rate=3e-4, no_control=True)
+
+    majority = sum(label == "country" for _, label in rows["test"]) / SIZES["test"]
+    assert list(records) == [(method, False) for method in methods]
+    assert all(records[method, False]["accuracy"] > majority + 0.1 for method in ("linear-probe", "fine-tuned"))
+    assert records["fine-tuned", False]["n_parameters"] > records["linear-probe", False]["n_parameters"]
+
+
+def test_precision_is_reported_for_each_label(files, rows):
+    record = run_classify(files, methods=["majority"])["majority", False]
+
+    countries = sum(label == "country" for _, label in rows["test"])
+    assert record["precision"] == {"animal": None, "country": pytest.approx(countries / SIZES["test"])}
+    assert record["n_predicted"] == {"animal": 0, "country": SIZES["test"]}
+    assert record["precision_low"]["country"] < record["precision"]["country"] < record["precision_high"]["country"]
+
+
+def test_balanced_parts_have_equally_many_texts_of_each_label(files, rows):
+    record = run_classify(files, methods=["majority"], balance=True)["majority", False]
+
+    rarest = {part: min(Counter(label for _, label in rows[part]).values()) for part in SIZES}
+    assert {part: record[f"n_{part}"] for part in SIZES} == {part: 2 * rarest[part] for part in SIZES}
+    assert record["accuracy"] == 0.5
+
+
+def test_labels_can_be_restricted(files):
+    for path in files.values():
+        with path.open("a") as file:
+            file.write(json.dumps({"sentence": "the wind", "label": "weather"}) + "\n")
+
+    record = run_classify(files, methods=["majority"], only_labels=["country", "animal"])["majority", False]
+
+    assert [record[f"n_{part}"] for part in SIZES] == list(SIZES.values())
+    with pytest.raises(CommandError, match="No training text has the label 'plant'"):
+        run_classify(files, only_labels=["country", "plant"])
+
+
+def test_grid_measures_the_cell_with_the_best_dev_accuracy(files, tmp_path):
+    figure = tmp_path / "grid.svg"
+    grid = {"grid_triggers": [1, 2], "grid_label_tokens": [1, 2], "grid_candidates": [2]}
+
+    record = run_classify(files, methods=["autoprompt"], no_control=True, figure=figure, **grid)["autoprompt", False]
+
+    cells = {(cell["n_triggers"], cell["k"]): cell["dev_accuracy"] for cell in record["grid"]}
+    assert set(cells) == {(1, 1), (1, 2), (2, 1), (2, 2)}
+    assert record["dev_accuracy"] == max(cells.values())
+    assert len(record["trigger"]) == record["n_triggers"]
+    assert all(len(tokens) == record["k"] for tokens in record["labels"].values())
+    image = figure.read_text()
+    assert image.startswith("<svg")
+    assert "tokens per label" in image
+    assert image.count('fill-opacity="') == 4
+
+
+def test_learning_curve_repeats_methods_on_random_subsets(files, tmp_path, capsys):
+    output, figure = tmp_path / "records.jsonl", tmp_path / "curve.svg"
+    options = {"methods": ["linear-probe"], "train_sizes": [4, 20], "subsets": 3, "figure": figure}
+    run_classify(files, **options)
+
+    records = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [(record["train_size"], record["subset"], record["n_train"]) for record in records] == [
+        (size, number, size) for size in (4, 20) for number in range(3)
+    ]
+    small, large = (curve_rows(records)[index] for index in range(2))
+    dev = [record["dev_accuracy"] for record in records[:3]]
+    assert (small["mean"], small["sd"]) == (pytest.approx(fmean(dev)), pytest.approx(stdev(dev)))
+    assert (small["low"], small["high"], small["n"]) == (min(dev), max(dev), 3)
+    assert large["train_size"] == 20
+    assert "linear-probe" in figure.read_text()
+    assert "Learning curve" in capsys.readouterr().out
+
+
+def test_subset_contains_every_label_and_depends_on_the_seed(rows):
+    lines = [LabelledRow(number, {"sentence": text}, label) for number, (text, label) in enumerate(rows["train"])]
+    texts = TextSets({"train": lines}, ("animal", "country"))
+
+    drawn = [subset(texts, 3, seed).parts["train"] for seed in range(5)]
+
+    assert all(len({row.number for row in part}) == 3 for part in drawn)
+    assert all({row.label for row in part} == {"animal", "country"} for part in drawn)
+    assert len({tuple(part_row.number for part_row in part) for part in drawn}) > 1
+    assert subset(texts, 3, 0) == subset(texts, 3, 0)
+
+
+def test_files_of_sick_have_a_default_template(rows, tmp_path):
+    header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
+    lines = {
+        part: [header, *(f"1\t{text}\tit is big\t4.5\t{label.upper()}" for text, label in rows[part])] for part in SIZES
+    }
+
+    record = run_classify(write_parts(tmp_path, lines, "tsv"), methods=["manual"], no_control=True)["manual", False]
+
+    assert record["template"] == "{sentence_A} [P] {sentence_B}"
+    assert set(record["labels"]) == {"ANIMAL", "COUNTRY"}
 
 
 def test_record_contains_ids_of_triggers_and_label_tokens(files):
@@ -194,6 +296,10 @@ def test_empty_part_and_single_label_are_rejected(files):
         ({"template": "{sentence} [P] ."}, "no trigger"),
         ({"template": "{headline} [T] [P]"}, "has no 'headline'"),
         ({"iterations": 2}, "2 iterations cannot fill 3 triggers"),
+        ({"grid_triggers": [1, 9]}, "4 iterations cannot fill 9 triggers"),
+        ({"train_sizes": [1]}, r"Subsets have 2 \(one text per label\) to 40"),
+        ({"train_sizes": [41]}, r"Subsets have 2 \(one text per label\) to 40"),
+        ({"figure": Path("f.png")}, "Use .svg or .pdf"),
         ({"label": [("animal", ["animal"])]}, "The label 'country' has no word"),
         ({"label": [("plant", ["plant"])]}, "Unknown label 'plant'"),
         ({"label": [("animal", ["sea lion"]), ("country", ["country"])]}, "'sea lion' has 2 tokens"),

@@ -8,7 +8,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from kgharvest.contrib.probing.probes.facts import split_world
-from kgharvest.contrib.probing.text_tasks.extraction import Evidence, EvidencedFact, evidenced_fact, extraction_summary
+from kgharvest.contrib.probing.text_tasks.extraction import Evidence, EvidencedFact, evidenced_fact
+from kgharvest.contrib.probing.text_tasks.tables import extraction_summary
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.prompt_learning import autoprompt
@@ -73,6 +74,20 @@ def test_every_method_is_measured_on_original_and_perturbed_contexts(folder, cap
     assert records["manual", False, True]["p1"] < 0.2
     assert records["manual", False, False]["known_p1"] == records["manual", False, False]["p1"]
     assert "manual, perturbed, random weights" in capsys.readouterr().out
+
+
+def test_lpaqa_takes_the_prompt_with_the_best_training_precision(folder, capitals):
+    capitals.prompts = ["<ENT1> likes <ENT0> .", "the capital of <ENT1> is <ENT0> ."]
+    capitals.initial_prompts = ["<ENT0> eats <ENT1> ."]
+    capitals.save()
+
+    records = run_extract(folder, methods=["manual", "lpaqa-top1"], no_control=True)
+
+    manual, lpaqa = (records[method, False, False] for method in ("manual", "lpaqa-top1"))
+    assert list(records) == [("manual", False, False), ("lpaqa-top1", False, False)]
+    assert manual["template"] == "{context} {subject} eats [P] ."
+    assert lpaqa["template"] == "{context} the capital of [P] is {subject} ."
+    assert lpaqa["p1"] > manual["p1"]
 
 
 def test_known_p1_counts_answers_from_memory(folder):
