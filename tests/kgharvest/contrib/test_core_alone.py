@@ -57,6 +57,7 @@ for path in [*paths, *(row.get_absolute_url() for row in (round, draft, report, 
     for link in LINKS:
         assert link not in content, (path, link)
 absent = ["/harvests/import/", "/reports/probes/", f"/reports/{report.pk}/kg/", "/api/v1/probes/"]
+absent += ["/reports/text-tasks/", "/api/v1/text-tasks/"]
 absent += [f"/reports/{report.pk}/pack/", f"/reports/{report.pk}/paper/statements/"]
 absent += [f"{draft.get_absolute_url()}preregister/", "/recruiting/prolific/events/"]
 absent += [f"/api/v1/reports/{report.pk}/packs/", f"/api/v1/rounds/{draft.pk}/preregistrations/"]
@@ -108,6 +109,8 @@ LINKS = [
     "Import KG",
     "/reports/probes/",
     "/api/v1/probes/",
+    "/reports/text-tasks/",
+    "/api/v1/text-tasks/",
     "Recruit people",
     "/panels/",
     "/pack/",

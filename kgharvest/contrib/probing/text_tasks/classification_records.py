@@ -19,8 +19,8 @@ from kgharvest.contrib.probing.text_tasks.classification import (
     learn_classifier,
     majority,
     select_label_tokens,
-    subset,
 )
+from kgharvest.contrib.probing.text_tasks.labelled_texts import subset
 from kgharvest.contrib.probing.text_tasks.options import METHODS, NO_CURVE, NO_GRID
 from kgharvest.contrib.probing.text_tasks.text_template import EncodedTexts, TextTemplate, encode_texts
 from kgharvest.engine.language_models.masked import MaskedLM

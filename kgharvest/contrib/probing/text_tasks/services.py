@@ -8,7 +8,10 @@ from django.db import transaction
 
 from kgharvest.accounts.projects import project_for
 from kgharvest.contrib.probing.models import TextTask
+from kgharvest.contrib.probing.probes.facts import documents_of
 from kgharvest.contrib.probing.probes.services import check_lm
+from kgharvest.contrib.probing.text_tasks.evidenced_facts import extracted_relations
+from kgharvest.contrib.probing.text_tasks.labelled_texts import labelled_texts
 from kgharvest.contrib.probing.text_tasks.options import METHODS_OF, default_options
 from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE
 from kgharvest.errors import DomainError
@@ -34,9 +37,9 @@ class TextTaskRequest:
 
 @transaction.atomic
 def queue_text_task(request: TextTaskRequest, by=None, project: Project | None = None) -> TextTask:
-    """Create a text task and enqueue it for a worker. The worker checks the lines.
+    """Create a text task and enqueue it for a worker.
 
-    Raises DomainError, EngineError, NotAllowed, and ProjectNotNamed.
+    Raises DomainError, EngineError, ImportRefused with all invalid lines, NotAllowed, and ProjectNotNamed.
     """
     options = default_options(request.task) | request.options
     if unknown := [method for method in options["methods"] if method not in METHODS_OF[request.task]]:
@@ -44,6 +47,10 @@ def queue_text_task(request: TextTaskRequest, by=None, project: Project | None =
         raise DomainError("NotStarted", f"{request.task} has no method {unknown[0]}. Use {supported}.")
     if request.task == TextTask.Task.EXTRACT and not request.relations:
         raise DomainError("NotStarted", "extract requires relations. Select a relation set.")
+    if request.task == TextTask.Task.EXTRACT:
+        extracted_relations(request.relations, documents_of("the file", request.lines.encode()))
+    else:
+        labelled_texts(request.lines, options)
     check_lm(request.language_model, request.device, request.dtype, request.with_control)
     columns = ("name", "arity", "initial_prompts", "prompts")
     relations = [{column: getattr(relation, column) for column in columns} for relation in request.relations]

@@ -1,4 +1,7 @@
-"""Templates for text tasks: `{sentence} [T] [T] [T] [P] .` (Shin et al. 2020, Table 3)."""
+"""Templates for text tasks: `{sentence} [T] [T] [T] [P] .` (Shin et al. 2020, Table 3).
+
+Does not import torch before a template is encoded.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,15 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from kgharvest.engine.language_models.base import EncodedPrompt, TokenIds
-from kgharvest.engine.language_models.masked import MaskedLM
-from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, TriggerTemplate
-from kgharvest.engine.prompts.prompt_set import prompt_text
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import BadPrompt, BadText
+
+if TYPE_CHECKING:
+    from kgharvest.engine.language_models.base import EncodedPrompt, TokenIds
+    from kgharvest.engine.language_models.masked import MaskedLM
+    from kgharvest.engine.prompt_learning.autoprompt import TriggerTemplate
 
 PLACEHOLDER = re.compile(r"\{(\w+)\}|(\[T\])|(\[P\])")
 Encoded = TypeVar("Encoded")
@@ -58,6 +62,8 @@ class TextTemplate:
 
     def encode(self, lm: MaskedLM) -> TriggerTemplate:
         """Return the tokenized template: slots 0, 1, ... for the fields, the next slot for [P]. Raises BadPrompt."""
+        from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, TriggerTemplate
+
         n_slots = len(self.fields) + 1
         trigger_slots = count(n_slots)
 
@@ -78,6 +84,8 @@ class TextTemplate:
 
     def prompt_text(self, lm: MaskedLM, prompt: EncodedPrompt) -> str:
         """Return the text of a prompt made from this template."""
+        from kgharvest.engine.prompts.prompt_set import prompt_text
+
         names = [*(f"{{{name}}}" for name in self.fields), "[P]"]
         return re.sub(r"<ENT(\d+)>", lambda slot: names[int(slot[1])], prompt_text(lm, prompt))
 

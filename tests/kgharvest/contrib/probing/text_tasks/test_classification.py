@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 import pytest
 from django.core.management import CommandError, call_command
 
-from kgharvest.contrib.probing.text_tasks.classification import LabelledRow, TextSets, read_labelled, subset
+from kgharvest.contrib.probing.text_tasks.labelled_texts import LabelledRow, TextSets, read_labelled, subset
 from kgharvest.contrib.probing.text_tasks.tables import curve_rows
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.embedded_lm.world import load_world

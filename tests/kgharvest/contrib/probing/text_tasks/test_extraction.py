@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from kgharvest.contrib.probing.probes.facts import split_world
-from kgharvest.contrib.probing.text_tasks.extraction import Evidence, EvidencedFact, evidenced_fact
+from kgharvest.contrib.probing.text_tasks.evidenced_facts import Evidence, EvidencedFact, evidenced_fact
 from kgharvest.contrib.probing.text_tasks.tables import extraction_summary
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.language_models.compact import load_compact

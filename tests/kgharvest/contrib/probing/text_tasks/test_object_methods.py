@@ -7,11 +7,10 @@ from random import Random
 import pytest
 import torch
 
+from kgharvest.contrib.probing.text_tasks.evidenced_facts import Evidence, EvidencedFact
 from kgharvest.contrib.probing.text_tasks.extraction import (
     MOST_WORDS,
     EncodedContext,
-    Evidence,
-    EvidencedFact,
     FactInContext,
     draw_contexts,
     encode_contexts,

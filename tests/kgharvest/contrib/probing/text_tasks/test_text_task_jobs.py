@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from html import unescape
 from random import Random
 
 import pytest
@@ -12,6 +13,7 @@ from kgharvest.contrib.probing.models import TextTask
 from kgharvest.contrib.probing.probes.facts import split_world
 from kgharvest.contrib.probing.text_tasks.services import TextTaskRequest, queue_text_task
 from kgharvest.embedded_lm.world import load_world
+from kgharvest.errors import ImportRefused
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
@@ -21,6 +23,7 @@ from tests.factories import make_relation, make_relation_set, make_user
 pytestmark = pytest.mark.django_db
 
 API, NEW = "/api/v1/text-tasks/", "/reports/text-tasks/new/"
+PLACES = ("italy", "france")
 QUICK = {"iterations": 4, "candidates": 4}
 
 
@@ -81,12 +84,27 @@ def test_worker_extracts_objects_of_facts(enqueued):
         ({"part": "testing", "sentence": "the cat", "label": "animal"}, "line 61: has no part; add train, dev, test"),
     ],
 )
-def test_invalid_lines_fail_the_task_with_their_numbers(enqueued, line, error):
-    done = run(make_task([*text_lines(), line]))
+def test_api_and_form_reject_invalid_lines_with_their_numbers(researcher_client, enqueued, line, error):
+    lines = [*text_lines(), line]
+    upload = SimpleUploadedFile("names.jsonl", "\n".join(map(json.dumps, lines)).encode())
 
-    assert done.status == Job.Status.FAILED
-    assert error in done.error
-    assert done.records == []
+    answer = client_of().post(API, {"task": "classify", "model": "embedded-small", "lines": lines}, JSON)
+    page = researcher_client.post(NEW, form_data(lines=upload)).content.decode()
+
+    assert answer.status_code == 400
+    assert error in error_of(answer)["message"]
+    assert all(f"<td>{text}" in unescape(page) for text in error.split(": "))
+    assert not TextTask.objects.exists()
+
+
+def test_facts_without_their_object_in_the_context_are_rejected_with_their_numbers(enqueued):
+    capitals = make_relation(name="capital_of", relation_set=make_relation_set("known"))
+    facts = [{"part": "train", "sub": "rome", "obj": "italy", "context": f"rome is in {name} ."} for name in PLACES]
+
+    with pytest.raises(ImportRefused, match='line 2: has a "context" without its object'):
+        make_task(facts, "extract", [capitals])
+
+    assert not TextTask.objects.exists()
 
 
 def test_api_starts_lists_and_returns_tasks(enqueued):
