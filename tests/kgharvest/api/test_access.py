@@ -152,7 +152,9 @@ def sent(operation: str, objects: dict[str, Any]) -> dict[str, Any]:
             "task": "classify",
             "project": objects["slug"],
             "model": "embedded",
-            "lines": [{"part": "train", "sentence": "a", "label": "b"}],
+            "lines": [
+                {"part": part, "sentence": "a", "label": label} for part in ("train", "dev", "test") for label in "bc"
+            ],
         },
         "POST probes/": {
             "relations": [objects["relation"]],

@@ -41,6 +41,7 @@ def queue_text_task(request: TextTaskRequest, by=None, project: Project | None =
 
     Raises DomainError, EngineError, ImportRefused with all invalid lines, NotAllowed, and ProjectNotNamed.
     """
+    project = project_for(by, project)
     options = default_options(request.task) | request.options
     if unknown := [method for method in options["methods"] if method not in METHODS_OF[request.task]]:
         supported = ", ".join(METHODS_OF[request.task])
@@ -56,7 +57,7 @@ def queue_text_task(request: TextTaskRequest, by=None, project: Project | None =
     relations = [{column: getattr(relation, column) for column in columns} for relation in request.relations]
     task = TextTask.objects.create(
         kind=TextTask.KIND,
-        project=project_for(by, project),
+        project=project,
         task=request.task,
         language_model=request.language_model,
         name=request.name[:200],

@@ -325,5 +325,6 @@ def test_bart_learns_soft_prompts_and_refuses_deep_ones(capitals, tmp_path):
     assert records["soft"]["n_parameters"] > records["mixture"]["n_parameters"] == 0
     fault = Probe.objects.get().document["faults"]["capital_of"]
     assert fault.startswith("capital_of, soft-deep: Soft prompts in all layers require bert")
-    with pytest.raises(CommandError, match="bertese requires a masked LM"):
-        run_probe(tmp_path, "bertese", model=bart, facts=tmp_path / "facts.jsonl")
+    for method in ("fine-tuned", "bertese"):
+        with pytest.raises(CommandError, match=f"{method} requires a masked LM"):
+            run_probe(tmp_path, method, model=bart, facts=tmp_path / "facts.jsonl")
