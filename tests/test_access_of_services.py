@@ -203,7 +203,7 @@ CALLS: dict[Callable, Callable] = {
 CALL_PROJECT_FOR = {
     "plan_launch", "create_harvest_job", "queue_harvest", "prepared_import", "import_relation_file",
     "import_kg", "prepared_kg", "store_upload", "save_relation", "queue_score_job", "create_probe", "queue_probe",
-    "queue_text_task", "project_of", "import_study_relations", "plan_of", "checked_plan",
+    "create_crawl", "queue_text_task", "project_of", "import_study_relations", "plan_of", "checked_plan",
 }  # fmt: skip
 CALL_SERVICES_WITH_A_ROW = {
     "import_upload", "start_launch", "import_prompts", "create_run", "queue_run", "import_file", "import_answers",
