@@ -19,7 +19,7 @@ class ChatAnswer(models.Model):
     question_sha256 = models.CharField(max_length=64)
     raw = models.TextField(blank=True)
     model_reported = models.CharField(max_length=700, blank=True)
-    logprobs = models.JSONField(default=list, blank=True)
+    logprobs = models.JSONField(default=list, db_default=[], blank=True)
     n_prompt_tokens = models.PositiveIntegerField(default=0)
     n_completion_tokens = models.PositiveIntegerField(default=0)
     cost = models.DecimalField(max_digits=16, decimal_places=8, default=0)

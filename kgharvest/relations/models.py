@@ -71,7 +71,7 @@ class Relation(models.Model):
     initial_prompts = models.JSONField()
     prompts = models.JSONField(default=list, blank=True)
     seed_tuples = models.JSONField()
-    negative_seed_tuples = models.JSONField(default=list, blank=True)
+    negative_seed_tuples = models.JSONField(default=list, db_default=[], blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = RelationQuerySet.as_manager()
