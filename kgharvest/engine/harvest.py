@@ -73,7 +73,7 @@ def prepare(
     seeds = encode_seeds(spec.seed_tuples, lm)
     prompts = choose_prompts(PromptSource(spec, lm, seeds, paraphraser, on_progress))
     tick = partial(Reporter(on_progress, "weights", len(prompts.weighted)), 0)
-    seed_scores = tuple(zip(prompts.examples, prompts.example_scores, strict=True))
+    seed_scores = tuple(zip(prompts.examples, prompts.example_scores, strict=False))  # negatives, the last, have none
     if not seed_scores:
         reader = prompts.prompt_set.reader(lm)
         by_name = {tuple(entity_of(entity).folded for entity in seed): seed for seed in spec.seed_tuples}

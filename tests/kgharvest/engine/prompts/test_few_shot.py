@@ -251,6 +251,18 @@ def test_every_prompt_denies_the_negative_seed_tuples(causal, setting):
     assert len(prompts.example_scores) == len(SEEDS)
 
 
+def test_harvest_omits_negative_seed_tuples_and_scores_seed_tuples(causal):
+    lm, _ = causal
+    first = harvest(make_spec(), lm).tuples[0]
+    spec = replace(make_spec(), negative_seed_tuples=(first.surface,))
+
+    prepared, result = prepare(spec, lm), harvest(spec, lm)
+
+    assert [seed for seed, _ in prepared.comprehension.seed_scores] == list(SEEDS)
+    assert result.tuples
+    assert first.entities not in {scored.entities for scored in result.tuples}
+
+
 def test_negative_seed_tuples_are_omitted_before_seed_tuples(chat_lm, monkeypatch):
     lm, _ = chat_lm
     spec = replace(make_spec(), negative_seed_tuples=NEGATIVES)
