@@ -32,7 +32,7 @@ import scipy
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from kgharvest.statistics.fixed_width import center_and_half_width, closing_z, effective_size, interval_at_stop
+from kgharvest.statistics.fixed_width import center_and_half_width, closing_rule, effective_size, interval_at_stop
 from kgharvest.statistics.rates import SIGNIFICANCE, Z_95
 
 MARGIN = 0.05
@@ -136,7 +136,7 @@ def simple_looks(graph: Graph, facts: np.ndarray, judged: np.ndarray | None, *, 
     size = len(graph.is_true)
     is_true = graph.is_true[facts]
     share = is_true.cumsum(axis=1) / labels
-    n = effective_size(labels, size) if is_finite else labels.astype(np.float64)
+    n = effective_size(labels, closing_rule(MARGIN, size)[0]) if is_finite else labels.astype(np.float64)
     if judged is None:
         return Looks(share, n, labels)
     estimate, smoothed, variance = np.zeros((3, *facts.shape))
@@ -230,7 +230,7 @@ def measure(graph: Graph, design: str, method: str, runs: int, rng: np.random.Ge
     judged = None
     if method.endswith("judge"):
         judged = rng.random((runs, size)) < np.where(graph.is_true, SENSITIVITY, 1 - SPECIFICITY)
-    z = closing_z(MARGIN, size if design == "srs" else 0) if is_ours else 0.0
+    _, z = closing_rule(MARGIN, size if design == "srs" else 0)
     most = 600
     if design == "srs":
         facts = (

@@ -277,7 +277,7 @@ def _closing(
         for strata in sides.values()
     )
     judged = min(share, 1)
-    n_statements, n_judgments = (ceil(judged * n) for n in (work.n_tasks, work.n_judgments))
+    n_statements, n_judgments = (ceil(judged * n - 1e-9) for n in (work.n_tasks, work.n_judgments))
     return ClosingPlan(round.closes_at_half_width, n_statements, n_judgments, judged * work.hours, share <= 1)
 
 
