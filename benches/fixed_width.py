@@ -1,6 +1,6 @@
 """Expected labels to a margin of .05 by rules that cover every accuracy from .5 to .995 with at least .945.
 
-`stops` calculates the stops and the coverage of the rule of rounds (kgharvest/statistics/fixed_width.py), for its tests.
+`stops` calculates the stops and the coverage of the rule of rounds (kgharvest/statistics/fixed_width.py).
 
 `python benches/fixed_width.py`. Each rule stops at the first label after which its interval has a half-width of at most
 .05. Its level is the largest one from .05 to .03, in steps of .001, with the guarantee. This is an exact calculation

@@ -26,6 +26,7 @@ from benches.simulated_intervals import (
     of_alpha,
     of_annotators,
     of_another_panel,
+    of_clusters,
     of_difference,
     of_flips,
     of_incomplete,
@@ -65,6 +66,7 @@ def lines_of_rates() -> Iterator[Line]:
         ((20, 20), (10, 15), (0.9, 0.6)),
     ):
         yield of_sample("strata", Sample(population, n, share))
+    yield from lines_of_thin_strata()
     small = tuple(range(4, 14))
     for n_large, share in ((10, 0.7), (10, 0.9), (10, 0.98), (50, 0.8)):
         yield of_sample("total", Sample((5000, *[50] * 10), (n_large, *small), (share, *[0.8] * 10)))
@@ -72,6 +74,17 @@ def lines_of_rates() -> Iterator[Line]:
     for n_cells, n, share in designs:
         equal = [1 / n_cells] * n_cells
         yield of_sample("macro", Sample([200] * n_cells, [n] * n_cells, [share] * n_cells, equal))
+
+
+def lines_of_thin_strata() -> Iterator[Line]:
+    for n_strata, n, size in ((20, 2, 25), (20, 3, 25), (70, 5, 100)):
+        for share in (0.8, 0.95):
+            yield of_sample("thin strata", Sample([size] * n_strata, [n] * n_strata, [share] * n_strata))
+        n_bad = round((1 - SHARE_GOOD) * n_strata)
+        shares = [BAD] * n_bad + [GOOD] * (n_strata - n_bad)
+        yield of_sample("thin strata", Sample([size] * n_strata, [n] * n_strata, shares))
+    for n_clusters, share in ((30, 0.8), (30, 0.95), (60, 0.8), (60, 0.95)):
+        yield of_clusters(n_clusters, 5, 1000, share)
 
 
 GOOD, BAD, SHARE_GOOD = 0.95, 0.3, 0.85

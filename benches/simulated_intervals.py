@@ -25,6 +25,7 @@ from kgharvest.statistics.agreement import (
 )
 from kgharvest.statistics.annotator_models import Judged
 from kgharvest.statistics.arrays import ACCEPTED, FALSE, REJECTED, TRUE
+from kgharvest.statistics.clusters import design_effects
 from kgharvest.statistics.paired_tests import interval_for_similar
 from kgharvest.statistics.partial_pooling import Sample as StatementSample
 from kgharvest.statistics.partial_pooling import (
@@ -95,6 +96,23 @@ def of_sample(kind: str, sample: Sample) -> Line:
         return np.array([(sample.truth, rate.low, rate.high) for rate in sample.rates(rng, runs)])
 
     return Line(f"{kind}: {sample}", simulate)
+
+
+def of_clusters(n_clusters: int, size: int, population: int, share: float) -> Line:
+    """Clusters drawn from a population of `population` clusters, whose shares of true tuples have precision 2."""
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        results = []
+        for _ in range(runs):
+            is_true = rng.random((population, size)) < rng.beta(2 * share, 2 * (1 - share), (population, 1))
+            drawn = is_true[rng.choice(population, n_clusters, replace=False)]
+            stratum, cluster = np.zeros(drawn.size, dtype=np.int64), np.repeat(np.arange(n_clusters), size)
+            effect = design_effects(drawn.reshape(-1), stratum, cluster, 1)
+            sample = VerdictSample.of_complete([drawn.size], [drawn.sum()]).divided(effect)
+            results.append((is_true.mean(), *sample_rate(sample, [is_true.size])[1:3]))
+        return np.array(results)
+
+    return Line(f"clusters: {n_clusters} of {population:g}, {size} tuples each, mean p {share:g}", simulate)
 
 
 def of_difference(a: Sample, b: Sample) -> Line:

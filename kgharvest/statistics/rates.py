@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -167,6 +168,8 @@ MOST_CONVOLVED = 60  # maximum number of convolved strata; with more strata, the
 # With fewer strata, the normal approximation is used only if the skewness is below the first limit, and the effect of a
 # single draw in standard errors is below the second limit.
 MOST_SKEWED, COARSEST = 0.15, 0.2
+MANY_STRATA, FEW_DRAWS = 8, 10  # effective number of strata, and mean number of draws, from which strata are thin
+uses_thin_rule = ContextVar("uses_thin_rule", default=True)  # False to reproduce the numbers of older reports
 AS_GOOD_AS_INFINITE = 10_000_000  # number of tuples; gamma functions of larger numbers lose digits
 CANDIDATES = 2000  # approximate maximum of the numbers of hits that are tried for a limit of a simple sample
 FINEST = 1_000_000  # resolution of shares of an infinite population
@@ -250,6 +253,8 @@ def population_rate(
     if not len(open_strata):
         return Rate(value, value, value)
     if len(open_strata) > 1:
+        if uses_thin_rule.get() and _are_thin(judged[open_strata], parts[open_strata]):
+            return Rate(value, *_thin_interval(value, shares * judged, judged, sizes, parts))
         return Rate(value, *_interval_over_strata(value, shares * judged, judged, sizes, parts))
     [stratum] = open_strata.tolist()
     share, weight = float(shares[stratum]), float(parts[stratum])
@@ -370,6 +375,27 @@ def _acceptability(probabilities: Floats, observed: int) -> Floats:
 
 
 # Several strata
+
+
+def _are_thin(n: Counts, weights: Floats) -> bool:
+    """Return whether there are many strata with few draws, none of which dominates the variance."""
+    spread = weights**2 / n
+    return bool(n.mean() < FEW_DRAWS and spread.sum() ** 2 >= MANY_STRATA * (1 - ROUNDING) * (spread**2).sum())
+
+
+def _thin_interval(value: float, n_hits: Floats, n: Counts, population: Counts, weights: Floats) -> tuple[float, float]:
+    """Return Wilson's interval with an effective sample size, for many strata with few draws.
+
+    Strata of two or three draws without a miss would have no variance, so a hit and a miss are added to each. The
+    quantile is Student's, with the degrees of freedom of draws within strata.
+    """
+    smoothed = (n_hits + 1) / (n + 2)
+    variances = weights**2 * smoothed * (1 - smoothed) / n * (population - n) / np.maximum(population - 1, 1)
+    mean, freedom = float(weights @ smoothed), max(int(n.sum()) - len(n), 1)
+    quantile = float(scipy.special.stdtrit(freedom, 1 - SIGNIFICANCE / 2))
+    low, high = wilson_interval_of_share(value, mean * (1 - mean) / float(variances.sum()), quantile)
+    least, most = float(weights @ (n_hits / population)), 1 - float(weights @ ((n - n_hits) / population))
+    return min(max(low, least), value), max(min(high, most), value)
 
 
 def _interval_over_strata(

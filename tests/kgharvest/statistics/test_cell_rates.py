@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom, hypergeom
+from scipy.special import stdtrit
+from scipy.stats import binom, hypergeom, multinomial
 
 from kgharvest.statistics.rates import (
     EMPTY_STRATUM,
@@ -17,6 +18,8 @@ from kgharvest.statistics.rates import (
     likeliest_shares,
     population_rate,
     simple_interval,
+    uses_thin_rule,
+    wilson_interval_of_share,
 )
 
 
@@ -88,6 +91,41 @@ def coverage(population: tuple[int, ...], n: tuple[int, ...], hits_in_all: tuple
 )
 def test_stratified_interval_covers_truth_for_any_allocation(population, n, hits_in_all):
     assert coverage(population, n, hits_in_all) >= 0.945
+
+
+@pytest.mark.parametrize(("n_strata", "n", "population"), [(20, 2, 25), (20, 3, 25)])
+@pytest.mark.parametrize("share", [0.5, 0.8, 0.96])
+def test_interval_of_many_thin_strata_covers_truth(n_strata, n, population, share):
+    """Enumerate how many strata have each number of hits. The strata are alike."""
+    n_true = round(population * share)
+    chances, covered, total = hypergeom.pmf(np.arange(n + 1), population, n_true, n), 0.0, 0.0
+    for hits in itertools.combinations_with_replacement(range(n + 1), n_strata):
+        counts = np.bincount(hits, minlength=n + 1)
+        likelihood = multinomial.pmf(counts, n_strata, chances)
+        if likelihood > 1e-6:
+            rate = population_rate(hits, [n] * n_strata, [population] * n_strata)
+            total += likelihood
+            covered += likelihood * (rate.low - 1e-9 <= n_true / population <= rate.high + 1e-9)
+    assert covered / total >= 0.925
+
+
+def test_interval_of_thin_strata_is_wilsons_with_effective_size():
+    """Strata of two draws, each with one hit. Their variance is that of 16 draws from a finite population."""
+    low, high = population_rate([1] * 8, [2] * 8, [25] * 8)[1:3]
+
+    assert (low, high) == pytest.approx(wilson_interval_of_share(0.5, 16 * 24 / 23, stdtrit(8, 0.975)))
+    misses = population_rate([2] + [1] * 7, [2] * 8, [25] * 8)
+    hits = population_rate([0] + [1] * 7, [2] * 8, [25] * 8)
+    assert misses[:3] == pytest.approx((1 - hits.value, 1 - hits.high, 1 - hits.low))
+
+
+def test_dominant_stratum_is_not_thin():
+    n, population = [10] + [4] * 10, [5000] + [50] * 10
+    token = uses_thin_rule.set(False)
+    older = population_rate([9] + [3] * 10, n, population)
+    uses_thin_rule.reset(token)
+
+    assert population_rate([9] + [3] * 10, n, population) == older
 
 
 def test_sparse_stratum_keeps_interval_wide():

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from itertools import zip_longest
 from math import isclose
 from pathlib import Path
@@ -24,7 +25,7 @@ from kgharvest.contrib.publishing.packs import row_files
 from kgharvest.contrib.publishing.packs.archive import BadPack, PackFile, checksum_differences, read_pack
 from kgharvest.contrib.publishing.packs.row_files import parquet_differences, read_rows, recompute
 from kgharvest.pages.number_format import DECIMALS, counted
-from kgharvest.statistics.rates import macro_interval
+from kgharvest.statistics.rates import macro_interval, uses_thin_rule
 from kgharvest.tables.formats import csv_text, markdown_of
 from kgharvest.tables.latex import latex_of
 
@@ -155,17 +156,12 @@ def verify_contents(contents: Mapping[str, bytes]) -> Verification:
 def _verify(contents: Mapping[str, bytes]) -> Verification:
     document, facts = (_object(contents, path) for path in (REPORT, row_files.FACTS))
     rows = read_rows(contents)
-    document_of_rows, verdicts = recompute(rows, facts)
-    recomputed = json.loads(json.dumps(document_of_rows))
-    packed = {name: value for name, value in document.items() if name not in STAMP}
-    recomputed["novelty"] = packed.get("novelty")  # the reference KG is not in the package
     same_wording = document.get("code_version") in (None, code_version())
-    if has_students_intervals(packed):
-        # The packed cells are compared with the recomputed ones, too. They are not rounded, and Student's interval
-        # multiplies rounding errors.
-        with suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            recomputed = with_students_intervals(recomputed, packed["cells"])
-    compared = DocumentComparison(packed, recomputed, row_files.REPEATED_PATHS, same_wording=same_wording)
+    compared, verdicts = _recomputed(document, rows, facts, same_wording)
+    if compared.differences and not same_wording:
+        of_older = copy_context().run(_recomputed_by_older_rule, document, rows, facts)
+        if len(of_older[0].differences) < len(compared.differences):
+            compared, verdicts = of_older
     head = document.get("audit")
     if not isinstance(head, dict) or not isinstance(head.get("number"), int) or not isinstance(head.get("hash"), str):
         raise BadPack(f"{REPORT} does not name the head of an audit log.")
@@ -193,6 +189,30 @@ def _verify(contents: Mapping[str, bytes]) -> Verification:
             f"Not compared: wording and new keys, because kgharvest {document['code_version']} created the package."
         )
     return Verification(problems, compared.n_numbers, compared.n_repeated, notes)
+
+
+def _recomputed(
+    document: Mapping[str, Any], rows: Rows, facts: row_files.Facts, same_wording: bool
+) -> tuple[DocumentComparison, list[tuple[str, str, str]]]:
+    """Return the comparison with the document of the rows, and the verdicts that do not match the judgments."""
+    document_of_rows, verdicts = recompute(rows, facts)
+    recomputed = json.loads(json.dumps(document_of_rows))
+    packed = {name: value for name, value in document.items() if name not in STAMP}
+    recomputed["novelty"] = packed.get("novelty")  # the reference KG is not in the package
+    if has_students_intervals(packed):
+        # The packed cells are compared with the recomputed ones, too. They are not rounded, and Student's interval
+        # multiplies rounding errors.
+        with suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            recomputed = with_students_intervals(recomputed, packed["cells"])
+    return DocumentComparison(packed, recomputed, row_files.REPEATED_PATHS, same_wording=same_wording), verdicts
+
+
+def _recomputed_by_older_rule(
+    document: Mapping[str, Any], rows: Rows, facts: row_files.Facts
+) -> tuple[DocumentComparison, list[tuple[str, str, str]]]:
+    """Return `_recomputed` without the intervals of thin strata, which older versions did not have."""
+    uses_thin_rule.set(False)
+    return _recomputed(document, rows, facts, same_wording=False)
 
 
 def _object(contents: Mapping[str, bytes], path: str) -> dict[str, Any]:

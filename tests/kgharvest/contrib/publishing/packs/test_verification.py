@@ -36,6 +36,7 @@ from kgharvest.contrib.publishing.packs.verification import (
     with_students_intervals,
 )
 from kgharvest.management.command import Error
+from kgharvest.statistics import rates
 from tests.kgharvest.contrib.publishing.packs.studies import STUDIES
 from tests.programs import run_program
 from tests.refusals import refused
@@ -268,6 +269,18 @@ def test_packages_with_students_intervals_of_averages_verify(of_samples):
     assert problems_of({**contents, "tables/settings.csv": settings})
     older["totals"][0]["macro_accuracy_low"] = 0.123
     assert problems_of({**contents, REPORT: json.dumps(older).encode()})[0].startswith("totals[0].macro_accuracy_low")
+
+
+def test_packages_without_intervals_of_thin_strata_verify(pack_of, monkeypatch):
+    contents = pack_of("of_strata")
+    monkeypatch.setattr(rates, "MANY_STRATA", 1)
+    monkeypatch.setattr(rates, "FEW_DRAWS", 1000)
+    older = json.loads(contents[REPORT]) | {"code_version": "0.0.1"}
+
+    assert problems_of({**contents, REPORT: json.dumps(older).encode()}) == []
+    assert problems_of(contents)[0].startswith("cells[0].accuracy_low")
+    older["cells"][0]["accuracy_low"] = 0.123
+    assert problems_of({**contents, REPORT: json.dumps(older).encode()})[0].startswith("cells[0].accuracy_low")
 
 
 def without(entry: Mapping, key: str) -> dict:
