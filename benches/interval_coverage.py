@@ -28,11 +28,9 @@ from benches.simulated_intervals import (
     of_another_panel,
     of_clusters,
     of_difference,
-    of_flips,
     of_incomplete,
     of_interim,
     of_other_annotators,
-    of_pooled,
     of_relations,
     of_sample,
     of_statements,
@@ -124,15 +122,6 @@ def lines_of_models() -> Iterator[Line]:
         yield of_annotators(Sample((population,), (n,), (share,)), crowd, n_gold)
     yield of_annotators(Sample((100, 900), (30, 30), (0.95, 0.7)), Crowd(8, 0.85, 0.8, 0.1))
     yield of_annotators(Sample([200] * 14, [10] * 14, [0.9] * 14, [1 / 14] * 14), Crowd(8, 0.85, 0.8, 0.1))
-    for n_relations, n, population, mean, precision in (
-        (5, 10, 200, 0.8, 10),
-        (14, 10, 200, 0.9, 20),
-        (14, 30, 200, 0.7, 5),
-        (14, 10, 50, 0.95, 1000),
-        (50, 10, 1000, 0.9, 10),
-        (4, 5, 100, 0.5, 3),
-    ):
-        yield of_pooled(n_relations, n, population, mean, precision)
 
 
 def lines_of_differences() -> Iterator[Line]:
@@ -191,9 +180,6 @@ def lines_of_agreement() -> Iterator[Line]:
         for n, leniency in ((200, 0.5), (200, 1), (1000, 0.5), (1000, 1)):
             yield of_another_panel(n, 1000, n_annotators, leniency)
         yield of_another_panel(200, 1000, n_annotators, 0.5, has_thirds=True)
-    for n, k in ((20, 3), (50, 3), (300, 3), (50, 5), (300, 5)):
-        for propensities in ((0.85, 0.15), (0.95, 0.05), (0.9, 0.5), None):
-            yield of_flips(n, k, propensities)
 
 
 def main() -> None:

@@ -31,10 +31,9 @@ from kgharvest.statistics.judge_assisted import (
     judge_assisted_rate,
     judged_difference,
     people_alone,
-    prediction_powered_mean,
     tells_apart,
 )
-from kgharvest.statistics.rates import VerdictSample, simple_interval
+from kgharvest.statistics.rates import Z_95, Rate, VerdictSample, simple_interval
 
 N_RUNS = 2000
 
@@ -124,6 +123,26 @@ def predictions(cell: Simulated, run: int) -> tuple[np.ndarray, np.ndarray, np.n
     is_true = np.array([1.0, 0.0, 0.0])
     predicted = np.concatenate([np.repeat(is_true, hits), np.repeat(is_true, misses)])
     return label, predicted, np.repeat(is_true, cell.population[run])
+
+
+def prediction_powered_mean(label: np.ndarray, predicted: np.ndarray, predicted_of_all: np.ndarray) -> Rate:
+    """Return the mean label with its normal 95 % interval by PPI++, which can exceed [0, 1]. Requires n >= 1.
+
+    Angelopoulos, Duchi, and Zrnic (2023), PPI++: Efficient Prediction-Powered Inference, arXiv 2311.01453. The result
+    equals `ppi_mean_ci` in ppi-python 0.2.3.
+
+    label, predicted (n,): labels of people and of the judge on the labeled sample. predicted_of_all (N,): the judge's
+    labels of the whole population. The judge's weight, in [0, 1], is the covariance of `label` and `predicted` divided
+    by the pooled variance of `predicted` and `predicted_of_all`, following the gradients in section 6 of the paper.
+    """
+    y, f, f_all = (np.asarray(values, dtype=np.float64) for values in (label, predicted, predicted_of_all))
+    n, n_all = len(y), len(f_all)
+    covariance = float(((y - y.mean()) * (f - f.mean())).mean())
+    variance = float(np.var(np.concatenate([f, f_all]), ddof=1))
+    weight = min(1.0, max(0.0, covariance / ((1 + n / n_all) * variance))) if variance > 0 else 0.0
+    value = weight * float(f_all.mean()) + float((y - weight * f).mean())
+    error = float(np.sqrt(weight**2 * f_all.var() / n_all + (y - weight * f).var() / n))
+    return Rate(value, value - Z_95 * error, value + Z_95 * error)
 
 
 def prediction_powered(cell: Simulated, run: int) -> Interval:

@@ -39,6 +39,8 @@ from kgharvest.contrib.probing.probes.document import probe_document
 from kgharvest.contrib.probing.probes.facts import PARTS, ProbeRelation, relation_type
 from kgharvest.contrib.probing.probes.measurement import cells_of, measure, probe_task
 from kgharvest.contrib.probing.probes.tables import summary_table
+from kgharvest.contrib.probing.prompt_learning.learners import learn
+from kgharvest.contrib.probing.prompt_learning.registry import METHODS, LearningBudget
 from kgharvest.embedded_lm.train import Recipe, save, train
 from kgharvest.embedded_lm.world import Relation, parse_phrasing
 from kgharvest.engine.language_models.base import EncodedPrompt
@@ -46,8 +48,6 @@ from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.probing import probe
 from kgharvest.engine.prompt_learning import lpaqa
-from kgharvest.engine.prompt_learning.learners import learn
-from kgharvest.engine.prompt_learning.registry import METHODS, LearningBudget
 from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer
 from kgharvest.statistics.paired_tests import PairedDifference, paired_difference
 from kgharvest.tables.formats import terminal_text

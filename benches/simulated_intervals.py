@@ -19,22 +19,19 @@ from evaluation.reports.sections.rates import total_entries
 from kgharvest.statistics.agreement import (
     alpha_of_shares,
     annotators_interval,
-    expected_flips,
     krippendorff_alpha,
     pattern_interval,
+)
+from kgharvest.statistics.annotator_errors import Sample as StatementSample
+from kgharvest.statistics.annotator_errors import (
+    corrected_rate,
+    sample_truths,
+    why_unidentified,
 )
 from kgharvest.statistics.annotator_models import Judged
 from kgharvest.statistics.arrays import ACCEPTED, FALSE, REJECTED, TRUE
 from kgharvest.statistics.clusters import design_effects
 from kgharvest.statistics.paired_tests import interval_for_similar
-from kgharvest.statistics.partial_pooling import Sample as StatementSample
-from kgharvest.statistics.partial_pooling import (
-    SimpleSample,
-    corrected_rate,
-    pooled_rates,
-    sample_truths,
-    why_unidentified,
-)
 from kgharvest.statistics.rates import (
     Rate,
     VerdictSample,
@@ -316,23 +313,6 @@ def of_annotators(sample: Sample, crowd: Crowd, n_gold: int = 0) -> Line:
     return Line(f"annotators' errors: {sample}, {crowd}{gold}", simulate)
 
 
-def of_pooled(n_relations: int, n: int, population: int, mean: float, precision: float) -> Line:
-    """Relations whose tuples are true with Beta(mean * precision, (1 - mean) * precision). Each relation is a row."""
-
-    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
-        results = []
-        for _ in range(runs):
-            shares = rng.beta(mean * precision, (1 - mean) * precision, n_relations)
-            n_true = rng.binomial(population, shares)
-            hits = rng.hypergeometric(n_true, population - n_true, n)
-            rates = pooled_rates(hits / n, [SimpleSample(n, population)] * n_relations, rng)
-            results += [(x / population, rate.low, rate.high) for x, rate in zip(n_true, rates, strict=True)]
-        return np.array(results)
-
-    name = f"{n_relations} relations, {n} of {population}, p Beta with mean {mean:g} and precision {precision:g}"
-    return Line(f"partially pooled: {name}", simulate)
-
-
 class World(NamedTuple):
     """Relations like those of a report. draw: returns the shares of true tuples of n relations. mean: their mean."""
 
@@ -443,18 +423,3 @@ def of_another_panel(n: int, population: int, n_annotators: int, leniency: float
     thirds = ", third only if split" if has_thirds else ""
     name = f"{n} of {population}, {n_annotators} people, leniency {leniency:g}{thirds}"
     return Line(f"another panel: {name}", simulate)
-
-
-def of_flips(n: int, k: int, propensities: tuple[float, float] | None) -> Line:
-    """k judgments per statement, panels of k. propensities: one for each half of the statements; None: Beta(2, 1)."""
-
-    def draw(rng: np.random.Generator, size: int) -> np.ndarray:
-        return rng.beta(2, 1, size) if propensities is None else rng.choice(propensities, size)
-
-    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
-        one, other = (2 * rng.binomial(k, propensity) > k for propensity in [draw(rng, 1_000_000)] * 2)
-        samples = [np.bincount(rng.binomial(k, draw(rng, n)), minlength=k + 1) for _ in range(runs)]
-        return np.array([((one != other).mean(), *expected_flips(sample, k, rng, 1000)[1:3]) for sample in samples])
-
-    kinds = "Beta(2, 1)" if propensities is None else f"{propensities[0]:g} or {propensities[1]:g}"
-    return Line(f"verdict stability: {n} statements, {k} judgments, True of {kinds}", simulate)

@@ -36,7 +36,7 @@ SUBPACKAGES = {
     "evaluation": "comparisons evidence rehearsals rendering reports scores sharing studies",
     "kgharvest/contrib": " ".join(CONTRIB),
     "kgharvest/contrib/knowledge_graphs": "imports judged_kg lm_kbc",
-    "kgharvest/contrib/probing": "probes text_tasks",
+    "kgharvest/contrib/probing": "probes prompt_learning text_tasks",
     "kgharvest/contrib/publishing": "datasheets packs preregistration statements",
     "kgharvest/contrib/recruiting": "panels pay prolific",
 }

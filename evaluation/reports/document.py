@@ -93,7 +93,6 @@ def method_of(document: Document) -> str:
         "conventions": document["conventions"] and document["n_judgments"],
         "clusters": document.get("n_clusters"),
         "corrected_rates": document["annotator_errors"]["reason"] is None,
-        "pooled_rates": any(cell["pooled"]["value"] is not None for cell in cells),
         "every_look": any(cell["every_look"]["low"] is not None for cell in cells),
         "every_look_with_judge": judge,
         "every_look_of_averages": any(
@@ -102,8 +101,6 @@ def method_of(document: Document) -> str:
         "agreement": document["alpha"]["n_units"],
         "agreement_of_annotators": document["alpha"]["annotators"]["low"] is not None,
         "another_panel": any(total["another_panel"]["low"] is not None for total in totals),
-        "fleiss_kappa": document["fleiss_kappa"]["value"] is not None,
-        "verdict_stability": document["verdict_stability"]["flips"] is not None,
         "annotator_models": any(model["reason"] is None for model in models),
         "annotator_models_on_gold": any(model["gold"] for model in models),
         "comparisons": compared,
@@ -118,7 +115,6 @@ def method_of(document: Document) -> str:
         "exclusions": any(exclusion["effects"] for exclusion in conducted.get("exclusions", ())),
         "judge_assisted": judge,
         "people_alone": judge,
-        "prediction_powered": any((cell.get("judge") or {}).get("prediction_powered") for cell in cells),
         "judge_assisted_comparisons": judge.get("comparisons"),
         "judge_quality": card.get("n_verdicts"),
         "alternative_annotator": any(test["reason"] is None for test in card.get("alternative_annotator", ())),
@@ -137,7 +133,6 @@ TABLES = (
     rates.model_table,
     conventions.convention_table,
     modelled_rates.corrected_table,
-    modelled_rates.pooled_table,
     rates.size_table,
     comparisons.comparison_table,
     comparisons.rank_table,
@@ -219,7 +214,7 @@ def build_document(
     totals = rates.total_entries(evidence, cells)
     has_pairs = len(evidence.sides) > 1
     compared = comparisons.comparison_entries(evidence, cells, drawn, equivalence_margin) if has_pairs else []
-    models = annotators.fit_models(evidence)
+    model = annotators.fit_model(evidence)
     correction = modelled_rates.correct_for_errors(evidence)
     modelled = modelled_rates.with_modelled_rates(rates.cell_entries(cells), evidence, cells, correction)
     at_every_look = modelled_rates.every_look_entries(evidence, modelled, *(judged.groups() if judged else ()))
@@ -248,9 +243,9 @@ def build_document(
         "curves": rates.curve_entries(evidence, ranked, drawn.accepted, judged),
         "comparisons": compared,
         "ranks": comparisons.rank_entry(evidence, modelled, drawn) if has_pairs else None,
-        "sensitivity": sensitivity.sensitivity_entry(evidence, drawn, models),
-        **annotators.annotator_entries(evidence, models),
-        "annotator_models": annotators.model_entries(evidence, models),
+        "sensitivity": sensitivity.sensitivity_entry(evidence, drawn, model),
+        **annotators.annotator_entries(evidence, model),
+        "annotator_models": [annotators.model_entry(evidence, model)],
         "planner": rates.plan_entry(evidence, totals, cells, compared),
         "judge": assisted_rates.judge_entry(evidence, drawn, judged) if judged else None,
         "judge_card": judge_card.card_entry(evidence, answers) if answers else None,
@@ -420,7 +415,7 @@ def abridged(document: Document) -> dict[str, Any]:
     for cell in document["cells"]:
         modelled = {
             name: {key: value for key, value in cell[name].items() if value is not None}
-            for name in ("corrected", "pooled", "every_look")
+            for name in ("corrected", "every_look")
             if name in cell
         }
         cells.append({key: cell[key] for key in CELL_KEYS_ON_PAGES if key in cell} | modelled)

@@ -19,7 +19,6 @@ from kgharvest.statistics.arrays import Codes, Counts, Flags, Floats
 from kgharvest.statistics.rates import Z_95, Rate
 
 N_DRAWS = 5000
-N_STEPS = 300  # number of EM steps; further steps change the flips by less than the width of the interval
 
 NOTHING_PAIRED = "No statement has two judgments."
 ALL_ALIKE = "Agreement is undefined because all judgments are equal."
@@ -391,41 +390,3 @@ def possible_patterns(patterns: Counts, n_tasks: Counts) -> tuple[Counts, Floats
         every_pattern += ways
         prior += [PRIOR_STATEMENTS * share / len(ways)] * len(ways)
     return np.array(every_pattern, dtype=np.int64), np.array(prior)
-
-
-def expected_flips(n_tasks: Codes, k: int, rng: np.random.Generator, n_draws: int) -> Rate:
-    """Return the expected share of statements accepted by only one of two panels of k annotators, with a 95 % interval.
-
-    n_tasks (m + 1,): number of statements with 0, 1, ... m judgments of True.
-
-    A statement's propensity is its probability of being called True. The distribution of propensities over statements
-    can be arbitrary. It is fitted on a grid by EM, starting from uniform weights (Laird 1978, Nonparametric maximum
-    likelihood estimation of a mixing distribution). m judgments identify m moments of the distribution, but flips
-    depend on 2k moments, so distributions that fit equally well can differ in flips. The limits come from two
-    polynomials of degree m that bound the flips at every propensity from below and above. The polynomials are chosen by
-    linear programming to be closest to the flips for the fitted distribution. Their means are linear in the shares of
-    n_tasks, so the interval is valid for every distribution.
-    """
-    m = len(n_tasks) - 1
-    propensity = np.linspace(0, 1, 101)  # (G,)
-    n_true = np.arange(m + 1)[:, np.newaxis]
-    likelihood = scipy.special.comb(m, n_true) * propensity**n_true * (1 - propensity) ** (m - n_true)  # (m + 1, G)
-    accepting = scipy.special.bdtrc(k // 2, k, propensity)
-    flips = 2 * accepting * (1 - accepting)
-    weights = np.full(len(propensity), 1 / len(propensity))
-    for _ in range(N_STEPS):
-        ratio = np.divide(n_tasks / n_tasks.sum(), likelihood @ weights, out=np.zeros(m + 1), where=n_tasks > 0)
-        weights = weights * (ratio @ likelihood)
-    patterns = np.stack([np.arange(m + 1), m - np.arange(m + 1)], axis=1)
-    ends = [flips @ weights]
-    for sign in (-1, 1):  # the lower and the upper polynomial, as values for 0, 1, ... m judgments of True
-        program = scipy.optimize.linprog(
-            sign * likelihood @ weights, -sign * likelihood.T, -sign * flips, bounds=(-1, 1)
-        )
-        polynomial = program.x
-
-        def mean(patterns: Codes, shares: Floats, polynomial: Floats = polynomial) -> Floats:
-            return shares @ polynomial[patterns[:, 0]]
-
-        ends += pattern_interval(mean, patterns, n_tasks, rng, n_draws) or ()
-    return Rate(float(ends[0]), max(0.0, float(min(ends))), min(0.5, float(max(ends))))

@@ -1,4 +1,4 @@
-"""Annotator models Dawid-Skene and MACE, fitted to judgments alone, by EM with SQUAREM acceleration.
+"""Annotator model of Dawid and Skene, fitted to judgments alone, by EM with SQUAREM acceleration.
 
 In judgment j, annotator `annotator[j]` gave the label `label[j]` to task `task[j]`. The arrays contain integers from 0
 and have shape (J,). Callers omit Unjudgeable, which is not an opinion on the truth. EM starts from the label shares of
@@ -21,9 +21,6 @@ PLAIN_STEPS = 10  # EM steps before acceleration, so that EM and accelerated EM 
 FEWEST_STEPS, MOST_STEPS, MOST_WORK = 150, 5000, 20_000_000  # work is the number of steps times the number of judgments
 LONGEST_STRIDE = 64.0  # maximum length of an extrapolation in EM steps
 SMALLEST = 1e-10  # lower bound of probabilities before taking logarithms
-# Parameters of the Beta prior of competence and of the Dirichlet prior of guesses, as in crowd-kit.
-KNOWING_PRIOR = 0.5
-GUESSING_PRIOR = 10.0
 
 
 class Judged(NamedTuple):
@@ -60,21 +57,6 @@ class DawidSkene(NamedTuple):
     labels: Floats
     prior: Floats
     errors: Floats
-    n_steps: int
-    converged: bool
-
-
-class Mace(NamedTuple):
-    """Fitted MACE model. labels (T, L): probabilities of the true label.
-
-    competence (A,): share of judgments based on knowledge.
-
-    guesses (A, L): distribution of labels in the annotator's other judgments.
-    """
-
-    labels: Floats
-    competence: Floats
-    guesses: Floats
     n_steps: int
     converged: bool
 
@@ -132,62 +114,6 @@ def _priors_and_errors(parameters: Floats, judged: Judged) -> tuple[Floats, Floa
     return priors.reshape(-1, judged.n_labels), errors.reshape(-1, judged.n_labels, judged.n_labels)
 
 
-# Hovy, Berg-Kirkpatrick, Vaswani, and Hovy (2013), Learning whom to trust with MACE
-
-
-def fit_mace(judged: Judged) -> Mace:
-    """Fit MACE by variational Bayes.
-
-    An annotator either knows the label or draws a label from the annotator's own distribution.
-    """
-    n_given = judged.per_annotator_and_label()
-
-    def step(parameters: Floats) -> Floats:
-        knows, guesses = _split(parameters, judged)
-        _, is_known = _known(judged, knows, guesses)
-        n_known = judged.per_annotator_and_label(is_known)  # (A, L)
-        n_guessed = n_given - n_known
-        both = np.stack([n_guessed.sum(axis=1), n_known.sum(axis=1)], axis=1)
-        return np.concatenate(
-            [_variational(both, KNOWING_PRIOR).ravel(), _variational(n_guessed, GUESSING_PRIOR).ravel()]
-        )
-
-    guesses = n_given + GUESSING_PRIOR
-    start = np.concatenate(
-        [np.full(2 * judged.n_annotators, 0.5), (guesses / guesses.sum(axis=1, keepdims=True)).ravel()]
-    )
-    parameters, n_steps, converged = squarem(step, start, len(judged.task))
-    knows, guesses = _split(parameters, judged)
-    # Variational weights sum to less than 1, so competence is normalized.
-    competence = knows[:, 1] / knows.sum(axis=1)
-    return Mace(_known(judged, knows, guesses)[0], competence, guesses, n_steps, converged)
-
-
-def _split(parameters: Floats, judged: Judged) -> tuple[Floats, Floats]:
-    """Return the weights of guessing and knowing (A, 2), and the weights of the labels when guessing (A, L)."""
-    knows, guesses = np.split(parameters, [2 * judged.n_annotators])
-    return knows.reshape(-1, 2), guesses.reshape(-1, judged.n_labels)
-
-
-def _known(judged: Judged, knows: Floats, guesses: Floats) -> tuple[Floats, Floats]:
-    """Return labels (T, L) under a uniform prior, and for each judgment (J,) the probability that it was not guessed.
-
-    A judgment is equally likely under every label except its own, so it changes only the odds of its own label.
-    """
-    guessed, known = knows[:, :1] * guesses, knows[:, 1:]  # (A, L), (A, 1)
-    gain = np.log1p(known / guessed)[judged.annotator, judged.label]  # (J,)
-    gains = [judged.per_task(gain * (judged.label == label)) for label in range(judged.n_labels)]
-    labels: Floats = scipy.special.softmax(np.stack(gains), axis=0).T
-    share = (known / (guessed + known))[judged.annotator, judged.label]
-    return labels, labels[judged.task, judged.label] * share
-
-
-def _variational(counts: Floats, prior: float) -> Floats:
-    digamma, weighted = scipy.special.digamma, counts + prior
-    weights: Floats = np.exp(digamma(weighted) - digamma(weighted.sum(axis=1, keepdims=True)))
-    return weights
-
-
 # SQUAREM acceleration
 
 
@@ -220,6 +146,3 @@ def _extrapolate(here: Floats, once: Floats, twice: Floats) -> Floats:
     stride = min(max(stride, 1.0), LONGEST_STRIDE)
     extrapolated: Floats = np.exp(np.clip(here + 2 * stride * first + stride**2 * slowing, np.log(SMALLEST), 0))
     return extrapolated
-
-
-FITS: dict[str, Callable[[Judged], DawidSkene | Mace]] = {"dawid_skene": fit_dawid_skene, "mace": fit_mace}

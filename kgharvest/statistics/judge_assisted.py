@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from kgharvest.statistics.arrays import Counts, Floats
 from kgharvest.statistics.paired_tests import statements_to_shrink
@@ -33,7 +33,6 @@ from kgharvest.statistics.rates import (
     ROUNDING,
     SIGNIFICANCE,
     UNKNOWN_POPULATION,
-    Z_95,
     Rate,
     VerdictSample,
     population_rate,
@@ -351,27 +350,3 @@ def _in_groups(shared: SharedStatements, groups: list[PostStrata], is_alike: NDA
         np.add.at(in_groups, (of_a[:, np.newaxis], of_b), matrix)
         sums.append(np.where(is_alike, in_groups, 0))
     return SharedStatements(*sums)
-
-
-# Prediction-powered inference
-
-
-def prediction_powered_mean(label: ArrayLike, predicted: ArrayLike, predicted_of_all: ArrayLike) -> Rate:
-    """Return the mean label with its normal 95 % interval by PPI++, which can exceed [0, 1]. Requires n >= 1.
-
-    Angelopoulos, Duchi, and Zrnic (2023), PPI++: Efficient Prediction-Powered Inference, arXiv 2311.01453. The result
-    equals `ppi_mean_ci` in ppi-python 0.2.3. Reports show this estimate next to `judge_assisted_rate`, which holds for
-    the finite population and has higher coverage.
-
-    label, predicted (n,): labels of people and of the judge on the labeled sample. predicted_of_all (N,): the judge's
-    labels of the whole population. The judge's weight, in [0, 1], is the covariance of `label` and `predicted` divided
-    by the pooled variance of `predicted` and `predicted_of_all`, following the gradients in section 6 of the paper.
-    """
-    y, f, f_all = (np.asarray(values, dtype=np.float64) for values in (label, predicted, predicted_of_all))
-    n, n_all = len(y), len(f_all)
-    covariance = float(((y - y.mean()) * (f - f.mean())).mean())
-    variance = float(np.var(np.concatenate([f, f_all]), ddof=1))
-    weight = min(1.0, max(0.0, covariance / ((1 + n / n_all) * variance))) if variance > 0 else 0.0
-    value = weight * float(f_all.mean()) + float((y - weight * f).mean())
-    error = float(np.sqrt(weight**2 * f_all.var() / n_all + (y - weight * f).var() / n))
-    return Rate(value, value - Z_95 * error, value + Z_95 * error)

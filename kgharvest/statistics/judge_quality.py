@@ -11,7 +11,7 @@ import scipy
 from kgharvest.statistics.agreement import ALL_ALIKE, NOTHING_PAIRED, alpha_of_counts
 from kgharvest.statistics.arrays import ACCEPTED, FALSE, REJECTED, TRUE, Codes, Counts, Flags, Floats
 from kgharvest.statistics.paired_tests import mcnemar_p
-from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, Rate, difference_interval, hajek_share, rate
+from kgharvest.statistics.rates import SIGNIFICANCE, Rate, difference_interval, hajek_share, rate
 
 UNPARSABLE = 3  # label of an unreadable answer; other labels have the same codes as people's labels
 N_LABELS, N_VERDICTS = 4, 3
@@ -266,7 +266,7 @@ class Change(NamedTuple):
     kappa: Rate
     n_to_true: int
     n_from_true: int
-    more_true: Rate
+    more_true: float
     p: float | None
 
 
@@ -283,10 +283,6 @@ def change_between(label: Codes, other: Codes) -> Change | None:
     n_to_true, n_from_true = (
         int(np.count_nonzero((now == TRUE) & (then != TRUE))) for now, then in ((other, label), (label, other))
     )
-    # Wald's interval of a difference of paired shares, after half a pair is added to each of the four cells. It is
-    # valid even for small differences (Agresti and Min 2005, Statistics in Medicine 24).
-    difference = (n_to_true - n_from_true) / (n + 2)
-    error = Z_95 * float(np.sqrt(n_to_true + n_from_true + 1 - (n + 2) * difference**2)) / (n + 2)
     return Change(
         n,
         n_differing,
@@ -294,7 +290,7 @@ def change_between(label: Codes, other: Codes) -> Change | None:
         _cohens_kappa(label, other, share),
         n_to_true,
         n_from_true,
-        Rate((n_to_true - n_from_true) / n, max(-1.0, difference - error), min(1.0, difference + error)),
+        (n_to_true - n_from_true) / n,
         mcnemar_p(n_to_true, n_from_true),
     )
 

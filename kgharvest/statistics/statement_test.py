@@ -67,15 +67,14 @@ class StatementDifference:
 
         It is 0 if both harvests are fully judged and differ.
         """
-        return min(1.0, 2 * min(self._p_of_at_least(0.0), self._p_of_at_most(0.0)))
-
-    def equivalence_p(self, margin: float) -> float:
-        """Return the larger p value of two one-sided tests of a difference of `margin` or more (Schuirmann 1987)."""
-        return max(self._p_of_at_least(margin), self._p_of_at_most(-margin))
+        return 2 * _tail(self.low_at if self.value > 0 else lambda z: -self.high_at(z))
 
     @property
     def smallest_margin(self) -> float:
-        """Return the margin at which the equivalence p value is .05: the outer limit of the 90 % interval."""
+        """Return the smallest margin within which two one-sided tests at .05 hold (Schuirmann 1987).
+
+        It is the outer limit of the 90 % interval.
+        """
         z = float(scipy.special.ndtri(1 - SIGNIFICANCE))
         return min(1.0, max(self.high_at(z), -self.low_at(z)))
 
@@ -87,17 +86,6 @@ class StatementDifference:
 
     def _distance(self, of_a: float, of_b: float) -> float:
         return math.sqrt(max(0.0, of_a**2 + of_b**2 - 2 * self.correlation * of_a * of_b))
-
-    def _p_of_at_least(self, difference: float) -> float:
-        """Return the one-sided p value of the null hypothesis of a true difference of `difference` or more."""
-        if self.value < difference:
-            return _tail(lambda z: difference - self.high_at(z))
-        return 1 - _tail(lambda z: self.low_at(z) - difference)
-
-    def _p_of_at_most(self, difference: float) -> float:
-        if self.value > difference:
-            return _tail(lambda z: self.low_at(z) - difference)
-        return 1 - _tail(lambda z: difference - self.high_at(z))
 
 
 def statement_difference(

@@ -13,7 +13,6 @@ from kgharvest.statistics.agreement import (
     N_DRAWS,
     PanelJudgments,
     annotators_interval,
-    expected_flips,
     fleiss_kappa,
     gwet_ac1,
     interval_for_another_panel,
@@ -21,7 +20,7 @@ from kgharvest.statistics.agreement import (
     pair_counts,
     percent_agreement,
 )
-from kgharvest.statistics.annotator_models import FITS, DawidSkene, Judged, Mace
+from kgharvest.statistics.annotator_models import DawidSkene, Judged, fit_dawid_skene
 from kgharvest.statistics.arrays import (
     ACCEPTED,
     FALSE,
@@ -60,24 +59,15 @@ METHOD_PARTS = {
         "their labels cause, compared with the labels of other annotators of similar statements. It counts twice, for "
         "this panel and the other one, with a quantile of Student's t. The interval needs five annotators."
     ),
-    "fleiss_kappa": (
-        "Fleiss' kappa is computed over all statements if all statements have the same number of judgments."
-    ),
-    "verdict_stability": (
-        "Verdict stability is the expected share of verdicts that a new panel of annotators would change. The size of "
-        "the panel is the most frequent number of judgments of a statement. The distribution of the statements' "
-        "propensities to be judged True is fitted by EM on a grid. The interval uses polynomials that bound the share "
-        "of changed verdicts at every propensity from below and above."
-    ),
     "annotator_models": (
-        "The models of annotators are those of Dawid and Skene (1979) and MACE (Hovy et al. 2013). They are fitted by "
-        "EM to all judgments except Unjudgeable."
+        "The model of annotators is that of Dawid and Skene (1979). It is fitted by EM to all judgments except "
+        "Unjudgeable."
     ),
     "annotator_models_on_gold": (
-        "McNemar's exact test compares each model of annotators with the majority on gold statements."
+        "McNemar's exact test compares the model of annotators with the majority on gold statements."
     ),
 }
-MODEL_TITLES = {"dawid_skene": "Dawid-Skene", "mace": "MACE"}
+DAWID_SKENE, TITLE = "dawid_skene", "Dawid-Skene"
 ONE_ANNOTATOR = "With a single annotator, errors cannot be estimated."
 NO_OPINION = "There is no True or False label."
 ONE_LABEL = "All labels except Unjudgeable are the same, so annotators cannot be distinguished."
@@ -86,21 +76,20 @@ NO_GOLD = "without gold statements, it is unknown which of the two is correct"
 
 @dataclass(frozen=True)
 class FittedModel:
-    """A fitted model of annotators, with the model's verdicts on all statements (T,) and on gold statements.
+    """The fitted model of Dawid and Skene, with its verdicts on all statements (T,) and on gold statements.
 
     fit: None if the model cannot be fitted; `reason` says why. has_opinion (A,): see `judged_opinions`.
     """
 
-    name: str
-    fit: DawidSkene | Mace | None
+    fit: DawidSkene | None
     verdict: Codes | None
     gold_verdict: Codes | None
     has_opinion: Flags
     reason: str | None
 
 
-def fit_models(evidence: Evidence) -> list[FittedModel]:
-    """Fit each model to all True and False labels, including labels of gold statements but not the known answers."""
+def fit_model(evidence: Evidence) -> FittedModel:
+    """Fit the model to all True and False labels, including labels of gold statements but not the known answers."""
     judged, has_opinion = judged_opinions(evidence)
     reason = None
     if not len(judged.task):
@@ -110,16 +99,12 @@ def fit_models(evidence: Evidence) -> list[FittedModel]:
     elif len(np.unique(judged.label)) < 2:
         reason = ONE_LABEL
     if reason:
-        return [FittedModel(name, None, None, None, has_opinion, reason) for name in FITS]
-    n_opinions = judged.per_task()
-    fitted = []
-    for name, fit_model in FITS.items():
-        fit = fit_model(judged)
-        is_likely = (fit.labels > 0.5) & (n_opinions > 0)[:, np.newaxis]  # (T, 2); without opinions: undecided
-        verdict = np.select([is_likely[:, TRUE], is_likely[:, FALSE]], [ACCEPTED, REJECTED], UNDECIDED)
-        of_tasks, of_gold = np.split(verdict, [evidence.n_tasks])
-        fitted.append(FittedModel(name, fit, of_tasks, of_gold, has_opinion, None))
-    return fitted
+        return FittedModel(None, None, None, has_opinion, reason)
+    fit = fit_dawid_skene(judged)
+    is_likely = (fit.labels > 0.5) & (judged.per_task() > 0)[:, np.newaxis]  # (T, 2); without opinions: undecided
+    verdict = np.select([is_likely[:, TRUE], is_likely[:, FALSE]], [ACCEPTED, REJECTED], UNDECIDED)
+    of_tasks, of_gold = np.split(verdict, [evidence.n_tasks])
+    return FittedModel(fit, of_tasks, of_gold, has_opinion, None)
 
 
 def judged_opinions(evidence: Evidence) -> tuple[Judged, Flags]:
@@ -134,7 +119,7 @@ def judged_opinions(evidence: Evidence) -> tuple[Judged, Flags]:
     return Judged(task, annotator, label, n_tasks, len(evidence.annotators), 2, len(evidence.gold_truth)), has_opinion
 
 
-def annotator_entries(evidence: Evidence, models: Iterable[FittedModel]) -> dict[str, list[dict[str, Any]]]:
+def annotator_entries(evidence: Evidence, model: FittedModel) -> dict[str, list[dict[str, Any]]]:
     """Return `annotators` and `annotator_pairs` of docs/report-json.md."""
     judgments, gold, n_annotators = evidence.judgments, evidence.gold, len(evidence.annotators)
     labels = label_counts(judgments._replace(task=judgments.annotator), n_annotators)  # (A, 3)
@@ -145,18 +130,14 @@ def annotator_entries(evidence: Evidence, models: Iterable[FittedModel]) -> dict
     order = np.argsort(judgments.annotator[is_timed], kind="stable")
     edges = np.searchsorted(judgments.annotator[is_timed][order], np.arange(n_annotators + 1))
     seconds = judgments.seconds[is_timed][order]
-    by_name = {model.name: model for model in models}
-    dawid_skene, mace = by_name["dawid_skene"], by_name["mace"]
     entries = []
     for number, code in enumerate(evidence.annotators):
         annotator_seconds = seconds[edges[number] : edges[number + 1]]
         accuracy = rate(n_correct[number], n_gold[number])
-        confusion = competence = None
-        if isinstance(dawid_skene.fit, DawidSkene) and dawid_skene.has_opinion[number]:
-            errors = dawid_skene.fit.errors[number]  # (true, given)
+        confusion = None
+        if model.fit and model.has_opinion[number]:
+            errors = model.fit.errors[number]  # (true, given)
             confusion = {"true_accuracy": float(errors[TRUE, TRUE]), "false_accuracy": float(errors[FALSE, FALSE])}
-        if isinstance(mace.fit, Mace) and mace.has_opinion[number]:
-            competence = {"competence": float(mace.fit.competence[number])}
         entries.append({
             "annotator": code,
             "n_judgments": int(labels[number].sum()),
@@ -167,7 +148,6 @@ def annotator_entries(evidence: Evidence, models: Iterable[FittedModel]) -> dict
                 "accuracy": accuracy.value, "low": accuracy.low, "high": accuracy.high,
             },
             "dawid_skene": confusion,
-            "mace": competence,
         })  # fmt: skip
     codes = evidence.annotators
     pairs = [
@@ -177,31 +157,27 @@ def annotator_entries(evidence: Evidence, models: Iterable[FittedModel]) -> dict
     return {"annotators": entries, "annotator_pairs": pairs}
 
 
-def model_entries(evidence: Evidence, models: Iterable[FittedModel]) -> list[dict[str, Any]]:
-    entries = []
-    for model in models:
-        if model.fit is None or model.verdict is None or model.gold_verdict is None:
-            keys = ("n_steps", "converged", "prior_true", *VERDICTS[:3], "n_compared", "n_differing")
-            entries.append({"model": model.name, "reason": model.reason, **dict.fromkeys((*keys, "gold", "sentence"))})
-            continue
-        both_decide = (model.verdict < UNDECIDED) & (evidence.verdict < UNDECIDED)
-        n_compared = int(np.count_nonzero(both_decide))
-        n_differing = int(np.count_nonzero(both_decide & (model.verdict != evidence.verdict)))
-        n_of_verdict = np.bincount(model.verdict[evidence.is_complete], minlength=INCOMPLETE).tolist()
-        gold = _on_gold(evidence, model.gold_verdict)
-        entries.append({
-            "model": model.name,
-            "reason": None,
-            "n_steps": model.fit.n_steps,
-            "converged": model.fit.converged,
-            "prior_true": float(model.fit.prior[TRUE]) if isinstance(model.fit, DawidSkene) else None,
-            **dict(zip(VERDICTS[:INCOMPLETE], n_of_verdict, strict=True)),
-            "n_compared": n_compared,
-            "n_differing": n_differing,
-            "gold": gold,
-            "sentence": _sentence(model.name, model.fit.converged, n_compared, n_differing, gold),
-        })  # fmt: skip
-    return entries
+def model_entry(evidence: Evidence, model: FittedModel) -> dict[str, Any]:
+    if model.fit is None or model.verdict is None or model.gold_verdict is None:
+        keys = ("n_steps", "converged", "prior_true", *VERDICTS[:3], "n_compared", "n_differing")
+        return {"model": DAWID_SKENE, "reason": model.reason, **dict.fromkeys((*keys, "gold", "sentence"))}
+    both_decide = (model.verdict < UNDECIDED) & (evidence.verdict < UNDECIDED)
+    n_compared = int(np.count_nonzero(both_decide))
+    n_differing = int(np.count_nonzero(both_decide & (model.verdict != evidence.verdict)))
+    n_of_verdict = np.bincount(model.verdict[evidence.is_complete], minlength=INCOMPLETE).tolist()
+    gold = _on_gold(evidence, model.gold_verdict)
+    return {
+        "model": DAWID_SKENE,
+        "reason": None,
+        "n_steps": model.fit.n_steps,
+        "converged": model.fit.converged,
+        "prior_true": float(model.fit.prior[TRUE]),
+        **dict(zip(VERDICTS[:INCOMPLETE], n_of_verdict, strict=True)),
+        "n_compared": n_compared,
+        "n_differing": n_differing,
+        "gold": gold,
+        "sentence": _sentence(model.fit.converged, n_compared, n_differing, gold),
+    }  # fmt: skip
 
 
 def _on_gold(evidence: Evidence, gold_verdict: Codes) -> dict[str, Any] | None:
@@ -226,40 +202,38 @@ def _on_gold(evidence: Evidence, gold_verdict: Codes) -> dict[str, Any] | None:
     }
 
 
-def _sentence(name: str, converged: bool, n_compared: int, n_differing: int, gold: Mapping[str, Any] | None) -> str:
+def _sentence(converged: bool, n_compared: int, n_differing: int, gold: Mapping[str, Any] | None) -> str:
     """Return sentences that compare the verdicts of the model with those of the majority.
 
     One of the two is called better only if the difference on gold statements is significant.
     """
-    title = MODEL_TITLES[name]
-    start = f"{title} and the majority differ on {n_differing} of {n_compared} statements decided by both"
-    rest = "" if converged else f" {title} did not converge; its numbers are preliminary."
+    start = f"{TITLE} and the majority differ on {n_differing} of {n_compared} statements decided by both"
+    rest = "" if converged else f" {TITLE} did not converge; its numbers are preliminary."
     if gold is None:
         return f"{start}; {NO_GOLD}.{rest}"
-    correct = f"of {gold['n']} gold statements, {title} has {gold['model_correct']} correct, "
+    correct = f"of {gold['n']} gold statements, {TITLE} has {gold['model_correct']} correct, "
     correct += f"the majority {gold['majority_correct']}"
     if gold["p"] is None or gold["p"] >= SIGNIFICANCE:
         return f"{start}; {correct}, which is not a significant difference.{rest}"
-    better = title if gold["model_correct"] > gold["majority_correct"] else "the majority"
+    better = TITLE if gold["model_correct"] > gold["majority_correct"] else "the majority"
     return f"{start}; {correct}: {better} is better (p {'' if gold['p'] < 0.001 else '= '}{p_value(gold['p'])}).{rest}"
 
 
 MOST_ANNOTATORS_IN_MATRIX = 20  # maximum number of columns that fit on a page
-NOTE_ON_MODELS = (
+NOTE_ON_MODEL = (
     "sensitivity: share of True labels among the annotator's labels of statements that are true according to "
-    "Dawid-Skene. specificity: share of False labels among the annotator's labels of statements that are false. "
-    "competence: share of judgments that MACE classifies as known rather than guessed."
+    "Dawid-Skene. specificity: share of False labels among the annotator's labels of statements that are false."
 )
 
 
 def annotator_table(document: Document) -> Table:
     rows = []
     for annotator in document["annotators"]:
-        gold, dawid_skene, mace = (annotator.get(key) or {} for key in ("gold", "dawid_skene", "mace"))
+        gold, dawid_skene = (annotator.get(key) or {} for key in ("gold", "dawid_skene"))
         values = (
             *(annotator[key] for key in ("annotator", "n_judgments", "true", "false", "unjudgeable")),
             annotator.get("median_seconds"), gold.get("accuracy"), gold.get("n") or None,
-            dawid_skene.get("true_accuracy"), dawid_skene.get("false_accuracy"), mace.get("competence"),
+            dawid_skene.get("true_accuracy"), dawid_skene.get("false_accuracy"),
         )  # fmt: skip
         rows.append(Row(values, about={"annotator": annotator["annotator"]}))
     columns = (
@@ -268,10 +242,10 @@ def annotator_table(document: Document) -> Table:
         Column("median s", Kind.NUMBER),
         Column("gold accuracy", Kind.SHARE),
         Column("gold", Kind.COUNT),
-        *of_kind(Kind.SHARE, "sensitivity", "specificity", "competence"),
+        *of_kind(Kind.SHARE, "sensitivity", "specificity"),
     )
     has_models = any(annotator.get("dawid_skene") for annotator in document["annotators"])
-    return Table("annotators", "Annotators", columns, tuple(rows), (NOTE_ON_MODELS,) if has_models else ())
+    return Table("annotators", "Annotators", columns, tuple(rows), (NOTE_ON_MODEL,) if has_models else ())
 
 
 def pair_table(document: Document) -> Table:
@@ -293,10 +267,10 @@ def pair_table(document: Document) -> Table:
 
 
 def annotator_model_table(document: Document) -> Table:
-    models = document.get("annotator_models", [])
+    models = [model for model in document.get("annotator_models", []) if model["model"] == DAWID_SKENE]
     rows = [
         Row((
-            MODEL_TITLES.get(model["model"], model["model"]),
+            TITLE,
             *(model[key] for key in ("accepted", "rejected", "undecided", "n_compared", "n_differing")),
             (model.get("gold") or {}).get("model_correct"),
             (model.get("gold") or {}).get("majority_correct"),
@@ -313,7 +287,7 @@ def annotator_model_table(document: Document) -> Table:
         Column("reason"),
     )
     notes = tuple(model["sentence"] for model in models if model["sentence"])
-    return Table("annotator-models", "Verdicts of models of annotators", columns, tuple(rows), notes)
+    return Table("annotator-models", "Verdicts of the model of annotators", columns, tuple(rows), notes)
 
 
 # Agreement
@@ -330,9 +304,6 @@ PARADOX = (
     "If nearly all statements are true, alpha is low even if annotators agree (prevalence paradox), because most "
     "agreement is then expected by chance. Gwet's AC1 is not affected."
 )
-NO_VERDICT = "No statement has a verdict."
-MOSTLY_ALONE = "Most statements have fewer than two judgments, so differences between panels cannot be estimated."
-ALL_OR_NONE = "All or none of the statements are accepted, so differences between panels cannot be estimated."
 
 
 def agreement_entries(evidence: Evidence) -> dict[str, Any]:
@@ -371,7 +342,6 @@ def _coefficients(evidence: Evidence, tasks: Codes, n_draws: int) -> dict[str, A
         "gwet_ac1": gwet_ac1(counts, n_tasks, np.random.default_rng(evidence.seed), n_draws)._asdict(),
         "percent_agreement": percent_agreement(counts, n_tasks),
         "fleiss_kappa": fleiss_kappa(counts, n_tasks)._asdict(),
-        "verdict_stability": _stability(evidence, tasks, counts, n_tasks, n_draws),
     }
 
 
@@ -389,25 +359,6 @@ def _alpha_entry(evidence: Evidence, tasks: Codes, counts: Codes, n_tasks: Codes
     return alpha._asdict() | {"annotators": interval._asdict()}
 
 
-def _stability(evidence: Evidence, tasks: Codes, counts: Codes, n_tasks: Codes, n_draws: int) -> dict[str, Any]:
-    """Return the expected share of verdicts that a new panel would change (docs/report-json.md)."""
-    verdicts = evidence.verdict[tasks]
-    n_complete = int(np.count_nonzero(verdicts != INCOMPLETE))
-    n_accepted = int(np.count_nonzero(verdicts == ACCEPTED))
-    if n_accepted in (0, n_complete):
-        reason = ALL_OR_NONE if n_complete else NO_VERDICT
-        return {"k": None, "flips": None, "low": None, "high": None, "reason": reason}
-    panel_size = int(np.bincount(counts.sum(axis=1), n_tasks)[1:].argmax()) + 1
-    if panel_size < 2:
-        return {"k": None, "flips": None, "low": None, "high": None, "reason": MOSTLY_ALONE}
-    # With adaptive third judgments, two equal labels give the same verdict as three.
-    k = evidence.judgments_per_task if evidence.has_thirds else panel_size
-    has_size = counts.sum(axis=1) == panel_size
-    by_n_true = np.bincount(counts[has_size, 0], n_tasks[has_size], minlength=panel_size + 1).astype(np.int64)
-    flips = expected_flips(by_n_true, k, np.random.default_rng(evidence.seed), n_draws)
-    return {"k": k, "flips": flips.value, "low": flips.low, "high": flips.high, "reason": None}
-
-
 AGREEMENT_COLUMNS = (
     *of_kind(Kind.COEFFICIENT, "value", "low", "high"),
     *of_kind(Kind.COEFFICIENT, "low", "high", group=OTHER_PEOPLE),
@@ -423,17 +374,12 @@ def agreement_table(document: Document) -> Table:
         AC1: document.get("gwet_ac1"),  # absent from old reports
     }
     rows = [Row(_agreement_values(name, entry), about={}) for name, entry in coefficients.items() if entry is not None]
-    kappa = document.get("fleiss_kappa", {"value": None, "reason": None})
     percent = document["percent_agreement"]
-    # Alpha, kappa, and percent agreement are all based on the statements with at least two judgments.
+    # Alpha and percent agreement are both based on the statements with at least two judgments.
     n_units = document["alpha"]["n_units"]
-    rows.append(Row(_agreement_values("Fleiss' kappa", {"n_units": n_units, **kappa}), about={}))
     reason = document["alpha"]["reason"] if percent is None else None
     percent_entry = {"value": percent, "n_units": n_units, "reason": reason}
     rows.append(Row(_agreement_values("percent agreement", percent_entry), about={}))
-    if stability := document.get("verdict_stability"):
-        entry = stability | {"value": stability["flips"]}
-        rows.append(Row(_agreement_values("verdict flip rate", entry), about={}))
     notes = (HELD_FIXED, PARADOX) if "gwet_ac1" in document else ()
     return Table("agreement", "Agreement", (Column("measure"), *AGREEMENT_COLUMNS), tuple(rows), notes)
 
@@ -451,7 +397,6 @@ def agreement_parts_table(document: Document) -> Table:
             *(part["alpha"][key] for key in ("value", "low", "high")),
             *((part.get("gwet_ac1") or {}).get(key) for key in ("value", "low", "high")),
             part["percent_agreement"],
-            (part.get("verdict_stability") or {}).get("flips"),
             part["n_tasks"],
             part["n_judgments"],
         ), about=about_side(part) | {"relation": part.get("relation")})
@@ -460,11 +405,10 @@ def agreement_parts_table(document: Document) -> Table:
     columns = (
         Column("relation, or LM and setting"),
         *of_kind(Kind.COEFFICIENT, "alpha", "low", "high", "AC1", "AC1 low", "AC1 high"),
-        *of_kind(Kind.SHARE, "percent agreement", "verdict flip rate"),
+        Column("percent agreement", Kind.SHARE),
         *of_kind(Kind.COUNT, "statements", "judgments"),
     )
-    notes = ("verdict flip rate: expected share of verdicts that a new panel of the same size would change.",)
-    return Table("agreement-parts", "Agreement per relation and per LM and setting", columns, tuple(rows), notes)
+    return Table("agreement-parts", "Agreement per relation and per LM and setting", columns, tuple(rows))
 
 
 # Accuracy for another panel

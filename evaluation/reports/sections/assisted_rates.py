@@ -16,7 +16,7 @@ from evaluation.reports.sections.comparisons import (
     planned_mark,
 )
 from kgharvest.pages.number_format import counted, share
-from kgharvest.statistics.arrays import ACCEPTED, Codes, Floats
+from kgharvest.statistics.arrays import Codes, Floats
 from kgharvest.statistics.judge_assisted import (
     CALLED_TRUE,
     GROUPS,
@@ -26,7 +26,6 @@ from kgharvest.statistics.judge_assisted import (
     JudgedSide,
     judged_difference,
     people_alone,
-    prediction_powered_mean,
 )
 from kgharvest.statistics.judge_quality import judge_errors
 from kgharvest.statistics.paired_tests import (
@@ -54,10 +53,6 @@ METHOD_PARTS = {
         "group. The same holds if the verdicts on an LM and setting with several strata do not differ between the "
         "judge's labels (F test)."
     ),
-    "prediction_powered": (
-        "The estimate of PPI++ (Angelopoulos, Duchi, and Zrnic 2023) is shown for comparison. It has a normal "
-        "interval and a weight derived from the gradients."
-    ),
     "judge_assisted_comparisons": (
         "Judge-assisted comparisons hold for these relations and are based on their statements. Each side is "
         "post-stratified and corrected by its own verdicts, because a judge's errors differ between sides. p is "
@@ -82,7 +77,6 @@ def with_assisted_rates(
             **_judge(judged, strata),
             **_rate(judged.rate(strata, last)),
             "judge_alone": _judge_alone(strata, judged),
-            "prediction_powered": _prediction_powered(strata, columns[0], evidence, judged),
             "groups": [
                 {"label": label, "population": int(size), "drawn": int(drawn), "accepted": float(n_hits)}
                 for label, size, drawn, n_hits in zip(GROUPS, *columns, strict=True)
@@ -111,23 +105,6 @@ def _judge_alone(strata: Codes, judged: JudgedStrata) -> float | None:
     population = judged.sample(strata, judged.ranked.last[strata]).population.sum(axis=0)
     size = int(population.sum())
     return int(population[CALLED_TRUE]) / size if size and judged.is_labelled(strata) else None
-
-
-def _prediction_powered(
-    strata: Codes, population: Codes, evidence: Evidence, judged: JudgedStrata
-) -> dict[str, float | None] | None:
-    """Return the PPI++ estimate of a simple random sample.
-
-    None if there are several strata, no verdicts, or tuples without a label of the judge.
-    """
-    drawn = np.flatnonzero(np.isin(evidence.draws.stratum, strata) & evidence.is_complete[evidence.draws.task])
-    if len(strata) > 1 or not len(drawn) or not population.any() or not judged.is_labelled(strata):
-        return None
-    is_accepted = evidence.verdict[evidence.draws.task[drawn]] == ACCEPTED
-    is_called_true = judged.tuples.group_of_draw[drawn] == CALLED_TRUE
-    of_all = np.repeat([1.0, 0.0], [population[CALLED_TRUE], population.sum() - population[CALLED_TRUE]])
-    rate = prediction_powered_mean(is_accepted, is_called_true, of_all)
-    return {"value": rate.value, "low": rate.low, "high": rate.high}
 
 
 def with_assisted_averages(
@@ -165,7 +142,7 @@ def assisted_point(judged: JudgedStrata, strata: Codes, last_rank: Codes) -> dic
 
 
 AVERAGE = "average"
-PEOPLE, WITH_JUDGE, PPI = "people alone", "with the judge", "PPI++"
+PEOPLE, WITH_JUDGE = "people alone", "with the judge"
 INTERVAL = ("Acc", "low", "high")
 NOTE = (
     "With the judge: human verdicts, weighted by the number of harvested tuples in each label group of the LM. "
@@ -181,12 +158,8 @@ NOTE_ON_ALONE = (
 
 
 def assisted_table(document: Document) -> Table:
-    """Table of accuracies per cell and average: by people alone, with the judge, by the judge alone, and by PPI++."""
-    of_cells = [
-        _row(cell, cell["relation"], KEYS, cell["judge"].get("prediction_powered"))
-        for cell in document["cells"]
-        if cell.get("judge")
-    ]
+    """Table of accuracies per cell and average: by people alone, with the judge, and by the judge alone."""
+    of_cells = [_row(cell, cell["relation"], KEYS) for cell in document["cells"] if cell.get("judge")]
     keys = ("macro_accuracy", "macro_accuracy_these_low", "macro_accuracy_these_high")
     averages = [
         _row(total, AVERAGE, keys)._replace(is_summary=True) for total in document["totals"] if total.get("judge")
@@ -198,13 +171,12 @@ def assisted_table(document: Document) -> Table:
         *of_kind(Kind.SHARE, *INTERVAL, group=WITH_JUDGE),
         Column("method"),
         Column("judge alone", Kind.SHARE),
-        *of_kind(Kind.SHARE, *INTERVAL, group=PPI),
     )
     notes = tuple(_notes(document)) if of_cells else ()
     return Table("assisted", "Accuracy with a judge", columns, (*of_cells, *averages), notes)
 
 
-def _row(entry: Mapping[str, Any], relation: str, keys: Sequence[str], powered: Mapping[str, Any] | None = None) -> Row:
+def _row(entry: Mapping[str, Any], relation: str, keys: Sequence[str]) -> Row:
     judge = entry["judge"]
     return Row(
         (
@@ -217,7 +189,6 @@ def _row(entry: Mapping[str, Any], relation: str, keys: Sequence[str], powered: 
             *(judge[key] for key in KEYS),
             judge["reason"] or METHOD_NAMES.get(judge["method"], PEOPLE),
             judge["judge_alone"],
-            *((powered or {}).get(key) for key in ("value", "low", "high")),
         ),
         about=about_side(entry) | {"relation": entry.get("relation")},
     )

@@ -180,7 +180,7 @@ def compare_pair(
     if statements is None or len(differences) >= FEWEST_RELATIONS_TO_TELL:
         return paired
     low, high = statements.interval
-    equivalence = Equivalence(margin, statements.equivalence_p(margin), statements.smallest_margin)
+    equivalence = Equivalence(margin, statements.smallest_margin)
     return PairedDifference(
         len(differences), paired.difference, low, high, statements.p, None, "statements", equivalence
     )
@@ -303,13 +303,10 @@ def _at_most(equivalence: Equivalence | None) -> str:
 
     The text omits the word "points", because this word marks the main number of the sentence.
     """
-    if equivalence is None or equivalence.p is None or equivalence.smallest_margin is None:
+    if equivalence is None or equivalence.smallest_margin is None or equivalence.smallest_margin >= 1:
         return ""
-    if equivalence.p < SIGNIFICANCE:
-        p = p_value(equivalence.p)
-        return f"; at most {100 * equivalence.margin:g} apart (p {p if p.startswith('<') else f'= {p}'})"
-    if equivalence.smallest_margin >= 1:
-        return ""
+    if equivalence.smallest_margin < equivalence.margin:
+        return f"; at most {100 * equivalence.margin:g} apart (p < .05)"
     return f"; at most {100 * rounded_up(equivalence.smallest_margin):.1f} apart (p = .05)"
 
 
@@ -337,7 +334,6 @@ def family_of(comparison: Mapping[str, Any]) -> str:
 def comparison_table(document: Document) -> Table:
     """Return the table of comparisons. If the round was preregistered, a column shows the family of each comparison."""
     has_plan = any("planned" in comparison for comparison in document["comparisons"])
-    margin = 100 * document.get("equivalence_margin", MARGIN)
     rows = [
         Row((
             common_of(comparison),
@@ -350,7 +346,6 @@ def comparison_table(document: Document) -> Table:
             comparison["high"],
             comparison.get("p", comparison["p_sign_flip"]),
             comparison["p_holm"],
-            equivalence.get("p"),
             None if (smallest := equivalence.get("smallest_margin")) is None else rounded_up(smallest),
             *([family_of(comparison)] if has_plan else ()),
         ), about=common_about(comparison))
@@ -363,7 +358,6 @@ def comparison_table(document: Document) -> Table:
         Column("unit of analysis"),
         *of_kind(Kind.POINTS, "difference", "low", "high"),
         *of_kind(Kind.P, "p", "p (Holm)"),
-        Column(f"p (at most {margin:g} points apart)", Kind.P),
         Column("equivalence bound", Kind.POINTS),
         *([Column("family")] if has_plan else ()),
     )

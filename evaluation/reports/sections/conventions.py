@@ -42,7 +42,7 @@ METHOD_PARTS = {
     "clusters": (
         "Clusters: statements that were sampled together count as fewer statements. Their number is divided by the "
         "design effect of their stratum (Korn and Graubard 1998). This applies to accuracy, rejection, their "
-        "averages, the pooled rates, the conventions, and the differences between sides. All other intervals treat "
+        "averages, the conventions, and the differences between sides. All other intervals treat "
         "statements as independent."
     ),
 }

@@ -53,9 +53,7 @@ def change_entries(others: Sequence[OtherRun]) -> list[dict[str, Any]]:
             "kappa": change.kappa._asdict(),
             "n_to_true": change.n_to_true,
             "n_from_true": change.n_from_true,
-            "more_true": change.more_true.value,
-            "more_true_low": change.more_true.low,
-            "more_true_high": change.more_true.high,
+            "more_true": change.more_true,
             "p": change.p,
             "p_holm": adjusted.get(number),
         }
@@ -84,7 +82,7 @@ def effect_table(document: Document) -> Table:
         Row((
             run["differs"][0], f"{run['run']} ({run['model']})", run["n"], run["n_differing"],
             *(run[key] for key in ("share", "low", "high")), *(run["kappa"][key] for key in ERROR_KEYS),
-            *(run[key] for key in ("more_true", "more_true_low", "more_true_high", "p_holm")),
+            *(run[key] for key in ("more_true", "p_holm")),
         ))
         for run in card.get("other_runs", [])
         if len(run["differs"]) == 1 and "kappa" in run
@@ -94,7 +92,7 @@ def effect_table(document: Document) -> Table:
         *of_kind(Kind.COUNT, "tuples", "changed labels"),
         *of_kind(Kind.SHARE, *ERROR_KEYS, group="share of changed labels"),
         *of_kind(Kind.COEFFICIENT, *ERROR_KEYS, group="kappa"),
-        *of_kind(Kind.POINTS, *ERROR_KEYS, group="change in True rate"),
+        Column("change in True rate", Kind.POINTS),
         Column("p (Holm)", Kind.P),
     )
     return Table("judge-effects", titled(card, "Effect of wording and order"), columns, tuple(rows), (NOTE_ON_EFFECTS,))

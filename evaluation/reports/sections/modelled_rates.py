@@ -1,4 +1,4 @@
-"""Model-based accuracies: corrected for annotators' errors, partially pooled, and with anytime-valid intervals."""
+"""Accuracies corrected for annotators' errors, and anytime-valid intervals of accuracies."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,17 +11,15 @@ from evaluation.rendering.documents import Document, about_side, name_of
 from evaluation.reports.sections.annotators import judged_opinions
 from evaluation.reports.sections.assisted_rates import macro_weights
 from kgharvest.pages.number_format import share_with_interval
-from kgharvest.statistics.arrays import ACCEPTED, Codes, Flags, Floats
-from kgharvest.statistics.judge_assisted import JudgedSample, post_strata
-from kgharvest.statistics.partial_pooling import (
+from kgharvest.statistics.annotator_errors import (
     Sample,
     Truths,
     corrected_rate,
-    effective_sample,
-    pooled_rates,
     sample_truths,
     why_unidentified,
 )
+from kgharvest.statistics.arrays import ACCEPTED, Codes, Flags, Floats
+from kgharvest.statistics.judge_assisted import JudgedSample, post_strata
 from kgharvest.statistics.rates import EMPTY_STRATUM, NOTHING_COUNTED, UNKNOWN_POPULATION, Rate
 from kgharvest.statistics.sequential import SeenStrata, anytime_average, anytime_interval
 from kgharvest.tables.table import Column, Kind, Row, Table
@@ -34,11 +32,6 @@ METHOD_PARTS = {
         "Unjudgeable counts as missing, and the truth of gold statements is known. The posterior is drawn by Gibbs "
         "sampling. Each arm of the interval combines two arms in quadrature: the arm of the exact interval for the "
         "finite population and the arm of the posterior."
-    ),
-    "pooled_rates": (
-        "Relations are partially pooled by a beta-binomial model over the relations of an LM and setting. The mean "
-        "and the precision of the model are drawn from a grid. Strata have the same weights as in the rate of the "
-        "cell. Judged tuples are known."
     ),
     "every_look": (
         "An anytime-valid interval contains the numbers of hits whose prior-to-posterior ratio has stayed below 20, "
@@ -61,13 +54,7 @@ NOTE_ON_CORRECTION = (
     "annotators. Assumptions: annotators err independently, with one error rate for all true statements and another "
     "for all false statements, and they are correct more often than not."
 )
-NOTE_ON_POOLING = (
-    "Pooled: each relation is shrunk toward the other relations of its LM and setting, more strongly with less data. "
-    "On average, 95 % of these intervals contain the accuracy. The estimate for a relation unlike all others is biased "
-    "by shrinkage."
-)
 AVERAGE = "average"
-NOT_TOLD = "The labels of incomplete statements do not determine how many will be accepted."
 
 
 class Correction(NamedTuple):
@@ -106,25 +93,9 @@ def correct_for_errors(evidence: Evidence) -> Correction:
 def with_modelled_rates(
     entries: Sequence[dict[str, Any]], evidence: Evidence, cells: Sequence[Cell], correction: Correction
 ) -> list[dict[str, Any]]:
-    """Return the entries of `cells`, in their order, with the keys `corrected` and `pooled`."""
-    rng = np.random.default_rng(evidence.seed)
-    rates = [cell.rate_of(ACCEPTED) for cell in cells]
-    pooled = [Rate(reason=rate.reason or NOT_TOLD) for rate in rates]
-    for side in range(len(evidence.sides)):
-        identified = [
-            (number, rate.value, sample)
-            for number, (cell, rate) in enumerate(zip(cells, rates, strict=True))
-            if evidence.side_of_cell[number] == side and rate.value is not None
-            # Otherwise, the labels of incomplete statements do not determine how many statements are accepted.
-            if np.array_equal((accepted := cell.effective_sample(ACCEPTED)).least, accepted.most)
-            if (sample := effective_sample(accepted.n, cell.population, cell.part_of_strata))
-        ]
-        if identified:
-            numbers, shares, samples = zip(*identified, strict=True)
-            for number, rate in zip(numbers, pooled_rates(shares, samples, rng), strict=True):
-                pooled[number] = rate
+    """Return the entries of `cells`, in their order, with the key `corrected`."""
     modelled = []
-    for entry, cell, strata, rate in zip(entries, cells, evidence.strata_of_cells, pooled, strict=True):
+    for entry, cell, strata in zip(entries, cells, evidence.strata_of_cells, strict=True):
         if correction.truths is None:
             corrected = Rate(reason=correction.entry["reason"])
         elif not (n := correction.truths.n[strata]).all():
@@ -133,7 +104,7 @@ def with_modelled_rates(
             corrected = Rate(reason=UNKNOWN_POPULATION)
         else:
             corrected = corrected_rate(correction.truths, strata, cell.population, cell.part_of_strata)
-        modelled.append({**entry, "corrected": corrected._asdict(), "pooled": rate._asdict()})
+        modelled.append({**entry, "corrected": corrected._asdict()})
     return modelled
 
 
@@ -167,32 +138,25 @@ def with_corrected_averages(
 
 
 INTERVAL = (("value", "Acc"), ("low", "low"), ("high", "high"))
-BY_VERDICTS = "by verdicts"
-NAMES = (Column("relation"), Column("LM"), Column("setting"), Column("statements", Kind.COUNT))
 
 
 def corrected_table(document: Document) -> Table:
     totals = [total for total in document["totals"] if total.get("corrected")]
     of_cells = [
-        _row(cell, cell["relation"], ("accuracy", "accuracy_low", "accuracy_high"), "corrected")
+        _row(cell, cell["relation"], ("accuracy", "accuracy_low", "accuracy_high"))
         for cell in document["cells"]
         if _annotator_errors(document)["reason"] is None
     ]
     keys = ("macro_accuracy", "macro_accuracy_these_low", "macro_accuracy_these_high")
-    averages = [_row(total, AVERAGE, keys, "corrected")._replace(is_summary=bool(of_cells)) for total in totals]
+    averages = [_row(total, AVERAGE, keys)._replace(is_summary=bool(of_cells)) for total in totals]
     notes = (NOTE_ON_CORRECTION, *_skills_in_words(document)) if totals else ()
-    return Table(
-        "corrected", "Accuracy corrected for annotators' errors", _columns("corrected"), (*of_cells, *averages), notes
+    columns = (
+        *map(Column, ("relation", "LM", "setting")),
+        Column("statements", Kind.COUNT),
+        *(Column(title, Kind.SHARE, group) for group in ("by verdicts", "corrected") for _, title in INTERVAL),
+        Column("reason"),
     )
-
-
-def pooled_table(document: Document) -> Table:
-    rows = [
-        _row(cell, cell["relation"], ("accuracy", "accuracy_low", "accuracy_high"), "pooled")
-        for cell in document["cells"]
-        if (cell.get("pooled") or {}).get("value") is not None
-    ]
-    return Table("pooled", "Relations, partially pooled", _columns("pooled"), tuple(rows), (NOTE_ON_POOLING,))
+    return Table("corrected", "Accuracy corrected for annotators' errors", columns, (*of_cells, *averages), notes)
 
 
 def _annotator_errors(document: Document) -> Mapping[str, Any]:
@@ -204,13 +168,8 @@ def _annotator_errors(document: Document) -> Mapping[str, Any]:
     return errors or {"reason": "This report was created before annotators' errors were estimated."}
 
 
-def _columns(name: str) -> tuple[Column, ...]:
-    numbers = (Column(title, Kind.SHARE, group) for group in (BY_VERDICTS, name) for _, title in INTERVAL)
-    return (*NAMES, *numbers, Column("reason"))
-
-
-def _row(entry: Mapping[str, Any], relation: str, keys: Sequence[str], name: str) -> Row:
-    modelled = entry.get(name) or {}
+def _row(entry: Mapping[str, Any], relation: str, keys: Sequence[str]) -> Row:
+    corrected = entry.get("corrected") or {}
     return Row(
         (
             relation,
@@ -218,8 +177,8 @@ def _row(entry: Mapping[str, Any], relation: str, keys: Sequence[str], name: str
             name_of(entry["setting"]),
             entry["n"],
             *(entry.get(key) for key in keys),
-            *(modelled.get(key) for key, _ in INTERVAL),
-            modelled.get("reason"),
+            *(corrected.get(key) for key, _ in INTERVAL),
+            corrected.get("reason"),
         ),
         about=about_side(entry) | {"relation": entry.get("relation")},
     )

@@ -1,6 +1,6 @@
 """Sensitivity: accuracies, ranks, and comparisons under other verdict rules and without each annotator."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from evaluation.evidence.evidence import (
     statement_comparisons,
 )
 from evaluation.rendering.documents import Document, about_side, lm_and_setting, name_of
-from evaluation.reports.sections.annotators import FittedModel
+from evaluation.reports.sections.annotators import DAWID_SKENE, TITLE, FittedModel
 from evaluation.reports.sections.comparisons import ComparedRules, common_about, common_of, compare_rules, pair_entry
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, LABELS, VERDICTS, Codes, Floats
 from kgharvest.statistics.paired_tests import Pair
@@ -204,8 +204,8 @@ class AppliedRule(NamedTuple):
     reason: str | None = None
 
 
-def sensitivity_entry(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedModel]) -> dict[str, Any]:
-    rules = list(_rules(evidence, drawn, models))
+def sensitivity_entry(evidence: Evidence, drawn: DrawnVerdicts, model: FittedModel) -> dict[str, Any]:
+    rules = list(_rules(evidence, drawn, model))
     left_out = list(without_each_annotator(evidence))
     accuracies = []  # accuracies of cells (C,), NaN if undefined
     for rule in rules:
@@ -256,7 +256,7 @@ def sensitivity_entry(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence
     }
 
 
-def _rules(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedModel]) -> Iterator[AppliedRule]:
+def _rules(evidence: Evidence, drawn: DrawnVerdicts, model: FittedModel) -> Iterator[AppliedRule]:
     """Yield the rules, starting with the majority rule of the report."""
     majority = drawn.accepted
     yield AppliedRule("majority", "Majority", evidence.verdict, majority)
@@ -266,14 +266,13 @@ def _rules(evidence: Evidence, drawn: DrawnVerdicts, models: Sequence[FittedMode
     for name, title, rule in COUNTING_RULES:
         verdict = np.where(evidence.is_complete, rule(evidence.counts, evidence.quorum), INCOMPLETE)
         yield AppliedRule(name, title, verdict, drawn_verdicts(evidence, patterns, rule).accepted)
-    [dawid_skene] = [model for model in models if model.name == "dawid_skene"]
-    if dawid_skene.verdict is None:
-        yield AppliedRule("dawid_skene", "Dawid-Skene", None, None, dawid_skene.reason)
+    if model.verdict is None:
+        yield AppliedRule(DAWID_SKENE, TITLE, None, None, model.reason)
     else:
         has_labels = (evidence.counts.sum(axis=1) > 0)[evidence.draws.task]
-        accepted = has_labels & (dawid_skene.verdict[evidence.draws.task] == ACCEPTED)
-        verdict = np.where(evidence.is_complete, dawid_skene.verdict, INCOMPLETE)
-        yield AppliedRule("dawid_skene", "Dawid-Skene", verdict, VerdictSample.of_complete(has_labels, accepted))
+        accepted = has_labels & (model.verdict[evidence.draws.task] == ACCEPTED)
+        verdict = np.where(evidence.is_complete, model.verdict, INCOMPLETE)
+        yield AppliedRule(DAWID_SKENE, TITLE, verdict, VerdictSample.of_complete(has_labels, accepted))
     by_expert = np.where(evidence.is_complete, evidence.adjudicated, INCOMPLETE)
     if (by_expert != INCOMPLETE).any():
         # This rule uses the expert's verdict if there is one, otherwise the majority verdict.

@@ -45,7 +45,7 @@ class UploadedKG(models.Model):
 
 
 class ScoreThreshold(models.Model):
-    """Score with the largest F1 on the judged tuples of a cell in a round (statistics.set_scores.best_threshold).
+    """Score with the largest F1 on the judged tuples of a cell in a round (lm_kbc.set_scores.best_threshold).
 
     n, n_true: number of judged and of accepted tuples.
     """

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from evaluation.evidence.evidence import Judgments, SampledHarvest, StratumKey, cells_of, drawn_verdicts
 from evaluation.reports.document import build_document
 from evaluation.reports.sections.annotators import (
-    ALL_OR_NONE,
     ONE_ANNOTATOR,
     agreement_parts_table,
     agreement_table,
-    fit_models,
+    fit_model,
     panel_table,
 )
 from evaluation.reports.sections.comparisons import comparison_entries
@@ -302,19 +301,11 @@ def test_agreement_is_reported_per_relation_and_setting():
     ]
 
 
-def test_undefined_verdict_stability_has_reason():
-    stability = build_document(evidence_of("T", "F"))["verdict_stability"]
-
-    assert stability["flips"] is None
-    assert "two judgments" in stability["reason"]
-
-
-def test_optional_third_judgment_counts_as_panel_of_three():
+def test_optional_third_judgment_has_note():
     evidence = replace(evidence_of("TT.", "FF.", "TT.", "TFT"), has_thirds=True)
 
     document = build_document(evidence)
 
-    assert document["verdict_stability"]["k"] == 3
     assert any("third judgment" in note for note in document["notes"])
 
 
@@ -449,7 +440,7 @@ def parts_of(evidence, *names: str) -> dict:
     parts = {
         "totals": lambda: total_entries(evidence, cells),
         "comparisons": lambda: comparison_entries(evidence, cells, drawn),
-        "sensitivity": lambda: sensitivity_entry(evidence, drawn, fit_models(evidence)),
+        "sensitivity": lambda: sensitivity_entry(evidence, drawn, fit_model(evidence)),
     }
     return {name: parts[name]() for name in names}
 
@@ -592,13 +583,12 @@ def test_median_time_ignores_missing_values():
     assert [annotator["median_seconds"] for annotator in annotators] == [3.0, None]
 
 
-def test_annotator_models_treat_unjudgeable_as_missing():
+def test_annotator_model_treats_unjudgeable_as_missing():
     evidence = evidence_of("TTUU", "FFUU", "TTUU", "TFUU")
 
-    without = [model.fit.labels for model in fit_models(evidence_of("TT", "FF", "TT", "TF"))]
+    without = fit_model(evidence_of("TT", "FF", "TT", "TF"))
 
-    for model, labels in zip(fit_models(evidence), without, strict=True):
-        assert model.fit.labels == pytest.approx(labels, abs=1e-4)
+    assert fit_model(evidence).fit.labels == pytest.approx(without.fit.labels, abs=1e-4)
 
 
 # Comparisons and plans
@@ -695,9 +685,8 @@ def test_degenerate_round_has_reasons_for_undefined_values(patterns):
     document = build_document(evidence_of(*patterns))
 
     assert "NaN" not in json.dumps(document)
-    for block in (document["alpha"], document["verdict_stability"], document["fleiss_kappa"]):
-        missing = [key for key in ("value", "flips") if key in block and block[key] is None]
-        assert bool(block["reason"]) or not missing
+    for block in (document["alpha"], document["fleiss_kappa"]):
+        assert bool(block["reason"]) or block["value"] is not None
     for model in document["annotator_models"]:
         assert model["reason"] or model["sentence"]
 
@@ -719,14 +708,6 @@ def test_notes_name_degenerate_rounds(patterns, sentence):
 def test_odd_number_of_judgments_has_no_tie_note():
     assert build_document(evidence_of("TTF", "FFU", "TFU"))["notes"] == []
     assert build_document(evidence_of("TTTFF", "TTFFU"))["notes"] == []
-
-
-@pytest.mark.parametrize("patterns", [["TTFF", "TTFF"], ["UUU", "TFU"], ["TTF", "TTU"]], ids=["ties", "none", "all"])
-def test_verdict_stability_is_undefined_if_all_or_no_statements_are_accepted(patterns):
-    stability = build_document(evidence_of(*patterns))["verdict_stability"]
-
-    assert stability["flips"] is None
-    assert stability["reason"] == ALL_OR_NONE
 
 
 def test_single_annotator_is_not_omitted():

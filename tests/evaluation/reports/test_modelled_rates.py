@@ -1,4 +1,4 @@
-"""Accuracies corrected for annotator errors and partially pooled accuracies, from evidence to table."""
+"""Accuracies corrected for annotator errors, from evidence to table."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from evaluation.evidence.evidence import Judgments, StratumKey
 from evaluation.reports.document import build_document
-from evaluation.reports.sections.modelled_rates import corrected_table, pooled_table
+from evaluation.reports.sections.modelled_rates import corrected_table
+from kgharvest.statistics.annotator_errors import BY_CHANCE, TOO_FEW_OPINIONS
 from kgharvest.statistics.paired_tests import CellKey
-from kgharvest.statistics.partial_pooling import BY_CHANCE, FEW_RATES, TOO_FEW_OPINIONS
 from kgharvest.statistics.rates import EMPTY_STRATUM, NOTHING_COUNTED
 from tests.evaluation.evidence_factory import make_evidence
 from tests.evaluation.report_documents import make_document
@@ -103,7 +103,6 @@ def test_unjudged_stratum_has_no_corrected_rate():
     [cell] = build_document(replace(evidence, strata=strata))["cells"]
 
     assert cell["corrected"]["reason"] == EMPTY_STRATUM
-    assert cell["pooled"]["value"] is None
 
 
 def test_corrected_table_contains_both_rates_and_averages():
@@ -115,29 +114,5 @@ def test_corrected_table_contains_both_rates_and_averages():
     assert table.rows[0].values[4] == 0.6
 
 
-def test_relations_are_pooled_within_lm_and_setting():
-    sides = {
-        CellKey(relation, "lm", setting): (n, 20 - n)
-        for setting, counts in (("human", (10, 2, 3)), ("multi", (20, 18, 19)))
-        for relation, n in zip("pqr", counts, strict=True)
-    }
-    document = build_document(evidence_with_labels(sides, unanimous))
-
-    pooled = {(cell["setting"], cell["relation"]): cell["pooled"]["value"] for cell in document["cells"]}
-    assert 0.25 < pooled["human", "p"] < 0.5
-    assert pooled["multi", "q"] > 0.85
-    assert len(pooled_table(document).rows) == 6
-
-
-def test_two_relations_are_not_pooled():
-    cells = {CellKey(relation, "lm", "multi"): (12, 8) for relation in "pq"}
-    document = build_document(evidence_with_labels(cells, unanimous))
-
-    assert {cell["pooled"]["reason"] for cell in document["cells"]} == {FEW_RATES}
-    assert pooled_table(document).rows == ()
-
-
-def test_older_reports_have_no_corrected_or_pooled_table():
-    document = make_document()
-
-    assert corrected_table(document).rows == pooled_table(document).rows == ()
+def test_older_reports_have_no_corrected_table():
+    assert corrected_table(make_document()).rows == ()

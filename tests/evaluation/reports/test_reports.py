@@ -232,7 +232,7 @@ def test_annotator_entry_contains_code_and_label_counts():
     assert entry.items() >= {
         "annotator": annotator.code, "n_judgments": 3, "true": 2, "false": 0, "unjudgeable": 1
     }.items()  # fmt: skip
-    assert (entry["gold"]["n"], entry["dawid_skene"], entry["mace"]) == (0, None, None)
+    assert (entry["gold"]["n"], entry["dawid_skene"]) == (0, None)
 
 
 def test_gold_is_reported_per_annotator_and_excluded_from_counts():

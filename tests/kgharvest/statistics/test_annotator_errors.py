@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
+from math import lgamma
 
 import numpy as np
 import pytest
 from scipy import sparse
 from scipy.special import betaln, logsumexp
 
-from kgharvest.statistics.annotator_models import Judged, fit_dawid_skene
-from kgharvest.statistics.partial_pooling import (
+from kgharvest.statistics.annotator_errors import (
     BY_CHANCE,
     NO_OPINION,
     PREVALENCES,
@@ -21,10 +21,12 @@ from kgharvest.statistics.partial_pooling import (
     Sample,
     Sampler,
     Truths,
+    beta_grid,
     corrected_rate,
     sample_truths,
     why_unidentified,
 )
+from kgharvest.statistics.annotator_models import Judged, fit_dawid_skene
 from kgharvest.statistics.rates import population_rate
 
 T, F = 0, 1
@@ -263,3 +265,20 @@ def test_same_seed_gives_same_draws():
     first, second = (sample_truths(judged, NO_GOLD, one_stratum(50), np.random.default_rng(7)) for _ in range(2))
 
     assert (first.n_true == second.n_true).all()
+
+
+def test_shapes_are_drawn_by_likelihood():
+    grid, rng = beta_grid(np.array([0.2, 0.8]), np.array([2.0, 20.0])), np.random.default_rng(0)
+    rates = np.repeat(np.array([[0.7], [0.85], [0.6]]), 20_000, axis=1)
+    likelihood = np.prod(
+        [rate ** (grid.a - 1) * (1 - rate) ** (grid.b - 1) / np.exp(log_beta(grid)) for rate in rates[:, 0]], axis=0
+    )
+
+    a, b = grid.draw(rates, rng)
+
+    for shape_a, shape_b, share in zip(grid.a, grid.b, likelihood / likelihood.sum(), strict=True):
+        assert ((a == shape_a) & (b == shape_b)).mean() == pytest.approx(share, abs=0.01)
+
+
+def log_beta(grid):
+    return np.array([lgamma(a) + lgamma(b) - lgamma(a + b) for a, b in zip(grid.a, grid.b, strict=True)])

@@ -1,4 +1,4 @@
-"""Dawid-Skene and MACE, compared with the published example, explicit loops, and crowd-kit."""
+"""Dawid-Skene, compared with the published example, explicit loops, and crowd-kit."""
 
 from math import exp, log
 
@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from kgharvest.statistics import annotator_models
-from kgharvest.statistics.annotator_models import Judged, fit_dawid_skene, fit_mace
+from kgharvest.statistics.annotator_models import Judged, fit_dawid_skene
 
 # Dawid and Skene (1979), Table 1: 45 patients, the first of five observers asked three times; classes 1 to 4. As in the
 # R package `rater` (data set anesthesia). One row per patient: observer 1 three times, observers 2 to 5.
@@ -101,46 +101,28 @@ def test_dawid_skene_matches_crowd_kit():
     assert fitted.prior == pytest.approx(reference.priors_.sort_index().to_numpy(), abs=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_mace_matches_crowd_kit():
-    judged = crowd()
-    classification = pytest.importorskip("crowdkit.aggregation")
-    # crowd-kit mixes up the guesses of labels unless labels first appear in ascending order.
-    start = int(np.argmax(judged.label == 0))
-    order = np.r_[start, np.delete(np.arange(len(judged.task)), start)]
-    table = pd.DataFrame({"task": judged.task[order], "worker": judged.annotator[order], "label": judged.label[order]})
-
-    fitted = fit_mace(judged)
-    reference = classification.MACE(n_restarts=1, n_iter=600).fit(table)
-
-    assert fitted.converged
-    assert fitted.labels == pytest.approx(reference.probas_.sort_index()[[0, 1]].to_numpy(), abs=1e-6)
-    assert fitted.guesses == pytest.approx(reference.thetas_, abs=1e-6)
-
-
-def test_models_separate_skilled_annotators_from_guessers():
+def test_model_separates_skilled_annotators_from_guessers():
     judged = crowd()
 
-    assert np.argmin(fit_mace(judged).competence) in (0, 1, 2)
+    accuracies = fit_dawid_skene(judged).errors.diagonal(axis1=1, axis2=2).mean(axis=1)
+    assert np.argmin(accuracies) in (0, 1, 2)
     assert fit_dawid_skene(judged).errors[-1].diagonal().min() > 0.85
 
 
-@pytest.mark.parametrize("fit", [fit_dawid_skene, fit_mace])
-def test_fit_ignores_order_of_annotators_and_tasks(fit):
+def test_fit_ignores_order_of_annotators_and_tasks():
     judged = crowd()
     rng = np.random.default_rng(0)
     tasks, annotator_models = rng.permutation(judged.n_tasks), rng.permutation(judged.n_annotators)
     relabelled = judged._replace(task=tasks[judged.task], annotator=annotator_models[judged.annotator])
 
-    assert fit(relabelled).labels[tasks] == pytest.approx(fit(judged).labels, abs=1e-6)
+    assert fit_dawid_skene(relabelled).labels[tasks] == pytest.approx(fit_dawid_skene(judged).labels, abs=1e-6)
 
 
-@pytest.mark.parametrize("fit", [fit_dawid_skene, fit_mace])
-def test_extrapolation_reaches_same_fit_as_plain_em(fit, monkeypatch):
-    strides = fit(crowd())
+def test_extrapolation_reaches_same_fit_as_plain_em(monkeypatch):
+    strides = fit_dawid_skene(crowd())
 
     monkeypatch.setattr(annotator_models, "LONGEST_STRIDE", 1.0)  # plain EM: three steps without extrapolation
-    plain = fit(crowd())
+    plain = fit_dawid_skene(crowd())
 
     assert strides.converged
     assert plain.converged

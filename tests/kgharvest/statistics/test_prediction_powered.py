@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kgharvest.statistics.judge_assisted import prediction_powered_mean
+from benches.judge_coverage import prediction_powered_mean
 
 # ppi_py.ppi_mean_ci, ppi-python 0.2.3, alpha=.05: tuples, draws, truth, sensitivity, specificity, seed, limits.
 STORED = [

@@ -110,15 +110,15 @@ def test_swapping_sides_mirrors_interval():
 
     assert back.interval == pytest.approx([-limit for limit in there.interval[::-1]])
     assert back.p == pytest.approx(there.p)
-    assert back.equivalence_p(0.1) == pytest.approx(there.equivalence_p(0.1))
+    assert back.smallest_margin == pytest.approx(there.smallest_margin)
 
 
-def test_equivalence_p_is_05_at_smallest_margin():
+def test_smallest_margin_is_outer_limit_of_90_percent_interval():
     difference = compared(side((180, 200, 1000)), side((176, 200, 1000)))
 
-    assert difference.equivalence_p(difference.smallest_margin) == pytest.approx(0.05, abs=1e-6)
-    assert difference.equivalence_p(difference.smallest_margin + 0.02) < 0.05
-    assert difference.equivalence_p(0.0) >= 0.5
+    z = 1.6448536269514722
+    assert difference.smallest_margin == pytest.approx(max(difference.high_at(z), -difference.low_at(z)))
+    assert abs(difference.value) < difference.smallest_margin < max(map(abs, difference.interval))
 
 
 def test_stratum_without_verdicts_has_no_difference():

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kgharvest.bulk.file_reading import read_lines
+from kgharvest.contrib.knowledge_graphs.lm_kbc.set_scores import SetScore, set_score
 from kgharvest.errors import BadEntry, Faults
-from kgharvest.statistics.set_scores import SetScore, set_score
 
 NO_OBJECT = {"", "none", "null"}  # spellings of an empty answer
 

@@ -8,13 +8,13 @@ import numpy as np
 
 from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Round
+from kgharvest.contrib.knowledge_graphs.lm_kbc.set_scores import best_threshold
 from kgharvest.contrib.knowledge_graphs.models import ScoreThreshold
 from kgharvest.engine.entities import entity_of
 from kgharvest.engine.filters import is_number
 from kgharvest.entities.tables import EntityIds
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, LanguageModel, Project, Relation
-from kgharvest.statistics.set_scores import best_threshold
 
 CELL = ("relation_id", "language_model_id", "setting")
 DRAWN = (*(f"stratum__{name}" for name in CELL), "harvested_tuple__score", "task__verdict", "inclusion_probability")

@@ -33,8 +33,8 @@ from kgharvest.contrib.probing.probes.facts import (
     relations_from,
 )
 from kgharvest.contrib.probing.probes.services import JSON_LINES, ProbeParams, ProbeRequest, queue_probe
+from kgharvest.contrib.probing.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_METHODS, METHODS, PRESETS
 from kgharvest.engine.filters import LONGEST_ENTITY
-from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_METHODS, METHODS, PRESETS
 from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, language_model_for_pages
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
 from kgharvest.models import Job, LanguageModel, Relation, RelationSet

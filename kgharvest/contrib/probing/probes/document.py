@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kgharvest.contrib.probing.probes.facts import RELATION_TYPES
-from kgharvest.engine.prompt_learning.registry import METHODS
+from kgharvest.contrib.probing.prompt_learning.registry import METHODS
 from kgharvest.statistics.paired_tests import PairedDifference, holm, mcnemar_p, paired_difference
 from kgharvest.statistics.rates import macro_average, macro_interval
 

@@ -18,7 +18,7 @@ from kgharvest.contrib.probing.probes.facts import (
     read_words,
 )
 from kgharvest.contrib.probing.probes.services import ProbeParams, ProbeRequest
-from kgharvest.engine.prompt_learning.registry import (
+from kgharvest.contrib.probing.prompt_learning.registry import (
     BUDGET_FIELDS,
     DEFAULT_METHODS,
     METHODS,

@@ -7,11 +7,11 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from kgharvest.contrib.probing.probes.facts import PARTS, NotProbed, ProbeRelation
+from kgharvest.contrib.probing.prompt_learning.learners import Learned, ProbeTask
+from kgharvest.contrib.probing.prompt_learning.registry import METHODS
 from kgharvest.engine.language_models.base import Tick
 from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.probing import Fact, ProbeScores, probe, reasons_text, usable_facts
-from kgharvest.engine.prompt_learning.learners import Learned, ProbeTask
-from kgharvest.engine.prompt_learning.registry import METHODS
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer
 from kgharvest.engine.prompts.template import parse_prompts
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from kgharvest.contrib.probing.probes.facts import PARTS
 from kgharvest.contrib.probing.probes.measurement import Measurement
+from kgharvest.contrib.probing.prompt_learning.bertese import BerteseAnswerer, Rewrite, questions, rewritten
 from kgharvest.engine.probing import probe
-from kgharvest.engine.prompt_learning.bertese import BerteseAnswerer, Rewrite, questions, rewritten
 from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer, uniform
 
 N_REWRITES = 5  # examples stored per relation and part

@@ -14,11 +14,11 @@ from kgharvest.contrib.probing.probes.facts import NotProbed, ProbeRelation
 from kgharvest.contrib.probing.probes.learned_words import learned_words
 from kgharvest.contrib.probing.probes.measurement import Measurement, MethodRunner, cells_of, measure, probe_task
 from kgharvest.contrib.probing.probes.services import ProbeParams, document_of, find_probe
+from kgharvest.contrib.probing.prompt_learning.learners import Learned, ProbeTask, learn
+from kgharvest.contrib.probing.prompt_learning.registry import METHODS
 from kgharvest.engine.language_models.masked import MaskedLM, MaskFillingLM
 from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.probing import common_words, token_of
-from kgharvest.engine.prompt_learning.learners import Learned, ProbeTask, learn
-from kgharvest.engine.prompt_learning.registry import METHODS
 from kgharvest.engine.prompts.prompt_set import (
     PromptSetAnswerer,
     SerializedPrompt,

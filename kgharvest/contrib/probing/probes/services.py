@@ -12,8 +12,8 @@ from kgharvest.accounts.projects import project_for
 from kgharvest.contrib.probing.models import LearnedPrompt, Probe, ProbedRelation, ProbeRecord
 from kgharvest.contrib.probing.probes.document import MEASURES, probe_document, spread, statistics
 from kgharvest.contrib.probing.probes.facts import NotProbed, ProbeRelation
+from kgharvest.contrib.probing.prompt_learning.registry import BUDGET_FIELDS, METHODS, LearningBudget
 from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE, FLOATS, QUANTIZED
-from kgharvest.engine.prompt_learning.registry import BUDGET_FIELDS, METHODS, LearningBudget
 from kgharvest.errors import NotFound
 from kgharvest.harvests import language_models
 from kgharvest.jobs import ledger

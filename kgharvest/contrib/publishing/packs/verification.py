@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
-from itertools import zip_longest
+from itertools import compress, zip_longest
 from math import isclose
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +34,20 @@ REPORT = "report.json"
 STAMP = ("created_at", "code_version", "method", "audit")
 SHOWN = 20
 NUMBER = re.compile(r"-?\d[\d.,e%-]*")
+# Parts of the documents and tables of older versions that this version does not compute (docs/report-json.md).
+MACE = "mace"
+REMOVED_PATHS = re.compile(
+    r"(?:.*\.)?(?:verdict_stability|mace|pooled|prediction_powered|more_true_(?:low|high))"
+    r"|comparisons\[\d+\]\.equivalence\.p"
+)
+REMOVED_COLUMNS = re.compile(
+    r"competence|verdict flip rate|would change|PPI\+\+.*|p \(at most .* points apart\)"
+    r"|(?:change in True rate|more True): (?:low|high)"
+)
+REMOVED_ROWS = {
+    "tables/agreement.csv": {"Fleiss' kappa", "verdict flip rate", "verdicts that a fresh panel would change"},
+    "tables/annotator-models.csv": {"MACE"},
+}
 # Linear algebra libraries sum in different orders on different machines, which can change the last rounded decimal.
 # Documents of older versions are not rounded.
 RELATIVE, ABSOLUTE = 1e-9, 1.001 * 10**-DECIMALS
@@ -65,7 +79,8 @@ class DocumentComparison:
 
     n_repeated: count of numbers under `repeated` paths.
 
-    same_wording: False to accept different sentences and new keys, if another version created the document.
+    same_wording: False to accept different sentences, new keys, and REMOVED_PATHS, if another version created the
+    document. not_recomputed: names of the removed keys.
     """
 
     def __init__(
@@ -73,11 +88,15 @@ class DocumentComparison:
     ) -> None:
         self.differences: list[Difference] = []
         self.n_numbers = self.n_repeated = 0
+        self.not_recomputed: set[str] = set()
         self._repeated, self._same_wording = frozenset(repeated), same_wording
         self._compare("", packed, recomputed, is_repeated=False)
 
     def _compare(self, path: str, packed: Any, recomputed: Any, is_repeated: bool) -> None:
         is_repeated = is_repeated or path in self._repeated
+        if recomputed is MISSING and not self._same_wording and REMOVED_PATHS.fullmatch(path):
+            self.not_recomputed.add(re.sub(r"\[\d+\]", "", path))
+            return
         if isinstance(packed, Mapping) and isinstance(recomputed, Mapping):
             for key in dict.fromkeys((*packed, *(recomputed if self._same_wording else ()))):
                 values = packed.get(key, MISSING), recomputed.get(key, MISSING)
@@ -204,6 +223,8 @@ def _recomputed(
         # multiplies rounding errors.
         with suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             recomputed = with_students_intervals(recomputed, packed["cells"])
+    if not same_wording and isinstance(models := packed.get("annotator_models"), list):
+        packed["annotator_models"] = [model for model in models if not _is_removed(model)]
     return DocumentComparison(packed, recomputed, row_files.REPEATED_PATHS, same_wording=same_wording), verdicts
 
 
@@ -213,6 +234,10 @@ def _recomputed_by_older_rule(
     """Return `_recomputed` without the intervals of thin strata, which older versions did not have."""
     uses_thin_rule.set(False)
     return _recomputed(document, rows, facts, same_wording=False)
+
+
+def _is_removed(model: Any) -> bool:
+    return isinstance(model, dict) and model.get("model") == MACE
 
 
 def _object(contents: Mapping[str, bytes], path: str) -> dict[str, Any]:
@@ -235,6 +260,9 @@ def _notes(document: Mapping[str, Any], compared: DocumentComparison, chain: row
     )
     if document.get("novelty"):
         yield "Not recomputed: novelty, because the reference KG is not in the package."
+    if compared.not_recomputed:
+        names = ", ".join(sorted(compared.not_recomputed))
+        yield f"Not recomputed, because this version does not compute them: {names}."
     if not document["audit"]["number"]:
         return
     entries = counted(chain.n_recomputed, "entry", "entries")
@@ -316,13 +344,24 @@ def _tables(document: Mapping[str, Any], contents: Mapping[str, bytes], same_wor
 
 def _line_differences(path: str, packed: bytes, rendered: bytes, same_wording: bool) -> Iterator[str]:
     texts = (content.decode("utf-8", "replace") for content in (packed, rendered))
-    lines = (csv.reader(io.StringIO(text)) if path.endswith(".csv") else iter(text.splitlines()) for text in texts)
+    lines = [csv.reader(io.StringIO(text)) if path.endswith(".csv") else iter(text.splitlines()) for text in texts]
     try:
+        if not same_wording:
+            lines = _without_removed(path, *map(list, lines))
         for number, (line, expected) in enumerate(zip_longest(*lines), start=1):
             if line != expected and (same_wording or _numbers(line) != _numbers(expected)):
                 yield f"{path}, line {number}: {_cells(line, expected)}"
     except csv.Error as error:
         yield f"{path}: cannot be read as CSV ({error!s:.60})"
+
+
+def _without_removed(path: str, packed: list[list[str]], rendered: list[list[str]]) -> list[Any]:
+    """Return both tables, the packed one without rows and columns that this version does not compute."""
+    names, titles = {cells[0] for cells in rendered if cells}, rendered[0] if rendered else []
+    removed = REMOVED_ROWS.get(path, set()) - names
+    keep = [not REMOVED_COLUMNS.fullmatch(title) or title in titles for title in (packed[0] if packed else [])]
+    rows = (cells for cells in packed if not cells or cells[0] not in removed)
+    return [[[*compress(cells, keep), *cells[len(keep) :]] for cells in rows], rendered]
 
 
 def _numbers(cells: Any) -> list[str]:

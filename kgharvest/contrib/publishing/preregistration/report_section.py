@@ -51,6 +51,7 @@ EARLIER_WORDINGS = {
     "c18fe9102c55f7412719c14add282089936141a2fa296f0156e7dbdb4bd1054f",
     "094b78ebf0c6ed7566e414ff1e1f89a9ddf497156df1eefc9d0524acb73f1764",
     "dc1b30455461c1b66a385d04f80c30dca867aa1914df4d3b9d209cb128e8b11e",
+    "d1737eaabf43e2d2e420e3f09828faaf15b4d8029073f0d8404bb625ae0f07b3",
 }
 LONGEST = 300  # maximum number of characters of a displayed value
 

@@ -10,12 +10,12 @@ from kgharvest.contrib.knowledge_graphs.lm_kbc.challenge_files import (
     subjects_by_relation,
 )
 from kgharvest.contrib.knowledge_graphs.lm_kbc.predictions import Predictor, learn_thresholds
+from kgharvest.contrib.knowledge_graphs.lm_kbc.set_scores import macro_score, mean_score
 from kgharvest.engine.settings import PROMPT_SETTINGS
 from kgharvest.harvests.language_models import LM_NAMES_HELP, get_language_model
 from kgharvest.management.command import DomainCommand, add_project_argument
 from kgharvest.pages.number_format import counted
 from kgharvest.relations.names import resolve_relation
-from kgharvest.statistics.set_scores import macro_score, mean_score
 
 COPIED = ("SubjectEntity", "SubjectEntityID", "Relation")
 

@@ -9,7 +9,13 @@ from kgharvest.bulk.file_reading import lines_of, opened
 from kgharvest.bulk.file_writing import write_atomically
 from kgharvest.contrib.probing.management.arguments import add_relation_arguments, chosen_relations
 from kgharvest.contrib.probing.probes.facts import documents_in, read_facts
-from kgharvest.engine.prompts.mining import MinedPrompt, Sentence, mine_prompts, sentences_of_conllu, sentences_of_text
+from kgharvest.contrib.probing.prompt_learning.mining import (
+    MinedPrompt,
+    Sentence,
+    mine_prompts,
+    sentences_of_conllu,
+    sentences_of_text,
+)
 from kgharvest.errors import DomainError
 from kgharvest.management.command import DomainCommand, positive
 from kgharvest.pages.number_format import counted

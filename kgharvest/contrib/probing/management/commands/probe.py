@@ -29,7 +29,7 @@ from kgharvest.contrib.probing.probes.services import (
     record_lines,
 )
 from kgharvest.contrib.probing.probes.tables import probe_tables
-from kgharvest.engine.prompt_learning.registry import (
+from kgharvest.contrib.probing.prompt_learning.registry import (
     BUDGET_FIELDS,
     DEFAULT_METHODS,
     METHODS,

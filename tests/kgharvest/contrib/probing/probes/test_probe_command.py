@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 
 from kgharvest.contrib.probing.models import Probe
 from kgharvest.contrib.probing.probes.facts import PARTS, split_world
-from kgharvest.engine.prompt_learning.registry import METHODS
+from kgharvest.contrib.probing.prompt_learning.registry import METHODS
 from tests.factories import make_relation, make_relation_set
 from tests.kgharvest.engine.tiny_models import tiny_bart
 

@@ -10,7 +10,7 @@ from kgharvest.contrib.probing.probes.rewrites import (
     replaced_parts_of_speech,
     token_tags,
 )
-from kgharvest.engine.prompt_learning.bertese import Rewrite
+from kgharvest.contrib.probing.prompt_learning.bertese import Rewrite
 
 
 @pytest.mark.parametrize(  # words that BERTese replaced (Haviv et al. 2021, Table 2), and other tags of its Table 4

@@ -12,7 +12,7 @@ from kgharvest.contrib.probing.models import LearnedPrompt, Probe, ProbeRecord
 from kgharvest.contrib.probing.probes import runner
 from kgharvest.contrib.probing.probes.facts import ProbeRelation, split_world
 from kgharvest.contrib.probing.probes.services import ProbeParams, ProbeRequest, create_probe, queue_probe
-from kgharvest.engine.prompt_learning import learners
+from kgharvest.contrib.probing.prompt_learning import learners
 from kgharvest.engine.types import Cancelled, EngineError
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.jobs import ledger

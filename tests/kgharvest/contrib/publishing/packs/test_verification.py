@@ -254,6 +254,63 @@ def test_packages_of_older_versions_may_lack_keys(of_samples):
     assert any(line.startswith("conventions") for line in problems_of(packed(document)))
 
 
+def as_of_older_version(document: Mapping) -> dict:
+    """Return the document with keys that later versions do not compute."""
+    stability = {"k": 3, "flips": 0.25, "low": 0.1, "high": 0.4, "reason": None}
+    return {
+        **document,
+        "code_version": "0.0.1",
+        "verdict_stability": stability,
+        "agreement": [{**part, "verdict_stability": stability} for part in document["agreement"]],
+        "cells": [{**cell, "pooled": {"value": 0.5, "low": 0.3, "high": 0.7}} for cell in document["cells"]],
+        "annotators": [{**annotator, "mace": {"competence": 0.75}} for annotator in document["annotators"]],
+        "annotator_models": [*document["annotator_models"], {"model": "mace", "accepted": 17}],
+    }
+
+
+def test_removed_keys_of_older_versions_are_named_and_not_compared(of_samples):
+    document = json.loads(of_samples[REPORT])
+    older = as_of_older_version(document)
+
+    verification = verify_contents({**of_samples, REPORT: json.dumps(older).encode()})
+    assert list(verification.problems) == []
+    names = "agreement.verdict_stability, annotators.mace, cells.pooled, verdict_stability"
+    assert f"Not recomputed, because this version does not compute them: {names}." in verification.notes
+
+    current = {**older, "code_version": document["code_version"]}
+    paths = [problem.split(":")[0] for problem in problems_of({**of_samples, REPORT: json.dumps(current).encode()})]
+    assert {"verdict_stability", "annotators[0].mace", "annotator_models (entries)"} <= set(paths)
+    older["annotators"][0]["other"] = 1
+    assert problems_of({**of_samples, REPORT: json.dumps(older).encode()})[0].startswith("annotators[0].other")
+
+
+def test_removed_rows_and_columns_of_older_tables_are_not_compared(of_samples):
+    document = json.loads(of_samples[REPORT]) | {"code_version": "0.0.1"}
+    tables = {path: of_samples[f"tables/{path}.csv"] for path in ("agreement", "annotators")}
+
+    def with_competence(table: bytes) -> bytes:
+        header, *rows = table.splitlines(keepends=True)
+        return header.replace(b"specificity", b"specificity,competence", 1) + b"".join(
+            row.rstrip() + b",0.625\r\n" for row in rows
+        )
+
+    older = {
+        **of_samples,
+        REPORT: json.dumps(document).encode(),
+        "tables/annotators.csv": with_competence(tables["annotators"]),
+        "tables/agreement.csv": tables["agreement"] + b"Fleiss' kappa,0.4,,,,,9,\r\nverdict flip rate,0.2,,,,,,\r\n",
+    }
+
+    assert older["tables/annotators.csv"] != tables["annotators"]
+    assert problems_of(older) == []
+    altered = with_competence(with_altered_number(tables["annotators"]))
+    assert problems_of({**older, "tables/annotators.csv": altered})
+    other = older["tables/agreement.csv"].replace(b"Fleiss' kappa", b"Scott's pi")
+    assert problems_of({**older, "tables/agreement.csv": other})
+    current = {**older, REPORT: of_samples[REPORT]}
+    assert problems_of(current)
+
+
 def test_packages_with_students_intervals_of_averages_verify(of_samples):
     document = json.loads(of_samples[REPORT]) | {"code_version": "0.0.1"}
     totals = with_students_intervals(document, document["cells"])["totals"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from kgharvest.engine.types import N_TRIGGERS, EngineError
 
-LEARNERS = "kgharvest.engine.prompt_learning.learners"
+LEARNERS = "kgharvest.contrib.probing.prompt_learning.learners"
 
 # Default parameters by system, or by method if the methods of a system differ. "small" suits the embedded LMs and 100
 # facts. "paper" contains the published values for BERT-base and 1,000 facts (40,000 facts for BERTese).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgharvest.engine.prompts.mining import (
+from kgharvest.contrib.probing.prompt_learning.mining import (
     EntityIndex,
     MinedPrompt,
     Sentence,

@@ -7,10 +7,10 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForMaskedLM
 
+from kgharvest.contrib.probing.prompt_learning.learners import ProbeTask, learn
+from kgharvest.contrib.probing.prompt_learning.registry import LearningBudget
 from kgharvest.engine.language_models.loading import load
 from kgharvest.engine.probing import probe
-from kgharvest.engine.prompt_learning.learners import ProbeTask, learn
-from kgharvest.engine.prompt_learning.registry import LearningBudget
 from kgharvest.engine.prompt_learning.training import TrainingParams, rate_factor, train_best
 from kgharvest.engine.prompts.template import PromptTemplate
 from tests.kgharvest.engine.tiny_models import tiny_albert, tiny_bert, tiny_distilbert, tiny_roberta

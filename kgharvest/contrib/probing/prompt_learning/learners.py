@@ -9,12 +9,7 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from kgharvest.engine.language_models.base import EncodedPrompt, Tick, TokenIds
-from kgharvest.engine.language_models.masked import MaskedLM, MaskFillingLM, SoftWords
-from kgharvest.engine.probing import Answerer, Majority, UsableFacts, probe
-from kgharvest.engine.prompt_learning import autoprompt, lpaqa, soft_prompts
-from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, AutoPromptParams, TriggerTask, TriggerTemplate
-from kgharvest.engine.prompt_learning.bertese import (
+from kgharvest.contrib.probing.prompt_learning.bertese import (
     AnsweredQuestion,
     BerteseAnswerer,
     BerteseParams,
@@ -23,8 +18,13 @@ from kgharvest.engine.prompt_learning.bertese import (
     questions,
     shuffled_batches,
 )
+from kgharvest.contrib.probing.prompt_learning.registry import METHODS, LearningBudget
+from kgharvest.engine.language_models.base import EncodedPrompt, Tick, TokenIds
+from kgharvest.engine.language_models.masked import MaskedLM, MaskFillingLM, SoftWords
+from kgharvest.engine.probing import Answerer, Majority, UsableFacts, probe
+from kgharvest.engine.prompt_learning import autoprompt, lpaqa, soft_prompts
+from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, AutoPromptParams, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompt_learning.objectives import Example, Likelihood
-from kgharvest.engine.prompt_learning.registry import METHODS, LearningBudget
 from kgharvest.engine.prompt_learning.soft_prompts import SoftPromptParams
 from kgharvest.engine.prompt_learning.training import TrainingParams, train_best
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer, uniform

@@ -7,11 +7,11 @@ from itertools import product
 import pytest
 import torch
 
+from kgharvest.contrib.probing.prompt_learning.learners import ProbeTask, learn
+from kgharvest.contrib.probing.prompt_learning.registry import METHODS, LearningBudget
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.language_models.compact import load_compact
 from kgharvest.engine.probing import probe
-from kgharvest.engine.prompt_learning.learners import ProbeTask, learn
-from kgharvest.engine.prompt_learning.registry import METHODS, LearningBudget
 from kgharvest.engine.types import UnsupportedModel
 from tests.sampling import every
 

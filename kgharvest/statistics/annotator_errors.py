@@ -1,21 +1,13 @@
-"""Partial pooling: shrinks rates of relations toward each other.
+"""Accuracy corrected for annotator errors with unknown error rates.
 
-Shrinkage is stronger if evidence is scarce or relations are similar.
-
-Beta-binomial model: the rates of relations have a common Beta distribution with unknown mean and precision. Both are
-drawn from a grid, so, unlike with empirical Bayes, intervals include the uncertainty about them (Morris 1983,
-Parametric empirical Bayes inference, JASA 78; Gelman et al., Bayesian Data Analysis, section 5.3). The number of hits
-among the unjudged tuples of a harvest is drawn with the harvest's rate. The intervals cover 95 % of the rates of many
-relations. They do not cover the rate of each relation in 95 % of samples, because outliers are shrunk too far.
-
-Accuracy corrected for annotator errors with unknown error rates: this uses Dawid and Skene's (1979) model with two
-classes. Statements drawn for the same strata form a group. The probability that a statement is true is the prevalence
-of its group. Annotator a labels a true statement True with probability s_a (sensitivity) and a false statement False
-with probability c_a (specificity), independently of other annotators. Sensitivities, specificities, and prevalences
-each have a Beta distribution with unknown mean and precision, so annotators and groups with few judgments borrow
-strength from the others (Paun et al. 2018, Comparing Bayesian models of annotation, TACL 6). The average annotator is
-assumed to be right more often than not, on both true and false statements. The truth of gold statements is known.
-Posterior draws come from a Gibbs sampler, which draws truths, rates, and the distributions of rates in turn.
+The model is that of Dawid and Skene (1979) with two classes. Statements drawn for the same strata form a group. The
+probability that a statement is true is the prevalence of its group. Annotator a labels a true statement True with
+probability s_a (sensitivity) and a false statement False with probability c_a (specificity), independently of other
+annotators. Sensitivities, specificities, and prevalences each have a Beta distribution with unknown mean and precision,
+so annotators and groups with few judgments borrow strength from the others (Paun et al. 2018, Comparing Bayesian models
+of annotation, TACL 6). The average annotator is assumed to be right more often than not, on both true and false
+statements. The truth of gold statements is known. Posterior draws come from a Gibbs sampler, which draws truths, rates,
+and the distributions of rates in turn.
 
 Letters in array shapes: P patterns (statements of one group with the same judgments), A annotators, G groups, C chains,
 S strata, R draws.
@@ -31,12 +23,8 @@ import scipy
 from numpy.typing import NDArray
 
 from kgharvest.statistics.annotator_models import Judged
-from kgharvest.statistics.arrays import TRUE, Codes, Counts, Floats
+from kgharvest.statistics.arrays import TRUE, Codes, Floats
 from kgharvest.statistics.rates import SIGNIFICANCE, Rate, population_rate
-
-FEWEST_RATES = 3
-FEW_RATES = f"Partial pooling needs at least {FEWEST_RATES} relations with a verdict."
-N_DRAWS = 4000
 
 
 class BetaGrid(NamedTuple):
@@ -54,74 +42,12 @@ class BetaGrid(NamedTuple):
         chosen = (cumulated < rng.random((len(logs), 1)) * cumulated[:, -1:]).sum(axis=1)
         return self.a[chosen], self.b[chosen]
 
-    def weights(self, n_hits: Floats, n: Floats) -> Floats:
-        """Return the posterior probabilities (H,), given `n_hits` (R,) hits in `n` (R,) draws."""
-        posterior = scipy.special.betaln(self.a[:, np.newaxis] + n_hits, self.b[:, np.newaxis] + n - n_hits)  # (H, R)
-        logs = (posterior - scipy.special.betaln(self.a, self.b)[:, np.newaxis]).sum(axis=1)
-        weights: Floats = np.exp(logs - logs.max())
-        weights /= weights.sum()
-        return weights
-
 
 def beta_grid(means: Floats, precisions: Floats) -> BetaGrid:
     """Return all Beta distributions with these means and precisions. The precision is a + b."""
     mean, precision = (values.ravel() for values in np.meshgrid(means, precisions))
     return BetaGrid(mean * precision, (1 - mean) * precision)
 
-
-# Jeffreys's prior for the mean, and a uniform prior for the intraclass correlation of a relation, 1 / (1 + precision).
-DISTRIBUTIONS = beta_grid(np.sin(np.pi / 2 * (np.arange(60) + 0.5) / 60) ** 2, 1 / np.linspace(0.002, 0.5, 30) - 1)
-
-
-class SimpleSample(NamedTuple):
-    """Simple random sample that is as informative as the sample of a cell. n: number of draws.
-
-    population: 0 if infinite.
-    """
-
-    n: float
-    population: float
-
-
-def effective_sample(n: Floats, population: Counts, weights: Floats) -> SimpleSample | None:
-    """Return the simple random sample whose share has the variance of the weighted mean of the strata (S,).
-
-    Returns None if a stratum is empty.
-
-    The effective sample size is 1 / sum(W^2 / n), assuming that all strata have the same accuracy. The population size
-    is chosen such that the sample has the same finite population correction as the strata, which reduces sum(W^2 / n)
-    to sum(W^2 (1 - n / N) / n).
-    """
-    if not n.all():
-        return None
-    left = np.where(population > 0, 1 - n / np.maximum(population, 1), 1)
-    variance, finite = float((weights**2 / n).sum()), float((weights**2 * left / n).sum())
-    taken = 1 - finite / variance
-    return SimpleSample(1 / variance, 1 / variance / taken if taken > 0 else 0)
-
-
-def pooled_rates(shares: Sequence[float], samples: Sequence[SimpleSample], rng: np.random.Generator) -> list[Rate]:
-    """Return the expected share of hits in each population, with its 95 % interval.
-
-    If a whole population was drawn, its observed share is returned.
-    """
-    if len(shares) < FEWEST_RATES:
-        return [Rate(reason=FEW_RATES)] * len(shares)
-    n, population = (np.array(column) for column in zip(*samples, strict=True))
-    hits = np.array(shares) * n
-    weights = DISTRIBUTIONS.weights(hits, n)
-    chosen = rng.choice(len(weights), (N_DRAWS, 1), p=weights)
-    rates = rng.beta(DISTRIBUTIONS.a[chosen] + hits, DISTRIBUTIONS.b[chosen] + n - hits)  # (N_DRAWS, R)
-    rest = np.rint(np.maximum(population - n, 0)).astype(np.int64)
-    of_population = (hits + rng.binomial(rest, rates)) / (n + rest)
-    draws = np.where(population > 0, of_population, rates)
-    low, high = np.quantile(draws, 0.025, axis=0, method="lower"), np.quantile(draws, 0.975, axis=0, method="higher")
-    mean = np.clip(draws.mean(axis=0), 0, 1)  # the mean can lie outside the quantiles if almost all draws are equal
-    columns = (mean, np.minimum(low, mean), np.maximum(high, mean))
-    return [Rate(*numbers) for numbers in zip(*(column.tolist() for column in columns), strict=True)]
-
-
-# Accuracy corrected for annotator errors
 
 Shapes = Sequence[tuple[Floats, Floats]]  # a and b (C,), for sensitivities, specificities, and prevalences
 

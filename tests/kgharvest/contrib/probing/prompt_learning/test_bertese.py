@@ -7,9 +7,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForMaskedLM
 
-from kgharvest.engine.language_models.loading import load
-from kgharvest.engine.probing import probe
-from kgharvest.engine.prompt_learning.bertese import (
+from kgharvest.contrib.probing.prompt_learning.bertese import (
     AnsweredQuestion,
     BerteseAnswerer,
     BerteseParams,
@@ -23,6 +21,8 @@ from kgharvest.engine.prompt_learning.bertese import (
     rewritten,
     straight_through,
 )
+from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.probing import probe
 from kgharvest.engine.prompts.prompt_set import PromptSetAnswerer, uniform
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import EngineError

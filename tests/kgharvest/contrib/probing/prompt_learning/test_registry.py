@@ -8,7 +8,7 @@ from pkgutil import resolve_name
 
 import pytest
 
-from kgharvest.engine.prompt_learning.registry import (
+from kgharvest.contrib.probing.prompt_learning.registry import (
     BUDGET_FIELDS,
     DEFAULT_METHODS,
     METHODS,
@@ -21,7 +21,7 @@ from kgharvest.engine.types import EngineError
 
 
 def test_registry_import_does_not_load_torch():
-    code = "import kgharvest.engine.prompt_learning.registry, sys; print('torch' in sys.modules)"
+    code = "import kgharvest.contrib.probing.prompt_learning.registry, sys; print('torch' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 

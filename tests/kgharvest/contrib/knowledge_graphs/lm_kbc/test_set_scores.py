@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from kgharvest.statistics.set_scores import SetScore, best_threshold, macro_score, mean_score, set_score
+from kgharvest.contrib.knowledge_graphs.lm_kbc.set_scores import (
+    SetScore,
+    best_threshold,
+    macro_score,
+    mean_score,
+    set_score,
+)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+from tests.kgharvest.engine.conftest import relation, tiny_lm, trained_lm  # noqa: F401 - fixtures
