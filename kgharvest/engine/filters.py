@@ -93,8 +93,8 @@ FILTERS = {
     )
 }
 # Reasons that cannot be disabled: tuples equal to a better tuple after case-folding, and entities that are unwritable
-# (`is_writable`).
-DUPLICATE, UNWRITABLE = "duplicate", "unwritable"
+# (`is_writable`), and seed tuples that the prompts show.
+DUPLICATE, UNWRITABLE, EXAMPLE = "duplicate", "unwritable", "example"
 
 
 def filter_label(name: str) -> str:

@@ -8,7 +8,8 @@ from itertools import chain, count
 from math import inf
 
 from kgharvest.engine.entities import Entity, entity_of
-from kgharvest.engine.language_models.base import LanguageModel
+from kgharvest.engine.filters import EXAMPLE
+from kgharvest.engine.language_models.base import GivesLogprobs, LanguageModel
 from kgharvest.engine.language_models.threads import suitable_threads
 from kgharvest.engine.parts import InTurn, Part, Question, Share, rescore_parts, search_parts, writable_heads
 from kgharvest.engine.prompts.comprehension import (
@@ -34,12 +35,12 @@ from kgharvest.engine.types import (
     OnProgress,
     Reporter,
     ScoredTuple,
+    UnsupportedModel,
     ignore,
 )
 
 UNSCORED = "unscored"  # tuples that an LM cannot score
 HEADS_SHOWN = 10  # in the notice
-EXAMPLE = "example"  # seed tuples that the prompts show
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,11 @@ def prepare(
     """Return the weighted prompts of a harvest; see `harvest`. Raises EngineError."""
     if find_setting(spec.setting).asks_chat:
         raise EngineError(f"Setting {spec.setting} does not prompt an LM. Choose from {', '.join(PROMPT_SETTINGS)}.")
+    if spec.params.order == "consistency" and isinstance(lm, GivesLogprobs):
+        raise UnsupportedModel(
+            f"{lm.name} is behind a server that lists only some next tokens, so its most consistent tuples cannot be "
+            "proved. Use the order mtl."
+        )
     seeds = encode_seeds(spec.seed_tuples, lm)
     prompts = choose_prompts(PromptSource(spec, lm, seeds, paraphraser, on_progress))
     tick = partial(Reporter(on_progress, "weights", len(prompts.weighted)), 0)
@@ -100,7 +106,8 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
         share("search", searches, lambda part, report: part.do(lm, question, report)),
     )
     candidates, rejected = without_examples(prepared.prompts, search_result.candidates)
-    tuples = rank(rescored(lm, question, candidates, share), params)
+    is_scored = params.order == "consistency"
+    tuples = rank(as_scored(candidates, params) if is_scored else rescored(lm, question, candidates, share), params)
     rejected[UNSCORED] = len({entity_of(head).folded for head in params.heads}) - len(heads)
     answered = {scored_tuple.entities[0] for scored_tuple in tuples}
     null_heads = tuple(head for head in params.heads if entity_of(head).folded not in answered)
@@ -113,9 +120,12 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
         notices.append(Notice("null_heads", text))
     elif not params.heads and not search_result.notice and len(tuples) < (params.max_tuples or 0):
         cap = "" if params.max_entity_repeats is None else f" with at most {params.max_entity_repeats} per entity"
+        least = "" if params.min_score is None else f" and a score of at least {params.min_score:g}"
         text = (
-            f"The list has {len(tuples):,} of {params.max_tuples:,} tuples because the candidates contain no more"
-            f"{cap}. Request more candidates."
+            f"The list has {len(tuples):,} of {params.max_tuples:,} tuples because the "
+            f"{'admissible tuples' if is_scored else 'candidates'} contain no more{cap}{least}. "
+            f"{'Allow longer entities or more repeats' if is_scored else 'Request more candidates'}"
+            f"{' or a lower score' if least else ''}."
         )
         notices.append(Notice("short_list", text))
     shown, prompt_set = prepared.comprehension, prepared.prompts.prompt_set
@@ -178,28 +188,36 @@ def likely_heads(candidates: Sequence[Candidate], params: HarvestParams) -> set[
 
 
 def as_scored(candidates: Sequence[Candidate], params: HarvestParams) -> list[ScoredTuple]:
-    """Return the candidates with the consistency that follows from the search's log-probabilities."""
+    """Return the candidates with the consistency that follows from the search's log-probabilities.
+
+    It is exact if the search is by consistency.
+    """
+
+    def score(candidate: Candidate) -> float:
+        if params.order == "consistency":
+            return candidate.score
+        return params.alpha * -sum(candidate.costs) + (1 - params.alpha) * candidate.mtl
+
     return [
-        ScoredTuple(
-            candidate.folded,
-            candidate.surface,
-            params.alpha * -sum(candidate.costs) + (1 - params.alpha) * candidate.mtl,
-            candidate.mtl,
-        )
-        for candidate in candidates
+        ScoredTuple(candidate.folded, candidate.surface, score(candidate), candidate.mtl) for candidate in candidates
     ]
 
 
 def without_examples(prompts: ChosenPrompts, candidates: Sequence[Candidate]) -> tuple[list[Candidate], Counter[str]]:
     """Return the candidates that the prompts do not show as examples, and the number of the others by reason."""
-    shown = {tuple(entity_of(entity).folded for entity in example) for example in prompts.examples}
+    shown = folded_examples(prompts)
     others = [candidate for candidate in candidates if candidate.folded not in shown]
     n_shown = len(candidates) - len(others)
     return others, Counter({EXAMPLE: n_shown} if n_shown else {})
 
 
+def folded_examples(prompts: ChosenPrompts) -> frozenset[tuple[str, ...]]:
+    return frozenset(tuple(entity_of(entity).folded for entity in example) for example in prompts.examples)
+
+
 def question_of(prepared: Prepared, params: HarvestParams) -> Question:
-    return Question(prepared.prompts.prompt_set, prepared.prompts.templates, params)
+    prompts = prepared.prompts
+    return Question(prompts.prompt_set, prompts.templates, params, folded_examples(prompts))
 
 
 def score_tuples(

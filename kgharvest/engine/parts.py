@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import Protocol, TypeVar
 
+from kgharvest.engine.consistency_search import ConsistencySearch, PromptRanker
 from kgharvest.engine.entities import EntityVocabulary, entity_of
 from kgharvest.engine.filters import EntityFilter
 from kgharvest.engine.language_models.base import GivesLogprobs, LanguageModel, Pattern, fits
@@ -29,11 +30,15 @@ ResultCo = TypeVar("ResultCo", covariant=True)
 
 @dataclass(frozen=True)
 class Question:
-    """Prompts and parameters shared by all parts of a harvest. templates: prompts whose words must not be entities."""
+    """Prompts and parameters shared by all parts of a harvest.
+
+    templates: prompts whose words must not be entities. examples: case-folded tuples that the prompts show.
+    """
 
     prompt_set: PromptSet
     templates: tuple[PromptTemplate, ...]
     params: HarvestParams
+    examples: frozenset[tuple[str, ...]] = frozenset()
 
 
 class Part(Protocol[ResultCo]):
@@ -89,6 +94,9 @@ class SearchPart:
     def do(self, lm: LanguageModel, question: Question, report: Report) -> Found:
         params, prompts = question.params, question.prompt_set
         vocabulary = EntityVocabulary(lm, EntityFilter(question.templates, params.disabled_filters, params.numbers))
+        if params.order == "consistency":
+            by_prompt = PromptRanker(prompts.reader(lm), prompts, params.batch_size)
+            return ConsistencySearch(by_prompt, vocabulary, params, report, question.examples).run(self.patterns)
         found: list[Found] = []
         for head in self.heads or (None,):
 

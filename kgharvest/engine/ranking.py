@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, Pattern, Tick, TokenIds
 from kgharvest.engine.language_models.batching import CPU_OPERATIONS_AT_ONCE, in_halves
@@ -20,7 +22,8 @@ CPU_LOGITS_AT_ONCE = 1 << 20  # 4 MiB
 # repeats.
 CPU_SEQUENCES_AT_ONCE = 48
 
-RankedToken = tuple[int, float]  # token, cost: -log p over the whole vocabulary, in nats
+# Token, cost: -log p over the whole vocabulary, in nats. For a search by consistency also log p in each prompt.
+RankedToken = tuple[int, float] | tuple[int, float, NDArray[np.float64]]
 # Pseudo-token for all tokens that a server did not list. Its cost is a lower bound on the costs of these tokens. Tokens
 # after it in the ranking are not proved to be the next best.
 UNNAMED = -1
@@ -63,6 +66,14 @@ class Ranked(NamedTuple):
     costs: array[float]
 
 
+class RankedByPrompt(NamedTuple):
+    """The best tokens of a state by mean log-probability, their costs, and their log-probabilities (k, P)."""
+
+    tokens: array[int]
+    costs: array[float]
+    logprobs: NDArray[np.float64]
+
+
 class TokenRanker:
     """Ranking of next tokens by an LM with weighted prompts. The weights sum to 1.
 
@@ -83,6 +94,7 @@ class TokenRanker:
         self.vector_bytes = 0  # per state; set by the first call of rank
         self.states_at_once = batch_size  # recommended batch; rank reduces it if the LM runs on a CPU
         self._prompts, self._batch_size, self._is_mixture = prompts, batch_size, is_mixture
+        self._averages_vectors = lm.is_affine and not is_mixture
         self._weights = torch.tensor(weights, dtype=torch.float32)  # (P,)
         self._starts = torch.from_numpy(lm.starts_entity)  # (V,)
         self._continues = torch.from_numpy(lm.continues_entity)  # (V,)
@@ -108,26 +120,29 @@ class TokenRanker:
         """
         queries = [self.lm.query(prompt, state.pattern, state.filled) for state in states for prompt in self._prompts]
         vectors = self.lm.vectors(queries, self._batch_size, tick).view(len(states), len(self._prompts), -1)
-        if self._is_mixture or not self.lm.is_affine:
+        if not self._averages_vectors:
             return vectors
         return torch.einsum("spd,p->sd", vectors, self._weights.to(vectors.device))[:, None]
 
-    def _best(self, vectors: torch.Tensor, steps: Sequence[Step], k: int) -> Iterator[Ranked]:
+    def _best(self, vectors: torch.Tensor, steps: Sequence[Step], k: int) -> Iterator[Ranked | RankedByPrompt]:
         """Yield the k best admissible tokens for each row of `vectors` (S, K, d)."""
         k = min(k, self.lm.vocab_size)
         rows = max(1, rows_at_once(self.lm, vectors[:, 0]) // vectors.shape[1])
         for start in range(0, len(steps), rows):
             admissible = torch.stack([self._admissible(step) for step in steps[start : start + rows]])
             best = in_halves(self._top_logprobs, vectors[start : start + rows], admissible.to(vectors.device), k)
-            for values, tokens in zip(best[..., 0].tolist(), best[..., 1].long().tolist(), strict=True):
-                n_admissible = k - values.count(-torch.inf)  # inadmissible tokens are last
-                yield Ranked(array("i", tokens[:n_admissible]), array("d", [-value for value in values[:n_admissible]]))
+            if best[..., 0].isnan().any():
+                raise BrokenModel("The LM's logits are NaN. Its weights are damaged or overflow in this dtype.")
+            yield from map(self._as_ranked, best)
+
+    def _as_ranked(self, best: torch.Tensor) -> Ranked | RankedByPrompt:
+        values, tokens = best[:, 0].tolist(), best[:, 1].long().tolist()
+        n_admissible = len(values) - values.count(-torch.inf)  # inadmissible tokens are last
+        return Ranked(array("i", tokens[:n_admissible]), array("d", [-value for value in values[:n_admissible]]))
 
     def _top_logprobs(self, vectors: torch.Tensor, admissible: torch.Tensor, k: int) -> torch.Tensor:
         """Return (R, k, 2) float64: log-probabilities, largest first, and token ids."""
         best = self._logprobs(vectors).masked_fill_(~admissible, -torch.inf).topk(k)
-        if best.values.isnan().any():
-            raise BrokenModel("The LM's logits are NaN. Its weights are damaged or overflow in this dtype.")
         return torch.stack([best.values.cpu().double(), best.indices.cpu().double()], dim=-1)  # mps has no float64
 
     def _logprobs(self, vectors: torch.Tensor) -> torch.Tensor:
@@ -144,7 +159,7 @@ class TokenRanker:
             return torch.arange(self.lm.vocab_size) == step.forced
         return self._starts if step.starts_entity else self._continues
 
-    def _all_ranked(self, step: Step, row: torch.Tensor, ranked: Ranked) -> Iterator[RankedToken]:
+    def _all_ranked(self, step: Step, row: torch.Tensor, ranked: Ranked | RankedByPrompt) -> Iterator[RankedToken]:
         """Yield every admissible token, best first. Extends the ranking when it is exhausted."""
         seen_tokens: set[int] = set()
         k = TOP_K

@@ -161,7 +161,8 @@ class Questions:
         """Return the log-probabilities (A,) of `targets` at `rows` of `queries`. The rows are in ascending order."""
         vectors = self._lm.vectors(queries, batch_size, tick)  # (Q, d)
         values = torch.empty(len(rows), dtype=torch.float64)
-        at_once = rows_at_once(self._lm, vectors)
+        # Smaller tensors than in the search. Freed blocks of several MB stay with the process as fragmented memory.
+        at_once = max(1, rows_at_once(self._lm, vectors) // 4)
         edges = np.searchsorted(rows, np.arange(0, len(queries) + at_once, at_once))
         work = partial(self._target_logprobs, vectors)
         for first, last in pairwise(edges.tolist()):

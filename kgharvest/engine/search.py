@@ -16,8 +16,11 @@ from dataclasses import dataclass
 from itertools import count, product
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kgharvest.engine.entities import Entity, EntityVocabulary, entity_of
-from kgharvest.engine.filters import DUPLICATE, OVERLAP
+from kgharvest.engine.filters import DUPLICATE, EXAMPLE, OVERLAP
 from kgharvest.engine.language_models.base import Pattern, TokenIds, filled_tokens
 from kgharvest.engine.ranking import UNNAMED, RankedToken, State, Step, TokenRanker, layout
 from kgharvest.engine.types import HarvestParams
@@ -32,13 +35,19 @@ EXPANSION_BYTES, CANDIDATE_BYTES, TUPLE_BYTES, ENTITY_BYTES = 4_000, 1_000, 1_50
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A partial or complete tuple: `tokens` fill the first steps of `pattern`, including entity ends."""
+    """A partial or complete tuple: `tokens` fill the first steps of `pattern`, including entity ends.
+
+    logprobs: (P, n), log P(entity | prompt) of the tokens so far. score: their consistency in nats. Set by a search by
+    consistency.
+    """
 
     pattern: Pattern
     tokens: TokenIds = ()
     costs: Costs = ()
     entities: tuple[Entity, ...] = ()
     is_complete: bool = False
+    logprobs: NDArray[np.float64] | None = None
+    score: float = 0.0
 
     @property
     def mtl(self) -> float:
@@ -112,10 +121,10 @@ class Found(NamedTuple):
 def pattern_groups(n_slots: int, params: HarvestParams) -> list[tuple[Pattern, ...]]:
     """Return groups of token-count patterns to search together. Patterns with the most tokens (slowest) come first.
 
-    Each group has its own candidates, entity cap, and budgets. If the pattern budget is shared, there is one group.
+    Each group has its own candidates, entity cap, and budgets.
     """
     patterns = sorted(product(range(1, params.max_entity_tokens + 1), repeat=n_slots), key=sum, reverse=True)
-    return [tuple(patterns)] if params.pattern_budget == "shared" else [(pattern,) for pattern in patterns]
+    return [tuple(patterns)] if params.is_one_search else [(pattern,) for pattern in patterns]
 
 
 def merge_found(groups: Sequence[Sequence[Pattern]], found: Sequence[Found]) -> Found:
@@ -148,14 +157,21 @@ def best_of_equals(candidates: Sequence[Candidate]) -> list[Candidate]:
 class BestFirstSearch:
     """Priority queue of partial candidates, expansions, complete tuples, and rejections, best first.
 
+    omitted: case-folded tuples that the prompts show as examples.
     tuples: the best tuples so far, final and in order. n_proved: number of `tuples` that are proved to be the best.
         None: all of them.
     """
 
     def __init__(
-        self, ranker: TokenRanker, vocabulary: EntityVocabulary, params: HarvestParams, report: Report
+        self,
+        ranker: TokenRanker,
+        vocabulary: EntityVocabulary,
+        params: HarvestParams,
+        report: Report,
+        omitted: frozenset[tuple[str, ...]] = frozenset(),
     ) -> None:
         self._ranker, self._vocabulary, self._params, self._report = ranker, vocabulary, params, report
+        self._omitted = omitted
         self._layouts: dict[Pattern, list[Step]] = {}
         self._queue: list[Entry] = []
         self._serials = count()
@@ -219,6 +235,9 @@ class BestFirstSearch:
             self.rejected[DUPLICATE] += 1
             return
         self._seen.add(candidate.folded)
+        if candidate.folded in self._omitted:
+            self.rejected[EXAMPLE] += 1
+            return
         self.tuples.append(candidate)
         for entity in set(candidate.folded):
             self._repeats[entity] += 1
@@ -269,45 +288,55 @@ class BestFirstSearch:
 
     def _push(self, candidate: Candidate) -> None:
         # Ties: incomplete candidates sort first, so a complete tuple on top of the heap is final.
-        self._enqueue(candidate.costs, candidate, candidate.names if candidate.is_complete else ())
+        self._enqueue(self._position(candidate), candidate, candidate.names if candidate.is_complete else ())
 
     def _push_expansion(self, expansion: Expansion) -> None:
         if expansion.next is not None:
             self._n_expansions += 1
-            self._enqueue(expansion.candidate.costs_with(expansion.next[1]), expansion)
+            self._enqueue(self._position_after(expansion.candidate, expansion.step, expansion.next), expansion)
 
     def _enqueue(self, costs: Costs, item: Item, names: Names = ()) -> None:
         heapq.heappush(self._queue, (costs, bool(names), names, next(self._serials), item))
 
     def _draw_from(self, expansion: Expansion) -> None:
         """Queue the candidate extended by the next token. Requeue `expansion` for the token after that."""
-        token, cost = expansion.draw()
+        ranked = expansion.draw()
         candidate, step = expansion.candidate, expansion.step
-        if token == UNNAMED:
-            self._enqueue(candidate.costs_with(cost), Unnamed(candidate.entities))
+        if ranked[0] == UNNAMED:
+            self._enqueue(self._position_after(candidate, step, ranked), Unnamed(candidate.entities))
         elif step.ends_entity:
-            self._end_entity(candidate, step, token, cost)
+            self._end_entity(candidate, step, ranked)
         else:
-            self._extend(candidate, token, cost, candidate.entities)
+            self._push(self._extended(candidate, step, ranked, candidate.entities))
         self._push_expansion(expansion)
 
-    def _end_entity(self, candidate: Candidate, step: Step, token: int, cost: float) -> None:
+    def _end_entity(self, candidate: Candidate, step: Step, ranked: RankedToken) -> None:
         """Queue the candidate with the completed entity, or the rejection of the entity."""
-        entity = self._vocabulary.look_up((*candidate.tokens[len(candidate.tokens) - step.n_before :], token))
+        entity = self._vocabulary.look_up((*candidate.tokens[len(candidate.tokens) - step.n_before :], ranked[0]))
         if isinstance(entity, Entity):
             if not self._vocabulary.rejects_beside(entity, candidate.entities):
-                self._extend(candidate, token, cost, (*candidate.entities, entity))
+                self._push(self._extended(candidate, step, ranked, (*candidate.entities, entity)))
                 return
             rule: str | None = OVERLAP
         else:
             rule = entity.rule
         if rule:
-            self._enqueue(candidate.costs_with(cost), Rejected(rule, candidate.entities))
+            self._enqueue(self._position_after(candidate, step, ranked), Rejected(rule, candidate.entities))
 
-    def _extend(self, candidate: Candidate, token: int, cost: float, entities: tuple[Entity, ...]) -> None:
-        tokens = (*candidate.tokens, token)
+    def _extended(
+        self, candidate: Candidate, step: Step, ranked: RankedToken, entities: tuple[Entity, ...]
+    ) -> Candidate:
+        """Return the candidate with one more token."""
+        tokens = (*candidate.tokens, ranked[0])
         is_complete = len(tokens) == len(self._layouts[candidate.pattern])
-        self._push(Candidate(candidate.pattern, tokens, candidate.costs_with(cost), entities, is_complete))
+        return Candidate(candidate.pattern, tokens, candidate.costs_with(ranked[1]), entities, is_complete)
+
+    def _position(self, candidate: Candidate) -> Costs:
+        return candidate.costs
+
+    def _position_after(self, candidate: Candidate, step: Step, ranked: RankedToken) -> Costs:
+        """Return the first position that an extension of `candidate` by this or a later next token can have."""
+        return candidate.costs_with(ranked[1])
 
     # Budgets
 

@@ -11,6 +11,11 @@ from typing import Literal, NamedTuple, get_args
 from kgharvest.engine.filters import FILTERS
 
 PatternBudget = Literal["each", "shared"]
+TupleOrder = Literal["mtl", "consistency"]
+ORDER_HELP = (
+    "mtl: re-score the candidates that the search proposes by MTL. consistency: search for the tuples with the largest "
+    "consistency among all admissible tuples"
+)
 ParaphraserKind = Literal["offline", "chat", "seq2seq", "translation"]
 
 # Slack for re-scoring. With a strict cap, tuples with low consistency could use up an entity's repeats in the search.
@@ -107,6 +112,8 @@ class HarvestParams:
     seed: random seed for prompt creation.
     state_budget, memory_budget_mb: limits of a search. When a search reaches a limit, it returns the tuples proved so
         far. Each token-count pattern is searched separately unless `pattern_budget` is "shared".
+    order: "mtl" re-scores the `candidates` with the largest MTL. "consistency" searches for the `max_tuples` (or else
+        `candidates`) tuples with the largest consistency among all admissible tuples, over all token-count patterns.
     """
 
     alpha: float = 2 / 3
@@ -123,16 +130,25 @@ class HarvestParams:
     state_budget: int = 5_000_000
     memory_budget_mb: int = 4096
     seed: int = 0
+    order: TupleOrder = "mtl"
 
     @property
     def n_candidates(self) -> int:
+        """Number of tuples that a search returns, per head if there are heads."""
+        if self.order == "consistency" and self.max_tuples:
+            return self.max_tuples
         least = MIN_CANDIDATES_PER_HEAD if self.heads else MIN_CANDIDATES
         return self.candidates or max(least, CANDIDATES_PER_KEPT * (self.max_tuples or 0))
 
+    @property
+    def is_one_search(self) -> bool:
+        """Whether all token-count patterns are searched together."""
+        return self.pattern_budget == "shared" or self.order == "consistency"
+
     def n_candidates_in_all(self, arity: int) -> int:
-        """Return the number of tuples proposed by MTL over all token-count patterns."""
+        """Return the number of tuples that the searches of all token-count patterns return."""
         n_slots = arity - 1 if self.heads else arity
-        n_budgets = 1 if self.pattern_budget == "shared" else self.max_entity_tokens**n_slots
+        n_budgets = 1 if self.is_one_search else self.max_entity_tokens**n_slots
         return n_budgets * self.n_candidates * max(1, len(self.heads))
 
     @property
@@ -140,6 +156,8 @@ class HarvestParams:
         """Maximum number of proposed tuples that share an entity. None: no limit."""
         if self.heads or self.max_entity_repeats is None:
             return None
+        if self.order == "consistency":
+            return self.max_entity_repeats
         return REPEATS_PROPOSED_PER_KEPT * self.max_entity_repeats
 
     def __post_init__(self) -> None:
@@ -157,6 +175,10 @@ class HarvestParams:
         object.__setattr__(self, "heads", tuple(self.heads))
         if self.min_score is not None and not (isinstance(self.min_score, Real) and isfinite(self.min_score)):
             raise EngineError(f"min_score is {self.min_score!r:.80}. Set it to a finite number of nats, or None.")
+        if self.order not in get_args(TupleOrder):
+            raise EngineError(f"Unknown order {self.order!r}. Choose mtl or consistency.")
+        if self.heads and self.order == "consistency":
+            raise EngineError("The order consistency does not support heads. Use the order mtl or remove the heads.")
         if unknown_names := sorted(self.disabled_filters - set(FILTERS)):
             raise EngineError(f"Cannot disable unknown filter {unknown_names[0]!r}. Choose from {', '.join(FILTERS)}.")
 

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, get_args
 
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.utils import timezone
+from django.utils.text import capfirst
 from drf_spectacular.utils import (
     OpenApiExample,
     OpenApiResponse,
@@ -39,7 +40,7 @@ from kgharvest.bulk.file_reading import upload_limit
 from kgharvest.chat_models.options import api_fields, options_from
 from kgharvest.engine.filters import LONGEST_ENTITY
 from kgharvest.engine.settings import PROMPT_SETTINGS, SETTINGS
-from kgharvest.engine.types import HarvestParams
+from kgharvest.engine.types import ORDER_HELP, HarvestParams, TupleOrder
 from kgharvest.harvests import launches
 from kgharvest.harvests.cuts import Cut, kept_size, parse_cut
 from kgharvest.harvests.heads import MOST_HEADS
@@ -337,6 +338,9 @@ class HarvestInput(PlacementInput):
     )
     numbers = serializers.BooleanField(default=False, help_text="Admit numbers as entities.")
     min_score = FiniteField(required=False, help_text="Minimum consistency of a tuple in nats. Default: no limit.")
+    order = serializers.ChoiceField(
+        get_args(TupleOrder), default=HarvestParams.order, help_text=f"{capfirst(ORDER_HELP)}."
+    )
 
     def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
         if not sent["models"] and any(setting in PROMPT_SETTINGS for setting in sent["settings"]):

@@ -1,7 +1,7 @@
 """Forms to launch harvests."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 from django import forms
 from django.utils import timezone
@@ -18,7 +18,14 @@ from kgharvest.engine.language_models.networks.placement import (
     check_placement,
 )
 from kgharvest.engine.settings import PROMPT_SETTINGS, SETTINGS
-from kgharvest.engine.types import CANDIDATES_PER_KEPT, MIN_CANDIDATES, EngineError, HarvestParams
+from kgharvest.engine.types import (
+    CANDIDATES_PER_KEPT,
+    MIN_CANDIDATES,
+    ORDER_HELP,
+    EngineError,
+    HarvestParams,
+    TupleOrder,
+)
 from kgharvest.harvests.language_models import LM_NAMES_HELP
 from kgharvest.harvests.launches import named_requests
 from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest
@@ -122,6 +129,13 @@ class LaunchForm(RelationPickerForm, PlacementForm):
         initial=HarvestParams.max_entity_tokens,
         help_text="Maximum length in tokens of the LM.",
     )
+    order = forms.TypedChoiceField(
+        choices=[(name, name) for name in get_args(TupleOrder)],
+        initial=HarvestParams.order,
+        required=False,
+        empty_value=HarvestParams.order,
+        help_text=f"{capfirst(ORDER_HELP)}.",
+    )
     project = ProjectField()
     again = forms.BooleanField(
         label="Repeat finished harvests",
@@ -156,7 +170,8 @@ class LaunchForm(RelationPickerForm, PlacementForm):
 
     def other_fields(self) -> list[forms.BoundField]:
         bound_fields = super().other_fields()
-        return [bound for bound in bound_fields if bound.name not in self.PLACEMENT and bound not in self.chat_fields()]
+        folded = {"order", *self.PLACEMENT, *(bound.name for bound in self.chat_fields())}
+        return [bound for bound in bound_fields if bound.name not in folded]
 
     def requests(self) -> Iterable[HarvestRequest]:
         """Return the harvests requested by a valid form.
@@ -166,7 +181,8 @@ class LaunchForm(RelationPickerForm, PlacementForm):
         Raises NotFound.
         """
         cleaned = self.cleaned_data
-        params = HarvestParams(**{name: cleaned[name] for name in ("max_tuples", "candidates", "max_entity_tokens")})
+        chosen = ("max_tuples", "candidates", "max_entity_tokens", "order")
+        params = HarvestParams(**{name: cleaned[name] for name in chosen})
         models = [*cleaned["models"], *non_blank_lines(cleaned["other_models"])]
         names = (models, non_blank_lines(cleaned["chat_models"]), cleaned["settings"])
         chat = from_arguments({**cleaned, "chat_models": None})

@@ -37,7 +37,7 @@ from kgharvest.pages.number_format import counted, duration
 JOBS_FOR_MEDIAN = 50  # number of latest jobs used to estimate the duration
 JOBS_FOR_PACE = 20
 MAX_SIZE_RATIO = 2  # two harvests have comparable durations if the ratio of their numbers of candidates is at most this
-SIZE_PARAMS = ("candidates", "max_tuples", "max_entity_tokens", "pattern_budget", "heads")
+SIZE_PARAMS = ("candidates", "max_tuples", "max_entity_tokens", "pattern_budget", "heads", "order")
 SIZE_COLUMNS = tuple(f"payload__spec__params__{name}" for name in SIZE_PARAMS)
 
 
@@ -191,7 +191,8 @@ def _n_candidates_of_job(sizes: Sequence[Any], setting: str, arity: int) -> int:
 def _kind_in_words(request: HarvestRequest) -> str:
     arity, params = request.relation.arity, request.params
     unusual = [f"arity {arity}"] if arity > 2 else []
-    is_shared = params.pattern_budget == "shared"
+    unusual += [f"order {params.order}"] if params.order != HarvestParams.order else []
+    is_shared = params.is_one_search
     if params.n_candidates != MIN_CANDIDATES or is_shared:
         unusual.append(counted(params.n_candidates, "candidate") + (" in all" if is_shared else ""))
     if params.max_entity_tokens != HarvestParams.max_entity_tokens:

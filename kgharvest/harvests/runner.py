@@ -39,7 +39,7 @@ from kgharvest.relations.checks import sentence_error
 
 MIN_SEED_TUPLES = 2
 # Parameters omitted from payloads if they have the default, so that the keys of earlier harvests do not change.
-ADDED_PARAMS = ("heads", "numbers", "min_score")
+ADDED_PARAMS = ("heads", "numbers", "min_score", "order")
 
 
 class CellUnderWay(DomainError):
@@ -210,6 +210,12 @@ def check_harvest(request: HarvestRequest, by=None) -> None:
             raise DomainError("RelationNotReady", f"The prompt {reason}.")
     parse_prompts([*spec.initial_prompts, *spec.prompts], relation.arity)
     if request.chat:
+        if spec.params.order != HarvestParams.order:
+            raise DomainError(
+                "OrderNotSupported",
+                f"The setting {spec.setting} does not search, so it has no order {spec.params.order}. Use the order "
+                f"{HarvestParams.order}, or launch this setting separately.",
+            )
         check_endpoint(request.chat, by)
     if lm := request.chat.scorer if request.chat else request.language_model.name:
         language_models.check_where(language_models.split_revision(lm)[0], request.device, request.dtype)

@@ -127,8 +127,8 @@ def read_result(content: bytes) -> Found | list[ScoredTuple]:
 
 def _candidate(candidate: Candidate) -> list:
     """Return the fields of a candidate that merging and re-scoring use. Neither uses the tokens."""
-    return [candidate.pattern, candidate.costs, candidate.surface]
+    return [candidate.pattern, candidate.costs, candidate.surface, candidate.score]
 
 
-def _read_candidate(pattern: tuple, costs: tuple, surface: tuple) -> Candidate:
-    return Candidate(pattern, (), costs, tuple(map(entity_of, surface)), is_complete=True)
+def _read_candidate(pattern: tuple, costs: tuple, surface: tuple, score: float) -> Candidate:
+    return Candidate(pattern, (), costs, tuple(map(entity_of, surface)), is_complete=True, score=score)

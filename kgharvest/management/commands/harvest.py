@@ -14,10 +14,12 @@ from kgharvest.engine.settings import SETTINGS
 from kgharvest.engine.types import (
     CANDIDATES_PER_KEPT,
     MIN_CANDIDATES,
+    ORDER_HELP,
     HarvestParams,
     ParaphraserKind,
     ParaphraserSettings,
     PatternBudget,
+    TupleOrder,
 )
 from kgharvest.errors import DomainError
 from kgharvest.harvests.heads import read_heads
@@ -42,6 +44,7 @@ PARAMS = (
     "max_entity_tokens",
     "max_entity_repeats",
     "pattern_budget",
+    "order",
     "seed",
     "numbers",
     "min_score",
@@ -86,6 +89,7 @@ class Command(DomainCommand):
         params.add_argument("--heads", type=Path, metavar="FILE", help=heads_help)
         params.add_argument("--numbers", action="store_true", help="admit numbers as entities")
         params.add_argument("--min-score", type=float, metavar="X", help="minimum consistency of a tuple in nats")
+        params.add_argument("--order", choices=get_args(TupleOrder), help=f"{ORDER_HELP} (default: {defaults.order})")
         params.add_argument("--no-filters", action="store_true", help="disable all entity filters")
         params.add_argument("--seed", type=int, help=f"random seed of prompt creation (default: {defaults.seed})")
         add_placement_arguments(params)

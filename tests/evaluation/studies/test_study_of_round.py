@@ -76,7 +76,9 @@ def test_downloaded_file_gives_the_same_sample(is_uniform, fake_harvests, resear
         for setting in ("human", "multi")
     ]
     if not is_uniform:
-        other = harvested(make_relation("eats"), prompts=("<ENT0> eats <ENT1> .",), max_tuples=7, seed=3)
+        other = harvested(
+            make_relation("eats"), prompts=("<ENT0> eats <ENT1> .",), max_tuples=7, seed=3, order="consistency"
+        )
         cells = [{"job": other.pk, "n": None, "cut": "top:5"}, *reversed(cells)]
         cells[1] |= {"n": 4, "strata": None}
     options = {"seed": 11, "judgments_per_task": 2, "takes_guests": True, "limits": {"gold_accuracy": 0.7}}

@@ -45,6 +45,7 @@ class BruteForce:
         )
         # All tuples repeat the same few entities and tokens.
         self.surface, self.is_first, self.is_inner = map(functools.cache, (self.surface, self.is_first, self.is_inner))
+        self.log_distribution = functools.cache(self.log_distribution)
 
     def text_ids(self, text):
         return self.tokenizer(text, add_special_tokens=False).input_ids
@@ -68,6 +69,9 @@ class BruteForce:
     def logits(self, prompt, slot_ids, slot, offset):
         ids, begins = self.sentence(prompt, slot_ids)
         return self.model(torch.tensor([ids])).logits[0, begins[slot] + offset]
+
+    def log_distribution(self, prompt, slot_ids, slot, offset):
+        return torch.log_softmax(self.logits(prompt, list(map(list, slot_ids)), slot, offset), dim=-1)
 
     def token_logprobs(self, slot_ids, slot, offset):
         """Return the log_softmax of the weighted mean of the prompts' logits."""
@@ -115,11 +119,22 @@ class BruteForce:
 
     def search(self, patterns, wanted, cap=None, disabled=()):
         """Return the kept candidates in search order."""
+        lists = [self.in_order(pattern) for pattern in patterns]
+        return self.kept(heapq.merge(*lists, key=lambda candidate: candidate.order), wanted, cap, disabled)
+
+    def search_by_consistency(self, patterns, wanted, cap=None, disabled=()):
+        """Return the kept candidates, largest consistency first."""
+        candidates = [candidate for pattern in patterns for candidate in self.in_order(pattern)]
+        score_of = {candidate.surface: self.consistency(candidate.surface) for candidate in candidates}
+        by_score = sorted(candidates, key=lambda candidate: (-score_of[candidate.surface], candidate.entities))
+        return [(c, score_of[c.surface]) for c in self.kept(by_score, wanted, cap, disabled)]
+
+    def kept(self, candidates, wanted, cap, disabled):
+        """Return the first `wanted` candidates, without rejected and equal ones, and with `cap` per entity."""
         kept, seen, repeats = [], set(), Counter()
         entity_filter = filters.EntityFilter([], frozenset({*disabled, filters.IN_PROMPT}))
         texts = [] if filters.IN_PROMPT in disabled else list(map(filters.words_of, self.prompt_texts()))
-        lists = [self.in_order(pattern) for pattern in patterns]
-        for candidate in heapq.merge(*lists, key=lambda candidate: candidate.order):
+        for candidate in candidates:
             if len(kept) == wanted:
                 break
             if self.is_rejected(candidate, entity_filter, texts) or candidate.entities in seen:
@@ -152,7 +167,7 @@ class BruteForce:
         for slot, entity in enumerate(ids):
             logprob = 0.0
             for offset, token in enumerate(entity):
-                logprob += torch.log_softmax(self.logits(prompt, slot_ids, slot, offset), dim=-1)[token].item()
+                logprob += self.log_distribution(prompt, tuple(map(tuple, slot_ids)), slot, offset)[token].item()
                 slot_ids[slot][offset] = token
             logprobs.append(logprob)
         return alpha * math.fsum(logprobs) + (1 - alpha) * min(logprobs)

@@ -1,6 +1,7 @@
 """Harvest pipeline from a relation to ranked tuples, and its error messages."""
 
 from dataclasses import replace
+from math import log
 
 import pytest
 import torch
@@ -86,6 +87,32 @@ def test_weak_tuple_does_not_exhaust_entity_cap():
     result = harvest(replace(SPEC, params=params), FakeLM([*WORDS, "oslo"], facts))
 
     assert [scored.entities for scored in result.tuples] == [("rome", "italy")]
+
+
+def test_order_by_consistency_needs_no_candidates():
+    # One candidate by MTL is oslo (.3 > .29), but rome is more consistent (.29 x 1 > .3 x .3).
+    facts = {(): {"oslo": 0.3, "rome": 0.29}, ("oslo",): {"italy": 0.3}, ("rome",): {"italy": 1.0}}
+    params = HarvestParams(candidates=1, max_tuples=1, max_entity_tokens=1)
+    spec, lm = replace(SPEC, params=params), FakeLM([*WORDS, "oslo"], facts)
+
+    by_mtl = harvest(spec, lm)
+    by_consistency = harvest(replace(spec, params=replace(params, order="consistency")), lm)
+
+    assert [scored.entities for scored in by_mtl.tuples] == [("oslo", "italy")]
+    [best] = by_consistency.tuples
+    assert best.entities == ("rome", "italy")
+    assert best.score == pytest.approx(log(0.29), abs=1e-6)
+    assert best.mtl == pytest.approx(log(0.29), abs=1e-6)
+    assert by_consistency.notice is None
+
+
+def test_order_by_consistency_names_the_end_of_admissible_tuples():
+    params = HarvestParams(max_tuples=100, max_entity_tokens=1, max_entity_repeats=1, order="consistency")
+
+    result = harvest(replace(SPEC, params=params), FakeLM(WORDS, FACTS))
+
+    assert len(result.tuples) < 100
+    assert "because the admissible tuples contain no more with at most 1 per entity" in result.notice
 
 
 def test_list_is_filled_if_candidates_suffice():
@@ -344,6 +371,7 @@ def test_rank_keeps_best_tuples_within_cap():
         ({"max_entity_repeats": -1}, "max_entity_repeats is -1"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"pattern_budget": "Shared"}, "pattern budget 'Shared'"),
+        ({"order": "score"}, "Unknown order 'score'. Choose mtl or consistency."),
         ({"disabled_filters": frozenset({"stopword"})}, "filter 'stopword'"),
     ],
 )

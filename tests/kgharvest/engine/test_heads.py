@@ -54,6 +54,25 @@ def test_scores_equal_the_exhaustive_harvest_restricted_to_the_heads(folders, ma
     assert [s.score for s in result.tuples] == sorted((s.score for s in result.tuples), reverse=True)
 
 
+@pytest.mark.parametrize("numbers", [False, True])
+def test_order_by_consistency_equals_the_exhaustive_harvest(folders, numbers):
+    lm = load(folders[tiny_bert])
+    exhaustive = harvest(with_params(BINARY, numbers=numbers), lm)
+    least = exhaustive.tuples[30].score - 1e-5
+
+    result = harvest(with_params(BINARY, numbers=numbers, order="consistency", min_score=least), lm)
+
+    expected = {scored.entities: scored.score for scored in exhaustive.tuples if scored.score >= least}
+    assert {scored.entities: scored.score for scored in result.tuples} == pytest.approx(expected, abs=1e-5)
+    entities = {entity for scored in exhaustive.tuples for entity in scored.surface}
+    assert any(is_number(entity_of(entity).words) for entity in entities) == numbers
+
+
+def test_order_by_consistency_refuses_heads():
+    with pytest.raises(EngineError, match=r"order consistency does not support heads. Use the order mtl"):
+        HarvestParams(heads=("paris",), order="consistency")
+
+
 @pytest.mark.parametrize("make", [tiny_bert, tiny_roberta, tiny_gpt2])
 def test_longer_tails_score_as_if_they_were_scored_directly(folders, make):
     spec = with_params(BINARY, heads=HEADS, candidates=10, max_entity_tokens=2)

@@ -1,5 +1,6 @@
 """Re-scoring: the most consistent casing, without reading casings that cannot be the most consistent."""
 
+from collections import Counter
 from dataclasses import replace
 from itertools import permutations, product
 from math import log
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from kgharvest.engine import harvest as pipeline
+from kgharvest.engine import rescoring
 from kgharvest.engine.entities import entity_of
 from kgharvest.engine.harvest import rank
 from kgharvest.engine.parts import InTurn, Question
@@ -71,6 +73,18 @@ def test_common_heads_are_read_once():
     rescored(lm, [candidate("paris", "france"), candidate("rome", "france"), candidate("paris", "rome")])
 
     assert len(lm.scored_queries) == len(set(lm.scored_queries))
+
+
+def test_common_heads_are_read_once_across_chunks(monkeypatch):
+    monkeypatch.setattr(rescoring, "MAX_TOGETHER", 2)
+    lm = cased_lm({(): {"Paris": 0.5, "paris": 0.3}})
+    pairs = permutations(["paris", "rome", "france"], 2)
+
+    rescored(lm, [candidate(*pair) for pair in pairs])
+
+    n_read = Counter(lm.scored_queries)
+    assert {query.position for query, n in n_read.items() if n > 1} == {0}  # only the prompt without any token
+    assert max(n_read.values()) == 3  # once per chunk
 
 
 @pytest.mark.parametrize("seed", range(10))

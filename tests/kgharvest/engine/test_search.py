@@ -11,6 +11,7 @@ import torch
 
 from kgharvest.engine import harvest as pipeline
 from kgharvest.engine import ranking, rescoring
+from kgharvest.engine.consistency_search import ConsistencySearch, PromptRanker
 from kgharvest.engine.entities import Entity, EntityVocabulary
 from kgharvest.engine.filters import FILTERS, EntityFilter
 from kgharvest.engine.language_models.loading import load
@@ -61,6 +62,15 @@ class Case:
         search = BestFirstSearch(*self.parts(params, order), params, report)
         search.run(patterns)
         return search
+
+    def parts_by_prompt(self, params):
+        _, vocabulary = self.parts(params)
+        encoded = tuple(self.lm.encode_prompt(PromptTemplate.parse(text)) for text in self.prompts)
+        return PromptRanker(self.lm, PromptSet(encoded, self.weights), params.batch_size), vocabulary
+
+    def search_by_consistency(self, params, patterns):
+        search = ConsistencySearch(*self.parts_by_prompt(params), params, lambda n: None)
+        return search.run(patterns).candidates
 
     def search_all(self, params):
         groups = pattern_groups(2, params)
@@ -132,6 +142,72 @@ def test_search_equals_brute_force(cases, monkeypatch, family, question, disable
         assert repeated.rejected == first.rejected
 
 
+QUESTIONS_BY_SIZE = sorted(QUESTIONS, key=lambda question: (len(question[1]), sum(question[1][0])))
+
+
+@pytest.mark.parametrize(
+    ("cap", "disabled", "family", "question"),
+    every(15, product([None, 2], [NO_FILTERS, LETTERS_ALLOWED], ["byte-level bpe", "wordpiece"], QUESTIONS_BY_SIZE)),
+)
+def test_search_by_consistency_equals_brute_force(cases, monkeypatch, family, question, disabled, cap):
+    prompts, patterns = question
+    case = cases(family, prompts)
+    params = HarvestParams(max_tuples=60, max_entity_repeats=cap, disabled_filters=disabled, order="consistency")
+    expected = case.brute_force.search_by_consistency(patterns, 60, cap, disabled)
+
+    assert_same_scores(case.search_by_consistency(params, patterns), expected)
+    # Small values force repeated token rankings and split logits.
+    monkeypatch.setattr(ranking, "TOP_K", 3)
+    monkeypatch.setattr(ranking, "LOGITS_AT_ONCE", 1)
+    for batch_size in (1, 7):
+        assert_same_scores(case.search_by_consistency(replace(params, batch_size=batch_size), patterns), expected)
+
+
+def assert_same_scores(candidates, expected):
+    """Assert equal scores in equal order, and the same tuples up to ties."""
+    assert [candidate.score for candidate in candidates] == pytest.approx(
+        [score for _, score in expected], abs=TOLERANCE
+    )
+    clear = {candidate.surface for candidate in candidates if candidate.score > candidates[-1].score + TOLERANCE}
+    assert clear <= {candidate.surface for candidate, _ in expected}
+
+
+def test_search_by_consistency_reads_only_necessary_states(cases):
+    case = cases("wordpiece", BINARY)
+    params = HarvestParams(max_tuples=5, disabled_filters=LETTERS_ALLOWED, batch_size=1, order="consistency")
+    search = ConsistencySearch(*case.parts_by_prompt(params), params, lambda n_found: None)
+
+    [*_, last] = search.run([(1, 1)]).candidates
+
+    mask = (case.lm.mask_id,)
+    heads = sum(
+        weight * case.brute_force.log_distribution(prompt, (mask, mask), 0, 0)
+        for prompt, weight in zip(case.prompts, case.weights, strict=True)
+    )
+    admissible = [token for token in range(len(heads)) if case.lm.starts_entity[token]]
+    assert search._ranker.n_states <= 1 + sum(heads[token].item() >= last.score - TOLERANCE for token in admissible)
+
+
+@pytest.mark.parametrize("family", ["wordpiece", "byte-level bpe"])
+def test_search_by_consistency_ends_at_the_minimum_score(cases, family):
+    case = cases(family, BINARY)
+    params = HarvestParams(max_tuples=60, max_entity_repeats=2, disabled_filters=LETTERS_ALLOWED, order="consistency")
+    expected = case.brute_force.search_by_consistency([(1, 1)], 60, 2, LETTERS_ALLOWED)
+    least = (expected[9][1] + expected[10][1]) / 2
+    limited = replace(params, min_score=least, batch_size=1)
+    searches = [ConsistencySearch(*case.parts_by_prompt(p), p, lambda n: None) for p in (params, limited)]
+
+    _, found = [search.run([(1, 1)]) for search in searches]
+
+    kept = pipeline.rank(pipeline.as_scored(found.candidates, limited), limited)
+    assert expected[9][1] > expected[10][1] + TOLERANCE
+    assert [scored.score for scored in kept] == pytest.approx([score for _, score in expected[:10]], abs=TOLERANCE)
+    assert found.notice is None
+    assert searches[1]._ranker.n_states < searches[0]._ranker.n_states
+    by_score = replace(params, min_score=kept[-1].score)  # a tuple with exactly the minimum score is in the list
+    assert len(case.search_by_consistency(by_score, [(1, 1)])) == 10
+
+
 @pytest.mark.parametrize("family", ["wordpiece", "byte-level bpe"])
 def test_patterns_have_separate_candidates_unless_budget_is_shared(cases, family):
     case = cases(family, BINARY)
@@ -196,6 +272,20 @@ def test_state_budget_ends_search_with_notice_and_proved_tuples(cases):
     assert "after 4 evaluated states" in search.notice
     assert len(search.tuples) < 40
     assert_same_tuples(search.tuples, case.expected(params, [(1, 1)])[: len(search.tuples)])
+
+
+def test_state_budget_ends_search_by_consistency_with_final_tuples(cases):
+    case = cases("wordpiece", BINARY)
+    params = HarvestParams(max_tuples=40, disabled_filters=LETTERS_ALLOWED, batch_size=1, order="consistency")
+    whole = case.search_by_consistency(params, [(1, 1)])
+    limited = replace(params, state_budget=4)
+
+    found = ConsistencySearch(*case.parts_by_prompt(limited), limited, lambda n: None).run([(1, 1)])
+
+    assert "after 4 evaluated states" in found.notice
+    assert [candidate.folded for candidate in found.candidates] == [
+        candidate.folded for candidate in whole[: len(found.candidates)]
+    ]
 
 
 def test_memory_budget_ends_search_with_notice(cases):

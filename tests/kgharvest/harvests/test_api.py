@@ -31,7 +31,7 @@ def api():
 
 def test_a_launch_queues_a_harvest_for_each_cell(api, enqueued):
     relations = [factories.make_relation() for _ in range(2)]
-    body = {"models": ["embedded"], "settings": ["human", "multi"], "max_tuples": 10}
+    body = {"models": ["embedded"], "settings": ["human", "multi"], "max_tuples": 10, "order": "consistency"}
 
     started = api.post(LAUNCHES, body | {"relations": [relation.pk for relation in relations]}, JSON)
 
@@ -40,7 +40,8 @@ def test_a_launch_queues_a_harvest_for_each_cell(api, enqueued):
     assert len(enqueued) == 4
     listed = api.get(HARVESTS, {"launch": started.json()["id"], "setting": "human"}).json()["results"]
     assert {row["relation"] for row in listed} == {relation.path for relation in relations}
-    assert HarvestJob.objects.first().payload["spec"]["params"]["max_tuples"] == 10
+    params = HarvestJob.objects.first().payload["spec"]["params"]
+    assert (params["max_tuples"], params["order"]) == (10, "consistency")
 
 
 def test_launch_sets_device_and_dtype(api, enqueued):
@@ -88,6 +89,7 @@ def test_launching_a_set_skips_incomplete_relations(api, enqueued):
         ({"relations": [10**30]}, 400),
         ({"relations": ["\ud800"]}, 400),
         ({"max_tuples": 0}, 400),
+        ({"order": "score"}, 400),
         ({"max_tuples": 2**31}, 400),
         ({"project": "nowhere"}, 400),
         ({"models": ["../../etc"]}, 409),

@@ -43,7 +43,7 @@ def test_bad_file_of_heads(tmp_path, text, reason):
 def test_payload_without_new_parameters_is_unchanged():
     request = HarvestRequest(factories.make_relation(), factories.make_language_model(), "human")
 
-    assert not {"heads", "numbers", "min_score"} & payload_of(request)["spec"]["params"].keys()
+    assert not {"heads", "numbers", "min_score", "order"} & payload_of(request)["spec"]["params"].keys()
 
 
 def test_chat_models_refuse_heads():
@@ -92,6 +92,23 @@ def test_launch_in_the_api_takes_heads(client, enqueued):
     params = HarvestJob.objects.get().payload["spec"]["params"]
     assert {name: params[name] for name in options} == options
     assert params["candidates"] is None
+
+
+def test_heads_with_order_by_consistency_are_refused(client, enqueued, tmp_path):
+    client.force_login(factories.make_researcher())
+    relation = factories.make_relation("capital_of")
+    body = {"relations": [relation.pk], "models": ["embedded"], "settings": ["human"], "heads": ["paris"]}
+
+    response = client.post(
+        "/api/v1/launches/", json.dumps(body | {"order": "consistency"}), content_type="application/json"
+    )
+
+    assert response.status_code in (400, 409), response.content
+    assert "does not support heads" in response.json()["error"]["message"]
+    (tmp_path / "heads.txt").write_text("paris\n")
+    with pytest.raises(CommandError, match="does not support heads"):
+        call_command("harvest", relation=["capital_of"], heads=tmp_path / "heads.txt", order="consistency")
+    assert not HarvestJob.objects.exists()
 
 
 def test_jobs_with_other_heads_can_be_queued_together(enqueued):

@@ -69,6 +69,21 @@ def test_worker_devices_are_offered_and_selection_is_used(researcher_client, enq
     assert (payload["device"], payload["dtype"]) == ("cuda:1", "bfloat16")
 
 
+def test_order_of_tuples_is_folded_until_it_is_changed(researcher_client, enqueued):
+    form = filled_in(relations=[factories.make_relation().pk])
+
+    new = researcher_client.get(reverse(NEW)).content.decode()
+    preview = researcher_client.post(reverse(NEW), form | {"order": "consistency", "preview": 1}).content.decode()
+    for order in ("", "consistency"):
+        researcher_client.post(reverse(NEW), form | {"order": order})
+
+    assert '<details class="folded" data-part="order">' in new
+    assert '<details class="folded" data-part="order" open>' in preview
+    assert "order consistency" in preview
+    params = [job.payload["spec"]["params"] for job in HarvestJob.objects.order_by("pk")]
+    assert [sent.get("order") for sent in params] == [None, "consistency"]
+
+
 def test_placement_is_collapsed_until_a_field_is_changed(researcher_client):
     folded = '<details class="folded" data-part="placement">'
     unfolded = '<details class="folded" data-part="placement" open>'

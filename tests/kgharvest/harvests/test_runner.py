@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from kgharvest.chat_models.options import ChatOptions
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.language_models.networks.placement import DTYPES
 from kgharvest.engine.types import BadPrompt, EngineError, HarvestParams, HarvestSpec
@@ -95,6 +96,21 @@ def test_fingerprint_without_negative_seed_tuples_is_that_of_earlier_versions():
     names = "relation initial_prompts seed_tuples setting prompts params paraphraser"
 
     assert list(runner.payload_of(make_request(relation))["spec"]) == names.split()
+
+
+def test_default_order_is_not_part_of_the_payload():
+    by_mtl, by_consistency = (make_request(params=HarvestParams(order=order)) for order in ("mtl", "consistency"))
+
+    jobs = [create_harvest_job(request) for request in (by_mtl, by_consistency)]
+
+    orders = [job.payload["spec"]["params"].get("order") for job in jobs]
+    assert orders == [None, "consistency"]  # fingerprints equal those of earlier versions
+    assert [spec_of(job).params.order for job in jobs] == ["mtl", "consistency"]
+
+
+def test_chat_models_have_no_order_by_consistency():
+    with refused("OrderNotSupported", match="The setting llm does not search.* Use the order mtl"):
+        create_harvest_job(make_request(setting="llm", chat=ChatOptions(), params=HarvestParams(order="consistency")))
 
 
 def test_a_relation_without_seeds_is_not_harvested():

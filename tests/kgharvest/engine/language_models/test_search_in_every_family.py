@@ -5,12 +5,19 @@ Tuples, order, and scores must match for masked LMs, encoder-decoders with masks
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from kgharvest.engine.entities import EntityVocabulary
 from kgharvest.engine.filters import FILTERS, EntityFilter
+from kgharvest.engine.harvest import as_scored, rank
+from kgharvest.engine.parts import Question, search_parts
+from kgharvest.engine.prompts.prompt_set import PromptSet
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.ranking import TokenRanker
 from kgharvest.engine.search import BestFirstSearch
@@ -35,14 +42,15 @@ def family(request):
 class PlainMasked:
     """Reference log-probabilities of words from tokenized sentences with masks."""
 
-    def __init__(self, auto_class, folder):
+    def __init__(self, auto_class, folder, prompts):
+        self.prompts = prompts
         self.model = auto_class.from_pretrained(folder).eval()
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
 
     def words(self):
         """Return the words that consist of one token."""
         texts = {self.tokenizer.decode([token]).strip() for token in range(len(self.tokenizer))}
-        special = set(self.tokenizer.all_special_tokens)
+        special = {*self.tokenizer.all_special_tokens, "\N{REPLACEMENT CHARACTER}"}
         return sorted(text for text in texts - special if text and self.token(text) is not None)
 
     def token(self, word):
@@ -70,7 +78,7 @@ class PlainMasked:
     def logprobs(self, pairs, slot):
         """Return (N, V): log-probabilities of the token in `slot`, the first mask in slot order."""
         mean = 0
-        for text, weight in PROMPTS.items():
+        for text, weight in self.prompts.items():
             sentences = [text.replace("<ENT0>", head).replace("<ENT1>", tail) for head, tail in pairs]
             ids = torch.tensor(self.tokenizer(sentences).input_ids)
             masks = (ids == self.tokenizer.mask_token_id).nonzero()[:, 1].view(len(pairs), -1)
@@ -88,7 +96,7 @@ class PlainCausal(PlainMasked):
         words = [word for word in self.words() if "\n" not in word]
         pairs = [(head, tail) for head in words for tail in words]
         mean, targets = 0, None
-        for text, weight in PROMPTS.items():
+        for text, weight in self.prompts.items():
             instruction = INSTRUCTION.format(text.replace("<ENT0>", "(1)").replace("<ENT1>", "(2)"))
             ids = torch.tensor(self.tokenizer([f"{instruction} {h}\n(2): {t}\n" for h, t in pairs]).input_ids)
             n_label = ids.shape[1] - len(self.tokenizer(instruction).input_ids) - 4  # tokens of "(2):"
@@ -117,7 +125,7 @@ class PlainSpanFilling(PlainMasked):
         answers = []
         for pair in pairs:
             mean = 0
-            for text, weight in PROMPTS.items():
+            for text, weight in self.prompts.items():
                 sentence = text.replace("<ENT0>", pair[0]).replace("<ENT1>", pair[1])
                 ids = torch.tensor([self.tokenizer(sentence).input_ids] * len(words))
                 mean = mean + weight * self.model(input_ids=ids, decoder_input_ids=written).logits
@@ -127,14 +135,14 @@ class PlainSpanFilling(PlainMasked):
         return answers
 
 
-def plain(family, folder):
+def plain(family, folder, prompts=PROMPTS):
     if family in TYPES:
         tiny = TYPES[family]
         kinds = {"MaskedLM": PlainMasked, "CausalLM": PlainCausal, "SpanFillingLM": PlainSpanFilling}
-        return kinds[tiny.family](tiny.auto_class, folder)
+        return kinds[tiny.family](tiny.auto_class, folder, prompts)
     if family in CAUSAL:
-        return PlainCausal(AutoModelForCausalLM, folder)
-    return PlainMasked(AutoModelForSeq2SeqLM if family == "bart" else AutoModelForMaskedLM, folder)
+        return PlainCausal(AutoModelForCausalLM, folder, prompts)
+    return PlainMasked(AutoModelForSeq2SeqLM if family == "bart" else AutoModelForMaskedLM, folder, prompts)
 
 
 def test_search_finds_best_pairs_of_one_token_words(family, lm, folder_of):
@@ -155,6 +163,51 @@ def test_search_finds_best_pairs_of_one_token_words(family, lm, folder_of):
         assert candidate.costs == pytest.approx(costs_of[candidate.surface], abs=1e-5)
     assert found == sorted(found, key=lambda candidate: (candidate.costs, candidate.folded, candidate.surface))
     assert len({candidate.folded for candidate in found}) == PARAMS.candidates
+
+
+def test_search_by_consistency_finds_best_pairs_of_one_token_words(family, lm, folder_of):
+    by_prompt = [plain(family, folder_of(family), {text: 1.0}).tuples() for text in PROMPTS]
+    expected = best_by_consistency(by_prompt, cap=10)
+    templates = list(map(PromptTemplate.parse, PROMPTS))
+    prompt_set = PromptSet(tuple(map(lm.encode_prompt, templates)), tuple(PROMPTS.values()))
+    params = replace(PARAMS, order="consistency", max_tuples=80, max_entity_tokens=1, max_entity_repeats=10)
+    (search,) = search_parts(Question(prompt_set, tuple(templates), params))
+
+    found = search.do(lm, Question(prompt_set, tuple(templates), params), lambda n: None).candidates
+
+    ranked = rank(as_scored(found, params), params)
+    assert [scored.score for scored in ranked] == pytest.approx([score for score, *_ in expected[:80]], abs=1e-4)
+    score_of = {pair: score for score, _, pair in expected}
+    for scored in ranked[:40]:  # near the end, a tuple can differ because of a tie up to rounding
+        assert scored.score == pytest.approx(score_of[scored.surface], abs=1e-4)
+
+
+def best_by_consistency(by_prompt, cap):
+    """Return (score, folded, surface), best first: of equal words the best pair, and `cap` pairs for each word."""
+    pairs = [pair for pair, _ in by_prompt[0]]
+    scores = sum(
+        weight * np.array([compatibility(logprobs) for _, logprobs in entries])
+        for weight, entries in zip(PROMPTS.values(), by_prompt, strict=True)
+    )
+    best, repeats, seen = [], Counter(), set()
+    for score, pair in sorted(
+        zip(scores.tolist(), pairs, strict=True), key=lambda entry: (-entry[0], folded(entry[1]))
+    ):
+        words = folded(pair)
+        if words in seen:
+            continue
+        seen.add(words)
+        if all(repeats[word] < cap for word in words):
+            repeats.update(set(words))
+            best.append((score, words, pair))
+    return best
+
+
+def compatibility(logprobs):
+    """Return Eq. 1 for the log-probabilities of the tokens of two entities of equal length."""
+    half = len(logprobs) // 2
+    entities = [sum(logprobs[:half]), sum(logprobs[half:])]
+    return 2 / 3 * sum(entities) + 1 / 3 * min(entities)
 
 
 def costs(logprobs):

@@ -174,6 +174,14 @@ def test_served_harvest_matches_local_harvest(local, served):
     assert result.notice == expected.notice
 
 
+def test_order_by_consistency_is_refused(served):
+    params = HarvestParams(order="consistency")
+    spec = HarvestSpec("capital_of", (PROMPTS[0].text,), (("paris", "france"), ("rome", "italy")), "human", (), params)
+
+    with pytest.raises(UnsupportedModel, match=r"lists only some next tokens.* Use the order mtl"):
+        harvest(spec, served())
+
+
 def test_complete_distributions_are_refused(served):
     with pytest.raises(UnsupportedModel, match="requires complete distributions"):
         served().logits(None)

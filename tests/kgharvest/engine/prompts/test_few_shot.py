@@ -199,24 +199,26 @@ def test_multi_adds_permutations_of_the_examples(causal):
     assert multi.notices == ()
 
 
-def test_shown_tuples_are_left_out_and_counted(causal):
+@pytest.mark.parametrize("order", ["mtl", "consistency"])
+def test_shown_tuples_are_left_out_and_counted(causal, order):
     lm, _ = causal
+    params = replace(PARAMS, order=order)
     found = harvest(make_spec(), lm).tuples[:3]
     seeds = tuple(scored.surface for scored in found)
 
     prepared = prepare(make_spec(seeds=seeds), lm)
-    result = harvest_prepared(prepared, PARAMS, lm, InTurn(ignore))
+    result = harvest_prepared(prepared, params, lm, InTurn(ignore))
 
     assert prepared.prompts.examples == seeds
     assert prepared.comprehension.seed_scores == tuple(zip(seeds, prepared.prompts.example_scores, strict=True))
     assert prepared.comprehension.shows_examples
     assert not {scored.entities for scored in found} & {scored.entities for scored in result.tuples}
     everything = harvest_prepared(
-        replace(prepared, prompts=replace(prepared.prompts, examples=())), PARAMS, lm, InTurn(ignore)
+        replace(prepared, prompts=replace(prepared.prompts, examples=())), params, lm, InTurn(ignore)
     )
     n_shown = sum(scored.entities in {other.entities for other in found} for scored in everything.tuples)
     assert result.rejected.get("example", 0) == n_shown
-    assert read_prepared(write_prepared(prepared, PARAMS)) == (prepared, PARAMS)
+    assert read_prepared(write_prepared(prepared, params)) == (prepared, params)
 
 
 NEGATIVES = (("milan", "italy"), ("lyon", "france"))

@@ -23,10 +23,18 @@ SPEC = HarvestSpec(
 )
 
 
-@pytest.mark.parametrize(("make", "setting"), [(tiny_roberta, "multi"), (tiny_bert, "top1"), (tiny_bert, "soft")])
-def test_serialized_harvest_gives_identical_results(tmp_path, monkeypatch, make, setting):
+@pytest.mark.parametrize(
+    ("make", "setting", "order"),
+    [
+        (tiny_roberta, "multi", "mtl"),
+        (tiny_bert, "top1", "mtl"),
+        (tiny_bert, "soft", "mtl"),
+        (tiny_roberta, "multi", "consistency"),
+    ],
+)
+def test_serialized_harvest_gives_identical_results(tmp_path, monkeypatch, make, setting, order):
     monkeypatch.setattr(strategies, "SOFT_PARAMS", replace(strategies.SOFT_PARAMS, epochs=2))
-    folder, spec = str(make(tmp_path)), replace(SPEC, setting=setting)
+    folder, spec = str(make(tmp_path)), replace(SPEC, setting=setting, params=replace(SPEC.params, order=order))
     lm, other = load(folder), load(folder)
     alone = harvest(spec, lm)
     content = serialization.write_prepared(prepare(spec, lm), spec.params)
