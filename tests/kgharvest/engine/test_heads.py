@@ -15,6 +15,7 @@ from kgharvest.engine.types import EngineError, HarvestParams, HarvestSpec
 from kgharvest.harvests.parts.serialization import read_part, write_part
 from tests.kgharvest.engine.fakes import FakeLM
 from tests.kgharvest.engine.test_harvest import FACTS, SPEC, WORDS
+from tests.kgharvest.engine.tiny_models import WORDS as TINY_WORDS
 from tests.kgharvest.engine.tiny_models import tiny_bert, tiny_gpt2, tiny_roberta
 
 HEADS = ("paris", "dog", "wood")
@@ -55,8 +56,8 @@ def test_scores_equal_the_exhaustive_harvest_restricted_to_the_heads(folders, ma
 
 
 @pytest.mark.parametrize("numbers", [False, True])
-def test_order_by_consistency_equals_the_exhaustive_harvest(folders, numbers):
-    lm = load(folders[tiny_bert])
+def test_order_by_consistency_equals_the_exhaustive_harvest(tmp_path, numbers):
+    lm = load(str(tiny_bert(tmp_path, words=(*TINY_WORDS, "1", "10", "200"))))
     exhaustive = harvest(with_params(BINARY, numbers=numbers), lm)
     least = exhaustive.tuples[30].score - 1e-5
 

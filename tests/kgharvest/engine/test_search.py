@@ -191,8 +191,8 @@ def test_search_by_consistency_reads_only_necessary_states(cases):
 @pytest.mark.parametrize("family", ["wordpiece", "byte-level bpe"])
 def test_search_by_consistency_ends_at_the_minimum_score(cases, family):
     case = cases(family, BINARY)
-    params = HarvestParams(max_tuples=60, max_entity_repeats=2, disabled_filters=LETTERS_ALLOWED, order="consistency")
-    expected = case.brute_force.search_by_consistency([(1, 1)], 60, 2, LETTERS_ALLOWED)
+    params = HarvestParams(max_tuples=60, max_entity_repeats=None, disabled_filters=NO_FILTERS, order="consistency")
+    expected = case.brute_force.search_by_consistency([(1, 1)], 60, None, NO_FILTERS)
     least = (expected[9][1] + expected[10][1]) / 2
     limited = replace(params, min_score=least, batch_size=1)
     searches = [ConsistencySearch(*case.parts_by_prompt(p), p, lambda n: None) for p in (params, limited)]
@@ -204,7 +204,7 @@ def test_search_by_consistency_ends_at_the_minimum_score(cases, family):
     assert [scored.score for scored in kept] == pytest.approx([score for _, score in expected[:10]], abs=TOLERANCE)
     assert found.notice is None
     assert searches[1]._ranker.n_states < searches[0]._ranker.n_states
-    by_score = replace(params, min_score=kept[-1].score)  # a tuple with exactly the minimum score is in the list
+    by_score = replace(limited, min_score=kept[-1].score)  # a tuple with exactly the minimum score is in the list
     assert len(case.search_by_consistency(by_score, [(1, 1)])) == 10
 
 
