@@ -151,6 +151,11 @@ class HarvestJob(Job):
         return reverse("kgharvest:harvest_detail", args=[self.pk])
 
     @property
+    def sentences(self) -> list[str]:
+        """The notice and the warning of the result, if any."""
+        return [text for name in ("notice", "warning") if (text := self.summary.get(name))]
+
+    @property
     def is_scored(self) -> bool:
         """False if `score` only repeats the rank."""
         return self.score_scale != self.ScoreScale.ORDER

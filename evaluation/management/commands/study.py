@@ -28,7 +28,7 @@ from evaluation.studies.outputs import is_available, published_tables, write_out
 from evaluation.studies.plan import planned_study, study_plan_lines
 from evaluation.studies.schema import json_schema
 from evaluation.studies.sections import job_sections_of
-from evaluation.studies.services import changes, check_changes, find_study, relations_of, store_study
+from evaluation.studies.services import changes, check_changes, find_study, queued_jobs, relations_of, store_study
 from evaluation.studies.steps import advance, failed_jobs, is_judged, report_now, stages, waits_for_people
 from kgharvest.bulk.file_writing import write_atomically
 from kgharvest.environment import PROGRAM, RUN, create_data_folder
@@ -183,10 +183,11 @@ class Command(DomainCommand):
             raise DomainError("JobFailed", f"Job {job.pk}, {job}, {job.status}: {job.error or 'cancelled by a user.'}")
 
     def show_stages(self, study: Study, shown: set[str]) -> None:
-        """Print the stages that are done and were not printed before."""
-        for stage in stages(study):
-            line = f"{stage.name}: {stage.text}"
-            if stage.state == "done" and line not in shown:
+        """Print warnings of harvests and the stages that are done, except lines that were printed before."""
+        lines = [f"{job}: {sentence}" for job in queued_jobs(study) for sentence in job.sentences]
+        lines += [f"{stage.name}: {stage.text}" for stage in stages(study) if stage.state == "done"]
+        for line in lines:
+            if line not in shown:
                 shown.add(line)
                 self.say(line)
 

@@ -184,7 +184,7 @@ class Command(DomainCommand):
         return job
 
     def show_notices(self, job: HarvestJob) -> None:
-        for sentence in filter(None, (job.summary.get("notice"), job.summary.get("warning"))):
+        for sentence in job.sentences:
             self.stderr.write(f"Job {job.pk}: {sentence}")
 
 

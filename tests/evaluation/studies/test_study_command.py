@@ -53,6 +53,15 @@ def refusal(call, *arguments) -> str:
     return getattr(refused.value.__cause__ or refused.value, "code", "")
 
 
+def test_run_prints_warnings_of_harvests_once(run):
+    run()
+    job = HarvestJob.objects.latest("pk")
+    job.summary["warning"] = "Few of the harvested tuples may be true."
+    job.save()
+
+    assert run().count(job.summary["warning"]) == 1
+
+
 def states(study: Study) -> dict[str, str]:
     study.refresh_from_db()
     return {stage.name: stage.state for stage in stages(study)}
