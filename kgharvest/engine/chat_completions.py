@@ -150,7 +150,7 @@ class ChatClient:
             body.pop(name, None)
         limit_field = self._limit_field
         reply = self._post(body | {limit_field: max_tokens})
-        while reply.status in (400, 422):  # each fallback applies once
+        while reply.status in (400, 403, 422):  # each fallback applies once
             fields = (name for name, words in OPTIONAL_FIELDS.items() if name in body and words.search(reply.text))
             if rejected := next(fields, None):
                 self._rejected_fields.add(rejected)
@@ -258,7 +258,10 @@ def logprobs_of(choice: dict[str, Any]) -> tuple[tuple[str, float], ...]:
     content, logprob = b"", 0.0
     try:
         for token in choice["logprobs"]["content"]:
-            content += token["token"].encode() if token.get("bytes") is None else bytes(token["bytes"])
+            codes = token.get("bytes")
+            if codes is not None and not isinstance(codes, list):  # bytes(n) has n zeros
+                return ()
+            content += token["token"].encode() if codes is None else bytes(codes)
             logprob += float(token["logprob"])
             with suppress(UnicodeDecodeError):
                 pieces.append((content.decode(), logprob))

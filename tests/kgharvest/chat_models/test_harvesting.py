@@ -157,7 +157,15 @@ def test_tokens_that_split_a_character_are_joined():
 
 
 @pytest.mark.parametrize(
-    "logprobs", [None, [], {"content": None}, {"content": [{"token": "a"}]}, {"content": [{"token": 1, "logprob": 0}]}]
+    "logprobs",
+    [
+        None,
+        [],
+        {"content": None},
+        {"content": [{"token": "a"}]},
+        {"content": [{"token": 1, "logprob": 0}]},
+        *({"content": [{"token": "a", "logprob": 0, "bytes": value}]} for value in (97, "a", [256], ["a"], {})),
+    ],
 )
 def test_malformed_log_probabilities_are_ignored(logprobs):
     assert logprobs_of({"logprobs": logprobs}) == logprobs_of({}) == ()
@@ -195,10 +203,14 @@ def test_tuples_stay_unscored_if_a_response_has_no_log_probabilities():
     assert surfaces(job) == FACTS
 
 
-def test_endpoint_without_log_probabilities_is_asked_without_them():
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [(400, "Unsupported parameter: 'logprobs'"), (403, "You are not allowed to request logprobs from this model")],
+)
+def test_endpoint_without_log_probabilities_is_asked_without_them(status, message):
     def answer(body) -> Reply:
         if "logprobs" in body:
-            return Reply(400, json.dumps({"error": {"message": "Unsupported parameter: 'logprobs'"}}).encode())
+            return Reply(status, json.dumps({"error": {"message": message}}).encode())
         return reply_with_new_facts(body)
 
     with harvesting(answer) as (fake, job):
