@@ -107,7 +107,8 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
     )
     candidates, rejected = without_examples(prepared.prompts, search_result.candidates)
     is_scored = params.order == "consistency"
-    tuples = rank(as_scored(candidates, params) if is_scored else rescored(lm, question, candidates, share), params)
+    scored = as_scored(candidates, params) if is_scored else rescored(lm, question, candidates, share)
+    tuples = rank(scored, params)
     rejected[UNSCORED] = len({entity_of(head).folded for head in params.heads}) - len(heads)
     answered = {scored_tuple.entities[0] for scored_tuple in tuples}
     null_heads = tuple(head for head in params.heads if entity_of(head).folded not in answered)
@@ -119,17 +120,20 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
         text = f"The LM gives no tuple for {len(null_heads):,} of {len(params.heads):,} heads: {names}."
         notices.append(Notice("null_heads", text))
     elif not params.heads and not search_result.notice and len(tuples) < (params.max_tuples or 0):
-        cap = "" if params.max_entity_repeats is None else f" with at most {params.max_entity_repeats} per entity"
-        least = "" if params.min_score is None else f" and a score of at least {params.min_score:g}"
-        text = (
-            f"The list has {len(tuples):,} of {params.max_tuples:,} tuples because the "
-            f"{'admissible tuples' if is_scored else 'candidates'} contain no more{cap}{least}. "
-            f"{'Allow longer entities or more repeats' if is_scored else 'Request more candidates'}"
-            f"{' or a lower score' if least else ''}."
-        )
-        notices.append(Notice("short_list", text))
+        if len(rank(scored, replace(params, min_score=None))) > len(tuples):
+            code, why = "minimum_score", f"the others score below {params.min_score:g} nats. Decrease the minimum score"
+        else:
+            code, pool, advice = "short_list", "candidates", "Request more candidates"
+            cap = "" if params.max_entity_repeats is None else f" with at most {params.max_entity_repeats} per entity"
+            if is_scored:
+                pool, advice = "admissible tuples", "Allow longer entities or more repeats"
+            if is_scored and params.min_score is not None:  # the search ends at this score
+                cap, advice = f"{cap} and a score of at least {params.min_score:g} nats", f"{advice} or a lower score"
+            why = f"the {pool} contain no more{cap}. {advice}"
+        text = f"The list has {len(tuples):,} of {params.max_tuples:,} tuples because {why}."
+        notices.append(Notice(code, text))
     shown, prompt_set = prepared.comprehension, prepared.prompts.prompt_set
-    unlimited = replace(params, max_tuples=None, max_entity_repeats=None)
+    unlimited = replace(params, max_tuples=None, max_entity_repeats=None, min_score=None)
     best = [] if params.heads else rank(as_scored(candidates, params), unlimited)  # the LM did not choose the heads
     heaviest = prompt_set.prompts[prompt_set.weights.index(max(prompt_set.weights))]
     warnings = warnings_about(prompt_set.reader(lm), shown, heaviest, best, params.batch_size)

@@ -149,6 +149,21 @@ def test_minimum_score_applies_without_heads():
     assert result.null_heads == ()
 
 
+def test_notice_of_short_list_names_minimum_score_only_if_it_removed_tuples():
+    lm = FakeLM(WORDS, FACTS)
+    scores = [scored.score for scored in harvest(SPEC, lm).tuples]
+
+    def codes(n_missing, min_score):
+        result = harvest(with_params(SPEC, max_tuples=len(scores) + n_missing, min_score=min_score), lm)
+        return set(result.codes) & {"minimum_score", "short_list"}
+
+    assert codes(0, scores[-1]) == set()
+    assert codes(0, scores[-2]) == {"minimum_score"}
+    assert codes(5, scores[-1]) == {"short_list"}
+    short = harvest(with_params(SPEC, max_tuples=len(scores), min_score=scores[0]), lm)
+    assert short.notice.startswith(f"The list has 1 of {len(scores)} tuples because the others score below -")
+
+
 def test_minimum_score_does_not_apply_to_ranks():
     tuples = [tuple(map(entity_of, pair)) for pair in (("a", "b"), ("c", "d"))]
 
