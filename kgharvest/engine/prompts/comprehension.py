@@ -17,6 +17,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import inf, nan
 from statistics import median
 
 from kgharvest.engine.entities import entity_of
@@ -27,6 +28,7 @@ from kgharvest.engine.types import BadSeed, Notice, ScoredTuple
 MIN_FAMILIARITY = 0.58  # of familiarity plus a twentieth of the dependence
 MIN_DEPENDENCE = 3.6  # nats, if the prompts show examples
 MOST_DEPENDENCE = 6.0  # nats that count
+LEAST_NAMED = -1000.0  # nats; servers return -9999 or minus infinity for a token outside their top list
 MAX_GAP = 3.0  # nats by which a known seed tuple may score below the median of the best candidates
 BEST = 50  # number of best candidates
 FEWEST = 20  # candidates without which harvests are not assessed
@@ -56,11 +58,13 @@ class Comprehension:
 
 
 def unknown_seed_tuples(shown: Comprehension, candidates: Sequence[ScoredTuple]) -> tuple[Entities, ...]:
-    """Return the seed tuples that score far below the best of `candidates`, which are sorted."""
-    if not candidates:
-        return ()
-    least = median(candidate.score for candidate in candidates[:BEST]) - MAX_GAP
-    return tuple(seed for seed, score in shown.seed_scores if score < least)
+    """Return the seed tuples that score far below the best of `candidates`, which are sorted.
+
+    Scores below LEAST_NAMED are ignored.
+    """
+    scores = [candidate.score for candidate in candidates[:BEST] if candidate.score > LEAST_NAMED]
+    least = median(scores) - MAX_GAP if scores else -inf
+    return tuple(seed for seed, score in shown.seed_scores if LEAST_NAMED < score < least)
 
 
 def familiarity(seeds: Sequence[Entities], best: Sequence[ScoredTuple], n_best: int) -> float:
@@ -77,17 +81,22 @@ def familiarity(seeds: Sequence[Entities], best: Sequence[ScoredTuple], n_best: 
 
 
 def dependence(lm: LanguageModel, prompt: EncodedPrompt, best: Sequence[ScoredTuple], batch_size: int) -> float:
-    """Return the median gain in log-probability of the last entity over last entities of other candidates, in nats."""
+    """Return the median gain in log-probability of the last entity over last entities of other candidates, in nats.
+
+    Log-probabilities below LEAST_NAMED are ignored. NaN if no others remain.
+    """
     tuples = [tuple(map(lm.encode_entity, candidate.surface)) for candidate in best[::STEP]]
     others = [(n, tuples[(n + shift) % len(tuples)][-1]) for n, shift in product(range(len(tuples)), SHIFTS)]
     others = [(n, last) for n, last in others if last != tuples[n][-1]]
     mixed = [(*tuples[n][:-1], last) for n, last in others]
     logprobs = entity_logprobs(lm, [prompt], [*tuples, *mixed], batch_size, lambda: None)[:, 0, -1]
-    gains = [logprobs[n] - logprob for (n, _), logprob in zip(others, logprobs[len(tuples) :], strict=True)]
-    return float(median(gains)) if gains else 0.0
+    pairs = [(logprobs[n], logprob) for (n, _), logprob in zip(others, logprobs[len(tuples) :], strict=True)]
+    gains = [likely - logprob for likely, logprob in pairs if min(likely, logprob) > LEAST_NAMED]
+    return float(median(gains or [nan if others else 0.0]))
 
 
 def is_noise(shows_examples: bool, familiar: float, dependent: float) -> bool:
+    """Return True if the measures indicate noise; False if the dependence is NaN."""
     if shows_examples:
         return dependent < MIN_DEPENDENCE
     return familiar + min(dependent, MOST_DEPENDENCE) / 20 < MIN_FAMILIARITY

@@ -1,13 +1,18 @@
 """Warnings about unknown words, unknown seed tuples, and harvests that are probably noise."""
 
 from dataclasses import replace
+from math import inf, isnan, nan
 from types import SimpleNamespace
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.harvest import harvest
 from kgharvest.engine.prompts.comprehension import (
+    SHIFTS,
+    STEP,
     Comprehension,
     dependence,
     familiarity,
@@ -88,6 +93,16 @@ def test_unknown_seed_tuples_of_a_sensible_list_are_named_without_warning(traine
     assert result.codes == ("unknown_seed_tuples",)
 
 
+def test_minimum_score_does_not_disable_warnings(trained_lm):
+    spec = replace(SPEC, initial_prompts=("<ENT0> is the opposite of <ENT1>.",), params=PARAMS)
+    best, *_ = harvest(spec, trained_lm).tuples
+
+    result = harvest(replace(spec, params=replace(PARAMS, min_score=best.score)), trained_lm)
+
+    assert len(result.tuples) == 1
+    assert "probably_noise" in result.codes
+
+
 def test_demo_prompts_of_embedded_lm_have_no_warning(trained_lm):
     for name in ("business", "eats", "is_a", "language_of"):
         relation = WORLD[name]
@@ -119,6 +134,27 @@ def test_dependence_is_median_gain_over_last_entities_of_others():
     assert dependence(lm, prompt, best, 8) == pytest.approx(3.135494, abs=1e-5)
 
 
+@pytest.mark.parametrize("unlisted", [-9999.0, -inf])
+def test_dependence_ignores_unlisted_tokens(unlisted):
+    """The gain over the second next last entity is 2 nats; the other last entities are not listed."""
+    names = [f"w{n}" for n in range(40)]
+    best = listed(*zip(names, names, strict=True))[:40]
+    heads = range(0, 40, STEP)
+    near = {(head, (head + STEP * SHIFTS[0]) % 40) for head in heads}
+
+    def logprob(head, tail):
+        return -1.0 if head == tail else -3.0 if (head, tail) in near else unlisted
+
+    def scores(lm, prompts, tuples, *args):
+        return np.array([[[0.0, logprob(head, tail)]] for (head,), (tail,) in tuples])
+
+    lm = FakeLM(names, {})
+    with patch("kgharvest.engine.prompts.comprehension.entity_logprobs", scores):
+        assert dependence(lm, None, best, 8) == 2.0
+        near.clear()
+        assert isnan(dependence(lm, None, best, 8))
+
+
 def test_equal_last_entities_have_no_dependence():
     lm = FakeLM(["a", "b", "c"], {})
     prompt = lm.encode_prompt(PromptTemplate.parse("<ENT0> is in <ENT1>"))
@@ -135,6 +171,8 @@ def test_equal_last_entities_have_no_dependence():
         (False, 0.8, 0.0, False),
         (True, 1.0, 2.0, True),  # worked examples suggest their entities
         (True, 0.0, 6.0, False),
+        (False, 0.2, nan, False),  # not measurable
+        (True, 0.0, nan, False),
     ],
 )
 def test_noise_is_unfamiliar_or_independent(shows_examples, familiar, dependent, expected):
@@ -147,6 +185,15 @@ def test_unknown_seed_tuples_score_far_below_median():
 
     assert unknown_seed_tuples(shown, best) == (("v", "w"),)
     assert unknown_seed_tuples(shown, []) == ()
+
+
+@pytest.mark.parametrize("unlisted", [-9999.0, -inf])
+def test_unlisted_tuples_are_ignored_in_search_for_unknown_seed_tuples(unlisted):
+    best = [*listed(("a", "b"), score=-1.0), *listed(("c", "d"), ("e", "f"), score=unlisted)]
+    shown = Comprehension((), ((("x", "y"), unlisted), (("v", "w"), -5.0)))
+
+    assert unknown_seed_tuples(shown, best) == (("v", "w"),)
+    assert unknown_seed_tuples(shown, best[1:]) == ()
 
 
 def test_short_lists_are_not_assessed():
