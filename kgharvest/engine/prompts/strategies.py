@@ -105,8 +105,9 @@ class PromptSource:
 
 def choose_prompts(source: PromptSource) -> ChosenPrompts:
     """Return the prompts of the setting. Raises EngineError, or UnsupportedModel if the LM cannot learn them."""
-    chosen: ChosenPrompts = resolve_name(find_setting(source.spec.setting).strategy)(source)
-    if source.spec.negative_seed_tuples and not chosen.examples:
+    setting = find_setting(source.spec.setting)
+    chosen: ChosenPrompts = resolve_name(setting.strategy)(source)
+    if source.spec.negative_seed_tuples and not chosen.examples and not setting.asks_chat:  # chat models are shown them
         chosen = replace(chosen, notices=(*chosen.notices, UNUSED_NEGATIVES))
     return chosen
 

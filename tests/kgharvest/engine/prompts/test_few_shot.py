@@ -288,6 +288,12 @@ def test_masked_lms_are_shown_no_examples(tmp_path):
     assert replace(other, notices=()) == prompts  # and so they do nothing
 
 
+def test_negative_seed_tuples_in_questions_of_chat_models_are_used(tmp_path):
+    spec = replace(make_spec("llm", seeds=SEEDS[:2]), prompts=(CAPITAL.text,), negative_seed_tuples=NEGATIVES)
+
+    assert chosen(load(str(tiny_bert(tmp_path))), spec).notices == ()
+
+
 def test_examples_that_do_not_fit_are_omitted(chat_lm, monkeypatch):
     lm, _ = chat_lm
     n_tokens = {n: longest(lm, SEEDS[:n]) for n in (0, 2, 3)}
