@@ -10,7 +10,7 @@ The check uses only the LM and works for any family. Two measures of the best ca
 Worked examples suggest their entities, so only the dependence counts if the prompts show examples. The thresholds are
 fitted by benches/noise_warnings.py, which also prints the share of false alarms and of detected noise in held-out
 harvests. If a relation has far more tuples than candidates, the familiarity is low without noise. On other LMs, a
-warning is an indication, not a proof.
+warning is only an indication.
 """
 
 import re

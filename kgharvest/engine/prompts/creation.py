@@ -44,7 +44,7 @@ class Paraphraser(Protocol):
         """
 
     def restate(self, sentence: str, entities: Sequence[str]) -> list[str]:
-        """Return stiff wordings of `sentence`, best first. Called if there are too few paraphrases."""
+        """Return wordings of `sentence` from general patterns, best first. Called if there are too few paraphrases."""
         return []
 
     def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:

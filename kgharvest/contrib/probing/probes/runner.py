@@ -71,9 +71,10 @@ def check_methods(lm: PretrainedLM, methods: Sequence[str]) -> None:
         name for name, method in METHODS.items() if has_mask >= method.needs_mask and is_encoder >= method.needs_encoder
     ]
     if unsupported := [name for name in methods if name not in supported]:
-        required = "a masked LM" if METHODS[unsupported[0]].needs_encoder else "an LM with a mask token"
+        needs_encoder = METHODS[unsupported[0]].needs_encoder
+        required, lack = ("a masked LM", "is not one") if needs_encoder else ("an LM with a mask token", "has none")
         raise EngineError(
-            f"The method {unsupported[0]} requires {required}, and {lm.name} is not one. Use another LM or one of the "
+            f"The method {unsupported[0]} requires {required}, and {lm.name} {lack}. Use another LM or one of the "
             f"methods {', '.join(supported)}."
         )
 

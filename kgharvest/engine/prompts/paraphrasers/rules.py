@@ -50,7 +50,7 @@ def rewritten(prompt: PromptTemplate) -> list[PromptTemplate]:
 
 
 def restated(prompt: PromptTemplate) -> list[PromptTemplate]:
-    """Return stiff wordings of any clause, such as a question with its answer, from restatements.txt."""
+    """Return general wordings of a clause, such as a question with its answer, from restatements.txt."""
     clause = expanded(bare_clause(prompt))
     if named_pattern("emphasis").search(clause) or is_imperative(clause):
         return []
