@@ -229,7 +229,7 @@ def build_document(
         "seed": evidence.seed,
         "judgments_per_task": evidence.judgments_per_task,
         "equivalence_margin": equivalence_margin,
-        **({} if evidence.closed_at is None else {"closed_at_half_width": evidence.closed_at}),
+        "closed_at_half_width": evidence.closed_at,
         "n_tasks": evidence.n_tasks,
         "n_complete": int(evidence.is_complete.sum()),
         "n_judgments": len(evidence.judgments.task),
