@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain, islice
 from typing import Any, NamedTuple, Protocol
 
 from kgharvest.engine.entities import Entity, NoEntity, read_entity
@@ -26,6 +26,8 @@ LONGEST_ANSWER = 200_000  # characters; the rest is ignored
 LONGEST_EXCLUSION = 12_000  # characters of excluded tuples per request, latest tuples first
 SLOT_NAMES = "XYZUVWABCDEFGH"
 THOUGHTS = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL)
+# Key, or string, number, or constant, of a JSON value or Python literal
+LEAF = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s\[\](){},:"']+)(\s*:)?""", re.DOTALL)
 INNERMOST = re.compile(r"\[[^\[\]{}]*\]|\{[^\[\]{}]*\}")
 SEPARATOR = re.compile(r"\s*(?:\||\t|->|=>|→)\s*")
 RULE = re.compile(r"(?=.*-)[\s|:-]*\|[\s|:-]*")
@@ -211,10 +213,44 @@ def question(spec: HarvestSpec, n: int, said: Sequence[str], was_unreadable: boo
 # Answers
 
 
+class Passage(NamedTuple):
+    """Text and the position of each character in the answer."""
+
+    text: str
+    places: Sequence[int]
+
+    def part(self, start: int, end: int) -> "Passage":
+        return Passage(self.text[start:end], self.places[start:end])
+
+    def find(self, text: str, start: int) -> "Passage":
+        """Return the first occurrence of `text` from position `start`. Raises ValueError."""
+        start = self.text.index(text, start)
+        return self.part(start, start + len(text))
+
+    def without(self, spans: Sequence[tuple[int, int]], limit: int | None = None) -> "Passage":
+        """Return the text outside of `spans`, which are sorted, up to `limit` characters."""
+        starts, ends = [0, *(end for _, end in spans)], [*(start for start, _ in spans), len(self.text)]
+        kept = list(islice(chain.from_iterable(map(range, starts, ends)), limit))
+        return Passage("".join(self.text[place] for place in kept), [self.places[place] for place in kept])
+
+
+class Cell(str):
+    """An entity in an answer. span: its start and end, including quotes. None: unknown."""
+
+    span: tuple[int, int] | None = None
+
+    @classmethod
+    def at(cls, passage: Passage | None, value: object) -> "Cell":
+        cell = cls(value)
+        if passage and passage.text:
+            cell.span = passage.places[0], passage.places[-1] + 1
+        return cell
+
+
 class Parsed(NamedTuple):
     """Tuples of an answer, and the number of other lines and JSON values for each reason."""
 
-    tuples: list[tuple[str, ...]]
+    tuples: list[tuple[Cell, ...]]
     rejected: Counter[str]
 
 
@@ -227,25 +263,28 @@ def parse_answer(answer: str, arity: int) -> Parsed:
     Objects are read by their keys: the names of the question, or head, tail, subject, and object. Ignores `<think>`
     blocks, code fences, list markers, and table headers.
     """
-    text = THOUGHTS.sub("", answer)[:LONGEST_ANSWER]
-    rest: list[str] = []
+    thoughts = [match.span() for match in THOUGHTS.finditer(answer)]
+    passage = Passage(answer, range(len(answer))).without(thoughts, LONGEST_ANSWER)
     rejected: Counter[str] = Counter()
     rows: list[list[Any]] = []
-    for value in json_values(text, rest):
+    spans: list[tuple[int, int]] = []
+    for value, source, span in json_values(passage.text):
+        spans.append(span)
         try:
-            found = list(rows_of(value, arity))
+            found = list(cells_of(value, source, passage.part(*span), arity))
         except RecursionError:  # not a list of tuples
             found = []
         rows += [row for row in found if isinstance(row, list)]
         rejected.update([row for row in found if isinstance(row, str)] if found else [UNPARSABLE])
-    others: list[str] = []
-    rows += table_rows("".join(rest).splitlines(), arity, others)
+    rest = passage.without(spans)
+    others: list[Passage] = []
+    rows += table_rows(rest, arity, others)
     has_commas_only = not rows
     for line in others:
-        parts = [part.strip() for part in line.split(",")]
-        if has_commas_only and len(parts) == arity and all(parts) and not NOT_A_LIST.search(line):
-            rows.append(parts)
-        elif any(map(str.isalnum, line)) and not line.startswith("```"):
+        parts = line.text.split(",")
+        if has_commas_only and len(parts) == arity and all(map(str.strip, parts)) and not NOT_A_LIST.search(line.text):
+            rows.append(split_cells(line, parts))
+        elif any(map(str.isalnum, line.text)) and not line.text.startswith("```"):
             rejected[UNPARSABLE] += 1
     return _checked(rows, arity, rejected)
 
@@ -253,20 +292,21 @@ def parse_answer(answer: str, arity: int) -> Parsed:
 def scores_of(tokens: Sequence[tuple[str, float]], arity: int, alpha: float) -> dict[tuple[str, ...], float]:
     """Return f (Eq. 1) of the tuples in an answer, by their case-folded entities.
 
-    tokens: the answer's tokens and their log-probabilities. An entity has the sum of the tokens that write it. Tuples
-    whose text differs from the answer's, such as escaped characters, are omitted.
+    tokens: the answer's tokens and their log-probabilities. An entity has the sum of the tokens that write it. Only the
+    tokens of a tuple count, not other mentions of its entities. Tuples whose text differs from the answer's, such as
+    escaped characters, are omitted.
     """
     answer = "".join(token for token, _ in tokens)
     ends = list(accumulate(len(token) for token, _ in tokens))
     scores: dict[tuple[str, ...], float] = {}
-    start = 0
-    for texts in parse_answer(answer, arity).tuples:
-        entities = list(map(clean, texts))
-        patterns = [re.compile(rf"(?<!\w){re.escape(entity)}(?!\w)") for entity in entities]
-        spans = [span for pattern in patterns if (span := pattern.search(answer, start))]
-        if len(spans) == arity:
-            start = max(span.end() for span in spans)
-            runs = [tokens[bisect_right(ends, span.start()) : bisect_left(ends, span.end()) + 1] for span in spans]
+    for cells in parse_answer(answer, arity).tuples:
+        entities = list(map(clean, cells))
+        starts = [
+            answer.find(text, *cell.span) if cell.span else -1 for text, cell in zip(entities, cells, strict=True)
+        ]
+        if min(starts) >= 0:
+            spans = [(start, start + len(text)) for start, text in zip(starts, entities, strict=True)]
+            runs = [tokens[bisect_right(ends, start) : bisect_left(ends, end) + 1] for start, end in spans]
             logprobs = [sum(logprob for _, logprob in run) for run in runs]
             score = alpha * sum(logprobs) + (1 - alpha) * min(logprobs)
             scores.setdefault(tuple(entity.casefold() for entity in entities), score)
@@ -275,19 +315,22 @@ def scores_of(tokens: Sequence[tuple[str, float]], arity: int, alpha: float) -> 
 
 def _checked(rows: list[list[Any]], arity: int, rejected: Counter[str]) -> Parsed:
     """Return the rows that are tuples of the relation; count the others. Rows of slot names are headers."""
-    tuples: list[tuple[str, ...]] = []
+    tuples: list[tuple[Cell, ...]] = []
     for row in rows:
         if len(row) != arity:
             rejected[WRONG_ARITY] += 1
-        elif any(not isinstance(value, str | int | float) or isinstance(value, bool) for value in row):
+        elif not all(isinstance(value, Cell) for value in row):
             rejected[NO_TEXT] += 1
         elif order_of(row, arity) is None:
-            tuples.append(tuple(map(str, row)))
+            tuples.append(tuple(row))
     return Parsed(tuples, rejected)
 
 
-def json_values(text: str, rest: list[str]) -> Iterator[Any]:
-    """Yield the outermost complete arrays and objects in `text`; append the text around them to `rest`."""
+def json_values(text: str) -> Iterator[tuple[Any, str, tuple[int, int]]]:
+    """Yield the outermost complete arrays and objects in `text`, their notation, and their start and end.
+
+    Curly quotes in the notation of Python literals are replaced.
+    """
     decoder = json.JSONDecoder()
     start = 0
     for bracket in re.finditer(r"[\[{]", text):
@@ -295,18 +338,17 @@ def json_values(text: str, rest: list[str]) -> Iterator[Any]:
             continue
         try:
             value, end = decoder.raw_decode(text, bracket.start())
+            source = text[bracket.start() : end]
         except ValueError:
             literal = INNERMOST.match(text, bracket.start())
             value = literal and python_literal(literal[0])
             if literal is None or value is None:
                 continue
-            end = literal.end()
+            end, source = literal.end(), literal[0].translate(STRAIGHT_QUOTES)
         except RecursionError:  # not a list of tuples; parsing again at each later bracket would be slow and fail
             break
-        rest.append(text[start : bracket.start()])
         start = end
-        yield value
-    rest.append(text[start:])
+        yield value, source, (bracket.start(), end)
 
 
 def python_literal(text: str) -> list[Any] | dict[Any, Any] | None:
@@ -316,6 +358,30 @@ def python_literal(text: str) -> list[Any] | dict[Any, Any] | None:
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
     return value if isinstance(value, list | dict) else None
+
+
+def cells_of(value: Any, source: str, passage: Passage, arity: int) -> Iterator[list[Any] | str]:
+    """Yield the rows of `rows_of`, with a Cell for each text and number. source: notation of `value` in `passage`."""
+    leaves: list[Passage] = []
+
+    def number(leaf: re.Match[str]) -> str:
+        if leaf[2]:  # a key
+            return leaf[0]
+        leaves.append(passage.part(*leaf.span()))
+        return f" {len(leaves) - 1} "
+
+    rows = list(rows_of(value, arity))
+    numbered = list(rows_of(python_literal(LEAF.sub(number, source)), arity))  # the same rows with numbers of leaves
+    has_places = list(map(len, numbered)) == list(map(len, rows))
+    for row, numbers in zip(rows, numbered if has_places else rows, strict=True):
+        if isinstance(row, str):
+            yield row
+            continue
+        is_text = [isinstance(part, str | int | float) and not isinstance(part, bool) for part in row]
+        passages = [leaves[n] if has_places and known else None for n, known in zip(numbers, is_text, strict=True)]
+        yield [
+            Cell.at(place, part) if known else part for place, part, known in zip(passages, row, is_text, strict=True)
+        ]
 
 
 def rows_of(value: Any, arity: int) -> Iterator[list[Any] | str]:
@@ -361,24 +427,37 @@ def order_of(header: Sequence[Any], arity: int) -> list[int] | None:
     return slots if len(header) == arity and sorted(slots) == list(range(arity)) else None
 
 
-def table_rows(lines: Sequence[str], arity: int, others: list[str]) -> list[list[str]]:
+def split_cells(line: Passage, texts: Sequence[str]) -> list[Cell]:
+    """Return consecutive parts of `line` without surrounding spaces."""
+    cells, end = [], 0
+    for text in map(str.strip, texts):
+        end = line.text.index(text, end) + len(text)
+        cells.append(Cell.at(line.part(end - len(text), end), text))
+    return cells
+
+
+def table_rows(rest: Passage, arity: int, others: list[Passage]) -> list[list[Cell]]:
     """Return the cells of each line with separators, in the order of the slots; append the other lines to `others`.
 
     A line above a Markdown rule, such as |---|---|, is a header. A header of slot names sets the order of the columns.
     """
-    rows: list[list[str]] = []
+    rows: list[list[Cell]] = []
     order = list(range(arity))
-    for line in lines:
-        bare = LIST_MARK.sub("", line, count=1).strip()
+    start = 0
+    for text, whole in zip(rest.text.splitlines(), rest.text.splitlines(keepends=True), strict=True):
+        mark = LIST_MARK.match(text)
+        bare = text[mark.end() if mark else 0 :].strip()
+        line = rest.find(bare, start + (mark.end() if mark else 0))
+        start += len(whole)
         if RULE.fullmatch(bare):
             header = rows.pop() if rows else []
             order = order_of(header, arity) or order
         elif SEPARATOR.search(bare):
-            cells = [cell.strip() for cell in SEPARATOR.split(bare.strip("|"))]
+            cells = split_cells(line, SEPARATOR.split(bare.strip("|")))
             is_tuple = len(cells) == arity and order_of(cells, arity) is None
             rows.append([cells[order.index(slot)] for slot in range(arity)] if is_tuple else cells)
         else:
-            others.append(bare)
+            others.append(line)
     return rows
 
 

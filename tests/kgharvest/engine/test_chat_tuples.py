@@ -110,7 +110,8 @@ def test_deeply_nested_value_is_rejected():
     """Some versions of Python parse it, but cannot recurse into it."""
     nested = reduce(lambda inner, _: [inner], range(3_000), "x")
 
-    with patch("kgharvest.engine.chat_tuples.json_values", lambda text, rest: iter([nested, list(map(list, PAIRS))])):
+    values = [(value, "", (0, 0)) for value in (nested, list(map(list, PAIRS)))]
+    with patch("kgharvest.engine.chat_tuples.json_values", lambda text: iter(values)):
         assert parse_answer("", 2) == (PAIRS, {"unparsable": 1})
 
 
@@ -232,6 +233,46 @@ def test_first_mention_of_a_tuple_counts_and_tokens_may_join_entities():
 
     # The first token writes both entities.
     assert scores_of(tokens, 2, alpha=1.0) == {("helmet", "injury"): -1.0 - 3.0}
+
+
+@pytest.mark.parametrize(
+    ("answer", "pair"),
+    [
+        ('Here are facts about Paris and France:\n["Paris", "France"]', ("paris", "france")),
+        ('<think>"Paris", "France"</think>["Paris", "France"]', ("paris", "france")),
+        ("Paris, as France says:\n1. Paris | France\n", ("paris", "france")),
+        ("2. 2 | France", ("2", "france")),
+        ("New York,York", ("new york", "york")),
+        ('["New York", "York"]', ("new york", "york")),
+        ('["York Minster", "York"]', ("york minster", "york")),
+        ("['New York', 'York',]", ("new york", "york")),
+        ("[“New York”, “York”]", ("new york", "york")),
+        ('{"facts": [{"note": "Paris", "Y": "France", "X": "Paris"}]}', ("paris", "france")),
+        ('{"X": "Y Y", "Y": "Y"}', ("y y", "y")),
+        ("| Y | X |\n|---|---|\n| York | New York |", ("new york", "york")),
+        ('["Paris.", 7]', ("paris", "7")),
+    ],
+)
+def test_only_tokens_of_the_tuple_count(answer, pair):
+    """The characters of the last mention of each entity have -1 nat each; the others have -100 nats."""
+    texts = sorted(pair, key=len, reverse=True)
+    folded, logprobs = answer.casefold(), [-100.0] * len(answer)
+    starts = [folded.rindex(texts[0])]
+    masked = folded[: starts[0]] + "\0" * len(texts[0]) + folded[starts[0] + len(texts[0]) :]
+    starts.append(masked.rindex(texts[1]))
+    for start, text in zip(starts, texts, strict=True):
+        logprobs[start : start + len(text)] = [-1.0] * len(text)
+
+    scores = scores_of(list(zip(answer, logprobs, strict=True)), 2, alpha=1.0)
+
+    assert scores == {pair: -float(sum(map(len, pair)))}
+
+
+def test_only_marks_at_the_start_of_a_line_are_list_marks():
+    assert parse_answer("1. coat | stay at - home\nhat | version 2. x", 2).tuples == [
+        ("coat", "stay at - home"),
+        ("hat", "version 2. x"),
+    ]
 
 
 def test_escaped_tuples_have_no_score():
