@@ -237,5 +237,5 @@ def test_masked_methods_are_rejected_for_causal_lms():
     lm = SimpleNamespace(name="gpt2")
 
     runner.check_methods(lm, ["majority", "manual", "lpaqa", "lpaqa-rank", "lpaqa-top1"])
-    with pytest.raises(EngineError, match=r"soft requires an LM with a mask token, and gpt2 has none\. .* majority, manual, lpaqa"):
+    with pytest.raises(EngineError, match=r"soft requires an LM with a mask token, and gpt2 has none. .* majority"):
         runner.check_methods(lm, ["lpaqa", "soft"])
