@@ -35,11 +35,12 @@ sys.path.insert(0, str(ROOT))
 from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.filters import STOP_WORDS
 from kgharvest.engine.language_models.compact import load_compact
-from kgharvest.engine.prompts.creation import FRAMED_SHARE, N_PROMPTS, Paraphraser, create_prompts
+from kgharvest.engine.prompts.creation import FRAMED_SHARE, N_PROMPTS, create_prompts
 from kgharvest.engine.prompts.paraphrasers.offline import OfflineParaphraser, statement_prompt
 from kgharvest.engine.prompts.paraphrasers.rules import clause_of, framed, restated, rewritten
 from kgharvest.engine.prompts.slot_recovery import as_sentence, word_forms
 from kgharvest.engine.prompts.template import PromptTemplate
+from kgharvest.engine.types import Paraphraser
 
 PLACEHOLDERS = ("mask", "virus", "paper")
 SHIPPED = ("demo", "human", "commonsense", "lama")

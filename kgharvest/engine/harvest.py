@@ -19,7 +19,6 @@ from kgharvest.engine.prompts.comprehension import (
     unknown_words,
     warnings_about,
 )
-from kgharvest.engine.prompts.creation import Paraphraser
 from kgharvest.engine.prompts.strategies import ChosenPrompts, PromptSource, choose_prompts
 from kgharvest.engine.rescoring import rescore, scorable
 from kgharvest.engine.scoring import Encoded
@@ -33,6 +32,7 @@ from kgharvest.engine.types import (
     HarvestSpec,
     Notice,
     OnProgress,
+    Paraphraser,
     Reporter,
     ScoredTuple,
     UnsupportedModel,

@@ -2,11 +2,11 @@
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from numbers import Integral, Real
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, Protocol, get_args
 
 from kgharvest.engine.filters import FILTERS
 
@@ -221,6 +221,27 @@ class HarvestSpec:
     params: HarvestParams = field(default_factory=HarvestParams)
     paraphraser: ParaphraserSettings = field(default_factory=ParaphraserSettings)
     negative_seed_tuples: tuple[tuple[str, ...], ...] = ()
+
+
+class Paraphraser(Protocol):
+    """Rewords a sentence. `name` is stored with the harvest."""
+
+    name: str
+
+    def paraphrase(self, sentence: str, entities: Sequence[str]) -> list[str]:
+        """Return other sentences with the same meaning, best first.
+
+        Each sentence should contain each of `entities` once; the caller discards sentences that do not. Raises
+        EngineError if the paraphraser fails.
+        """
+
+    def restate(self, sentence: str, entities: Sequence[str]) -> list[str]:
+        """Return wordings of `sentence` from general patterns, best first. Called if there are too few paraphrases."""
+        return []
+
+    def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
+        """Return sentences that contain `sentence` unchanged, best first. Called if wordings are missing."""
+        return []
 
 
 @dataclass(frozen=True)

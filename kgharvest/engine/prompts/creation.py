@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rapidfuzz.distance import Levenshtein
 
@@ -21,7 +21,15 @@ from kgharvest.engine.prompts.paraphrasers.chat import ChatParaphraser
 from kgharvest.engine.prompts.paraphrasers.offline import OfflineParaphraser
 from kgharvest.engine.prompts.slot_recovery import as_prompt, as_sentence
 from kgharvest.engine.prompts.template import PromptTemplate
-from kgharvest.engine.types import EngineError, OnProgress, ParaphraserKind, ParaphraserSettings, Progress, ignore
+from kgharvest.engine.types import (
+    EngineError,
+    OnProgress,
+    Paraphraser,
+    ParaphraserKind,
+    ParaphraserSettings,
+    Progress,
+    ignore,
+)
 
 if TYPE_CHECKING:
     from kgharvest.engine.language_models.encoder_decoder import Seq2SeqModel
@@ -29,27 +37,6 @@ if TYPE_CHECKING:
 # Paraphrasing
 
 PARAPHRASES_PER_CALL = 10
-
-
-class Paraphraser(Protocol):
-    """Rewords a sentence. `name` is stored with the harvest."""
-
-    name: str
-
-    def paraphrase(self, sentence: str, entities: Sequence[str]) -> list[str]:
-        """Return other sentences with the same meaning, best first.
-
-        Each sentence should contain each of `entities` once; the caller discards sentences that do not. Raises
-        EngineError if the paraphraser fails.
-        """
-
-    def restate(self, sentence: str, entities: Sequence[str]) -> list[str]:
-        """Return wordings of `sentence` from general patterns, best first. Called if there are too few paraphrases."""
-        return []
-
-    def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
-        """Return sentences that contain `sentence` unchanged, best first. Called if wordings are missing."""
-        return []
 
 
 class Seq2SeqParaphraser(Paraphraser):

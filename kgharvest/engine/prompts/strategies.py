@@ -20,7 +20,7 @@ from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.prompt_learning import autoprompt, lpaqa, soft_prompts
 from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, AutoPromptParams, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompt_learning.objectives import Compatibility, Example, step_by_step
-from kgharvest.engine.prompts.creation import N_PROMPTS, Paraphraser, create_prompts, make_paraphraser
+from kgharvest.engine.prompts.creation import N_PROMPTS, create_prompts, make_paraphraser
 from kgharvest.engine.prompts.few_shot import (
     FORMS,
     MIN_EXAMPLES,
@@ -45,6 +45,7 @@ from kgharvest.engine.types import (
     HarvestSpec,
     Notice,
     OnProgress,
+    Paraphraser,
     Reporter,
     UnsupportedModel,
     WeightedPrompt,

@@ -8,7 +8,6 @@ import torch
 
 from kgharvest.engine.harvest import harvest, rank
 from kgharvest.engine.language_models.loading import load
-from kgharvest.engine.prompts.creation import Paraphraser
 from kgharvest.engine.rescoring import spellings
 from kgharvest.engine.types import (
     BadPrompt,
@@ -18,6 +17,7 @@ from kgharvest.engine.types import (
     EngineError,
     HarvestParams,
     HarvestSpec,
+    Paraphraser,
     ScoredTuple,
 )
 from tests.kgharvest.engine.fakes import FakeLM

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kgharvest.engine.chat_completions import ChatClient, ChatFailed, NoCompletion
+from kgharvest.engine.types import Paraphraser
 
 API_KEY_VARIABLE = "KGHARVEST_PARAPHRASER_API_KEY"
 PARAPHRASES_PER_CALL = 10
@@ -17,7 +18,7 @@ class ParaphraserFailed(ChatFailed):
     """Raised if a paraphraser is unreachable, rejects a request, exceeds its spending cap, or returns invalid text."""
 
 
-class ChatParaphraser:
+class ChatParaphraser(Paraphraser):
     """Chat model as paraphraser. The key is read from KGHARVEST_PARAPHRASER_API_KEY. If it is unset, no key is sent.
 
     max_calls, max_tokens: spending caps on requests, and on the total number of tokens of questions and answers.
@@ -51,12 +52,6 @@ class ChatParaphraser:
         n_tokens = sum(count or 0 for count in counts)
         self.n_tokens += n_tokens or len(question + answer.text) // CHARACTERS_PER_TOKEN
         return sentences_of(answer.text)
-
-    def restate(self, sentence: str, entities: Sequence[str]) -> list[str]:
-        return []
-
-    def frame(self, sentence: str, entities: Sequence[str]) -> list[str]:
-        return []
 
     def _spend_a_call(self) -> None:
         if self.n_calls >= self._max_calls or self.n_tokens + REPLY_TOKENS > self._max_tokens:
