@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from statistics import median
 
 from django.db.models import Max, Sum
 from django.utils import timezone
@@ -22,9 +23,9 @@ from kgharvest.engine.parts import InTurn
 from kgharvest.engine.rescoring import spellings
 from kgharvest.engine.scoring import Questions
 from kgharvest.engine.types import (
+    BadPrompt,
     BadSeed,
-    Cancelled,
-    EngineError,
+    BadText,
     HarvestParams,
     HarvestResult,
     HarvestSpec,
@@ -38,6 +39,7 @@ from kgharvest.models import HarvestJob, Job, Relation
 
 ASKED_WITH = ("One thing that is known about <ENT0> is its <ENT1>.",)
 NAMES_PER_ENTITY = 5
+RELATION_ERRORS = (BadPrompt, BadSeed, BadText)  # other errors can be temporary and end the crawl's attempt
 
 
 def run_crawl(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
@@ -87,9 +89,7 @@ class Crawler:
         step = CrawlStep(crawl=self._crawl, depth=depth, relation=relation, n_calls=0)
         try:
             prepared, params = self._prepare(relation, watch)
-        except Cancelled:
-            raise
-        except EngineError as error:
+        except RELATION_ERRORS as error:
             step.fault = str(error)
             self._heartbeat.store(step.save)
             return
@@ -109,10 +109,11 @@ class Crawler:
         """Return the relation's prompts, and parameters with a minimum score. Raises EngineError."""
         if relation.pk not in self._prepared:
             prepared = prepare(spec_of(self._request(relation, self._params)), self._lm, watch)
-            params, seed_score = self._params, prepared.comprehension.seed_score
-            if params.min_score is None and seed_score is None:
-                raise EngineError("The LM cannot score any seed tuple. Set a minimum score.")
-            params = replace(params, min_score=seed_score if params.min_score is None else params.min_score)
+            params, seed_scores = self._params, [score for _, score in prepared.comprehension.seed_scores]
+            if params.min_score is None and not seed_scores:
+                raise BadSeed("The LM cannot score any seed tuple. Set a minimum score.")
+            if params.min_score is None:
+                params = replace(params, min_score=median(seed_scores))
             self._prepared[relation.pk] = prepared, params
         return self._prepared[relation.pk]
 
@@ -175,9 +176,7 @@ class Crawler:
         spec = HarvestSpec("relation", ASKED_WITH, tuple(examples.items()), "human", params=params)
         try:
             result = harvest(spec, self._lm, self._watch(depth, "names of relations"))
-        except Cancelled:
-            raise
-        except EngineError as error:
+        except RELATION_ERRORS as error:
             step.n_calls, step.fault = 0, str(error)
         else:
             names = Counter(scored.entities[1] for scored in result.tuples)
