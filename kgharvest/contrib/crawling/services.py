@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
-import numpy as np
 from django.db import transaction
-from django.db.models import Count, Q, Sum
+from django.db.models import Sum
 
-from annotation.judging.verdicts import Verdict
-from annotation.models import Stratum
+from annotation.models import Draw, Round
+from evaluation.evidence.evidence import cells_of, drawn_verdicts
+from evaluation.evidence.rows import gather_evidence
+from evaluation.reports.sections.rates import total_entries
+from evaluation.reports.services import one_moment
 from kgharvest.accounts.projects import project_for
 from kgharvest.contrib.crawling.models import Crawl, CrawledEntity
 from kgharvest.engine.entities import entity_of
@@ -19,7 +21,7 @@ from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests import language_models
 from kgharvest.harvests.runner import HarvestRequest, check_harvest
 from kgharvest.models import LanguageModel, Launch, Project, Relation
-from kgharvest.statistics.rates import Rate, population_rate
+from kgharvest.statistics.rates import Rate
 
 PARAMS = HarvestParams(max_tuples=5, candidates=30)
 
@@ -51,12 +53,17 @@ def create_crawl(request: CrawlRequest, by: Any = None, project: Project | None 
     Raises BadCrawl, NotAllowed, ProjectNotNamed, or the errors of `check_harvest`.
     """
     project = project_for(by, project)
-    seeds = {entity_of(seed).folded: seed for seed in reversed(request.seeds)}
-    names = list(reversed(seeds))
+    seeds: dict[str, str] = {}
+    for seed in request.seeds:
+        seeds.setdefault(entity_of(seed).folded, seed)
+    names = list(seeds)
     if not names or len(names) > request.max_entities:
         raise DomainError("BadCrawl", f"The crawl has {len(names):,} seeds. Provide 1 to {request.max_entities:,}.")
-    if min(request.depth, request.max_calls, len(request.relations)) < 1:
-        raise DomainError("BadCrawl", "A crawl needs a depth of 1 or more, a call, and a relation. Add them.")
+    for name, value in (("depth", request.depth), ("maximum number of calls", request.max_calls)):
+        if value < 1:
+            raise DomainError("BadCrawl", f"The {name} is {value:,}. Set it to 1 or more.")
+    if not request.relations:
+        raise DomainError("BadCrawl", "The crawl has no relation. Add at least one.")
     options = {"device": request.device, "dtype": request.dtype}
     params = replace(request.params, heads=tuple(names))
     for relation in request.relations:
@@ -111,7 +118,11 @@ def round_spec(crawl: Crawl, name: str, n: int) -> dict[str, Any]:
 
 
 class DepthSummary(NamedTuple):
-    """One depth of a crawl. n_entities: entities found at this depth. accuracy: share of true tuples, from verdicts."""
+    """One depth of a crawl.
+
+    n_entities: number of entities found at this depth. n_judged: number of statements with a verdict. accuracy: share
+    of accepted tuples.
+    """
 
     n_calls: int
     n_tuples: int
@@ -120,20 +131,24 @@ class DepthSummary(NamedTuple):
     accuracy: Rate
 
 
-def depth_summary(crawl: Crawl, depth: int) -> DepthSummary:
-    """Return the numbers of a depth up to now. The verdicts are those of the newest round with any.
+def depth_summaries(crawl: Crawl) -> list[DepthSummary]:
+    """Return the numbers of every depth, from 1. Verdicts come from the newest round that has any for the crawl.
 
-    Relations are strata of the depth, weighted by their numbers of tuples.
+    The accuracy is `weighted_accuracy` of the report on the round (docs/report-json.md): a relation's weight is its
+    number of tuples.
     """
-    sums = crawl.steps.filter(depth=depth).aggregate(calls=Sum("n_calls"), tuples=Sum("job__n_tuples"))
-    strata = Stratum.objects.filter(job__crawl_step__crawl=crawl, round__project=crawl.project_id)
-    accepted = Q(draws__task__verdict=Verdict.ACCEPTED)
-    judged = accepted | Q(draws__task__verdict=Verdict.REJECTED)
-    newest = strata.filter(judged).order_by("-round").values_list("round", flat=True).first()
-    rows = strata.filter(round=newest, job__crawl_step__depth=depth).annotate(
-        n_hits=Count("draws", filter=accepted), n=Count("draws", filter=judged)
-    )
-    counts = np.array(rows.values_list("n_hits", "n", "population"), dtype=np.int64).reshape(-1, 3)
-    n_entities = crawl.entities.filter(depth=depth).count()
-    n_judged, accuracy = int(counts[:, 1].sum()), population_rate(*counts.T)
-    return DepthSummary(sums["calls"] or 0, sums["tuples"] or 0, n_entities, n_judged, accuracy)
+    drawn = Draw.objects.filter(stratum__job__crawl_step__crawl=crawl, task__round__project=crawl.project_id)
+    judged = drawn.exclude(task__verdict="").values("task__round")
+    round, totals = Round.objects.filter(pk__in=judged).order_by("-pk").first(), {}
+    if round:
+        with one_moment():
+            evidence = gather_evidence(round)
+        entries = total_entries(evidence, cells_of(evidence, drawn_verdicts(evidence)))
+        totals = {entry["setting"]: entry for entry in entries if entry["model"] == str(crawl.language_model)}
+    summaries = []
+    for depth in range(1, crawl.depth + 1):
+        sums = crawl.steps.filter(depth=depth).aggregate(calls=Sum("n_calls"), tuples=Sum("job__n_tuples"))
+        n_entities, total = crawl.entities.filter(depth=depth).count(), totals.get(setting_at(crawl, depth), {})
+        accuracy = Rate(*(total.get(f"weighted_accuracy{end}") for end in ("", "_low", "_high")))
+        summaries.append(DepthSummary(sums["calls"] or 0, sums["tuples"] or 0, n_entities, total.get("n", 0), accuracy))
+    return summaries

@@ -18,11 +18,14 @@ from annotation.rounds.services import open_round
 from evaluation.reports.services import create_report
 from kgharvest.contrib.crawling import runner
 from kgharvest.contrib.crawling.models import Crawl, CrawlStep
-from kgharvest.contrib.crawling.services import PARAMS, CrawlRequest, create_crawl, depth_summary, round_spec
+from kgharvest.contrib.crawling.services import PARAMS, CrawlRequest, create_crawl, depth_summaries, round_spec
+from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.embedded_lm.world import load_world
 from kgharvest.engine.harvest import prepare
 from kgharvest.engine.language_models.loading import load
+from kgharvest.engine.language_models.served.served_lm import ServerFailed
 from kgharvest.engine.types import HarvestParams, HarvestSpec
+from kgharvest.harvests.runner import HarvestRequest, spec_of
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob, Job, LanguageModel, Launch, Relation
 from tests import factories
@@ -155,11 +158,18 @@ def test_round_gives_every_depth_an_accuracy_with_an_interval():
     facts = {entities for facts in FACTS.values() for entities in facts}
     tasks = round.tasks.order_by("position").select_related("knowledge_tuple")
     labels = ["true" if tuple(task.knowledge_tuple.entities) in facts else "false" for task in tasks]
-    factories.judge_all(round, *3 * [labels])
+    factories.judge_all(round, *([label, *labels[1:]] for label in ("true", "false", "unjudgeable")))
+    assert round.tasks.get(verdict="undecided").position == 0
 
-    first, second = depth_summary(crawl, 1), depth_summary(crawl, 2)
+    summaries = depth_summaries(crawl)
 
-    for depth, summary in enumerate((first, second), start=1):
+    totals = {total["setting"]: total for total in create_report(round).document["totals"]}
+    assert totals.keys() == {"human-depth-1", "human-depth-2"}
+    for depth, summary in enumerate(summaries, start=1):
+        total = totals[f"human-depth-{depth}"]
+        assert summary.n_judged == total["n"]
+        weighted = [total[f"weighted_accuracy{end}"] for end in ("", "_low", "_high")]
+        assert summary.accuracy[:3] == pytest.approx(weighted, abs=1e-6)
         strata = round.strata.filter(setting=f"human-depth-{depth}")
         assert summary.n_judged == sum(stratum.sample_size for stratum in strata)
         shares = [
@@ -170,8 +180,6 @@ def test_round_gives_every_depth_an_accuracy_with_an_interval():
         low, high = summary.accuracy.low, summary.accuracy.high
         assert 0 <= low <= summary.accuracy.value <= high <= 1
         assert low < high or summary.n_judged == summary.n_tuples
-    totals = {total["setting"]: total for total in create_report(round).document["totals"]}
-    assert totals.keys() == {"human-depth-1", "human-depth-2"}
     assert all(total["macro_accuracy"] is not None for total in totals.values())
 
 
@@ -208,6 +216,36 @@ def test_faulty_relation_is_skipped_with_its_reason():
     assert len(tuples_of(crawl)) > 2
 
 
+def test_minimum_score_is_the_median_of_the_seed_scores():
+    lm, _ = LanguageModel.objects.get_or_create(name="embedded-small")
+    [relation, _] = make_relations()
+    crawl = run(create_crawl(CrawlRequest(SEEDS, [relation], lm, "human", 1)))
+
+    step = crawl.steps.get()
+    spec = spec_of(HarvestRequest(relation, lm, "human"))
+    seeds = prepare(spec, load(EMBEDDED_LMS["embedded-small"])).comprehension.seed_scores
+    scores = sorted(score for _, score in seeds)
+    assert len(scores) == 3
+    assert step.job.payload["spec"]["params"]["min_score"] == pytest.approx(scores[1])
+
+
+def test_relation_is_not_skipped_after_a_temporary_failure(whole, monkeypatch):
+    def fail(*args):
+        raise ServerFailed("The server is unreachable. Try again later.")
+
+    crawl = make_crawl()
+    monkeypatch.setattr(runner, "prepare", fail)
+    ledger.run_job(crawl.pk)
+    crawl.refresh_from_db()
+    assert crawl.status == Job.Status.FAILED
+    assert "server is unreachable" in crawl.error
+    assert not crawl.steps.exists()
+    monkeypatch.undo()
+    ledger.retry(crawl)
+
+    assert (tuples_of(run(crawl)), entities_of(crawl)) == whole[:2]
+
+
 def test_causal_lm_is_asked_for_relation_names(tmp_path):
     folder = tiny_gpt2(tmp_path)
     relations = [
@@ -224,13 +262,32 @@ def test_causal_lm_is_asked_for_relation_names(tmp_path):
     assert not {"capital of", "can"} & step.suggestions.keys()
 
 
+def test_repeated_seeds_keep_the_order_of_the_file():
+    crawl = make_crawl(seeds=["Paris", "rome", "PARIS"])
+
+    assert entities_of(crawl) == [(0, 0, "paris", "Paris"), (1, 0, "rome", "rome")]
+
+
 @pytest.mark.parametrize(
-    ("seeds", "options"),
-    [([], {}), (["a", "b"], {"max_entities": 1}), (["a"], {"depth": 0}), (["a"], {"max_calls": 0})],
+    ("seeds", "options", "message"),
+    [
+        ([], {}, "has 0 seeds. Provide 1 to 1,000"),
+        (["a", "b"], {"max_entities": 1}, "has 2 seeds. Provide 1 to 1"),
+        (["a"], {"depth": 0}, "The depth is 0. Set it to 1 or more."),
+        (["a"], {"max_calls": 0}, "The maximum number of calls is 0. Set it to 1 or more."),
+    ],
 )
-def test_invalid_crawls_are_refused(seeds, options):
-    with refused("BadCrawl"):
+def test_invalid_crawls_are_refused(seeds, options, message):
+    with refused("BadCrawl") as refusal:
         make_crawl(seeds=seeds, **options)
+    assert message in str(refusal.value)
+
+
+def test_command_requires_a_relation_or_a_set(tmp_path):
+    (tmp_path / "seeds.txt").write_text("paris")
+
+    with pytest.raises(CommandError, match="Specify --relation or --set"):
+        call_command("crawl", "start", seeds=tmp_path / "seeds.txt")
 
 
 def test_command_crawls_and_creates_a_draft(tmp_path, capsys):

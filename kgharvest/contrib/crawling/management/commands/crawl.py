@@ -8,7 +8,7 @@ from kgharvest.contrib.crawling.services import (
     PARAMS,
     CrawlRequest,
     create_crawl,
-    depth_summary,
+    depth_summaries,
     find_crawl,
     round_spec,
 )
@@ -72,6 +72,8 @@ class Command(DomainCommand):
 
     def start(self, **options):
         names, set_name, seeds = options["relation"], options["set_name"], read_heads(options["seeds"])
+        if not names and set_name is None:
+            raise DomainError("BadCrawl", "The crawl has no relation. Specify --relation or --set.")
         relations = [resolve_relation(name, set_name) for name in names] or relations_of_set(set_name)
         params = replace(PARAMS, **{name: options[name] for name in PARAM_NAMES if options[name] is not None})
         chosen = {name: options[name] for name in REQUEST_NAMES}
@@ -100,8 +102,8 @@ class Command(DomainCommand):
     def show(self, *, crawl, **options):
         crawl = find_crawl(crawl)
         self.stdout.write(f"{crawl}, {crawl.status}, from {counted(crawl.entities.filter(depth=0).count(), 'seed')}")
-        for depth in range(1, crawl.depth + 1):
-            n_calls, n_tuples, n_entities, n_judged, accuracy = depth_summary(crawl, depth)
+        for depth, summary in enumerate(depth_summaries(crawl), start=1):
+            n_calls, n_tuples, n_entities, n_judged, accuracy = summary
             numbers = f"{counted(n_calls, 'call')}, {counted(n_tuples, 'tuple')}, {n_entities:,} new entities"
             share = share_with_interval(accuracy.value, accuracy.low, accuracy.high) if accuracy.with_interval else ""
             judged = f"; accuracy {share} from {counted(n_judged, 'verdict')}" if share else ""
