@@ -46,13 +46,14 @@ def ekar_entries(lines: Iterable[str], source: str) -> tuple[list[RelationEntry]
 def _entry(line: Line) -> RelationEntry | str:
     """Return the relation of an analogy, or the reason to skip it."""
     labels, texts, answer = (*map(line.value["choices"].get, ("label", "text")), line.value.get("answerKey"))
-    if answer not in labels:
+    if answer not in labels[: len(texts)]:
         return "without an answer"
     choice = labels.index(answer)
     pairs = [[part.strip() for part in re.split("[:：]", text)] for text in (line.value["question"], texts[choice])]
-    if [len(pair) for pair in pairs] != [2, 2] or pairs[0] == pairs[1]:
+    if [len(pair) for pair in pairs] != [2, 2] or not all(map(all, pairs)) or pairs[0] == pairs[1]:
         return "not of two different pairs"
-    explained = zip([line.value["explanation"][0], *line.value["explanation"][choice + 1 :]], pairs, strict=False)
+    explanations = line.value["explanation"]
+    explained = zip([*explanations[:1], *explanations[choice + 1 :]], pairs, strict=False)
     prompt = next(filter(None, (prompt_of(explanation, pair) for explanation, pair in explained)), None)
     if prompt is None:
         return "whose explanations do not name both entities once"

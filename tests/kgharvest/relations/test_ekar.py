@@ -61,6 +61,27 @@ def test_analogies_are_imported_as_relations(tmp_path, ending):
     )
 
 
+def test_analogies_with_empty_parts_are_skipped_and_counted(tmp_path):
+    path = tmp_path / "ekar.jsonl"
+    short = json.loads(analogy("oak:tree", ["cod:fish", "rose:leaf"], "B", ['An "oak" is a "tree".', "", ""]))
+    short["choices"]["text"].pop()
+    path.write_text(
+        analogy("oven:bread", ["kiln:cup"], "A", ['"oven" bakes "bread".', ""])
+        + analogy("oak:tree", ["cod:fish"], "A", [])
+        + analogy(":tree", ["cod:fish"], "A", ['A "tree" grows.', ""])
+        + analogy("oak:tree", ["cod: "], "A", ['An "oak" is a "tree".', ""])
+        + json.dumps(short)
+    )
+
+    relation_set = import_relations(path)
+
+    assert relation_set.relations.get().seed_tuples == [["oven", "bread"], ["kiln", "cup"]]
+    assert relation_set.description == (
+        "Relations from 1 of 5 analogies of E-KAR. Skipped: 2 not of two different pairs. "
+        "Skipped: 1 whose explanations do not name both entities once. Skipped: 1 without an answer."
+    )
+
+
 def test_lines_of_another_shape_are_refused_with_their_numbers(tmp_path):
     path = tmp_path / "ekar.jsonl"
     path.write_text(analogy("a:b", ["c:d"], "A", ["a b", ""]) + '{"question": "a:b", "choices": []}\n[]\n')
