@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from kgharvest.bulk.file_reading import read_lines
+from kgharvest.bulk.file_values import entities_error
 from kgharvest.errors import BadEntry, ImportRefused
 
 LANGUAGE = "/c/en/"
@@ -60,6 +61,8 @@ def filtered_facts(
             raise ImportRefused(path.name, [BadEntry(f"line {number}", SHAPE)]) from None
         if head is None or tail is None:
             skipped["not English"] += 1
+        elif reason := _fault_of(head, tail):
+            skipped[reason] += 1
         elif relation in EXCLUDED:
             skipped["of linguistic or trivial relations"] += 1
         elif weight <= min_weight:
@@ -81,6 +84,13 @@ def filtered_facts(
             skipped["not sampled"] += len(facts) - len(sample)
             rows += ({"relation": name, "entities": [*pair], "weight": facts[pair]} for pair in sample)
     return rows, +skipped
+
+
+def _fault_of(head: str, tail: str) -> str | None:
+    """Return the reason to skip a fact that score evaluations refuse, or None."""
+    if entities_error([head, tail], 2):
+        return "with an empty or invalid entity"
+    return "with equal entities" if head == tail else None
 
 
 def label_of(uri: str) -> str | None:

@@ -59,6 +59,20 @@ def test_facts_pass_the_filter_of_the_appendix(tmp_path):
     }
 
 
+def test_facts_with_empty_or_equal_entities_are_skipped(tmp_path):
+    lines = [
+        assertion("UsedFor", "pen", "writing", 2.0),
+        assertion("UsedFor", "/n", "writing", 2.0),
+        assertion("UsedFor", "pen", "_", 2.0),
+        assertion("UsedFor", "knife", "knife", 2.0),
+    ]
+
+    facts, skipped = filtered_facts(write(tmp_path, lines), {"used_for"}, min_facts=1)
+
+    assert [row["entities"] for row in facts] == [["pen", "writing"]]
+    assert skipped == {"with an empty or invalid entity": 2, "with equal entities": 1}
+
+
 def test_sample_depends_on_the_seed_only(tmp_path):
     path = write(tmp_path, [assertion("UsedFor", f"tool_{number}", "work", 2.0) for number in range(100)])
 
