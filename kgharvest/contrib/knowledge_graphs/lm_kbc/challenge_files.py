@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kgharvest.bulk.file_reading import read_lines
 from kgharvest.contrib.knowledge_graphs.lm_kbc.set_scores import SetScore, set_score
-from kgharvest.errors import BadEntry, Faults
+from kgharvest.errors import BadEntry, Faults, ImportRefused
 
 NO_OBJECT = {"", "none", "null"}  # spellings of an empty answer
 
@@ -31,7 +31,7 @@ def read_questions(path: Path) -> dict[tuple[str, str], Question]:
             continue
         try:
             line = json.loads(text)
-            lists = [_names(line.get(name) or []) for name in ("ObjectEntities", "ObjectEntitiesID")]
+            lists = [_names(line.get(name)) for name in ("ObjectEntities", "ObjectEntitiesID")]
             question = Question(str(line["SubjectEntity"]), str(line["Relation"]), *lists, line)
         except (ValueError, TypeError, KeyError, AttributeError):
             faults.add(
@@ -45,8 +45,14 @@ def read_questions(path: Path) -> dict[tuple[str, str], Question]:
     return questions
 
 
-def _names(objects: Iterable[Any]) -> list[set[str]]:
-    """Return the case-folded names of every object. The challenge of 2022 lists several names per object."""
+def _names(objects: Any) -> list[set[str]]:
+    """Return the case-folded names of every object. The challenge of 2022 lists several names per object.
+
+    None is an empty list. Raises TypeError for other values that are not lists.
+    """
+    objects = [] if objects is None else objects
+    if not isinstance(objects, list):
+        raise TypeError
     names = [{" ".join(str(name).casefold().split()) for name in (o if isinstance(o, list) else [o])} for o in objects]
     return [of_object for of_object in names if not of_object <= NO_OBJECT]
 
@@ -59,10 +65,15 @@ def subjects_by_relation(questions: Iterable[Question]) -> dict[str, list[str]]:
 
 
 def scores_by_relation(predictions: Path, gold: Path, by_id: bool) -> dict[str, list[SetScore]]:
-    """Return the score of every subject of the gold file. A missing prediction is empty. by_id: compare ids."""
+    """Return the score of every subject of the gold file. A missing prediction is empty. by_id: compare ids.
+
+    Raises NoSuchFile, or ImportRefused for invalid files and for a gold file without subjects.
+    """
     column = Question._fields.index("ids" if by_id else "objects")
-    predicted, scores = read_questions(predictions), defaultdict(list)
-    for key, question in read_questions(gold).items():
+    predicted, questions, scores = read_questions(predictions), read_questions(gold), defaultdict(list)
+    if not questions:
+        raise ImportRefused(gold.name, [BadEntry("file", "has no subject; write one JSON object per line")])
+    for key, question in questions.items():
         objects: list[set[str]] = predicted[key][column] if key in predicted else []
         scores[question.relation].append(set_score(set().union(*objects), question[column]))
     return dict(scores)

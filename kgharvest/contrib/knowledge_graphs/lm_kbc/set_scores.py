@@ -47,7 +47,7 @@ class Threshold(NamedTuple):
 def best_threshold(
     scores: NDArray[np.float64], is_true: NDArray[np.bool_], weights: NDArray[np.float64]
 ) -> Threshold | None:
-    """Return the threshold with the largest F1; of equally good ones, the highest. None if no judged tuple is true.
+    """Return the threshold with the largest F1; for ties, the highest threshold. None if no judged tuple is true.
 
     scores, is_true: (N,), of judged tuples. weights: (N,), number of tuples that each represents: the inverse of its
     inclusion probability.

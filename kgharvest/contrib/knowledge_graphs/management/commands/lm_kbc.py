@@ -12,6 +12,7 @@ from kgharvest.contrib.knowledge_graphs.lm_kbc.challenge_files import (
 from kgharvest.contrib.knowledge_graphs.lm_kbc.predictions import Predictor, learn_thresholds
 from kgharvest.contrib.knowledge_graphs.lm_kbc.set_scores import macro_score, mean_score
 from kgharvest.engine.settings import PROMPT_SETTINGS
+from kgharvest.errors import DomainError
 from kgharvest.harvests.language_models import LM_NAMES_HELP, get_language_model
 from kgharvest.management.command import DomainCommand, add_project_argument
 from kgharvest.pages.number_format import counted
@@ -47,10 +48,17 @@ class Command(DomainCommand):
         getattr(self, verb)(**options)
 
     def subjects(self, *, file, output, **options):
+        by_relation, relation_of = subjects_by_relation(read_questions(file).values()), {}
+        for relation in by_relation:
+            name = f"{relation.replace('/', '_')}.txt"
+            other = relation_of.setdefault(name, relation)
+            if other != relation:
+                reason = f"Relations {other} and {relation} share the file name {name}. Rename a relation in {file}."
+                raise DomainError("SharedFileName", reason)
         output.mkdir(parents=True, exist_ok=True)
-        for relation, subjects in subjects_by_relation(read_questions(file).values()).items():
-            path = output / f"{relation.replace('/', '_')}.txt"
-            write_atomically(path, (f"{subject}\n" for subject in subjects))
+        for name, relation in relation_of.items():
+            path, subjects = output / name, by_relation[relation]
+            write_atomically(path, (f"{' '.join(subject.split())}\n" for subject in subjects))
             self.stdout.write(f"{path}: {counted(len(subjects), 'subject')}")
 
     def learn(self, *, round, **options):

@@ -46,6 +46,22 @@ def test_subjects_are_written_for_harvests(data, tmp_path):
     assert read_heads(tmp_path / "heads/population.txt") == ("Rome",)
 
 
+def test_line_breaks_in_subjects_become_spaces(tmp_path):
+    rows = [{"SubjectEntity": "New\n York", "Relation": "capital_of"}]
+
+    call_command("lm_kbc", "subjects", str(write(tmp_path / "data.jsonl", rows)), output=tmp_path)
+
+    assert (tmp_path / "capital_of.txt").read_text() == "New York\n"
+
+
+def test_relations_that_share_a_file_name_are_refused(tmp_path):
+    rows = [{"SubjectEntity": "a", "Relation": name} for name in ("x/y", "x_y")]
+
+    with pytest.raises(CommandError, match=r"x/y and x_y share the file name x_y\.txt"):
+        call_command("lm_kbc", "subjects", str(write(tmp_path / "data.jsonl", rows)), output=tmp_path / "heads")
+    assert not list(tmp_path.glob("heads/*"))
+
+
 def test_predictions_contain_an_explicit_empty_answer_and_score_as_by_hand(data, tmp_path, capsys):
     capital, population = factories.make_relation("capital_of"), factories.make_relation("population")
     tuples = [("paris", "france"), ("rome", "italy"), ("paris", "texas"), ("oz", "kansas")]  # scores -1, -2, -3, -4
@@ -130,3 +146,17 @@ def test_bad_lines_are_listed(tmp_path):
 
     with pytest.raises(ImportRefused, match="line 2"):
         read_questions(tmp_path / "bad.jsonl")
+
+
+@pytest.mark.parametrize("objects", ["France", {"a": 1}, ""])
+@pytest.mark.parametrize("key", ["ObjectEntities", "ObjectEntitiesID"])
+def test_objects_must_be_a_list(tmp_path, key, objects):
+    path = write(tmp_path / "bad.jsonl", [GOLD[0], GOLD[1] | {key: objects}])
+
+    with pytest.raises(ImportRefused, match=r"line 2: .* lists of objects"):
+        read_questions(path)
+
+
+def test_gold_file_without_lines_is_refused(data, tmp_path):
+    with pytest.raises(CommandError, match=r"empty\.jsonl.*has no subject"):
+        call_command("lm_kbc", "score", str(data), str(write(tmp_path / "empty.jsonl", [])))
