@@ -117,7 +117,7 @@ def harvest_prepared(prepared: Prepared, params: HarvestParams, lm: LanguageMode
         notices.append(Notice("search_ended", search_result.notice))
     if null_heads:
         names = ", ".join(null_heads[:HEADS_SHOWN]) + ", …" * (len(null_heads) > HEADS_SHOWN)
-        text = f"The LM gives no tuple for {len(null_heads):,} of {len(params.heads):,} heads: {names}."
+        text = f"No tuple was found for {len(null_heads):,} of {len(params.heads):,} heads: {names}."
         notices.append(Notice("null_heads", text))
     elif not params.heads and not search_result.notice and len(tuples) < (params.max_tuples or 0):
         if len(rank(scored, replace(params, min_score=None))) > len(tuples):

@@ -120,7 +120,7 @@ def test_heads_without_tuples_are_listed():
 
     assert [scored.entities for scored in result.tuples] == [("paris", "france")]
     assert result.null_heads == ("Rome", "unwritable-word")
-    assert result.notice == "The LM gives no tuple for 2 of 3 heads: Rome, unwritable-word."
+    assert result.notice == "No tuple was found for 2 of 3 heads: Rome, unwritable-word."
 
 
 def test_head_is_not_filtered_and_repeats_are_searched_once(folders):
