@@ -22,6 +22,7 @@ pytestmark = pytest.mark.django_db
         ("heads.txt", "washington, d.c.\n", ("washington, d.c.",)),
         ("heads.csv", 'paris,1\n"washington, d.c.",2\n', ("paris", "washington, d.c.")),
         ("heads.tsv", "paris\tfrance\nrome\titaly\n", ("paris", "rome")),
+        ("heads.csv", 'city,country\n"new\nyork",usa\n', ("city", "new york")),
     ],
 )
 def test_file_of_heads(tmp_path, name, text, heads):
@@ -38,6 +39,13 @@ def test_bad_file_of_heads(tmp_path, text, reason):
 
     with pytest.raises(ImportRefused, match=reason):
         read_heads(tmp_path / "heads.txt")
+
+
+def test_field_of_a_csv_file_that_is_too_long_is_refused_with_its_line(tmp_path):
+    (tmp_path / "heads.csv").write_text(f'paris,1\n"{"a" * 131_073}"\n')
+
+    with pytest.raises(ImportRefused, match="line 2: is not a row of a table"):
+        read_heads(tmp_path / "heads.csv")
 
 
 def test_payload_without_new_parameters_is_unchanged():
@@ -70,7 +78,7 @@ def test_command_harvests_the_heads_and_names_those_without_tuple(tmp_path, caps
     job = HarvestJob.objects.get(relation=relation)
     assert [row.surface for row in job.tuples.all()] == [["oslo", "norway"], ["tokyo", "japan"]]
     assert job.summary["null_heads"] == ["banana"]
-    assert "The LM gives no tuple for 1 of 3 heads: banana." in capsys.readouterr().err
+    assert "No tuple was found for 1 of 3 heads: banana." in capsys.readouterr().err
     assert job.payload["spec"]["params"]["heads"] == ["oslo", "tokyo", "banana"]
     # The same heads are skipped, other heads are not.
     call_command("harvest", heads=tmp_path / "heads.txt", max_tuples=1, min_score=-9.0, **options)

@@ -1,9 +1,9 @@
 from pathlib import Path
 
 from kgharvest.accounts.projects import project_for
-from kgharvest.bulk.file_reading import read_text
 from kgharvest.contrib.knowledge_graphs.imports.completion import COMET_TEMPLATE, completed, heads_of, store_completions
 from kgharvest.errors import DomainError
+from kgharvest.harvests.heads import read_heads
 from kgharvest.harvests.language_models import name_language_model
 from kgharvest.harvests.tuple_files import Cell, find_harvest_job
 from kgharvest.management.command import DomainCommand, add_device_argument, add_project_argument, positive
@@ -24,7 +24,7 @@ class Command(DomainCommand):
             "--job", nargs="+", metavar="J", help="harvests whose heads are completed: number or fingerprint"
         )
         heads.add_argument(
-            "--heads", type=Path, metavar="FILE", help="file with one head per line; requires --relation"
+            "--heads", type=Path, metavar="FILE", help="file of heads, as for harvest; requires --relation"
         )
         parser.add_argument("--relation", help="relation of --heads: name or set/name")
         parser.add_argument("--set", dest="set_name", metavar="NAME", help="set of --relation")
@@ -40,8 +40,7 @@ class Command(DomainCommand):
         if heads and not relation:
             raise DomainError("NothingToComplete", "--heads requires --relation.")
         if heads:
-            texts = dict.fromkeys(filter(None, map(str.strip, read_text(heads).splitlines())))
-            inputs = [(resolve_relation(relation, set_name), list(texts))]
+            inputs = [(resolve_relation(relation, set_name), read_heads(heads))]
         else:
             inputs = [(found.relation, heads_of(found)) for found in map(find_harvest_job, job)]
         if n_ary := [relation for relation, _ in inputs if relation.arity != 2]:

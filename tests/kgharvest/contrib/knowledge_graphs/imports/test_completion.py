@@ -67,8 +67,8 @@ def check_tails(job: HarvestJob, comet: str, n_heads: int) -> None:
 
 
 def test_heads_of_a_file_become_a_harvest(comet, capital, tmp_path):
-    heads = tmp_path / "heads.txt"
-    heads.write_text("paris\n\nrome\nparis\n")
+    heads = tmp_path / "heads.csv"
+    heads.write_text("paris,1\n\nrome,2\nparis,3\n")
 
     out = call("complete_heads", "--model", comet, "--heads", str(heads), "--relation", "capital_of", "--tails", "3")
 
