@@ -172,8 +172,10 @@ def statistics(relations: Sequence[Any], records: Iterable[Record]) -> list[dict
 
 
 def spread(name: str, of: str, values: Iterable[float]) -> dict[str, Any]:
-    """Return the number of values, and their mean, sample standard deviation, minimum, and maximum."""
+    """Return the number of values, and their mean, sample standard deviation, minimum, and maximum, or None."""
     numbers = np.array([*values], dtype=np.float64)
+    if not len(numbers):
+        return {"name": name, "of": of, "n": 0, **dict.fromkeys(("mean", "sd", "min", "max"))}
     sd = float(numbers.std(ddof=1)) if len(numbers) > 1 else None
     low, high = (float(limit) for limit in (numbers.min(), numbers.max()))
     return {"name": name, "of": of, "n": len(numbers), "mean": float(numbers.mean()), "sd": sd, "min": low, "max": high}

@@ -51,7 +51,8 @@ def draw_words(entry: Document, width: float | None = None, off: Off = ()) -> Dr
     Probable words are opaque. The size of a soft word is its norm ratio.
     """
     shapes, x_end, top = [], 0.0, 0.0
-    most = max(part[key] for prompt in entry["prompts"] for part in _words(prompt) for key in ("p", "original_p"))
+    words = [part for prompt in entry["prompts"] for part in _words(prompt)]
+    most = max((part[key] for part in words for key in ("p", "original_p")), default=1)
     for prompt in entry["prompts"]:
         size = FONT_SIZE * max((part["norm_ratio"] for part in _words(prompt)), default=1)
         soft_line = top + 1.2 * size

@@ -1,4 +1,4 @@
-"""Soft words beside the words that they were before learning, as in Figure 1 of Qin & Eisner (2021). Imports torch."""
+"""Soft words and their original words before learning, as in Figure 1 of Qin & Eisner (2021). Imports torch."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

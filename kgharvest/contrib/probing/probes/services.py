@@ -21,6 +21,7 @@ from kgharvest.models import LanguageModel, Project
 from kgharvest.tables.formats import to_json
 
 N_DRAWN = 12  # prompts with learned words in the document, as in Figure 1 of Qin & Eisner (2021)
+SOFT_WORDS = "soft words"  # statistics of one relation and method, which the command does not print
 N_PROMPTS = 5  # maximum number of prompts in a record; the file of prompts contains all of them
 
 
@@ -174,7 +175,7 @@ def _learned_words(probe: Probe) -> Iterator[dict[str, Any]]:
             "relation": relation,
             "prompts": [{"weight": prompt.weight, "parts": prompt.learned} for prompt in prompts[:N_DRAWN]],
             "statistics": [
-                spread(f"{name}, {method}, {relation}", "soft words", (word[key] for word in words))
+                spread(f"{name}, {method}, {relation}", SOFT_WORDS, (word[key] for word in words))
                 for key, name in names.items()
             ],
         }

@@ -21,6 +21,7 @@ from kgharvest.contrib.probing.probes.facts import (
 )
 from kgharvest.contrib.probing.probes.figures import probe_figures
 from kgharvest.contrib.probing.probes.services import (
+    SOFT_WORDS,
     ProbeParams,
     ProbeRequest,
     create_probe,
@@ -139,7 +140,8 @@ class Command(DomainCommand):
             self.stderr.write(f"{name}: results missing. {fault}")
         if options["tables"]:
             write_tables(probe.document, options["tables"])
-        for table in probe_tables(probe.document):
+        over_relations = [row for row in probe.document["statistics"] if row["of"] != SOFT_WORDS]
+        for table in probe_tables(probe.document | {"statistics": over_relations}):
             if table.name in PRINTED:
                 self.stdout.write(f"{table.caption}\n{terminal_text(table)}\n", ending="")
 

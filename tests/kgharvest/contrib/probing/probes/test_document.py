@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from kgharvest.contrib.probing.models import ProbedRelation
-from kgharvest.contrib.probing.probes.document import fact_comparisons, statistics, summary
-from kgharvest.contrib.probing.probes.tables import comparison_table
+from kgharvest.contrib.probing.probes.document import fact_comparisons, spread, statistics, summary
+from kgharvest.contrib.probing.probes.tables import comparison_table, statistics_table
 from kgharvest.statistics.paired_tests import NONE_DIFFERS
 
 
@@ -112,6 +112,13 @@ def test_baseline_falls_back_to_manual_prompts_and_needs_the_same_facts():
     assert alike[1]["p"] == 1
     old = fact_comparisons([*ranks_of("manual", a=[]), *ranks_of("soft", a=[])])
     assert comparison_table({"summary": [], "comparisons": old}).rows == ()
+
+
+def test_spread_of_no_values_is_undefined():
+    row = spread("norm ratio", "soft words", [])
+
+    assert row == {"name": "norm ratio", "of": "soft words", "n": 0, **dict.fromkeys(("mean", "sd", "min", "max"))}
+    assert statistics_table({"statistics": [row]}).rows[0].values == ("norm ratio", "soft words", 0, *[None] * 4)
 
 
 def test_statistics_describe_facts_prompts_and_weights():

@@ -1,4 +1,4 @@
-"""Soft words beside their original words: p(w | v) and norm ratios."""
+"""Soft words and their original words: p(w | v) and norm ratios."""
 
 from __future__ import annotations
 
@@ -74,3 +74,10 @@ def test_figure_shows_probability_as_opacity_and_norm_as_size():
     assert float(sings["font-size"]) == pytest.approx(1.5 * 13)
     assert float(sings["y"]) < float(plays["y"])
     assert render(draw_words(entry), {}, "pdf").startswith(b"%PDF")
+
+
+def test_figure_of_prompts_without_words_shows_the_slots():
+    svg = ElementTree.fromstring(render(draw_words({"prompts": [{"weight": 1.0, "parts": [0, 1]}]}), {}, "svg"))
+
+    texts = [element.text for element in svg if element.tag.endswith("text")]
+    assert texts == ["[1.000]", "x", "x", "y", "y"]

@@ -293,7 +293,7 @@ def test_imported_prompts_have_their_origin(capitals, prompts, tmp_path):
     assert [record["n_prompts"] for record in records.values()] == [1, 2]
 
 
-def test_split_and_tables_of_the_command(capitals, prompts, few_facts, tmp_path):
+def test_split_and_tables_of_the_command(capitals, prompts, few_facts, tmp_path, capsys):
     files = {"prompts": prompts, "facts": few_facts, "tables": tmp_path / "tables"}
     run_probe(tmp_path, "soft", "soft-mined", split="distinct-objects", no_control=True, **files)
 
@@ -308,6 +308,9 @@ def test_split_and_tables_of_the_command(capitals, prompts, few_facts, tmp_path)
     rows = {row["name"]: row for row in probe.document["statistics"]}
     assert rows["mined prompts"]["mean"] == 1
     assert rows["norm ratio, soft-mined, capital_of"]["n"] == 4  # , capital of .
+    printed = capsys.readouterr().out
+    assert "words of mined prompts" in printed
+    assert "norm ratio, soft-mined" not in printed
 
 
 def test_bart_learns_soft_prompts_and_refuses_deep_ones(capitals, tmp_path):
