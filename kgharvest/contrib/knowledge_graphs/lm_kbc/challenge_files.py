@@ -64,16 +64,23 @@ def subjects_by_relation(questions: Iterable[Question]) -> dict[str, list[str]]:
     return dict(subjects)
 
 
-def scores_by_relation(predictions: Path, gold: Path, by_id: bool) -> dict[str, list[SetScore]]:
-    """Return the score of every subject of the gold file. A missing prediction is empty. by_id: compare ids.
+def scores_by_relation(predictions: Path, gold: Path, by_id: bool) -> tuple[dict[str, list[SetScore]], int]:
+    """Return the score of every subject of the gold file, and the number of missing predictions, which count as empty.
 
-    Raises NoSuchFile, or ImportRefused for invalid files and for a gold file without subjects.
+    by_id: compare ids. Raises NoSuchFile, or ImportRefused for invalid files, for objects without ids, and for a gold
+    file without subjects.
     """
     column = Question._fields.index("ids" if by_id else "objects")
     predicted, questions, scores = read_questions(predictions), read_questions(gold), defaultdict(list)
     if not questions:
         raise ImportRefused(gold.name, [BadEntry("file", "has no subject; write one JSON object per line")])
+    if by_id:
+        for path, lines in ((predictions, predicted), (gold, questions)):
+            without = [line.subject for line in lines.values() if len(line.ids) != len(line.objects)]
+            if without:
+                fault = f"has {len(without):,} subjects with objects without ids, for example {without[0]}"
+                raise ImportRefused(path.name, [BadEntry("file", f"{fault}; add ids, or compare names")])
     for key, question in questions.items():
         objects: list[set[str]] = predicted[key][column] if key in predicted else []
         scores[question.relation].append(set_score(set().union(*objects), question[column]))
-    return dict(scores)
+    return dict(scores), len(questions.keys() - predicted.keys())

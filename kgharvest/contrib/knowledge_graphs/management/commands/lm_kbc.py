@@ -80,7 +80,7 @@ class Command(DomainCommand):
         self.stdout.write(f"{output}: {counted(len(predictions), 'subject')}, {counted(n_null, 'null answer')}.")
 
     def score(self, *, predictions, gold, ids, **options):
-        scores = scores_by_relation(predictions, gold, ids)
+        scores, n_missing = scores_by_relation(predictions, gold, ids)
         rows = [(relation, len(of_relation), mean_score(of_relation)) for relation, of_relation in scores.items()]
         subjects = [score for of_relation in scores.values() for score in of_relation]
         rows.append(("mean over relations", len(subjects), macro_score(scores)))
@@ -89,3 +89,5 @@ class Command(DomainCommand):
         self.stdout.write(f"{'relation':<{width}}  subjects  precision  recall     F1")
         for name, n, (precision, recall, f1) in rows:
             self.stdout.write(f"{name:<{width}}  {n:>8,}  {precision:>9.3f}  {recall:>6.3f}  {f1:>5.3f}")
+        if n_missing:
+            self.stderr.write(f"{n_missing:,} of {len(subjects):,} predictions are missing; they count as empty.")

@@ -160,3 +160,19 @@ def test_objects_must_be_a_list(tmp_path, key, objects):
 def test_gold_file_without_lines_is_refused(data, tmp_path):
     with pytest.raises(CommandError, match=r"empty\.jsonl.*has no subject"):
         call_command("lm_kbc", "score", str(data), str(write(tmp_path / "empty.jsonl", [])))
+
+
+def test_objects_without_ids_are_refused_if_ids_are_compared(tmp_path):
+    without = {key: value for key, value in GOLD[0].items() if key != "ObjectEntitiesID"}
+    gold, predictions = write(tmp_path / "g.jsonl", GOLD[:1]), write(tmp_path / "p.jsonl", [without])
+
+    with pytest.raises(CommandError, match=rf"p\.jsonl.*1 subjects.*without ids.*{GOLD[0]['SubjectEntity']}"):
+        call_command("lm_kbc", "score", str(predictions), str(gold), ids=True)
+
+
+def test_missing_predictions_are_counted(tmp_path, capsys):
+    gold, predictions = write(tmp_path / "g.jsonl", GOLD[:2]), write(tmp_path / "p.jsonl", GOLD[:1])
+
+    call_command("lm_kbc", "score", str(predictions), str(gold))
+
+    assert "1 of 2 predictions are missing" in capsys.readouterr().err
