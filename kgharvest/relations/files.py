@@ -24,6 +24,7 @@ SHAPES = (
     'JSON Lines with {"relation": ..., "template": "[X] ... [Y]"}, or JSON Lines of E-KAR'
 )
 LAMA_SLOTS = {"[X]": "<ENT0>", "[Y]": "<ENT1>"}
+LONGEST_EKAR_LINE = 100_000  # bytes of the first line; longer lines belong to other formats
 MOST_RELATIONS = 10_000  # maximum number of relations per file
 EXPORTED_COLUMNS = (
     *("name", "statement", "explanation", "initial_prompts", "prompts"),
@@ -45,7 +46,8 @@ def read_relation_file(source: str, content: bytes) -> RelationFile:
     """Detect the format and return the content. Raises ImportRefused if the format is unknown."""
     stem, _, ending = source.rpartition(".")
     stem = stem or source
-    first = next(read_json_lines([content.partition(b"\n")[0].decode("utf-8-sig", "replace")]), None)
+    start = content[:LONGEST_EKAR_LINE].partition(b"\n")[0].decode("utf-8-sig", "replace")
+    first = next(read_json_lines([start]), None)
     if isinstance(first, Line) and isinstance(first.value, dict) and {"question", "choices"} <= first.value.keys():
         entries, description = ekar_entries(lines_of(BytesIO(content), source), source)
         return RelationFile(source, stem, description, entries)  # published files are JSON lines named .json

@@ -19,7 +19,7 @@ def test_relation_preview_updates_while_typing(visit):
     page.goto("/relations/new/")
 
     page.get_by_label("Statement").fill("<ENT0> prevents <ENT2>.")
-    page.get_by_label("Seed tuples").fill("vaccine | measles\nseat belt | injury")
+    page.get_by_label("Seed tuples", exact=True).fill("vaccine | measles\nseat belt | injury")
     expect(page.get_by_text("The slot <ENT1> is missing")).to_be_visible()
     page.get_by_label("Statement").fill("<ENT0> prevents <ENT1>.")
     expect(page.get_by_text("seat belt prevents injury.")).to_be_visible()

@@ -67,7 +67,7 @@ def test_study_runs_from_empty_start_page_to_false_tuples(visit):
     page.get_by_label("Set").fill("mine")
     page.get_by_label("Statement").fill("<ENT0> can <ENT1>.")
     page.get_by_label("Initial prompts").fill("<ENT0> can <ENT1>.")
-    page.get_by_label("Seed tuples").fill("fish | swim\nbird | fly\nhorse | run")
+    page.get_by_label("Seed tuples", exact=True).fill("fish | swim\nbird | fly\nhorse | run")
     page.get_by_role("button", name="Save relation").click()
     page.get_by_role("main").get_by_role("link", name="Harvest", exact=True).click()
     page.get_by_role("checkbox", name="human").check()
