@@ -32,6 +32,7 @@ def check_harvests(folder, monkeypatch, *options):
     return study
 
 
+@pytest.mark.exhaustive
 def test_small_version_harvests_and_judges(tmp_path, monkeypatch):
     study = check_harvests(tmp_path, monkeypatch, "--small")
 
