@@ -87,6 +87,10 @@ def expect_as_described(response) -> None:
 class DescribedClient(Client):
     """Client that fails if a response does not match the API schema."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        description()  # before tests start threads: drf-spectacular cannot load its extensions in several threads
+
     def request(self, **request: Any):
         response = super().request(**request)
         with suppress(Resolver404):

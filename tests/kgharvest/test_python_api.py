@@ -293,8 +293,12 @@ class TestThreads:
         complete = kg.harvest(PROMPT, SEEDS, lm, setting="human", **SHORT)
         with monkeypatch.context() as patched:
             patched.setattr(lm, "logits", lambda vectors: signal.raise_signal(signal.SIGINT), raising=False)
-            with pytest.raises(KeyboardInterrupt):
-                kg.harvest(PROMPT, SEEDS, lm, setting="human", **SHORT)
+            handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # background shells ignore SIGINT
+            try:
+                with pytest.raises(KeyboardInterrupt):
+                    kg.harvest(PROMPT, SEEDS, lm, setting="human", **SHORT)
+            finally:
+                signal.signal(signal.SIGINT, handler)
 
         assert torch.get_num_threads() == 2
         assert kg.harvest(PROMPT, SEEDS, lm, setting="human", **SHORT) == complete
