@@ -13,11 +13,14 @@ before they were measured.
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import kgharvest
 from kgharvest.engine.harvest import harvest_prepared, prepare

@@ -60,7 +60,8 @@ class Setup:
         self.arity = self.templates[0].arity
 
     def ask(self, index, pattern, filled):
-        return self.lm.query(self.prompts[index], pattern, filled)
+        query = self.lm.query(self.prompts[index], pattern, filled)
+        return query.ids, query.position
 
     def start(self, params):
         """Return a search, and the ranker that counts its states."""
