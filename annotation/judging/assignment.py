@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import cache
+from itertools import pairwise
 from math import ceil
 
 from django.db import transaction
@@ -141,9 +142,26 @@ def _mix_in_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[Judgme
     positions = gold_positions(round.seed, annotator.code, round.gold_rate, annotator.n_handed_out, len(tasks))
     gold = _next_in_cycle(annotator, _new_gold, max(1, len(positions)))[: len(positions)]
     mixed = tasks[: len(tasks) - len(gold)]
+    if round.cluster_size:
+        positions = _between_subjects(round, mixed, positions)
     for position, task in zip(positions, gold, strict=False):
         mixed.insert(position, task)
     return mixed
+
+
+def _between_subjects(round: Round, tasks: list[JudgmentTask], positions: list[int]) -> list[int]:
+    """Return positions of gold that do not separate statements of a subject, which would reveal gold, if there are any.
+
+    The tasks next to the batch in the round's order belong to the neighboring batches.
+    """
+    places = [task.position for task in tasks]
+    around = [places[0] - 1, *places, places[-1] + 1] if places else []
+    subjects = dict(round.tasks.filter(position__in=around).values_list("position", "entities__0"))
+    names = [subjects.get(place, "").casefold() for place in around]
+    free = [number for number, (one, other) in enumerate(pairwise(names)) if one != other]
+    # Every gold statement already inserted moves the following boundaries by one.
+    nearest = sorted(min(free, key=lambda place: abs(place - position), default=position) for position in positions)
+    return [place + n_before for n_before, place in enumerate(nearest)]
 
 
 def wanted_gold(annotator: Annotator, assignments: AssignmentQuerySet) -> JudgmentTaskQuerySet:

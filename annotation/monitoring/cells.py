@@ -14,12 +14,14 @@ from django.db.models import Count
 from django.http import QueryDict
 from django.urls import reverse
 
+from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Round, Stratum
 from annotation.monitoring.progress import OUTCOMES, CachedCount, cached_count, interval_picture
 from annotation.rounds.models import CellId, cell_names, side_key
 from kgharvest.models import HarvestJob
 from kgharvest.pages.number_format import count, interval, share
-from kgharvest.statistics.arrays import ACCEPTED
+from kgharvest.statistics.arrays import ACCEPTED, Floats
+from kgharvest.statistics.clusters import design_effects
 from kgharvest.statistics.rates import Rate, population_rate, sample_rate
 from kgharvest.statistics.verdicts import CompletedVerdicts
 
@@ -93,6 +95,8 @@ def cell_rates(
     n_tasks = np.array([[n_by_row[row] for row in rows] for n_by_row in n_by_labels], dtype=np.int64)
     n_tasks = n_tasks.reshape(len(n_by_labels), len(rows))  # needed for drafts, which have no labels
     accepted = CompletedVerdicts(patterns[:, :3], patterns[:, 3], n_tasks, round.quorum).of_groups(ACCEPTED)
+    if has_interval:
+        accepted = accepted.divided(accuracy_effects(round, [stratum for strata in cells for stratum in strata]))
     rates, first = [], 0
     for strata in cells:
         sample = accepted.at(list(range(first, first + len(strata))))
@@ -104,6 +108,22 @@ def cell_rates(
         )
         first += len(strata)
     return rates
+
+
+def accuracy_effects(round: Round, strata: Sequence[Stratum]) -> Floats:
+    """Return the design effects on the accuracy of `strata` (S,) of the round, as in reports."""
+    if not round.cluster_size:
+        return np.ones(len(strata))
+    number = {stratum.pk: position for position, stratum in enumerate(strata)}
+    draws = Draw.objects.filter(stratum__round=round).exclude(task__verdict="").order_by()
+    rows = [row for row in draws.values_list("stratum", "cluster", "task__verdict") if row[0] in number]
+    is_hit, stratum, cluster = (
+        np.array([row[2] == Verdict.ACCEPTED for row in rows], dtype=np.bool_),
+        np.array([number[row[0]] for row in rows], dtype=np.int64),
+        np.array([row[1] for row in rows], dtype=np.int64),
+    )
+    population = np.array([stratum.population or 0 for stratum in strata], dtype=np.float64)
+    return design_effects(is_hit, stratum, cluster, len(strata), population)
 
 
 def strata_by_cell(round: Round, job: HarvestJob | None = None) -> list[tuple[CellNames, list[Stratum]]]:

@@ -113,6 +113,7 @@ class CellPlanSerializer(serializers.Serializer):
     n_strata = serializers.IntegerField()
     half_width = serializers.FloatField(help_text="Half-width of the expected 95 % interval.")
     n_to_halve = serializers.IntegerField(help_text="Number of statements that would halve the interval.")
+    design_effect = serializers.FloatField(help_text="Expected effect of clusters; 1 without `cluster_size`.")
 
 
 class MacroPlanSerializer(serializers.Serializer):
@@ -150,6 +151,13 @@ class ClosingPlanSerializer(serializers.Serializer):
     is_reached = serializers.BooleanField(help_text="False if the sample is too small for the half-width.")
 
 
+class DesignSerializer(serializers.Serializer):
+    name = serializers.ChoiceField(["simple", "clusters"])
+    n_statements = serializers.IntegerField()
+    n_subjects = serializers.IntegerField(help_text="Expected number of different subjects, added up over cells.")
+    hours = serializers.FloatField(help_text="Time of all annotators for subjects and statements.")
+
+
 class RoundPlanSerializer(serializers.Serializer):
     """Expected workload and precision. macros: averages over the relations of each LM and setting."""
 
@@ -161,6 +169,11 @@ class RoundPlanSerializer(serializers.Serializer):
     macros = MacroPlanSerializer(many=True)
     comparisons = PlannedComparisonSerializer(many=True, source="compared.comparisons")
     ways = WaySerializer(many=True, help_text="Ways to reach the target half-width: with people only, or with a judge.")
+    designs = DesignSerializer(
+        many=True,
+        help_text="Work to reach the target half-width with a simple random sample and with clusters; empty without "
+        "`cluster_size`.",
+    )
     closing = ClosingPlanSerializer(
         allow_null=True, help_text="Expected work until the round closes at its half-width; null if it does not."
     )

@@ -1,10 +1,11 @@
 """Sampling: draw each cell's sample from its harvest, freeze the statements, and choose gold."""
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from operator import attrgetter
+from itertools import pairwise, zip_longest
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -22,15 +23,25 @@ from kgharvest.harvests.cuts import kept_size, parse_cut
 from kgharvest.models import HarvestedTuple, HarvestJob, Job, LanguageModel, Relation
 from kgharvest.names import UnresolvedName, resolve_name
 from kgharvest.relations.names import resolve_relation
+from kgharvest.statistics.arrays import Codes
+from kgharvest.statistics.clusters import draw_clusters, parts_of_clusters
 
+NO_CLUSTERS = np.zeros(0, dtype=np.int64)
 ROWS_AT_ONCE = 500  # maximum ranks per query, because each rank is a query parameter
 
 
 class Sample(NamedTuple):
-    """The unsaved sample of one stratum, ordered by rank."""
+    """The unsaved sample of one stratum, ordered by rank.
+
+    clusters: number of the cluster of each tuple, unique in the stratum. n_by_cluster, n_by_subject: sizes of all
+    clusters and subjects of the population. All are empty for simple random samples.
+    """
 
     stratum: Stratum
     tuples: list[DrawnTuple]
+    clusters: Sequence[int] = ()
+    n_by_cluster: Codes = NO_CLUSTERS
+    n_by_subject: Codes = NO_CLUSTERS
 
 
 @dataclass(slots=True)
@@ -75,15 +86,18 @@ class FrozenRound(NamedTuple):
     relation_instructions: dict[str, str]
     judged: JudgeStrata | None
 
-    def draws(self, task_ids: Mapping[int, int]) -> Iterator[tuple[int, int, int, float]]:
-        """Yield (stratum id, task id, harvested tuple id, inclusion probability) for each draw.
+    def draws(self, task_ids: Mapping[int, int]) -> Iterator[tuple[int, int, int, float, int | None]]:
+        """Yield (stratum id, task id, harvested tuple id, inclusion probability, cluster) for each draw.
 
         task_ids: ids of stored non-gold tasks by knowledge tuple id.
         """
-        for stratum, tuples in self.samples:
+        first = 0
+        for stratum, tuples, clusters, n_by_cluster, _ in self.samples:
             probability = stratum.sample_size / stratum.population
-            for harvested in tuples:
-                yield stratum.pk, task_ids[harvested.knowledge_tuple_id], harvested.pk, probability
+            for harvested, cluster in zip_longest(tuples, clusters):
+                number = None if cluster is None else first + cluster
+                yield stratum.pk, task_ids[harvested.knowledge_tuple_id], harvested.pk, probability, number
+            first += len(n_by_cluster)
 
 
 def freeze_round(round: Round, by: User = None) -> FrozenRound:
@@ -100,7 +114,7 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
     # A tuple drawn for several cells becomes one task, with the surface form of the first cell.
     tasks: dict[int, FrozenTask] = {}
     n_wanted = 2 if round.third_only_if_split else round.judgments_per_task
-    for stratum, tuples in samples:
+    for stratum, tuples, *_ in samples:
         new = [harvested for harvested in tuples if harvested.knowledge_tuple_id not in tasks]
         statements = freeze_statements(stratum.relation.statement, [harvested.surface for harvested in new])
         for (_, pk, _, _, surface), (text, spans) in zip(new, statements, strict=True):
@@ -112,7 +126,17 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
         text, spans = freeze_statement(answer.relation.statement, answer.entities)
         gold_tasks.append(FrozenTask(answer.relation, 0, text, spans, list(answer.entities), n_wanted=0, gold=answer))
     all_tasks = [*tasks.values(), *gold_tasks]
-    for task, position in zip(all_tasks, rng.permutation(len(all_tasks)).tolist(), strict=True):
+    # Statements with the same subject follow one another in clustered rounds.
+    place: dict[str | int, int] = {}
+    numbered = [
+        (
+            place.setdefault(number if task.is_gold or not round.cluster_size else task.entities[0].casefold(), number),
+            number,
+            task,
+        )
+        for task, number in zip(all_tasks, rng.permutation(len(all_tasks)).tolist(), strict=True)
+    ]
+    for position, (*_, task) in enumerate(sorted(numbered, key=itemgetter(0, 1))):
         task.position = position
     return FrozenRound(
         relations=relations,
@@ -211,11 +235,15 @@ def population_of(round: Round, cell: Cell, job: HarvestJob) -> QuerySet[Harvest
 def draw_cell(
     round: Round, cell: Cell, job: HarvestJob, path: str, rng: np.random.Generator, judged: JudgeStrata | None = None
 ) -> list[Sample]:
-    """Return a simple random sample without replacement from each stratum of a cell.
+    """Return a simple random sample without replacement, or a sample of clusters, from each stratum of a cell.
 
     Strata are defined by the labels of the judge if there is one, otherwise by ranks.
     """
-    population = list(population_of(round, cell, job).values_list("rank", "knowledge_tuple"))
+    tuples = population_of(round, cell, job)
+    population = list(tuples.values_list("rank", "knowledge_tuple"))
+    subjects = defaultdict(str)
+    if round.cluster_size:
+        subjects |= tuples.values_list("rank", "knowledge_tuple__entities__0")
     n = len(population) if cell.n is None else cell.n
     if not population:
         place = f"within the cut {cell.cut}" if cell.cut else "in its harvest"
@@ -251,7 +279,7 @@ def draw_cell(
                 population=len(stratum),
                 sample_size=size,
             ),
-            _tuples_of(job, draw_ranks(stratum, size, rng)),
+            *_drawn(job, stratum, size, [subjects[rank] for rank in stratum], round.cluster_size or 0, rng),
         )
         for label, stratum, size in zip(labels, strata, sizes, strict=True)
     ]
@@ -279,6 +307,24 @@ def _tuples_of(job: HarvestJob, ranks: Sequence[int]) -> list[DrawnTuple]:
     rows = job.tuples.order_by("rank").values_list(*columns)
     parts = (ranks[start : start + ROWS_AT_ONCE] for start in range(0, len(ranks), ROWS_AT_ONCE))
     return [DrawnTuple(*row) for part in parts for row in rows.filter(rank__in=part)]
+
+
+def _drawn(
+    job: HarvestJob,
+    ranks: Sequence[int],
+    sample_size: int,
+    subjects: Sequence[str],
+    most: int,
+    rng: np.random.Generator,
+) -> tuple[list[DrawnTuple], Sequence[int], Codes, Codes]:
+    """Return the fields of a Sample after its stratum. most: maximum size of a cluster; 0 for simple samples."""
+    if not most:
+        return _tuples_of(job, draw_ranks(ranks, sample_size, rng)), (), NO_CLUSTERS, NO_CLUSTERS
+    _, subject = np.unique(subjects, return_inverse=True)
+    cluster = parts_of_clusters(subject, most, rng)
+    drawn = np.sort(draw_clusters(cluster, sample_size, rng))
+    tuples = _tuples_of(job, np.asarray(ranks)[drawn].tolist())
+    return tuples, cluster[drawn].tolist(), np.bincount(cluster), np.bincount(subject)
 
 
 def draw_ranks(ranks: Sequence[int], sample_size: int, rng: np.random.Generator) -> list[int]:

@@ -91,7 +91,7 @@ class Round(models.Model):
         NARROW = "narrow", "at a target interval width"
 
     OPTIONS = {
-        "Sample": ("seed", "include_sensitive", "judge"),
+        "Sample": ("seed", "include_sensitive", "judge", "cluster_size"),
         "Judgments": ("judgments_per_task", "third_only_if_split", "layout", "batch_size"),
         "Gold statements": ("gold_share", "training_size"),
         "Instructions": ("instructions", "consent", "on_withdrawal", "check_questions"),
@@ -110,6 +110,13 @@ class Round(models.Model):
         max_length=100,
         blank=True,
         help_text="Name of a judge run of this draft. Its labels (true, false, neither) define the strata.",
+    )
+    cluster_size = models.PositiveSmallIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(2), MaxValueValidator(100)],
+        help_text="Maximum number of statements per cluster. A cluster contains tuples with the same subject (first "
+        "entity), which are judged in succession. Leave empty for simple random sampling.",
     )
     judgments_per_task = models.PositiveSmallIntegerField(
         "judgments per statement", default=3, validators=[MinValueValidator(1), MaxValueValidator(99)]
@@ -293,6 +300,11 @@ class Round(models.Model):
                 "A half-width is required if the round closes at a target interval width. Otherwise, it must be empty."
             )
             raise ValidationError({"closes_at_half_width": reason})
+        if self.closes_when == self.ClosesWhen.NARROW and self.cluster_size:
+            reason = (
+                "Clusters cannot be combined with closing at a target interval width, which assumes simple samples."
+            )
+            raise ValidationError({"cluster_size": reason})
         for option, is_check in (("own_questions", False), ("check_questions", True)):
             try:
                 parse_questions(getattr(self, option), option, is_check=is_check)
@@ -410,7 +422,7 @@ class StratumQuerySet(models.QuerySet):
 
 
 class Stratum(models.Model):
-    """A part of a cell (relation x LM x setting) from which a simple random sample was drawn.
+    """A part of a cell (relation x LM x setting) from which a simple random or clustered sample was drawn.
 
     With a job: `sample_size` tuples, drawn from the `population` tuples at ranks `rank_from` to `rank_to` (1-based,
     inclusive). cut: the sampled part of the harvest, for example "top:100"; empty for the entire harvest.
@@ -586,7 +598,8 @@ class Draw(models.Model):
     """Membership of a task in a stratum's sample.
 
     The rate of a cell uses only draws for that cell. Gold tasks have no draws. harvested_tuple, inclusion_probability:
-    None for judgments imported without a harvest.
+    None for judgments imported without a harvest. cluster: number, unique in the round, of the cluster that the task
+    was drawn with; None for simple random samples.
     """
 
     stratum = models.ForeignKey(Stratum, on_delete=models.CASCADE, related_name="draws")
@@ -595,6 +608,7 @@ class Draw(models.Model):
         HarvestedTuple, on_delete=models.PROTECT, null=True, blank=True, related_name="draws"
     )
     inclusion_probability = models.FloatField(null=True, blank=True)
+    cluster = models.PositiveIntegerField(null=True, blank=True)
 
     class Meta:
         constraints = [

@@ -1,11 +1,15 @@
 """Plan of a round: the required statements, judgments, and hours, and the expected intervals. Nothing is stored."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, inf, sqrt
 from statistics import median
 from typing import NamedTuple
+
+import numpy as np
+from django.db.models import QuerySet
 
 from annotation.judges.cost import (
     StratumPlan,
@@ -17,10 +21,12 @@ from annotation.judges.cost import (
     statements_for,
     variance,
 )
-from annotation.models import Annotator, Judgment, Round
+from annotation.judging.verdicts import Verdict
+from annotation.models import Annotator, Judgment, JudgmentTask, Round
 from annotation.rounds.builder import FrozenRound, Sample, freeze_round
 from annotation.rounds.models import cell_names
 from kgharvest.pages.number_format import in_points, percent, seconds
+from kgharvest.statistics.clusters import expected_effect
 from kgharvest.statistics.fixed_width import expected_statements
 from kgharvest.statistics.paired_tests import (
     FEWEST_RELATIONS_TO_TELL,
@@ -38,6 +44,10 @@ ASSUMED_SECONDS = 6.0  # per judgment, used if no time has been measured
 ASSUMED_ACCURACY = 0.5  # gives the widest intervals
 PACE_ANNOTATORS = 20  # number of recent annotators used to measure the time per judgment
 PACE_JUDGMENTS = 5000
+# Seconds to identify the subject of a fact, and to judge the fact (Gao et al. 2019, PVLDB 12).
+SUBJECT_SECONDS, FACT_SECONDS = 45.0, 25.0
+ASSUMED_DESIGN_EFFECT = 1.5  # typical of subjects in knowledge graphs: 1.1 to 1.9
+FEWEST_TIMES = 30  # judgments that follow a judgment of the same subject
 SHOWN_CELLS = 20
 
 
@@ -102,7 +112,8 @@ def macro_half_width(variances: Sequence[float]) -> float:
 class CellPlan(NamedTuple):
     """Plan for a cell. half_width: half-width of the expected 95 % interval. n_strata: 1 for a simple random sample.
 
-    n_to_halve: number of statements that would halve the half-width, at most the population.
+    n_to_halve: number of statements that would halve the half-width, at most the population. design_effect: expected
+    effect of clusters; 1 for simple random samples.
     """
 
     name: str
@@ -111,6 +122,27 @@ class CellPlan(NamedTuple):
     n_strata: int
     half_width: float
     n_to_halve: int
+    design_effect: float = 1.0
+
+
+class Costs(NamedTuple):
+    """Seconds of one annotator to identify a subject, and to judge a statement about it."""
+
+    subject: float
+    statement: float
+    is_measured: bool
+
+
+class Design(NamedTuple):
+    """Work to reach the target half-width in each cell with a sampling design: "simple" or "clusters".
+
+    n_subjects: expected number of different subjects, added up over cells. hours: of all annotators, by `Costs`.
+    """
+
+    name: str
+    n_statements: int
+    n_subjects: int
+    hours: float
 
 
 class MacroPlan(NamedTuple):
@@ -172,7 +204,8 @@ class ClosingPlan(NamedTuple):
 class Plan:
     """Plan of a round. compared: smallest differences that the comparisons of the report can detect.
 
-    ways: work and cost of reaching the target half-width in each cell, with people only and with a judge.
+    ways: work and cost of reaching the target half-width in each cell, with people only and with a judge. designs: work
+    of a clustered round and of a simple random sample; empty without clusters. costs: used for the designs.
     """
 
     workload: Workload
@@ -185,6 +218,8 @@ class Plan:
     wish: Wish
     ways: list[Way]
     closing: ClosingPlan | None = None
+    designs: Sequence[Design] = ()
+    costs: Costs | None = None
 
     @property
     def n_comparisons_left(self) -> int:
@@ -223,6 +258,7 @@ def plan_round(
         ]
         for job, samples in cells.items()
     }
+    effects = [_design_effect(samples, by) for samples in cells.values()]
     named = [(names[cells[job][0].stratum.cell], strata) for job, strata in expected.items()]
     cell_plans = [
         CellPlan(
@@ -230,12 +266,13 @@ def plan_round(
             population=sum(stratum.population for stratum in strata),
             n=sum(stratum.n for stratum in strata),
             n_strata=len(strata),
-            half_width=half_width_of(variance(strata), accuracy_of(strata)),
+            half_width=half_width_of(variance(strata) * effect, accuracy_of(strata)),
             n_to_halve=sum(statements_to_shrink(stratum.n, stratum.population, 0.5) for stratum in strata),
+            design_effect=effect,
         )
-        for name, strata in named
+        for (name, strata), effect in zip(named, effects, strict=True)
     ]
-    variances = {name: variance(strata) for name, strata in named}
+    variances = {name: variance(strata) * effect for (name, strata), effect in zip(named, effects, strict=True)}
     by_side: dict[str, list[float]] = defaultdict(list)
     for (_, *side), cell_variance in variances.items():
         by_side[" × ".join(side)].append(cell_variance)
@@ -253,9 +290,62 @@ def plan_round(
         n_gold,
         len(frozen.training),
         wish,
-        _ways(round, list(expected.values()), bool(frozen.judged), wish, pace),
+        _ways(round, list(expected.values()), effects, bool(frozen.judged), wish, pace),
         _closing(round, named, work),
+        *_designs(round, list(cells.values()), list(expected.values()), effects, wish, pace),
     )
+
+
+def _design_effect(samples: Sequence[Sample], by) -> float:
+    """Return the expected design effect of a cell, estimated from earlier verdicts on its relation if possible."""
+    size = np.concatenate([sample.n_by_cluster for sample in samples])
+    if not len(size):
+        return 1.0
+    tasks = (
+        JudgmentTask.objects.without_gold()
+        .complete()
+        .filter(
+            round__in=Round.objects.visible_to(by).filter(source=Round.Source.PEOPLE),
+            knowledge_tuple__relation=samples[0].stratum.relation_id,
+        )
+    )
+    rows = tasks.order_by("-pk").values_list("round", "knowledge_tuple__entities__0", "verdict")[:PACE_JUDGMENTS]
+    number: dict[tuple[int, str], int] = {}
+    cluster = np.array([number.setdefault(row[:2], len(number)) for row in rows], dtype=np.int64)
+    is_hit = np.array([row[2] == Verdict.ACCEPTED for row in rows], dtype=np.bool_)
+    return (expected_effect(is_hit, cluster, size) if len(rows) else None) or ASSUMED_DESIGN_EFFECT
+
+
+def _designs(
+    round: Round,
+    cells: Sequence[Sequence[Sample]],
+    expected: Sequence[Sequence[StratumPlan]],
+    effects: Sequence[float],
+    wish: Wish,
+    pace: float | None,
+) -> tuple[list[Design], Costs | None]:
+    """Return the designs and the costs, or nothing for a simple random sample."""
+    if not round.cluster_size:
+        return [], None
+    costs, designs = costs_of_statements(pace), []
+    for name, most in (("simple", 1), ("clusters", round.cluster_size)):
+        n_statements, n_subjects = 0, 0.0
+        for samples, strata, effect in zip(cells, expected, effects, strict=True):
+            population = sum(part.population for part in strata)
+            whole = [StratumPlan(population, 0, accuracy_of(strata))]
+            n = statements_for(whole, _widened(effect if most > 1 else 1.0), wish.half_width)
+            n_parts = np.ceil(np.concatenate([sample.n_by_subject for sample in samples]) / most)
+            n_statements += n
+            n_subjects += float((1 - (1 - n / population) ** n_parts).sum())
+        seconds = n_subjects * costs.subject + n_statements * costs.statement
+        hours = round.judgments_per_task * seconds / 3600
+        designs.append(Design(name, n_statements, ceil(n_subjects - 1e-9), hours))
+    return designs, costs
+
+
+def _widened(effect: float) -> Callable[[float, float], float]:
+    """Return half_width_of for samples with a design effect."""
+    return lambda variance, accuracy: half_width_of(variance * effect, accuracy)
 
 
 def _closing(
@@ -282,7 +372,12 @@ def _closing(
 
 
 def _ways(
-    round: Round, cells: Sequence[Sequence[StratumPlan]], is_judged: bool, wish: Wish, pace: float | None
+    round: Round,
+    cells: Sequence[Sequence[StratumPlan]],
+    effects: Sequence[float],
+    is_judged: bool,
+    wish: Wish,
+    pace: float | None,
 ) -> list[Way]:
     """Return the work with people only, and the work with a judge.
 
@@ -293,13 +388,13 @@ def _ways(
     ways = []
     for name, cost in (("", None), (judge, judge_cost)):
         n = 0
-        for strata in cells:
+        for strata, effect in zip(cells, effects, strict=True):
             population, accuracy = sum(part.population for part in strata), accuracy_of(strata)
             if not name:
                 strata = [StratumPlan(population, 0, accuracy)]
             elif not is_judged:
                 strata = assumed_strata(population, accuracy)
-            n += statements_for(strata, half_width_of, wish.half_width)
+            n += statements_for(strata, _widened(effect), wish.half_width)
         work = workload(round, n, n, pace)
         pay = None if wish.pay_per_hour is None else work.hours * wish.pay_per_hour
         ways.append(Way(name, n, work.n_judgments, work.hours, pay, cost))
@@ -308,11 +403,32 @@ def _ways(
 
 def measured_pace() -> float | None:
     """Return the median active seconds per judgment of the most recent annotators; None if no times were measured."""
+    measured = list(_timed_judgments().values_list("seconds", flat=True)[:PACE_JUDGMENTS])
+    return median(measured) if measured else None
+
+
+def _timed_judgments() -> QuerySet[Judgment]:
     people = Annotator.objects.filter(round__source=Round.Source.PEOPLE, n_judged__gt=0).order_by("-pk")
     ids = list(people.values_list("pk", flat=True)[:PACE_ANNOTATORS])
-    seconds = Judgment.objects.filter(annotator__in=ids, seconds__gt=0).values_list("seconds", flat=True)
-    measured = list(seconds[:PACE_JUDGMENTS])
-    return median(measured) if measured else None
+    return Judgment.objects.filter(annotator__in=ids, seconds__gt=0)
+
+
+def costs_of_statements(pace: float | None) -> Costs:
+    """Return the times per subject and per statement.
+
+    They are measured if annotators judged enough statements directly after a statement with the same subject. Otherwise
+    they are those of Gao et al., scaled to the measured pace if there is one.
+    """
+    in_order = _timed_judgments().order_by("annotator", "judged_at")
+    rows = list(in_order.values_list("annotator", "task__entities__0", "seconds")[:PACE_JUDGMENTS])
+    first, repeated = [], []
+    for before, row in pairwise(rows):
+        (repeated if before[:2] == row[:2] else first).append(row[2])
+    if min(len(first), len(repeated)) >= FEWEST_TIMES:
+        statement = median(repeated)
+        return Costs(max(median(first) - statement, 0.0), statement, True)
+    scale = pace / (SUBJECT_SECONDS + FACT_SECONDS) if pace else 1.0
+    return Costs(SUBJECT_SECONDS * scale, FACT_SECONDS * scale, False)
 
 
 def planned_comparisons(variances: Mapping[tuple[str, str, str], float]) -> PlannedComparisons:
@@ -339,6 +455,15 @@ def _planned(pair: Pair, shared: Sequence[tuple[float, float]], n_comparisons: i
     return PlannedComparison(name, n, "relations", difference if is_found else None)
 
 
+def _design_lines(plan: Plan) -> Iterator[str]:
+    if costs := plan.costs:
+        source = "measured" if costs.is_measured else "assumed, Gao et al. 2019"
+        times = f"{seconds(costs.subject)} per subject and {seconds(costs.statement)} per statement"
+        yield f"sampling designs, at {times} ({source}):"
+    for design in plan.designs:
+        yield f"  {design.name}: {design.n_statements} statements, {design.n_subjects} subjects, {design.hours:.1f} h"
+
+
 def plan_lines(plan: Plan) -> Iterator[str]:
     """Yield the plan as lines of text."""
     work = plan.workload
@@ -351,13 +476,15 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield f"expected 95 % intervals at {percent(plan.accuracy)} accuracy:"
     for cell in plan.cells:
         halved = f" (to halve the width: {cell.n_to_halve})" if cell.half_width else ""
-        yield f"  {cell.name}: {cell.n} of {cell.population}, +- {in_points(cell.half_width)}{halved}"
+        effect = f", design effect {cell.design_effect:.2f}" * bool(plan.designs)
+        yield f"  {cell.name}: {cell.n} of {cell.population}, +- {in_points(cell.half_width)}{halved}{effect}"
     for macro in plan.macros:
         yield f"  {macro.name}, average of {macro.n_relations} relations: +- {in_points(macro.half_width)}"
     yield f"required for +- {in_points(plan.wish.half_width)} in each cell:"
     for way in plan.ways:
         method = f"people, with {way.judge}" if way.judge else "people alone"
         yield f"  {method}: {way.n_statements} statements, {way.n_judgments} judgments, {way.hours:.1f} h"
+    yield from _design_lines(plan)
     if closing := plan.closing:
         work = f"{closing.n_statements} statements, {closing.n_judgments} judgments, {closing.hours:.1f} h"
         target = f"+- {in_points(closing.half_width)}"

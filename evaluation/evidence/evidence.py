@@ -119,8 +119,8 @@ class Evidence:
     judgments by excluded annotators. quorum: minimum number of judgments for a verdict. gold: judgments of gold
     statements, numbered after the other statements; gold_truth (number of gold statements,): TRUE or FALSE.
     demonstrators: LMs of the round whose accuracy does not generalize to other LMs. planned: the two sides of each
-    preregistered comparison; None without a preregistration. cluster (T,): number of the cluster with which each
-    statement was sampled; None if statements were sampled one by one. closed_at: half-width of the
+    preregistered comparison; None without a preregistration. cluster (D,): number of the cluster with which each
+    statement was drawn; None if statements were drawn one by one. closed_at: half-width of the
     averages of LMs and settings at which the round was closed; None if another rule applied.
     """
 
@@ -150,6 +150,27 @@ class Evidence:
     @property
     def n_tasks(self) -> int:
         return len(self.verdict)
+
+    def effects(self, is_hit: Flags, is_used: Flags) -> Floats:
+        """Return the design effects (S,) of clustering on the share of hits among the draws that are used.
+
+        is_hit, is_used (T,). Without clusters, the effects are 1.
+        """
+        task, stratum = self.draws.task, self.draws.stratum
+        if self.cluster is None:
+            return np.ones(len(self.strata))
+        chosen = is_used[task]
+        columns = (is_hit[task][chosen], stratum[chosen], self.cluster[chosen])
+        return design_effects(*columns, len(self.strata), self.population_of_stratum)
+
+    def effective(self, accepted: VerdictSample) -> VerdictSample:
+        """Return evidence for the verdict ACCEPTED, by draw (D,), converted to statements of simple random samples."""
+        return accepted.divided(self.accuracy_effects[self.draws.stratum])
+
+    @cached_property
+    def accuracy_effects(self) -> Floats:
+        """Design effects on accuracy, (S,)."""
+        return self.effects(self.verdict == ACCEPTED, self.is_complete)
 
     @cached_property
     def is_complete(self) -> Flags:
@@ -294,7 +315,7 @@ def evidence_of_rows(rows: Rows, rules: Mapping[str, Any]) -> Evidence:
         gold=gold._replace(annotator=new_number[gold.annotator]),
         gold_truth=statements["gold_label"][n_tasks:],
         harvests=sampled_harvests(rows["harvests"]),
-        cluster=statements.get("cluster"),
+        cluster=rows.get("clusters", {}).get("cluster"),
         closed_at=rules.get("closed_at_half_width"),
     )
 
@@ -483,9 +504,9 @@ class Cell:
     verdicts. accepted_at_least, accepted_at_most (s,): bounds on the accepted statements over all outcomes of
     incomplete statements. population (s,): population of each stratum, 0 if unknown. size (s,): relative size of each
     stratum, 0 if unknown. judge_labels (s,): label that the judge gave to all tuples of the stratum; empty unless
-    strata are formed by judge label. design_effects: design effects (s,) of each verdict in `samples`; None without
-    clusters. closed_at: half-width of the accuracy at which judging stopped; None if another rule applied, or if the
-    average over several cells decided.
+    strata are formed by judge label. design_effects: design effects (s,) of each verdict in `samples`. closed_at:
+    half-width of the accuracy at which judging stopped; None if another rule applied, or if the average over several
+    cells decided.
     """
 
     key: CellKey
@@ -497,7 +518,7 @@ class Cell:
     size: Floats
     ranks: Sequence[tuple[int | None, int | None]]
     judge_labels: Sequence[str]
-    design_effects: Sequence[Floats] | None = None
+    design_effects: Sequence[Floats]
     closed_at: float | None = None
 
     @property
@@ -521,8 +542,7 @@ class Cell:
 
     def effective_sample(self, verdict: int) -> VerdictSample:
         """Return the evidence for a verdict in each stratum (s,), converted to statements of a simple random sample."""
-        sample = self.samples[verdict]
-        return sample if self.design_effects is None else sample.divided(self.design_effects[verdict])
+        return self.samples[verdict].divided(self.design_effects[verdict])
 
 
 def joint_rate(
@@ -564,7 +584,7 @@ def cells_of(evidence: Evidence, drawn: DrawnVerdicts) -> list[Cell]:
     counts = np.bincount(place, minlength=len(evidence.strata) * len(VERDICTS)).reshape(-1, len(VERDICTS))
     samples = [drawn.of_groups(verdict) for verdict in range(INCOMPLETE)]
     at_least, at_most = drawn.extremes(ACCEPTED)
-    effects = None if evidence.cluster is None else verdict_design_effects(evidence, evidence.verdict)
+    effects = [evidence.effects(evidence.verdict == code, evidence.is_complete) for code in range(INCOMPLETE)]
     is_only = np.bincount(evidence.side_of_cell)[evidence.side_of_cell] == 1
     return [
         Cell(
@@ -577,20 +597,10 @@ def cells_of(evidence: Evidence, drawn: DrawnVerdicts) -> list[Cell]:
             size=evidence.size_of_stratum[numbers],
             ranks=[evidence.strata[number][1:3] for number in numbers],
             judge_labels=[evidence.strata[number].judge_label for number in numbers],
-            design_effects=None if effects is None else [effect[numbers] for effect in effects],
+            design_effects=[effect[numbers] for effect in effects],
             closed_at=evidence.closed_at if only else None,
         )
         for key, numbers, only in zip(evidence.cells, evidence.strata_of_cells, is_only.tolist(), strict=True)
-    ]
-
-
-def verdict_design_effects(evidence: Evidence, verdict: Codes) -> list[Floats]:
-    """Return the design effects (S,) of clustering on the share of each verdict except incomplete."""
-    assert evidence.cluster is not None
-    stratum, task = evidence.draws.stratum, evidence.draws.task
-    return [
-        design_effects(verdict[task] == code, stratum, evidence.cluster[task], len(evidence.strata))
-        for code in range(INCOMPLETE)
     ]
 
 
@@ -605,7 +615,7 @@ def ranked_strata(evidence: Evidence, drawn: DrawnVerdicts) -> RankedStrata:
     """Return the strata with their ranked draws. If the population of a stratum is unknown, its ranks are 0."""
     strata, draws = evidence.strata, evidence.draws
     has_rank = (draws.rank > 0) & (evidence.population_of_stratum[draws.stratum] > 0)
-    accepted = drawn.accepted.at(has_rank)
+    accepted = evidence.effective(drawn.accepted).at(has_rank)
     return RankedStrata(
         np.array([stratum.rank_from or 0 for stratum in strata], dtype=np.int64),
         np.array([stratum.rank_to or 0 for stratum in strata], dtype=np.int64),
@@ -652,12 +662,9 @@ def statement_comparisons(evidence: Evidence) -> CompareStatements:
     has_share = is_only | (evidence.size_of_stratum > 0)
 
     tasks_of = cache(partial(shared_tasks, evidence))
-    has_clusters = evidence.cluster is not None
-    effects = verdict_design_effects(evidence, evidence.verdict)[ACCEPTED] if has_clusters else None
 
     def compare(a: Side, b: Side, accepted: VerdictSample) -> StatementDifference | None:
-        if effects is not None:
-            accepted = accepted.divided(effects[evidence.draws.stratum])
+        accepted = evidence.effective(accepted)
         sample = accepted.summed(evidence.draws.stratum, len(evidence.strata))
         has_rate = (sample.n > 0) & has_share
         known_a, known_b = (

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import floor
+from operator import attrgetter
 
 import numpy as np
 from django.db.models import QuerySet
 
 from annotation.models import Draw, Round, Stratum
+from annotation.monitoring.cells import accuracy_effects
 from evaluation.evidence.evidence import DrawnVerdicts, drawn_verdicts, evidence_of_rows, members_of, patterns_of
 from evaluation.evidence.judges import JudgedStrata, judged_tuples_of_rows
 from evaluation.evidence.rows import rows_of_round, rules_of_round
@@ -84,9 +86,9 @@ def judged_harvest(job: HarvestJob, rounds: QuerySet[Round]) -> JudgedHarvest | 
     round = next((round for round in newest_first if judged.filter(stratum__round=round).exists()), None)
     if round is None:
         return None
-    strata = Stratum.objects.sampled().filter(round=round, job=job).order_by("pk")
-    fields = ("ranks", "pk", "rank_from", "rank_to", "population")
-    ranks, *numbers = zip(*strata.values_list(*fields), strict=True)
+    strata = list(Stratum.objects.sampled().filter(round=round, job=job).order_by("pk"))
+    fields = attrgetter("ranks", "pk", "rank_from", "rank_to", "population")
+    ranks, *numbers = zip(*map(fields, strata), strict=True)
     keys, *ranges = map(np.array, numbers)
     labels = (f"task__{name}" for name in ("n_true", "n_false", "n_unjudgeable", "n_wanted", "verdict"))
     columns = ("stratum", "harvested_tuple__rank", "harvested_tuple__score", "task__knowledge_tuple", *labels)
@@ -95,7 +97,7 @@ def judged_harvest(job: HarvestJob, rounds: QuerySet[Round]) -> JudgedHarvest | 
     number = np.searchsorted(keys, stratum)
     patterns = patterns_of(np.column_stack(counts), np.maximum(n_wanted, round.least_k))
     drawn = DrawnVerdicts(len(keys), (number, np.arange(len(number))), patterns, round.quorum)
-    accepted, has_verdict = drawn.accepted, verdict != ""
+    accepted, has_verdict = drawn.accepted.divided(accuracy_effects(round, strata)[number]), verdict != ""
     ranked = RankedStrata(*ranges, (number, rank, accepted, has_verdict), members_of(ranks))
     return JudgedHarvest(round, ranked, number, rank, score.astype(np.float64), knowledge_tuple, accepted, has_verdict)
 

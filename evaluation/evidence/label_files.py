@@ -119,7 +119,6 @@ def rows_of_labels(labels: LabelRows, duplicates: str = "error", judge: LabelRow
             "n_wanted": counts.sum(axis=1),
             "verdict": majority(counts, IMPORTED_QUORUM),
             "adjudication": np.full(n, EMPTY),
-            "cluster": cluster,
         },
         "judgments": {
             "statement": task,
@@ -131,6 +130,7 @@ def rows_of_labels(labels: LabelRows, duplicates: str = "error", judge: LabelRow
         "annotators": {"annotator": names, "status": ["active"] * len(names)},
         "strata": strata,
         "draws": draws,
+        "clusters": {} if cluster is None else {"cluster": cluster[draws["statement"] - 1]},
         "harvests": {name: [] for name in ("harvest", "model", "setting", "last_rank", "kept_by_base")},
         "harvested": {},
         "judge_runs": {},

@@ -107,6 +107,7 @@ def rows_of_round(round: Round, judge: JudgeRun | None = None, *, for_files: boo
     place = {job: number for number, job in enumerate(jobs)}
     prompts = JobPrompt.objects.filter(job__in=jobs).values_list(*PROMPT.values())  # largest weights first
     by_harvest = sorted(prompts, key=lambda prompt: place[prompt[0]])
+    draws, clusters = _draw_rows(round, tasks, np.array([stratum.pk for stratum in strata], WHOLE), for_files)
     rows: dict[str, Columns] = {
         "statements": statements,
         "judgments": _judgment_rows(round, tasks, ~statements["is_gold"], np.array(ids, WHOLE), for_files),
@@ -117,7 +118,8 @@ def rows_of_round(round: Round, judge: JudgeRun | None = None, *, for_files: boo
             "n_judged": n_judged,
         },
         "strata": stratum_rows(cells),
-        "draws": _draw_rows(round, tasks, np.array([stratum.pk for stratum in strata], WHOLE), for_files),
+        "draws": draws,
+        "clusters": clusters,
         "harvests": harvests | _curated_ranks(round, jobs),
         "prompts": {name: [prompt[number] for prompt in by_harvest] for number, name in enumerate(PROMPT)},
         "harvested": _harvested_rows(round, harvests) if judge or for_files else {},
@@ -284,12 +286,12 @@ IS_SCORED = ~Q(harvested_tuple__job__score_scale=HarvestJob.ScoreScale.ORDER)
 OWN_SCORE = Case(When(IS_SCORED, then=F("harvested_tuple__score")), output_field=FloatField())
 
 
-def _draw_rows(round: Round, tasks: Codes, strata: Codes, for_files: bool) -> Columns:
+def _draw_rows(round: Round, tasks: Codes, strata: Codes, for_files: bool) -> tuple[Columns, Columns]:
+    """Return the draws and their clusters, which are empty for simple random samples."""
     fields = {"task_id": WHOLE, "stratum_id": WHOLE, "harvested_tuple__rank": FLOAT, "own_score": FLOAT}
     draws = Draw.objects.filter(stratum__round=round).order_by().annotate(own_score=OWN_SCORE)
-    task, stratum, rank, score, *probability = _columns(
-        draws, **fields, **({"inclusion_probability": FLOAT} if for_files else {})
-    )
+    fields |= {"inclusion_probability": FLOAT, **({"cluster": WHOLE} if round.cluster_size else {})}
+    task, stratum, rank, score, probability, *cluster = _columns(draws, **fields)
     task, stratum = _positions(task, tasks), _positions(stratum, strata)
     order = np.lexsort((task, stratum))
     rows = {
@@ -298,7 +300,11 @@ def _draw_rows(round: Round, tasks: Codes, strata: Codes, for_files: bool) -> Co
         "rank": np.nan_to_num(rank[order]).astype(np.int64),
         "score": score[order],
     }
-    return rows | dict(zip(["inclusion_probability"], (column[order] for column in probability), strict=False))
+    rows |= {"inclusion_probability": probability[order]} if for_files else {}
+    clusters = (
+        {name: rows[name] for name in ("stratum", "statement")} | {"cluster": cluster[0][order]} if cluster else {}
+    )
+    return rows, clusters
 
 
 # Harvests
@@ -486,6 +492,7 @@ def differences(run: JudgeRun, other: JudgeRun) -> list[str]:
 DESIGN = (
     "judgments_per_task", "third_only_if_split", "quorum", "layout", "batch_size", "gold_share", "training_size",
     "max_per_annotator", "dominance_cap", "takes_guests", "include_sensitive", "closes_when", "seed",
+    "cluster_size",
 )  # fmt: skip
 NOT_IN_TIMELINE = (
     "joined",

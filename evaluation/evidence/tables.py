@@ -90,7 +90,7 @@ TABLES = (
         RowColumn("is_trained", "boolean", "True if the annotator finished the training."),
         RowColumn("n_judged", "integer", "Number of statements judged, including gold."),
     )),
-    RowTable("strata", "Parts of harvests from which simple random samples were drawn.", (
+    RowTable("strata", "Parts of harvests from which simple random or clustered samples were drawn.", (
         RowColumn("stratum", "integer", "Number of the stratum in this package, from 1."),
         RELATION,
         MODEL,
@@ -108,6 +108,11 @@ TABLES = (
         RowColumn("rank", "integer", "Rank of the tuple in the harvest; 1 is best."),
         RowColumn("score", "number", "Score of the tuple in the harvest; empty if the harvest has no scores."),
         RowColumn("inclusion_probability", "number", "Inclusion probability of the draw."),
+    )),
+    RowTable("clusters", "Clusters of the draws, in the order of `draws`; only if the round has a cluster size.", (
+        RowColumn("stratum", "integer", "Number of the stratum."),
+        STATEMENT,
+        RowColumn("cluster", "integer", "Number of the cluster with which the statement was drawn."),
     )),
     RowTable("harvests", "Sampled harvests and their parameters.", (
         HARVEST,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -362,11 +362,11 @@ def draft_evidence(round: Round, frozen: FrozenRound) -> Evidence:
     cells = cells_of_strata(stratum for stratum, _ in frozen.samples)
     number_of_stratum = {id(stratum): number for number, stratum in enumerate(chain(*cells.values()))}
     draws = [
-        (number_of_task[drawn.knowledge_tuple_id], number_of_stratum[id(stratum)])
-        for stratum, tuples in frozen.samples
-        for drawn in tuples
+        (number_of_task[drawn.knowledge_tuple_id], number_of_stratum[id(stratum)], cluster)
+        for stratum, tuples, clusters, *_ in frozen.samples
+        for drawn, cluster in zip_longest(tuples, clusters, fillvalue=0)
     ]
-    task, stratum = np.array(sorted(draws), dtype=np.int64).reshape(-1, 2).T
+    task, stratum, cluster = np.array(sorted(draws), dtype=np.int64).reshape(-1, 3).T
     nothing = Judgments(*(np.zeros(0, dtype=np.int64),) * 3, np.zeros(0))
     return Evidence(
         round=round.name,
@@ -387,4 +387,5 @@ def draft_evidence(round: Round, frozen: FrozenRound) -> Evidence:
         gold=nothing,
         gold_truth=np.zeros(0, dtype=np.int64),
         demonstrators=(),
+        cluster=cluster if round.cluster_size else None,
     )

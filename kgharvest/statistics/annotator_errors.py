@@ -283,8 +283,12 @@ def _gold_counts(judged: Judged, gold_truth: Codes) -> tuple[Floats, Floats]:
 # Rates of harvests
 
 
-def corrected_rate(truths: Truths, strata: Codes, population: Codes, weights: Floats) -> Rate:
+def corrected_rate(
+    truths: Truths, strata: Codes, population: Codes, weights: Floats, effects: Floats | float = 1.0
+) -> Rate:
     """Return the share of true tuples in the population of `strata`. population, weights: see `population_rate`.
+
+    effects: design effects of the strata.
 
     Each arm of the interval is the square root of the sum of two squared arms (Zou and Donner 2008, Statistics in
     Medicine 27): the arm of `population_rate` for the rounded expected number of true statements, and the arm of the
@@ -292,7 +296,7 @@ def corrected_rate(truths: Truths, strata: Codes, population: Codes, weights: Fl
     """
     n, n_true = truths.n[strata], truths.n_true[:, strata]
     expected = n_true.mean(axis=0)
-    sampled = population_rate(np.rint(expected), n, population, weights)
+    sampled = population_rate(np.rint(expected) / effects, n / effects, population, weights)
     if sampled.value is None or sampled.low is None or sampled.high is None:
         return sampled
     value = float((expected / n) @ weights)

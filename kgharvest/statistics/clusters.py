@@ -1,4 +1,4 @@
-"""Design effects of clusters.
+"""Clustered samples and their design effects.
 
 A cluster consists of statements sampled together, for example all facts with one subject.
 """
@@ -8,8 +8,57 @@ import scipy
 
 from kgharvest.statistics.arrays import Codes, Flags, Floats
 
+FEWEST_PAIRS = 30  # pairs of statements in the same cluster, from which the intraclass correlation is estimated
 
-def design_effects(is_hit: Flags, stratum: Codes, cluster: Codes, n_strata: int) -> Floats:
+
+def parts_of_clusters(cluster: Codes, most: int, rng: np.random.Generator) -> Codes:
+    """Divide each cluster at random into as few parts of at most `most` tuples as possible.
+
+    cluster (N,): cluster of each tuple. The result contains the part of each tuple, numbered from 0. The sizes of the
+    parts of a cluster differ by at most 1.
+    """
+    order = rng.permutation(len(cluster))
+    order = order[np.argsort(cluster[order], kind="stable")]
+    _, start, number, size = np.unique(cluster[order], return_index=True, return_inverse=True, return_counts=True)
+    place = np.arange(len(cluster)) - start[number]
+    parts = np.zeros(len(cluster), dtype=np.int64)
+    parts[order] = number * len(cluster) + place % -(-size // most)[number]
+    return np.unique(parts, return_inverse=True)[1]
+
+
+def draw_clusters(cluster: Codes, n: int, rng: np.random.Generator) -> Codes:
+    """Return the positions of `n` tuples that are drawn in clusters. Every tuple has the inclusion probability n / N.
+
+    cluster (N,): cluster of each tuple. The clusters are arranged in a random order on a circle, and n consecutive
+    tuples are drawn from a random tuple on. All clusters but the first and the last are drawn as a whole. As n is fixed
+    and every tuple is equally likely to be drawn, the share of hits in the sample is unbiased without weights.
+    """
+    in_order = rng.permutation(len(cluster))
+    on_circle = in_order[np.argsort(rng.permutation(cluster.max() + 1)[cluster[in_order]], kind="stable")]
+    drawn: Codes = on_circle[(rng.integers(len(cluster)) + np.arange(n)) % len(cluster)]
+    return drawn
+
+
+def expected_effect(is_hit: Flags, cluster: Codes, size: Codes) -> float | None:
+    """Return the expected design effect, at least 1, of drawing clusters of these sizes (C,).
+
+    is_hit, cluster (D,): outcome and cluster of earlier statements, from which the intraclass correlation is estimated:
+    the mean product of the residuals of two statements in the same cluster, divided by their variance (Kish 1965,
+    section 5.4). None with fewer than FEWEST_PAIRS pairs, or if all outcomes are equal.
+    """
+    _, number = np.unique(cluster, return_inverse=True)
+    residual = is_hit - is_hit.mean()
+    n, total, squares = (np.bincount(number, weights) for weights in (None, residual, residual**2))
+    n_pairs, variance = float((n * (n - 1)).sum()) / 2, float((residual**2).mean())
+    if n_pairs < FEWEST_PAIRS or variance == 0:
+        return None
+    correlation = float((total**2 - squares).sum()) / 2 / n_pairs / variance
+    return max(1.0, 1 + (float((size**2).sum() / size.sum()) - 1) * correlation)
+
+
+def design_effects(
+    is_hit: Flags, stratum: Codes, cluster: Codes, n_strata: int, population: Floats | None = None
+) -> Floats:
     """Return the design effect of clustering on the share of hits in each stratum (S,). It is at least 1.
 
     A design effect is the number of clustered statements that are as informative as one statement of a simple sample.
@@ -18,7 +67,10 @@ def design_effects(is_hit: Flags, stratum: Codes, cluster: Codes, n_strata: int)
     and Graubard (1998, Survey Methodology 24, Confidence intervals for proportions with small expected number of
     positive counts). It is based on the variance of the share between clusters, by linearization, with the degrees of
     freedom of the clusters. If the statements of a stratum are all hits, all misses, or in a single cluster, this
-    variance is unknown. The statements of a cluster then count as one.
+    variance is unknown. The statements of a cluster then count as one. population (S,): number of tuples of each
+    stratum, 0 if unknown. With n of N tuples, the effect is n / N + (1 - n / N) times the effect in an infinite
+    population. The variance of the effective sample without replacement is then the effect times (1 - n / N), so the
+    effect of a census is 1.
     """
     n = np.bincount(stratum, minlength=n_strata).astype(np.float64)  # (S,)
     share = np.bincount(stratum, is_hit, n_strata) / np.maximum(n, 1)
@@ -34,4 +86,7 @@ def design_effects(is_hit: Flags, stratum: Codes, cluster: Codes, n_strata: int)
         effect = between / simple * wider
         same_in_cluster = np.bincount(of_cluster, size**2, n_strata) / n
     is_known = (n_clusters > 1) & (simple > 0)
-    return np.clip(np.where(is_known, effect, np.nan_to_num(same_in_cluster, nan=1.0)), 1, np.maximum(n, 1))
+    effect = np.clip(np.where(is_known, effect, np.nan_to_num(same_in_cluster, nan=1.0)), 1, np.maximum(n, 1))
+    if population is not None:
+        effect += np.divide(n, population, out=np.zeros(n_strata), where=population > 0) * (1 - effect)
+    return effect

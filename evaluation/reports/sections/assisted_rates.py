@@ -288,7 +288,7 @@ def _differences(
     tasks: SharedTasks,
 ) -> tuple[StatementDifference | None, StatementDifference | None]:
     """Return the differences between sides, with the judge and by people alone."""
-    group, accepted = judged.tuples.group_of_draw, drawn.accepted
+    group, accepted = judged.tuples.group_of_draw, evidence.effective(drawn.accepted)
     in_groups = tasks._replace(
         stratum_a=tasks.stratum_a * N_GROUPS + group[tasks.draw_a],
         stratum_b=tasks.stratum_b * N_GROUPS + group[tasks.draw_b],

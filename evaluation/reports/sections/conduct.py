@@ -25,7 +25,7 @@ MOST_PROMPTS = 200  # maximum number of rows
 SIZES = ("harvested", "kept", "left_out", "population", "drawn")
 SIZE_COLUMNS = of_kind(Kind.COUNT, "harvested", "within cut", "hidden", "population", "drawn")
 SIZE_NOTE = (
-    "hidden: excluded by curation, or sensitive if the round excludes sensitive tuples. drawn: a simple random sample "
+    "hidden: excluded by curation, or sensitive if the round excludes sensitive tuples. drawn: a random sample "
     "without replacement from each stratum of ranks"
 )
 
@@ -313,6 +313,8 @@ def _rules(conduct: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
     yield "limits that pause an annotator", conduct["limits"]["sentence"]
     yield "maximum statements per person", f"{most:,}" if most else "no limit"
     yield "maximum share per person", percent(cap) if (cap := design["dominance_cap"]) else "no limit"
+    if most := design.get("cluster_size"):  # absent in older documents
+        yield "sample", f"clusters of at most {most} statements with the same subject"
     yield "sensitive tuples", "included" if design["include_sensitive"] else "excluded"
     yield "consent", "required" if design["has_consent"] else "not required"
     yield "adjudication", _adjudication(conduct["adjudications"])

@@ -5,16 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.evidence.evidence import (
-    DrawnVerdicts,
-    Evidence,
-    drawn_verdicts,
-    verdict_design_effects,
-)
+from evaluation.evidence.evidence import DrawnVerdicts, Evidence, drawn_verdicts
 from evaluation.rendering.documents import Document
 from kgharvest.pages.number_format import counted, share
 from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, REJECTED, Codes, Floats
-from kgharvest.statistics.clusters import design_effects
 from kgharvest.statistics.rates import Rate, VerdictSample, sample_rate, whole_statements
 from kgharvest.statistics.reliability import reliability_weights, verdicts_by_reliability
 from kgharvest.statistics.verdicts import unjudgeable_as_false
@@ -39,11 +33,17 @@ METHOD_PARTS = {
         "Statements of a round without all their judgments do not count. "
         "Strata are weighted by their sizes if all sizes are known; otherwise, every cell has the same weight."
     ),
+    "clustered_draws": (
+        "In each stratum, the tuples of a subject were divided at random into clusters of at most the cluster size. "
+        "The clusters were put in random order on a circle, and consecutive tuples were drawn from a random tuple on, "
+        "so every tuple had the same inclusion probability and shares need no weights."
+    ),
     "clusters": (
         "Clusters: statements that were sampled together count as fewer statements. Their number is divided by the "
-        "design effect of their stratum (Korn and Graubard 1998). This applies to accuracy, rejection, their "
-        "averages, the conventions, and the differences between sides. All other intervals treat "
-        "statements as independent."
+        "design effect of their stratum (Korn and Graubard 1998), with a correction for finite populations. This "
+        "applies to accuracy, rejection, their averages, cuts, judge-assisted and corrected rates, the conventions, "
+        "and the differences between sides. Agreement and the performance of annotators and judges treat statements as "
+        "independent. Anytime-valid intervals are not computed."
     ),
 }
 
@@ -53,9 +53,13 @@ def convention_entries(evidence: Evidence, drawn: DrawnVerdicts) -> list[dict[st
     accepted, rejected = (drawn.of_groups(verdict) for verdict in (ACCEPTED, REJECTED))
     as_false = drawn_verdicts(evidence, rule=unjudgeable_as_false)
     samples = {  # with the statements (S,) of which the denominator is a part
-        DEFAULT: (accepted, accepted.n, _effects(evidence, evidence.verdict)),
+        DEFAULT: (accepted, accepted.n, evidence.accuracy_effects),
         DECIDED: (_among_decided(accepted, rejected), accepted.n, _effects_among_decided(evidence, evidence.verdict)),
-        AS_FALSE: (as_false.of_groups(ACCEPTED), accepted.n, _effects(evidence, _as_false(evidence))),
+        AS_FALSE: (
+            as_false.of_groups(ACCEPTED),
+            accepted.n,
+            evidence.effects(_as_false(evidence) == ACCEPTED, evidence.is_complete),
+        ),
         RELIABILITY: _by_reliability(evidence),
     }
     n_drawn = np.maximum(np.bincount(evidence.draws.stratum, minlength=len(evidence.strata)), 1)
@@ -116,21 +120,9 @@ def _as_false(evidence: Evidence) -> Codes:
     return np.where(evidence.is_complete, verdict, INCOMPLETE)
 
 
-def _effects(evidence: Evidence, verdict: Codes) -> Floats:
-    """Return the design effects on the share of accepted statements, (S,). Without clusters, they are 1."""
-    if evidence.cluster is None:
-        return np.ones(len(evidence.strata))
-    return verdict_design_effects(evidence, verdict)[ACCEPTED]
-
-
 def _effects_among_decided(evidence: Evidence, verdict: Codes) -> Floats:
     """Return the design effects on the share of accepted statements among accepted and rejected statements, (S,)."""
-    if evidence.cluster is None:
-        return np.ones(len(evidence.strata))
-    drawn = verdict[evidence.draws.task]
-    is_decided = (drawn == ACCEPTED) | (drawn == REJECTED)
-    stratum, cluster = evidence.draws.stratum[is_decided], evidence.cluster[evidence.draws.task[is_decided]]
-    return design_effects(drawn[is_decided] == ACCEPTED, stratum, cluster, len(evidence.strata))
+    return evidence.effects(verdict == ACCEPTED, (verdict == ACCEPTED) | (verdict == REJECTED))
 
 
 def why_conventions_differ(document: Mapping[str, Any]) -> str:

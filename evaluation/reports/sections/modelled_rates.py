@@ -103,7 +103,8 @@ def with_modelled_rates(
         elif not cell.has_shares:
             corrected = Rate(reason=UNKNOWN_POPULATION)
         else:
-            corrected = corrected_rate(correction.truths, strata, cell.population, cell.part_of_strata)
+            columns = (cell.population, cell.part_of_strata, cell.design_effects[ACCEPTED])
+            corrected = corrected_rate(correction.truths, strata, *columns)
         modelled.append({**entry, "corrected": corrected._asdict()})
     return modelled
 
@@ -132,7 +133,8 @@ def with_corrected_averages(
                     strict=True,
                 )
             )
-            corrected = corrected_rate(correction.truths, strata, population, parts / len(numbers))._asdict()
+            parts, effects = parts / len(numbers), evidence.accuracy_effects[strata]
+            corrected = corrected_rate(correction.truths, strata, population, parts, effects)._asdict()
         averages.append({**total, "corrected": corrected})
     return averages
 
@@ -219,10 +221,17 @@ def every_look_entries(
         n_groups = sizes.shape[1]
         split = seen_strata(evidence, evidence.draws.stratum * n_groups + group_of_draw, sizes.reshape(-1))
         cell_of_group = np.repeat(cell, n_groups)
-    intervals = [
-        anytime_interval(_at(strata, cell == number), None if split is None else _at(split, cell_of_group == number))
-        for number in range(len(evidence.cells))
-    ]
+    # Anytime-valid intervals assume simple random samples.
+    intervals = (
+        [None] * len(evidence.cells)
+        if evidence.cluster is not None
+        else [
+            anytime_interval(
+                _at(strata, cell == number), None if split is None else _at(split, cell_of_group == number)
+            )
+            for number in range(len(evidence.cells))
+        ]
+    )
     return [
         {**entry, "every_look": dict(zip(("low", "high"), interval or (None, None), strict=True))}
         for entry, interval in zip(entries, intervals, strict=True)
@@ -245,7 +254,7 @@ def with_every_look_averages(
     for side, total in enumerate(totals):
         cells = np.flatnonzero(evidence.side_of_cell == side).tolist()
         interval = cell_entries[cells[0]]["every_look"]
-        if len(cells) > 1:
+        if len(cells) > 1 and evidence.cluster is None:
             low_and_high = _average(evidence, [evidence.strata_of_cells[cell] for cell in cells], by_label, judged)
             interval = dict(zip(("low", "high"), low_and_high or (None, None), strict=True))
         averages.append({**total, "every_look": interval})

@@ -243,7 +243,14 @@ def parquet_differences(
 # Recomputed report
 
 
-LARGE = ("statements", "judgments", "draws", "harvested", "judge_answers")  # tables whose integer columns are arrays
+LARGE = (
+    "statements",
+    "judgments",
+    "draws",
+    "clusters",
+    "harvested",
+    "judge_answers",
+)  # tables whose integer columns are arrays
 MOST_WANTED = 10_000  # maximum number of required judgments of a statement
 MOST_TUPLES = 100_000_000  # maximum number of tuples of a harvest
 
@@ -252,6 +259,7 @@ RANGES = (
     ("judgments", "statement", 1, "statements"),
     ("draws", "statement", 1, "statements"),
     ("draws", "stratum", 1, "strata"),
+    ("clusters", "cluster", 0, "tuples"),
     ("strata", "harvest", 1, "harvests"),
     ("prompts", "harvest", 1, "harvests"),
     ("harvested", "harvest", 1, "harvests"),
@@ -314,6 +322,12 @@ def rows_of_values(values: Rows, quorum: int) -> tuple[dict[str, Columns], list[
     statements["verdict"] = coded(verdicts, VERDICTS)
     if not n_rows(rows["judge_runs"]):
         rows["judge_runs"] = rows["judge_answers"] = {}
+    if not n_rows(rows["clusters"]):
+        rows["clusters"] = {}
+    elif any(list(values["clusters"][name]) != list(values["draws"][name]) for name in ("stratum", "statement")):
+        raise BadPack(
+            "rows/clusters.jsonl: strata and statements must be those of rows/draws.jsonl, in the same order."
+        )
     _derive_from_harvested(rows)
     return rows, differences
 
