@@ -11,6 +11,7 @@ import argparse
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from benches.simulated_intervals import (
     of_alpha,
     of_annotators,
     of_another_panel,
+    of_clustered_round,
     of_clusters,
     of_difference,
     of_incomplete,
@@ -83,6 +85,8 @@ def lines_of_thin_strata() -> Iterator[Line]:
         yield of_sample("thin strata", Sample([size] * n_strata, [n] * n_strata, shares))
     for n_clusters, share in ((30, 0.8), (30, 0.95), (60, 0.8), (60, 0.95)):
         yield of_clusters(n_clusters, 5, 1000, share)
+    for n, effect, share in product((60, 120, 200), (1.4, 1.9), (0.8, 0.9, 0.95)):
+        yield of_clustered_round(n, 200, share, effect)
 
 
 GOOD, BAD, SHARE_GOOD = 0.95, 0.3, 0.85

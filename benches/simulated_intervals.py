@@ -30,7 +30,7 @@ from kgharvest.statistics.annotator_errors import (
 )
 from kgharvest.statistics.annotator_models import Judged
 from kgharvest.statistics.arrays import ACCEPTED, FALSE, REJECTED, TRUE
-from kgharvest.statistics.clusters import design_effects
+from kgharvest.statistics.clusters import design_effects, draw_clusters, parts_of_clusters
 from kgharvest.statistics.paired_tests import interval_for_similar
 from kgharvest.statistics.rates import (
     Rate,
@@ -110,6 +110,31 @@ def of_clusters(n_clusters: int, size: int, population: int, share: float) -> Li
         return np.array(results)
 
     return Line(f"clusters: {n_clusters} of {population:g}, {size} tuples each, mean p {share:g}", simulate)
+
+
+def of_clustered_round(n: int, n_subjects: int, share: float, effect: float, most: int = 5) -> Line:
+    """Draws of a round from subjects with 1 to 10 tuples, whose shares of true tuples give this design effect."""
+    subject = np.repeat(np.arange(n_subjects), 1 + np.arange(n_subjects) % 10)
+    size = np.bincount(parts_of_clusters(subject, most, np.random.default_rng(0)))
+    correlation = (effect - 1) / ((size**2).sum() / size.sum() - 1)
+    precision = 1 / correlation - 1
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        results = []
+        for _ in range(runs):
+            is_true = (
+                rng.random(len(subject)) < rng.beta(precision * share, precision * (1 - share), n_subjects)[subject]
+            )
+            cluster = parts_of_clusters(subject, most, rng)
+            drawn = draw_clusters(cluster, n, rng)
+            stratum, population = np.zeros(n, dtype=np.int64), np.array([float(len(subject))])
+            effects = design_effects(is_true[drawn], stratum, cluster[drawn], 1, population)
+            sample = VerdictSample.of_complete([n], [is_true[drawn].sum()]).divided(effects)
+            results.append((is_true.mean(), *sample_rate(sample, [len(subject)])[1:3]))
+        return np.array(results)
+
+    of_subjects = f"at most {most} per cluster, design effect {effect:g}"
+    return Line(f"clustered round: {n} of {len(subject)}, {of_subjects}, mean p {share:g}", simulate)
 
 
 def of_difference(a: Sample, b: Sample) -> Line:

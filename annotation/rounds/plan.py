@@ -254,7 +254,7 @@ def plan_round(
     expected = {
         job: [
             StratumPlan(stratum.population, stratum.sample_size, of_labels.get(stratum.judge_label, accuracy))
-            for stratum, _ in samples
+            for stratum, *_ in samples
         ]
         for job, samples in cells.items()
     }

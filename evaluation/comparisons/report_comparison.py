@@ -186,9 +186,10 @@ def _sample(cells: Sequence[Mapping[str, Any]]) -> SideSample | None:
         for _, stratum in strata
     ]
     relation = np.array([number for number, _ in strata])
+    effects = np.array([stratum.get("design_effect", 1.0) for _, stratum in strata])
     size = np.array([stratum["population"] or 1 for _, stratum in strata], dtype=np.float64)
     return SideSample(
-        VerdictSample(*(np.array([sample[key] for sample in samples], np.float64) for key in VerdictSample._fields)),
+        VerdictSample(*(np.array([sample[key] for sample in samples]) / effects for key in VerdictSample._fields)),
         np.zeros(len(strata), dtype=np.int64),
         size / np.bincount(relation, size)[relation] / len(cells),
         relation,
@@ -270,7 +271,7 @@ def published_table(paper: PublishedTable) -> Table:
 class SharedVerdicts(NamedTuple):
     """Counts of the tuples that have a verdict in both rounds: accepted by both, by one, or by neither.
 
-    p: p-value of the exact McNemar test, or None if the rounds never disagree.
+    p: p-value of the exact McNemar test, or None if the rounds never disagree, or if a round has clusters.
     """
 
     both: int
@@ -286,11 +287,13 @@ class SharedVerdicts(NamedTuple):
     def in_words(self, a: str, b: str) -> str:
         """Return the result as text. a, b: names of the rounds."""
         start = f"{self.n:,} tuples have a verdict in both rounds"
-        if self.p is None:
+        if self.only_a == self.only_b == 0:
             return f"{start}, and the rounds accept the same tuples."
+        counts = f"{a} alone accepts {self.only_a:,}, {b} alone {self.only_b:,}"
+        if self.p is None:
+            return f"{start}: {counts}. McNemar's test does not apply, because a round has clusters."
         p = p_value(self.p)
-        test = f"McNemar's exact p {p if p.startswith('<') else f'= {p}'}"
-        counts = f"{a} alone accepts {self.only_a:,}, {b} alone {self.only_b:,} ({test})"
+        counts += f" (McNemar's exact p {p if p.startswith('<') else f'= {p}'})"
         if self.p >= SIGNIFICANCE:
             return f"{start}: {counts}. The rounds are not distinguishable."
         return f"{start}: {counts}. {a if self.only_a > self.only_b else b} accepts more."
@@ -316,4 +319,5 @@ def shared_verdicts(a: Round, b: Round) -> SharedVerdicts | None:
     both, only_a, only_b, neither = (
         counts.get(key, 0) for key in ((True, True), (True, False), (False, True), (False, False))
     )
-    return SharedVerdicts(both, only_a, only_b, neither, mcnemar_p(only_a, only_b))
+    has_clusters = a.cluster_size or b.cluster_size
+    return SharedVerdicts(both, only_a, only_b, neither, None if has_clusters else mcnemar_p(only_a, only_b))

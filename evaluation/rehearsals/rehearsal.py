@@ -359,7 +359,7 @@ def draft_evidence(round: Round, frozen: FrozenRound) -> Evidence:
     """
     tasks = [task.knowledge_tuple_id for task in frozen.tasks if not task.is_gold]
     number_of_task = {knowledge_tuple: number for number, knowledge_tuple in enumerate(tasks)}
-    cells = cells_of_strata(stratum for stratum, _ in frozen.samples)
+    cells = cells_of_strata(sample.stratum for sample in frozen.samples)
     number_of_stratum = {id(stratum): number for number, stratum in enumerate(chain(*cells.values()))}
     draws = [
         (number_of_task[drawn.knowledge_tuple_id], number_of_stratum[id(stratum)], cluster)

@@ -76,6 +76,8 @@ def cell_entries(cells: Iterable[Cell]) -> list[dict[str, Any]]:
             population = int(cell.population[number]) or None
             stratum: dict[str, Any] = {"rank_from": rank_from, "rank_to": rank_to, "population": population}
             stratum |= _counts(cell.counts[number : number + 1])
+            if (effect := float(cell.design_effects[ACCEPTED][number])) != 1:
+                stratum["design_effect"] = effect
             if judge_label := cell.judge_labels[number]:
                 stratum["judge_label"] = judge_label
             if stratum["incomplete"]:

@@ -135,7 +135,26 @@ def imported(by, tmp_path) -> Round:
     return round
 
 
-KINDS = (excluded, with_hidden_tuples, with_judge, imported)
+def clustered(by, tmp_path) -> Round:
+    """Judge a round of clusters, with strata of ranks and the answers of a judge for every tuple."""
+    language_model, relation = factories.make_language_model("lm"), factories.make_relation("prevent")
+    jobs = [
+        factories.make_harvest(
+            [(f"head {step * number // 3}", f"tail {number}") for number in range(N_TUPLES)],
+            relation=relation,
+            setting=setting,
+            language_model=language_model,
+        )
+        for setting, step in (("human", 1), ("multi", 2))
+    ]
+    round = judge_randomly(open_walked_round(by, jobs, strata=2, cluster_size=3))
+    run = factories.make_judge_run(round, "lm-judge")
+    for number, knowledge_tuple in enumerate(KnowledgeTuple.objects.order_by("pk")):
+        factories.make_judge_answer(run, knowledge_tuple, ("true", "false", "true")[number % 3])
+    return round
+
+
+KINDS = (excluded, with_hidden_tuples, with_judge, imported, clustered)
 FURTHER_KINDS = (simple, stratified, interim, third_only_if_split)
 
 

@@ -77,6 +77,14 @@ def with_gold(folder: Path) -> Report:
     return create_report(round)
 
 
+def of_clusters(folder: Path) -> Report:
+    """Create a report on a round whose statements were drawn in clusters of at most two tuples of a subject."""
+    job = make_harvest([(f"head {number // 3}", f"tail {number}") for number in range(30)])
+    round = open_round({"name": "clusters", "cluster_size": 2, "cells": [{"job": job.pk, "n": 12}]})
+    judge_all(round, [T, T, F] * 4, [T, F, F] * 4, [T, T, F] * 4)
+    return create_report(round)
+
+
 def with_third_judgments(folder: Path) -> Report:
     round = make_round(12, third_only_if_split=True)
     first, *_ = judge_all(round, [T, T, F, F] * 3, [T, F, F, T] * 3, [T] * 12)
@@ -208,6 +216,7 @@ STUDIES: dict[str, Callable[[Path], Report]] = {
     study.__name__: study
     for study in (
         without_judgments, incomplete, with_gold, with_third_judgments, with_exclusions, with_withdrawals, of_samples,
+        of_clusters,
         of_strata, of_imported_judgments, of_outside_kgs, with_judge, with_causal_judge, with_reference, preregistered,
     )
 }  # fmt: skip

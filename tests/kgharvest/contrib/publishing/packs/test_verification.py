@@ -76,7 +76,12 @@ def altered_value(value, kind: str):
 
 BY_STUDY = pytest.mark.parametrize(
     ("study", "tables"),
-    [("of_samples", None), ("with_gold", {"statements", "judgments"}), ("with_judge", {"judge_runs", "judge_answers"})],
+    [
+        ("of_samples", None),
+        ("of_clusters", {"clusters"}),
+        ("with_gold", {"statements", "judgments"}),
+        ("with_judge", {"judge_runs", "judge_answers"}),
+    ],
 )
 
 

@@ -1,0 +1,172 @@
+"""Rounds that sample clusters of tuples with the same subject: draws, order of statements, gold, and plan."""
+
+from itertools import groupby
+
+import pytest
+from django.utils import timezone
+
+from annotation.judges.cost import Wish
+from annotation.judging.assignment import next_batch
+from annotation.models import Draw, Round
+from annotation.rounds.builder import freeze_round
+from annotation.rounds.plan import ASSUMED_DESIGN_EFFECT, Costs, costs_of_statements, plan_lines, plan_round
+from annotation.rounds.serializers import round_from_spec
+from annotation.rounds.services import create_draft, open_round
+from evaluation.rehearsals.rehearsal import draft_evidence
+from tests.factories import judge, judge_all, make_annotators, make_harvest
+from tests.refusals import refused
+
+pytestmark = pytest.mark.django_db
+
+SUBJECTS = [(f"head {number // 4}", f"tail {number}") for number in range(80)]  # 20 subjects with four tuples
+
+
+def spec(job, n=24, name="pilot", **fields):
+    return {"name": name, "cells": [{"job": job.pk, "n": n}], "cluster_size": 3, **fields}
+
+
+def runs_of_subjects(tasks) -> list[str]:
+    return [subject for subject, _ in groupby(task.entities[0] for task in tasks)]
+
+
+def test_draws_store_clusters_of_one_subject_and_equal_inclusion_probabilities():
+    open_round(spec(make_harvest(SUBJECTS)))
+
+    clusters: dict[int, list[str]] = {}
+    for draw in Draw.objects.select_related("task"):
+        clusters.setdefault(draw.cluster, []).append(draw.task.entities[0])
+    assert {draw.inclusion_probability for draw in Draw.objects.all()} == {24 / 80}
+    assert all(len(set(subjects)) == 1 and len(subjects) <= 3 for subjects in clusters.values())
+    assert len(clusters) <= 24 / 2 + 2  # clusters of two; the first and the last can be incomplete
+
+
+def test_strata_and_cells_have_different_clusters():
+    jobs = make_harvest(SUBJECTS), make_harvest(SUBJECTS)
+    cells = [{"job": job.pk, "n": 24, "strata": 2} for job in jobs]
+
+    open_round({"name": "pilot", "cells": cells, "cluster_size": 3})
+
+    assert all(len({*of_cluster}) == 1 for of_cluster in strata_by_cluster().values())
+
+
+def strata_by_cluster() -> dict[int, list[int]]:
+    strata: dict[int, list[int]] = {}
+    for cluster, stratum in Draw.objects.values_list("cluster", "stratum"):
+        strata.setdefault(cluster, []).append(stratum)
+    return strata
+
+
+def test_same_seed_draws_same_clusters_in_same_order():
+    job = make_harvest(SUBJECTS)
+
+    rounds = [open_round(spec(job, name=name, seed=seed)) for name, seed in (("a", 1), ("b", 1), ("c", 2))]
+
+    first, second, other = (
+        list(round.tasks.order_by("position").values_list("statement", "draws__cluster")) for round in rounds
+    )
+    assert first == second != other
+
+
+def test_statements_of_a_subject_follow_one_another():
+    round = open_round(spec(make_harvest(SUBJECTS)))
+
+    runs = runs_of_subjects(round.tasks.order_by("position"))
+    assert len(runs) == len(set(runs)) < 24
+    assert runs != sorted(runs, key=lambda subject: int(subject.split()[1]))
+
+
+def test_gold_does_not_separate_statements_of_a_subject():
+    round = open_round(spec(make_harvest(SUBJECTS), batch_size=6))
+    for number in range(4):
+        known = make_harvest([(f"gold {number}", "tail")]).tuples.get().knowledge_tuple
+        round.tasks.create(
+            knowledge_tuple=known, statement=f"gold {number}", entities=[f"gold {number}", "tail"], spans=[],
+            is_gold=True, gold_label="true", position=100 + number, n_wanted=0,
+        )  # fmt: skip
+    Round.objects.filter(pk=round.pk).update(gold_share=0.2, n_gold=4, n_tasks=28)
+    for annotator in make_annotators(Round.objects.get(pk=round.pk), 3):
+        judged = []
+        while batch := next_batch(annotator, timezone.now()):
+            judged += batch
+            for task in batch:
+                judge(annotator, task)
+
+        tasks = {task.pk: task for task in round.tasks.all()}
+        runs = runs_of_subjects(tasks[task.pk] for task in judged)
+        n_gold = sum(run.startswith("gold") for run in runs)
+        assert n_gold > 1
+        # The cycle of an annotator can begin within a subject, which then comes last, too.
+        assert len(runs) - len(set(runs)) <= 1
+
+
+def test_clusters_cannot_close_at_a_half_width():
+    job = make_harvest(SUBJECTS)
+
+    with refused("BadRoundSpec", "cluster_size"):
+        round_from_spec(spec(job, closes_when="narrow", closes_at_half_width=0.1))
+
+
+def test_census_judges_every_tuple_once():
+    round = open_round(spec(make_harvest(SUBJECTS), n=None))
+
+    assert round.tasks.count() == Draw.objects.count() == 80
+    assert set(Draw.objects.values_list("inclusion_probability", flat=True)) == {1}
+
+
+def test_rehearsals_use_the_clusters_of_the_draft():
+    draft = create_draft(spec(make_harvest(SUBJECTS)))
+
+    evidence = draft_evidence(draft, freeze_round(draft))
+
+    names = evidence.cluster.tolist()
+    assert len(names) == 24
+    assert len(set(names)) < 24
+
+
+# Plan
+
+
+def test_plan_compares_designs_with_the_assumed_effect():
+    draft = create_draft(spec(make_harvest(SUBJECTS), judgments_per_task=2))
+
+    plan = plan_round(draft, 0.8, wish=Wish(half_width=0.1))
+
+    simple, clusters = plan.designs
+    assert plan.cells[0].design_effect == ASSUMED_DESIGN_EFFECT
+    assert plan.costs == Costs(45, 25, False)
+    # Clusters require more statements: p (1 - p) (1 / n - 1 / N) is divided by the effect.
+    ratio = (1 / simple.n_statements - 1 / 80) / (1 / clusters.n_statements - 1 / 80)
+    assert ratio == pytest.approx(1.5, rel=0.05)
+    # A cluster size of 3 divides four tuples into two clusters.
+    n, m = simple.n_statements / 80, clusters.n_statements / 80
+    assert simple.n_subjects == pytest.approx(20 * (1 - (1 - n) ** 4), abs=1)
+    assert clusters.n_subjects == pytest.approx(20 * (1 - (1 - m) ** 2), abs=1)
+    assert clusters.hours == pytest.approx(2 * (clusters.n_subjects * 45 + clusters.n_statements * 25) / 3600, rel=0.05)
+    assert any("design effect 1.50" in line for line in plan_lines(plan))
+
+
+def test_plan_has_no_designs_without_clusters():
+    plan = plan_round(create_draft(spec(make_harvest(SUBJECTS), cluster_size=None)))
+
+    assert (plan.designs, plan.costs, plan.cells[0].design_effect) == ([], None, 1)
+
+
+def test_plan_estimates_the_effect_and_the_times_from_earlier_judgments():
+    job = make_harvest(SUBJECTS)
+    round = open_round(spec(job, n=None, name="earlier", judgments_per_task=1))
+    subjects = dict(round.tasks.values_list("position", "entities__0"))
+    labels = ["true" if int(subjects[position].split()[1]) % 2 else "false" for position in range(80)]
+    judge_all(round, labels)
+    times = {"repeated": 4, "first": 20}
+    before = None
+    for judgment in [*round.annotators.get().judgments.order_by("judged_at").select_related("task")]:
+        is_first = judgment.task.entities[0] != before
+        type(judgment)._base_manager.filter(pk=judgment.pk).update(seconds=times["first" if is_first else "repeated"])
+        before = judgment.task.entities[0]
+
+    draft = create_draft(spec(job))
+
+    # All statements of a subject have the same verdict: the effect is the mean size of a cluster.
+    assert plan_round(draft).cells[0].design_effect == pytest.approx(2)
+    assert costs_of_statements(None) == Costs(45, 25, False)  # 19 first statements of other subjects are too few
+    assert costs_of_statements(7) == Costs(4.5, 2.5, False)

@@ -1,0 +1,70 @@
+"""Reports of rounds that sample clusters: accuracy, interval by hand, census, and refused intervals."""
+
+import numpy as np
+import pytest
+
+from annotation.rounds.services import open_round
+from evaluation.reports.document import method_of
+from evaluation.reports.services import create_report
+from kgharvest.statistics.clusters import design_effects
+from kgharvest.statistics.rates import population_rate
+from tests.factories import judge_all, make_harvest
+
+pytestmark = pytest.mark.django_db
+
+SUBJECTS = [(f"head {number // 4}", f"tail {number}") for number in range(80)]
+
+
+def judged_round(n=24, **fields):
+    """Judge statements about every third subject as false, and the first statement of every fifth subject."""
+    job = make_harvest(SUBJECTS)
+    cells = [{"job": job.pk, "n": n}]
+    round = open_round({"name": "pilot", "cluster_size": 4, "judgments_per_task": 1, "cells": cells, **fields})
+    entities = dict(round.tasks.values_list("position", "entities"))
+    numbers = [int(entities[position][1].split()[1]) for position in range(len(entities))]
+    judge_all(round, ["false" if number // 4 % 3 == 0 or number % 20 == 0 else "true" for number in numbers])
+    return round
+
+
+def test_interval_of_a_cell_has_the_design_effect_of_its_clusters():
+    round = judged_round()
+    report = create_report(round)
+
+    [cell] = report.document["cells"]
+    draws = list(round.strata.get().draws.values_list("task__verdict", "cluster"))
+    is_hit = np.array([verdict == "accepted" for verdict, _ in draws])
+    [effect] = design_effects(
+        is_hit, np.zeros(24, dtype=int), np.array([cluster for _, cluster in draws]), 1, np.array([80.0])
+    )
+    rate = population_rate([is_hit.sum() / effect], [24 / effect], [80])
+    assert effect > 1.3
+    assert (cell["n"], cell["accuracy"]) == (24, pytest.approx(is_hit.mean(), abs=1e-6))
+    assert [cell["accuracy_low"], cell["accuracy_high"]] == pytest.approx([rate.low, rate.high], abs=1e-6)
+    simple = population_rate([is_hit.sum()], [24], [80])
+    assert rate.high - rate.low > simple.high - simple.low
+
+
+def test_census_of_clusters_has_the_exact_share_and_no_width():
+    document = create_report(judged_round(n=None)).document
+
+    [cell] = document["cells"]
+    expected = sum(not (number // 4 % 3 == 0 or number % 20 == 0) for number in range(80)) / 80
+    assert [cell["accuracy"], cell["accuracy_low"], cell["accuracy_high"]] == pytest.approx([expected] * 3, abs=1e-6)
+
+
+def test_anytime_valid_intervals_are_not_defined_for_clusters():
+    document = create_report(judged_round()).document
+
+    assert document["cells"][0]["every_look"] == {"low": None, "high": None}
+    assert document["totals"][0]["every_look"] == {"low": None, "high": None}
+
+
+def test_method_describes_the_draw_only_if_clusters_were_drawn():
+    clustered, simple = (
+        create_report(judged_round(name=name, cluster_size=size)).document for name, size in (("a", 4), ("b", None))
+    )
+
+    assert ("n_clusters" in clustered, "n_clusters" in simple) == (True, False)
+    assert clustered["n_clusters"] >= 6
+    assert "divided at random into clusters" in method_of(clustered)
+    assert "clusters" not in method_of(simple)
