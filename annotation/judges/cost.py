@@ -21,11 +21,12 @@ class Wish(NamedTuple):
 
 
 class StratumPlan(NamedTuple):
-    """Stratum of a cell: number of tuples, number of statements to judge, and expected accuracy in [0, 1]."""
+    """Stratum of a cell: number of tuples, number of statements to judge, and expected accuracy and design effect."""
 
     population: int
     n: int
     accuracy: float
+    effect: float = 1.0
 
 
 class Way(NamedTuple):
@@ -51,7 +52,8 @@ class Way(NamedTuple):
 def variance(strata: Sequence[StratumPlan]) -> float:
     """Return the variance of a cell's accuracy under stratified sampling without replacement.
 
-    Sum of W_h^2 p_h (1 - p_h) (1 / n_h - 1 / N_h): Cochran (1977, section 5.9) without the factor N_h / (N_h - 1).
+    Sum of W_h^2 p_h (1 - p_h) (1 / n_h - 1 / N_h): Cochran (1977, section 5.9) without the factor N_h / (N_h - 1), times
+    the design effects.
     """
     population = sum(stratum.population for stratum in strata)
     return sum(
@@ -59,6 +61,7 @@ def variance(strata: Sequence[StratumPlan]) -> float:
         * stratum.accuracy
         * (1 - stratum.accuracy)
         * (1 / stratum.n - 1 / stratum.population)
+        * stratum.effect
         for stratum in strata
     )
 

@@ -150,16 +150,12 @@ def _mix_in_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[Judgme
 
 
 def _between_subjects(round: Round, tasks: list[JudgmentTask], positions: list[int]) -> list[int]:
-    """Return positions of gold that do not separate statements of a subject, which would reveal gold, if there are any.
-
-    The tasks next to the batch in the round's order belong to the neighboring batches.
-    """
+    """Move positions of gold so that it does not separate statements of a subject, which would reveal gold."""
     places = [task.position for task in tasks]
     around = [places[0] - 1, *places, places[-1] + 1] if places else []
     subjects = dict(round.tasks.filter(position__in=around).values_list("position", "entities__0"))
     names = [subjects.get(place, "").casefold() for place in around]
     free = [number for number, (one, other) in enumerate(pairwise(names)) if one != other]
-    # Every gold statement already inserted moves the following boundaries by one.
     nearest = sorted(min(free, key=lambda place: abs(place - position), default=position) for position in positions)
     return [place + n_before for n_before, place in enumerate(nearest)]
 

@@ -116,14 +116,11 @@ def accuracy_effects(round: Round, strata: Sequence[Stratum]) -> Floats:
         return np.ones(len(strata))
     number = {stratum.pk: position for position, stratum in enumerate(strata)}
     draws = Draw.objects.filter(stratum__round=round).exclude(task__verdict="").order_by()
-    rows = [row for row in draws.values_list("stratum", "cluster", "task__verdict") if row[0] in number]
-    is_hit, stratum, cluster = (
-        np.array([row[2] == Verdict.ACCEPTED for row in rows], dtype=np.bool_),
-        np.array([number[row[0]] for row in rows], dtype=np.int64),
-        np.array([row[1] for row in rows], dtype=np.int64),
-    )
+    columns = draws.values_list("stratum", "cluster", "task__verdict")
+    rows = [(number[pk], cluster, verdict == Verdict.ACCEPTED) for pk, cluster, verdict in columns if pk in number]
+    stratum, cluster, is_hit = np.array(rows, dtype=np.int64).reshape(-1, 3).T
     population = np.array([stratum.population or 0 for stratum in strata], dtype=np.float64)
-    return design_effects(is_hit, stratum, cluster, len(strata), population)
+    return design_effects(is_hit == 1, stratum, cluster, len(strata), population)
 
 
 def strata_by_cell(round: Round, job: HarvestJob | None = None) -> list[tuple[CellNames, list[Stratum]]]:

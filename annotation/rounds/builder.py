@@ -1,11 +1,10 @@
 """Sampling: draw each cell's sample from its harvest, freeze the statements, and choose gold."""
 
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -23,25 +22,22 @@ from kgharvest.harvests.cuts import kept_size, parse_cut
 from kgharvest.models import HarvestedTuple, HarvestJob, Job, LanguageModel, Relation
 from kgharvest.names import UnresolvedName, resolve_name
 from kgharvest.relations.names import resolve_relation
-from kgharvest.statistics.arrays import Codes
 from kgharvest.statistics.clusters import draw_clusters, parts_of_clusters
 
-NO_CLUSTERS = np.zeros(0, dtype=np.int64)
 ROWS_AT_ONCE = 500  # maximum ranks per query, because each rank is a query parameter
 
 
 class Sample(NamedTuple):
     """The unsaved sample of one stratum, ordered by rank.
 
-    clusters: number of the cluster of each tuple, unique in the stratum. n_by_cluster, n_by_subject: sizes of all
-    clusters and subjects of the population. All are empty for simple random samples.
+    clusters: number of the cluster of each tuple, unique in the stratum. n_by_subject: number of tuples of each subject
+    in the population. Both are empty for simple random samples.
     """
 
     stratum: Stratum
     tuples: list[DrawnTuple]
     clusters: Sequence[int] = ()
-    n_by_cluster: Codes = NO_CLUSTERS
-    n_by_subject: Codes = NO_CLUSTERS
+    n_by_subject: Sequence[int] = ()
 
 
 @dataclass(slots=True)
@@ -92,12 +88,12 @@ class FrozenRound(NamedTuple):
         task_ids: ids of stored non-gold tasks by knowledge tuple id.
         """
         first = 0
-        for stratum, tuples, clusters, n_by_cluster, _ in self.samples:
+        for stratum, tuples, clusters, _ in self.samples:
             probability = stratum.sample_size / stratum.population
             for harvested, cluster in zip_longest(tuples, clusters):
                 number = None if cluster is None else first + cluster
                 yield stratum.pk, task_ids[harvested.knowledge_tuple_id], harvested.pk, probability, number
-            first += len(n_by_cluster)
+            first += max(clusters, default=-1) + 1
 
 
 def freeze_round(round: Round, by: User = None) -> FrozenRound:
@@ -126,18 +122,15 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
         text, spans = freeze_statement(answer.relation.statement, answer.entities)
         gold_tasks.append(FrozenTask(answer.relation, 0, text, spans, list(answer.entities), n_wanted=0, gold=answer))
     all_tasks = [*tasks.values(), *gold_tasks]
-    # Statements with the same subject follow one another in clustered rounds.
-    place: dict[str | int, int] = {}
-    numbered = [
-        (
-            place.setdefault(number if task.is_gold or not round.cluster_size else task.entities[0].casefold(), number),
-            number,
-            task,
-        )
-        for task, number in zip(all_tasks, rng.permutation(len(all_tasks)).tolist(), strict=True)
-    ]
-    for position, (*_, task) in enumerate(sorted(numbered, key=itemgetter(0, 1))):
+    for task, position in zip(all_tasks, rng.permutation(len(all_tasks)).tolist(), strict=True):
         task.position = position
+    if round.cluster_size:  # statements with the same subject follow one another
+        place: dict[str, int] = {}
+        for task in all_tasks:
+            place.setdefault(task.entities[0].casefold(), task.position)
+        all_tasks.sort(key=lambda task: (place[task.entities[0].casefold()], task.position))
+        for position, task in enumerate(all_tasks):
+            task.position = position
     return FrozenRound(
         relations=relations,
         samples=samples,
@@ -241,9 +234,7 @@ def draw_cell(
     """
     tuples = population_of(round, cell, job)
     population = list(tuples.values_list("rank", "knowledge_tuple"))
-    subjects = defaultdict(str)
-    if round.cluster_size:
-        subjects |= tuples.values_list("rank", "knowledge_tuple__entities__0")
+    subjects = dict(tuples.values_list("rank", "knowledge_tuple__entities__0")) if round.cluster_size else {}
     n = len(population) if cell.n is None else cell.n
     if not population:
         place = f"within the cut {cell.cut}" if cell.cut else "in its harvest"
@@ -279,7 +270,7 @@ def draw_cell(
                 population=len(stratum),
                 sample_size=size,
             ),
-            *_drawn(job, stratum, size, [subjects[rank] for rank in stratum], round.cluster_size or 0, rng),
+            *_drawn(job, stratum, size, rng, subjects, round.cluster_size),
         )
         for label, stratum, size in zip(labels, strata, sizes, strict=True)
     ]
@@ -312,19 +303,19 @@ def _tuples_of(job: HarvestJob, ranks: Sequence[int]) -> list[DrawnTuple]:
 def _drawn(
     job: HarvestJob,
     ranks: Sequence[int],
-    sample_size: int,
-    subjects: Sequence[str],
-    most: int,
+    n: int,
     rng: np.random.Generator,
-) -> tuple[list[DrawnTuple], Sequence[int], Codes, Codes]:
-    """Return the fields of a Sample after its stratum. most: maximum size of a cluster; 0 for simple samples."""
-    if not most:
-        return _tuples_of(job, draw_ranks(ranks, sample_size, rng)), (), NO_CLUSTERS, NO_CLUSTERS
-    _, subject = np.unique(subjects, return_inverse=True)
+    subjects: Mapping[int, str],
+    most: int | None,
+) -> tuple[list[DrawnTuple], Sequence[int], Sequence[int]]:
+    """Return the fields of a Sample after its stratum. subjects: by rank. most: maximum size of a cluster, or None."""
+    if most is None:
+        return _tuples_of(job, draw_ranks(ranks, n, rng)), (), ()
+    _, subject = np.unique([subjects[rank] for rank in ranks], return_inverse=True)
     cluster = parts_of_clusters(subject, most, rng)
-    drawn = np.sort(draw_clusters(cluster, sample_size, rng))
+    drawn = np.sort(draw_clusters(cluster, n, rng))
     tuples = _tuples_of(job, np.asarray(ranks)[drawn].tolist())
-    return tuples, cluster[drawn].tolist(), np.bincount(cluster), np.bincount(subject)
+    return tuples, cluster[drawn].tolist(), np.bincount(subject).tolist()
 
 
 def draw_ranks(ranks: Sequence[int], sample_size: int, rng: np.random.Generator) -> list[int]:

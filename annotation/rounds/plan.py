@@ -1,7 +1,7 @@
 """Plan of a round: the required statements, judgments, and hours, and the expected intervals. Nothing is stored."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, inf, sqrt
@@ -136,13 +136,14 @@ class Costs(NamedTuple):
 class Design(NamedTuple):
     """Work to reach the target half-width in each cell with a sampling design: "simple" or "clusters".
 
-    n_subjects: expected number of different subjects, added up over cells. hours: of all annotators, by `Costs`.
+    n_subjects: expected number of different subjects, added up over cells. hours: of all annotators, by `costs`.
     """
 
     name: str
     n_statements: int
     n_subjects: int
     hours: float
+    costs: Costs
 
 
 class MacroPlan(NamedTuple):
@@ -205,7 +206,7 @@ class Plan:
     """Plan of a round. compared: smallest differences that the comparisons of the report can detect.
 
     ways: work and cost of reaching the target half-width in each cell, with people only and with a judge. designs: work
-    of a clustered round and of a simple random sample; empty without clusters. costs: used for the designs.
+    with simple random samples and with clusters; empty if the round has no clusters.
     """
 
     workload: Workload
@@ -219,7 +220,6 @@ class Plan:
     ways: list[Way]
     closing: ClosingPlan | None = None
     designs: Sequence[Design] = ()
-    costs: Costs | None = None
 
     @property
     def n_comparisons_left(self) -> int:
@@ -253,12 +253,12 @@ def plan_round(
     # Strata defined by judge labels have the accuracy estimated for their label.
     expected = {
         job: [
-            StratumPlan(stratum.population, stratum.sample_size, of_labels.get(stratum.judge_label, accuracy))
+            StratumPlan(stratum.population, stratum.sample_size, of_labels.get(stratum.judge_label, accuracy), effect)
             for stratum, *_ in samples
         ]
         for job, samples in cells.items()
+        for effect in [_design_effect(samples, by)]
     }
-    effects = [_design_effect(samples, by) for samples in cells.values()]
     named = [(names[cells[job][0].stratum.cell], strata) for job, strata in expected.items()]
     cell_plans = [
         CellPlan(
@@ -266,13 +266,13 @@ def plan_round(
             population=sum(stratum.population for stratum in strata),
             n=sum(stratum.n for stratum in strata),
             n_strata=len(strata),
-            half_width=half_width_of(variance(strata) * effect, accuracy_of(strata)),
+            half_width=half_width_of(variance(strata), accuracy_of(strata)),
             n_to_halve=sum(statements_to_shrink(stratum.n, stratum.population, 0.5) for stratum in strata),
-            design_effect=effect,
+            design_effect=strata[0].effect,
         )
-        for (name, strata), effect in zip(named, effects, strict=True)
+        for name, strata in named
     ]
-    variances = {name: variance(strata) * effect for (name, strata), effect in zip(named, effects, strict=True)}
+    variances = {name: variance(strata) for name, strata in named}
     by_side: dict[str, list[float]] = defaultdict(list)
     for (_, *side), cell_variance in variances.items():
         by_side[" × ".join(side)].append(cell_variance)
@@ -290,62 +290,47 @@ def plan_round(
         n_gold,
         len(frozen.training),
         wish,
-        _ways(round, list(expected.values()), effects, bool(frozen.judged), wish, pace),
+        _ways(round, list(expected.values()), bool(frozen.judged), wish, pace),
         _closing(round, named, work),
-        *_designs(round, list(cells.values()), list(expected.values()), effects, wish, pace),
+        _designs(round, list(zip(cells.values(), expected.values(), strict=True)), wish, pace),
     )
 
 
 def _design_effect(samples: Sequence[Sample], by) -> float:
     """Return the expected design effect of a cell, estimated from earlier verdicts on its relation if possible."""
-    size = np.concatenate([sample.n_by_cluster for sample in samples])
-    if not len(size):
+    if not samples[0].clusters:
         return 1.0
-    tasks = (
-        JudgmentTask.objects.without_gold()
-        .complete()
-        .filter(
-            round__in=Round.objects.visible_to(by).filter(source=Round.Source.PEOPLE),
-            knowledge_tuple__relation=samples[0].stratum.relation_id,
-        )
-    )
-    rows = tasks.order_by("-pk").values_list("round", "knowledge_tuple__entities__0", "verdict")[:PACE_JUDGMENTS]
+    rounds = Round.objects.visible_to(by).filter(source=Round.Source.PEOPLE)
+    tasks = JudgmentTask.objects.without_gold().complete().filter(round__in=rounds)
+    tasks = tasks.filter(knowledge_tuple__relation=samples[0].stratum.relation_id).order_by("-pk")
+    rows = tasks.values_list("round", "knowledge_tuple__entities__0", "verdict")[:PACE_JUDGMENTS]
     number: dict[tuple[int, str], int] = {}
     cluster = np.array([number.setdefault(row[:2], len(number)) for row in rows], dtype=np.int64)
     is_hit = np.array([row[2] == Verdict.ACCEPTED for row in rows], dtype=np.bool_)
-    return (expected_effect(is_hit, cluster, size) if len(rows) else None) or ASSUMED_DESIGN_EFFECT
+    size = np.concatenate([np.bincount(sample.clusters) for sample in samples])
+    return expected_effect(is_hit, cluster, size) or ASSUMED_DESIGN_EFFECT
 
 
 def _designs(
-    round: Round,
-    cells: Sequence[Sequence[Sample]],
-    expected: Sequence[Sequence[StratumPlan]],
-    effects: Sequence[float],
-    wish: Wish,
-    pace: float | None,
-) -> tuple[list[Design], Costs | None]:
-    """Return the designs and the costs, or nothing for a simple random sample."""
+    round: Round, cells: Sequence[tuple[Sequence[Sample], Sequence[StratumPlan]]], wish: Wish, pace: float | None
+) -> list[Design]:
+    """Return the designs, or nothing for simple random samples."""
+    designs: list[Design] = []
     if not round.cluster_size:
-        return [], None
-    costs, designs = costs_of_statements(pace), []
+        return designs
+    costs = costs_of_statements(pace)
     for name, most in (("simple", 1), ("clusters", round.cluster_size)):
         n_statements, n_subjects = 0, 0.0
-        for samples, strata, effect in zip(cells, expected, effects, strict=True):
-            population = sum(part.population for part in strata)
-            whole = [StratumPlan(population, 0, accuracy_of(strata))]
-            n = statements_for(whole, _widened(effect if most > 1 else 1.0), wish.half_width)
+        for samples, strata in cells:
+            population, effect = sum(part.population for part in strata), strata[0].effect if most > 1 else 1.0
+            whole = [StratumPlan(population, 0, accuracy_of(strata), effect)]
+            n = statements_for(whole, half_width_of, wish.half_width)
             n_parts = np.ceil(np.concatenate([sample.n_by_subject for sample in samples]) / most)
             n_statements += n
             n_subjects += float((1 - (1 - n / population) ** n_parts).sum())
-        seconds = n_subjects * costs.subject + n_statements * costs.statement
-        hours = round.judgments_per_task * seconds / 3600
-        designs.append(Design(name, n_statements, ceil(n_subjects - 1e-9), hours))
-    return designs, costs
-
-
-def _widened(effect: float) -> Callable[[float, float], float]:
-    """Return half_width_of for samples with a design effect."""
-    return lambda variance, accuracy: half_width_of(variance * effect, accuracy)
+        seconds = round.judgments_per_task * (n_subjects * costs.subject + n_statements * costs.statement)
+        designs.append(Design(name, n_statements, ceil(n_subjects - 1e-9), seconds / 3600, costs))
+    return designs
 
 
 def _closing(
@@ -372,12 +357,7 @@ def _closing(
 
 
 def _ways(
-    round: Round,
-    cells: Sequence[Sequence[StratumPlan]],
-    effects: Sequence[float],
-    is_judged: bool,
-    wish: Wish,
-    pace: float | None,
+    round: Round, cells: Sequence[Sequence[StratumPlan]], is_judged: bool, wish: Wish, pace: float | None
 ) -> list[Way]:
     """Return the work with people only, and the work with a judge.
 
@@ -388,13 +368,13 @@ def _ways(
     ways = []
     for name, cost in (("", None), (judge, judge_cost)):
         n = 0
-        for strata, effect in zip(cells, effects, strict=True):
+        for strata in cells:
             population, accuracy = sum(part.population for part in strata), accuracy_of(strata)
             if not name:
-                strata = [StratumPlan(population, 0, accuracy)]
+                strata = [StratumPlan(population, 0, accuracy, strata[0].effect)]
             elif not is_judged:
-                strata = assumed_strata(population, accuracy)
-            n += statements_for(strata, _widened(effect), wish.half_width)
+                strata = [part._replace(effect=strata[0].effect) for part in assumed_strata(population, accuracy)]
+            n += statements_for(strata, half_width_of, wish.half_width)
         work = workload(round, n, n, pace)
         pay = None if wish.pay_per_hour is None else work.hours * wish.pay_per_hour
         ways.append(Way(name, n, work.n_judgments, work.hours, pay, cost))
@@ -455,15 +435,6 @@ def _planned(pair: Pair, shared: Sequence[tuple[float, float]], n_comparisons: i
     return PlannedComparison(name, n, "relations", difference if is_found else None)
 
 
-def _design_lines(plan: Plan) -> Iterator[str]:
-    if costs := plan.costs:
-        source = "measured" if costs.is_measured else "assumed, Gao et al. 2019"
-        times = f"{seconds(costs.subject)} per subject and {seconds(costs.statement)} per statement"
-        yield f"sampling designs, at {times} ({source}):"
-    for design in plan.designs:
-        yield f"  {design.name}: {design.n_statements} statements, {design.n_subjects} subjects, {design.hours:.1f} h"
-
-
 def plan_lines(plan: Plan) -> Iterator[str]:
     """Yield the plan as lines of text."""
     work = plan.workload
@@ -484,7 +455,10 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     for way in plan.ways:
         method = f"people, with {way.judge}" if way.judge else "people alone"
         yield f"  {method}: {way.n_statements} statements, {way.n_judgments} judgments, {way.hours:.1f} h"
-    yield from _design_lines(plan)
+    for name, n_statements, n_subjects, hours, costs in plan.designs:
+        source = "measured" if costs.is_measured else "assumed, Gao et al. 2019"
+        times = f"at {seconds(costs.subject)} per subject and {seconds(costs.statement)} per statement ({source})"
+        yield f"  {name} sampling: {n_statements} statements, {n_subjects} subjects, {hours:.1f} h {times}"
     if closing := plan.closing:
         work = f"{closing.n_statements} statements, {closing.n_judgments} judgments, {closing.hours:.1f} h"
         target = f"+- {in_points(closing.half_width)}"

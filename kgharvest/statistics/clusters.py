@@ -47,9 +47,9 @@ def expected_effect(is_hit: Flags, cluster: Codes, size: Codes) -> float | None:
     section 5.4). None with fewer than FEWEST_PAIRS pairs, or if all outcomes are equal.
     """
     _, number = np.unique(cluster, return_inverse=True)
-    residual = is_hit - is_hit.mean()
+    residual = is_hit - is_hit.sum() / max(len(is_hit), 1)
     n, total, squares = (np.bincount(number, weights) for weights in (None, residual, residual**2))
-    n_pairs, variance = float((n * (n - 1)).sum()) / 2, float((residual**2).mean())
+    n_pairs, variance = float((n * (n - 1)).sum()) / 2, float((residual**2).sum()) / max(len(is_hit), 1)
     if n_pairs < FEWEST_PAIRS or variance == 0:
         return None
     correlation = float((total**2 - squares).sum()) / 2 / n_pairs / variance

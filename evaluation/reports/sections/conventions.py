@@ -8,7 +8,7 @@ import numpy as np
 from evaluation.evidence.evidence import DrawnVerdicts, Evidence, drawn_verdicts
 from evaluation.rendering.documents import Document
 from kgharvest.pages.number_format import counted, share
-from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, REJECTED, Codes, Floats
+from kgharvest.statistics.arrays import ACCEPTED, INCOMPLETE, REJECTED, UNDECIDED, Codes, Floats
 from kgharvest.statistics.rates import Rate, VerdictSample, sample_rate, whole_statements
 from kgharvest.statistics.reliability import reliability_weights, verdicts_by_reliability
 from kgharvest.statistics.verdicts import unjudgeable_as_false
@@ -54,12 +54,8 @@ def convention_entries(evidence: Evidence, drawn: DrawnVerdicts) -> list[dict[st
     as_false = drawn_verdicts(evidence, rule=unjudgeable_as_false)
     samples = {  # with the statements (S,) of which the denominator is a part
         DEFAULT: (accepted, accepted.n, evidence.accuracy_effects),
-        DECIDED: (_among_decided(accepted, rejected), accepted.n, _effects_among_decided(evidence, evidence.verdict)),
-        AS_FALSE: (
-            as_false.of_groups(ACCEPTED),
-            accepted.n,
-            evidence.effects(_as_false(evidence) == ACCEPTED, evidence.is_complete),
-        ),
+        DECIDED: (_among_decided(accepted, rejected), accepted.n, _effects(evidence, evidence.verdict, REJECTED)),
+        AS_FALSE: (as_false.of_groups(ACCEPTED), accepted.n, _effects(evidence, _as_false(evidence), UNDECIDED)),
         RELIABILITY: _by_reliability(evidence),
     }
     n_drawn = np.maximum(np.bincount(evidence.draws.stratum, minlength=len(evidence.strata)), 1)
@@ -112,7 +108,7 @@ def _by_reliability(evidence: Evidence) -> tuple[VerdictSample, Codes, Floats]:
         for chosen in (drawn == ACCEPTED, drawn == REJECTED, drawn != INCOMPLETE)
     )
     sample = VerdictSample.of_complete(n_accepted + n_rejected, n_accepted)
-    return sample, n_complete, _effects_among_decided(evidence, verdict)
+    return sample, n_complete, _effects(evidence, verdict, REJECTED)
 
 
 def _as_false(evidence: Evidence) -> Codes:
@@ -120,9 +116,9 @@ def _as_false(evidence: Evidence) -> Codes:
     return np.where(evidence.is_complete, verdict, INCOMPLETE)
 
 
-def _effects_among_decided(evidence: Evidence, verdict: Codes) -> Floats:
-    """Return the design effects on the share of accepted statements among accepted and rejected statements, (S,)."""
-    return evidence.effects(verdict == ACCEPTED, (verdict == ACCEPTED) | (verdict == REJECTED))
+def _effects(evidence: Evidence, verdict: Codes, last: int) -> Floats:
+    """Return the design effects (S,) on the share of ACCEPTED among the verdicts up to `last`."""
+    return evidence.effects(verdict == ACCEPTED, verdict <= last)
 
 
 def why_conventions_differ(document: Mapping[str, Any]) -> str:

@@ -103,8 +103,8 @@ def with_modelled_rates(
         elif not cell.has_shares:
             corrected = Rate(reason=UNKNOWN_POPULATION)
         else:
-            columns = (cell.population, cell.part_of_strata, cell.design_effects[ACCEPTED])
-            corrected = corrected_rate(correction.truths, strata, *columns)
+            sizes, effects = (cell.population, cell.part_of_strata), evidence.accuracy_effects[strata]
+            corrected = corrected_rate(correction.truths, strata, *sizes, effects)
         modelled.append({**entry, "corrected": corrected._asdict()})
     return modelled
 
@@ -221,17 +221,12 @@ def every_look_entries(
         n_groups = sizes.shape[1]
         split = seen_strata(evidence, evidence.draws.stratum * n_groups + group_of_draw, sizes.reshape(-1))
         cell_of_group = np.repeat(cell, n_groups)
-    # Anytime-valid intervals assume simple random samples.
-    intervals = (
-        [None] * len(evidence.cells)
-        if evidence.cluster is not None
-        else [
-            anytime_interval(
-                _at(strata, cell == number), None if split is None else _at(split, cell_of_group == number)
-            )
-            for number in range(len(evidence.cells))
-        ]
-    )
+    intervals = [
+        anytime_interval(_at(strata, cell == number), None if split is None else _at(split, cell_of_group == number))
+        for number in range(len(evidence.cells))
+    ]
+    if evidence.cluster is not None:  # anytime-valid intervals assume simple random samples
+        intervals = [None] * len(evidence.cells)
     return [
         {**entry, "every_look": dict(zip(("low", "high"), interval or (None, None), strict=True))}
         for entry, interval in zip(entries, intervals, strict=True)

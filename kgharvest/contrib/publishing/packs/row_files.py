@@ -243,14 +243,8 @@ def parquet_differences(
 # Recomputed report
 
 
-LARGE = (
-    "statements",
-    "judgments",
-    "draws",
-    "clusters",
-    "harvested",
-    "judge_answers",
-)  # tables whose integer columns are arrays
+# Tables whose integer columns are arrays
+LARGE = ("statements", "judgments", "draws", "clusters", "harvested", "judge_answers")
 MOST_WANTED = 10_000  # maximum number of required judgments of a statement
 MOST_TUPLES = 100_000_000  # maximum number of tuples of a harvest
 
@@ -325,9 +319,7 @@ def rows_of_values(values: Rows, quorum: int) -> tuple[dict[str, Columns], list[
     if not n_rows(rows["clusters"]):
         rows["clusters"] = {}
     elif any(list(values["clusters"][name]) != list(values["draws"][name]) for name in ("stratum", "statement")):
-        raise BadPack(
-            "rows/clusters.jsonl: strata and statements must be those of rows/draws.jsonl, in the same order."
-        )
+        raise BadPack("rows/clusters.jsonl: stratum and statement must equal those of rows/draws.jsonl.")
     _derive_from_harvested(rows)
     return rows, differences
 
