@@ -52,8 +52,8 @@ class Way(NamedTuple):
 def variance(strata: Sequence[StratumPlan]) -> float:
     """Return the variance of a cell's accuracy under stratified sampling without replacement.
 
-    Sum of W_h^2 p_h (1 - p_h) (1 / n_h - 1 / N_h): Cochran (1977, section 5.9) without the factor N_h / (N_h - 1), times
-    the design effects.
+    Sum of W_h^2 p_h (1 - p_h) (1 / n_h - 1 / N_h): Cochran (1977, section 5.9) without the factor N_h / (N_h - 1). The
+    design effect is a factor of each term.
     """
     population = sum(stratum.population for stratum in strata)
     return sum(

@@ -307,8 +307,9 @@ def _design_effect(samples: Sequence[Sample], by) -> float:
     number: dict[tuple[int, str], int] = {}
     cluster = np.array([number.setdefault(row[:2], len(number)) for row in rows], dtype=np.int64)
     is_hit = np.array([row[2] == Verdict.ACCEPTED for row in rows], dtype=np.bool_)
-    size = np.concatenate([np.bincount(sample.clusters) for sample in samples])
-    return expected_effect(is_hit, cluster, size) or ASSUMED_DESIGN_EFFECT
+    n = np.concatenate([sample.n_by_subject for sample in samples])
+    n_parts = -(-n // samples[0].stratum.round.cluster_size)
+    return expected_effect(is_hit, cluster, np.repeat(n / n_parts, n_parts)) or ASSUMED_DESIGN_EFFECT
 
 
 def _designs(

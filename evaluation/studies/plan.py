@@ -8,7 +8,15 @@ from django.db import transaction
 
 from annotation.judges.runs import estimated_usage
 from annotation.models import Round
-from annotation.rounds.plan import half_width, macro_half_width, measured_pace, plan_lines, plan_round, workload
+from annotation.rounds.plan import (
+    ASSUMED_DESIGN_EFFECT,
+    half_width,
+    macro_half_width,
+    measured_pace,
+    plan_lines,
+    plan_round,
+    workload,
+)
 from annotation.rounds.serializers import round_from_spec
 from annotation.rounds.services import create_draft
 from evaluation.models import Study
@@ -103,12 +111,13 @@ def _bounds(study: Study, plan: Plan) -> Iterator[str]:
     work = workload(draft, sum(sizes), sum(sizes), measured_pace())
     yield f"statements: at most {work.n_tasks:,} ({counted(len(sizes), 'cell')})"
     yield f"judgments: at most {work.n_judgments:,}"
+    effect = ASSUMED_DESIGN_EFFECT if draft.cluster_size else 1
     pace = "measured" if work.is_measured else "assumed"
     yield f"annotator time: at most {work.hours:.1f} h at {seconds(work.seconds_per_judgment)} per judgment ({pace})"
-    yield f"expected 95 % interval of a cell at 50 % accuracy: +- {in_points(half_width(max(sizes)))}"
+    yield f"expected 95 % interval of a cell at 50 % accuracy: +- {in_points(half_width(max(sizes) / effect))}"
     n_relations = len({request.relation.pk for request in plan.all_requests})
     if n_relations > 1 and "cells" not in section:
-        width = macro_half_width([0.25 / sizes[0]] * n_relations)
+        width = macro_half_width([0.25 * effect / sizes[0]] * n_relations)
         yield f"expected 95 % interval of the average of {n_relations} relations: +- {in_points(width)}"
     if study.document.get("judges"):
         yield "judges: the cost is known when the harvests have finished"

@@ -39,7 +39,7 @@ def draw_clusters(cluster: Codes, n: int, rng: np.random.Generator) -> Codes:
     return drawn
 
 
-def expected_effect(is_hit: Flags, cluster: Codes, size: Codes) -> float | None:
+def expected_effect(is_hit: Flags, cluster: Codes, size: Floats) -> float | None:
     """Return the expected design effect, at least 1, of drawing clusters of these sizes (C,).
 
     is_hit, cluster (D,): outcome and cluster of earlier statements, from which the intraclass correlation is estimated:
