@@ -316,10 +316,9 @@ def _designs(
     round: Round, cells: Sequence[tuple[Sequence[Sample], Sequence[StratumPlan]]], wish: Wish, pace: float | None
 ) -> list[Design]:
     """Return the designs, or nothing for simple random samples."""
-    designs: list[Design] = []
     if not round.cluster_size:
-        return designs
-    costs = costs_of_statements(pace)
+        return []
+    costs, designs = costs_of_statements(pace), []
     for name, most in (("simple", 1), ("clusters", round.cluster_size)):
         n_statements, n_subjects = 0, 0.0
         for samples, strata in cells:
@@ -329,8 +328,8 @@ def _designs(
             n_parts = np.ceil(np.concatenate([sample.n_by_subject for sample in samples]) / most)
             n_statements += n
             n_subjects += float((1 - (1 - n / population) ** n_parts).sum())
-        seconds = round.judgments_per_task * (n_subjects * costs.subject + n_statements * costs.statement)
-        designs.append(Design(name, n_statements, ceil(n_subjects - 1e-9), seconds / 3600, costs))
+        work_s = round.judgments_per_task * (n_subjects * costs.subject + n_statements * costs.statement)
+        designs.append(Design(name, n_statements, ceil(n_subjects - 1e-9), work_s / 3600, costs))
     return designs
 
 

@@ -301,10 +301,8 @@ def _draw_rows(round: Round, tasks: Codes, strata: Codes, for_files: bool) -> tu
         "score": score[order],
     }
     rows |= {"inclusion_probability": probability[order]} if for_files else {}
-    clusters = (
-        {name: rows[name] for name in ("stratum", "statement")} | {"cluster": cluster[0][order]} if cluster else {}
-    )
-    return rows, clusters
+    columns = {"stratum": rows["stratum"], "statement": rows["statement"]}
+    return rows, columns | {"cluster": cluster[0][order]} if cluster else {}
 
 
 # Harvests

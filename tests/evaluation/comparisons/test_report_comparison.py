@@ -85,3 +85,19 @@ def test_demonstrators_keep_their_mark():
     assert any("Demonstrator" in note for note in table.notes)
     assert difference_table(a, b).columns[1].title == "lm* · multi − lm · multi"
     assert not any("Demonstrator" in note for note in report_comparison_table(b, b).notes)
+
+
+def test_design_effects_of_clusters_widen_the_difference_of_reports():
+    simple, clustered = counted_document(36, 40), counted_document(36, 40)
+    for cell in clustered["cells"]:
+        cell["strata"] = [{**stratum, "design_effect": 2.0} for stratum in cell["strata"]]
+    other = report_side("theirs", counted_document(20, 40))
+
+    [narrow], [wide], [half] = (
+        comparisons_between(report_side("ours", document), other, 0)
+        for document in (simple, clustered, counted_document(18, 20))
+    )
+
+    assert wide["difference"] == narrow["difference"]
+    assert (wide["low"], wide["high"], wide["p"]) == (half["low"], half["high"], half["p"])
+    assert wide["low"] < narrow["low"] < narrow["high"] < wide["high"]

@@ -57,3 +57,14 @@ def test_report_comparison_page_shows_shared_verdicts(rounds, researcher_client)
 
     assert "first alone accepts 7, second alone 0" in page
     assert "The same tuples" not in researcher_client.get("/reports/compare/", {"a": a.pk, "b": "paper"}).text
+
+
+def test_mcnemar_test_does_not_apply_to_rounds_with_clusters(rounds):
+    first, second = rounds
+    second.cluster_size = 3
+
+    shared = shared_verdicts(first, second)
+
+    assert (shared[:4], shared.p) == ((1, 7, 0, 0), None)
+    assert "first alone accepts 7, second alone 0" in shared.in_words("first", "second")
+    assert "exact p" not in shared.in_words("first", "second")

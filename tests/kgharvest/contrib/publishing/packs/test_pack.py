@@ -26,7 +26,10 @@ from tests.kgharvest.contrib.publishing.preregistration.planning import freeze, 
 from tests.sampling import only
 
 pytestmark = pytest.mark.django_db
-VERIFIED = ["incomplete", "with_exclusions", "of_strata", "of_imported_judgments", "of_outside_kgs", "preregistered"]
+VERIFIED = [
+    "incomplete", "with_exclusions", "of_strata", "of_imported_judgments", "of_outside_kgs", "of_clusters",
+    "preregistered",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", only(VERIFIED, STUDIES))
