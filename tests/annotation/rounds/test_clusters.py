@@ -170,3 +170,16 @@ def test_plan_estimates_the_effect_and_the_times_from_earlier_judgments():
     assert plan_round(draft).cells[0].design_effect == pytest.approx(2)
     assert costs_of_statements(None) == Costs(45, 25, False)  # 19 first statements of other subjects are too few
     assert costs_of_statements(7) == Costs(4.5, 2.5, False)
+
+
+def test_draft_page_and_api_show_the_designs(researcher_client, researcher):
+    draft = create_draft(spec(make_harvest(SUBJECTS)), researcher)
+
+    page = researcher_client.get(draft.get_absolute_url()).text
+    plan = researcher_client.get(f"/api/v1/rounds/{draft.pk}/plan/").json()
+
+    simple, clusters = plan["designs"]
+    assert (simple["name"], clusters["name"]) == ("simple", "clusters")
+    assert plan["cells"][0]["design_effect"] == ASSUMED_DESIGN_EFFECT
+    for design in (simple, clusters):
+        assert f"{design['n_statements']} statements about {design['n_subjects']} subjects" in page
