@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, zip_longest
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -364,7 +364,7 @@ def draft_evidence(round: Round, frozen: FrozenRound) -> Evidence:
     draws = [
         (number_of_task[drawn.knowledge_tuple_id], number_of_stratum[id(stratum)], cluster)
         for stratum, tuples, clusters, *_ in frozen.samples
-        for drawn, cluster in zip_longest(tuples, clusters, fillvalue=0)
+        for drawn, cluster in zip(tuples, clusters or [0] * len(tuples), strict=True)
     ]
     task, stratum, cluster = np.array(sorted(draws), dtype=np.int64).reshape(-1, 3).T
     nothing = Judgments(*(np.zeros(0, dtype=np.int64),) * 3, np.zeros(0))
