@@ -181,5 +181,6 @@ def test_draft_page_and_api_show_the_designs(researcher_client, researcher):
     simple, clusters = plan["designs"]
     assert (simple["name"], clusters["name"]) == ("simple", "clusters")
     assert plan["cells"][0]["design_effect"] == ASSUMED_DESIGN_EFFECT
+    assert f"design effect {ASSUMED_DESIGN_EFFECT:.2f}" in page
     for design in (simple, clusters):
         assert f"{design['n_statements']} statements about {design['n_subjects']} subjects" in page
