@@ -21,13 +21,17 @@ NEARLY_ALL = 0.9
 
 
 class DrawnTuple(NamedTuple):
-    """A harvested tuple of a sample. pk: harvested tuple id. surface: entities as written in the harvest."""
+    """A harvested tuple of a sample. pk: harvested tuple id. surface: entities as written in the harvest.
+
+    references: links and short texts from an imported file, or None.
+    """
 
     pk: int
     knowledge_tuple_id: int
     relation_id: int
     key: str
     surface: list[str]
+    references: list[str] | None
 
 
 class GoldStatement(NamedTuple):

@@ -112,6 +112,15 @@ class AnswerSerializer(TaskSerializer):
     comment = serializers.CharField(
         required=False, allow_blank=True, help_text=f"At most {LONGEST_COMMENT} characters."
     )  # the service checks the length
+    wrong_part = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        help_text='Required for the label "false" if the statement has `slots`: the index of the wrong slot, or '
+        '"relation". Otherwise, omit it.',
+    )
+    opened_reference = serializers.BooleanField(
+        required=False, allow_null=True, help_text="Whether a reference of the statement was opened before the answer."
+    )
     more = serializers.BooleanField(
         required=False, allow_null=True, help_text="True to get the next statements in the response."
     )
@@ -130,7 +139,8 @@ def read_answer(annotator: Annotator, fields: Mapping[str, Any]) -> tuple[Answer
     """Validate an answer. The second value is True if more statements are requested. Raises ValidationError."""
     valid = _answers.run_validation(fields)
     task, comment = annotator.task_of(valid["task"]), valid.get("comment", "")
-    answer = Answer(task, valid["label"], valid["client_uuid"], valid.get("seconds"), comment)
+    added = (valid.get("wrong_part", ""), valid.get("opened_reference"))
+    answer = Answer(task, valid["label"], valid["client_uuid"], valid.get("seconds"), comment, *added)
     return answer, bool(valid.get("more"))
 
 
@@ -155,8 +165,17 @@ class PartsField(serializers.Field):
         return [[text, is_entity] for text, is_entity in parts]
 
 
+class ReferenceSerializer(serializers.Serializer):
+    text = serializers.CharField()
+    url = serializers.CharField(allow_blank=True, help_text="Empty for a text without a link.")
+
+
 class StatementSerializer(TaskSerializer):
+    """references, slots: present only if the round shows references, or asks which part of a statement is wrong."""
+
     parts = PartsField()
+    references = ReferenceSerializer(many=True, required=False)
+    slots = serializers.ListField(child=serializers.CharField(), required=False, help_text="Entities by slot.")
 
 
 class TaskQuery(Filters):
@@ -182,7 +201,12 @@ class StoredSerializer(serializers.Serializer):
 class AnsweredSerializer(StatementSerializer):
     label = serializers.ChoiceField(Label.choices)
     comment = serializers.CharField(allow_blank=True)
+    wrong_part = serializers.CharField(allow_blank=True)
+    opened_reference = serializers.BooleanField(allow_null=True)
     judged_at = serializers.DateTimeField()
+
+
+ANSWERED = ("label", "comment", "wrong_part", "opened_reference", "judged_at")
 
 
 class RecentSerializer(serializers.Serializer):
@@ -200,9 +224,14 @@ class InstructionsTextSerializer(serializers.Serializer):
 
 
 def statements_of(annotator: Annotator, tasks: Sequence[JudgmentTask]) -> list[dict[str, Any]]:
-    """Return the tasks as sent to the annotator: token and parts only."""
+    """Return the tasks as sent to the annotator: token, parts, and the additions that the round shows."""
     return [
-        {"task": annotator.token_of(task.pk), "parts": statement_parts(task.statement, task.spans)} for task in tasks
+        {
+            "task": annotator.token_of(task.pk),
+            "parts": statement_parts(task.statement, task.spans),
+            **(task.additions or {}),
+        }
+        for task in tasks
     ]
 
 
@@ -328,7 +357,15 @@ class Recent(JudgingView):
         RecentSerializer,
         {
             "answers": [
-                {"task": TASK, "parts": PARTS, "label": "true", "comment": "", "judged_at": "2026-11-22T10:00:00Z"}
+                {
+                    "task": TASK,
+                    "parts": PARTS,
+                    "label": "true",
+                    "comment": "",
+                    "wrong_part": "",
+                    "opened_reference": None,
+                    "judged_at": "2026-11-22T10:00:00Z",
+                }
             ]
         },
     )
@@ -336,7 +373,7 @@ class Recent(JudgingView):
         judgments = recent_judgments(self.annotator, MOST_RECENT)
         statements = statements_of(self.annotator, [judgment.task for judgment in judgments])
         answers = [
-            statement | {"label": judgment.label, "comment": judgment.comment, "judged_at": judgment.judged_at}
+            statement | {name: getattr(judgment, name) for name in ANSWERED}
             for statement, judgment in zip(statements, judgments, strict=True)
         ]
         return Response(RecentSerializer({"answers": answers}).data)

@@ -101,7 +101,7 @@ def _assigned_tasks() -> QuerySet[JudgmentTask]:
     tasks = JudgmentTask.objects.filter(
         assignments__annotator=Parameter(Assignment, "annotator"), assignments__status=Assignment.Status.LEASED
     )
-    return tasks.only("statement", "spans").order_by("assignments__pk")
+    return tasks.only("statement", "spans", "additions").order_by("assignments__pk")
 
 
 def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:

@@ -44,13 +44,15 @@ NOT_ASSIGNED = "This statement is not assigned to you. Reload the page to get yo
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer to a task. client_uuid: idempotency key created with the answer."""
+    """An answer to a task. client_uuid: idempotency key created with the answer. wrong_part: see Judgment."""
 
     task_id: int
     label: str
     client_uuid: UUID
     seconds: float | None = None
     comment: str = ""
+    wrong_part: str = ""
+    opened_reference: bool | None = None
 
 
 # Answers
@@ -122,13 +124,20 @@ def _submit(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
         raise AnnotatorNotActive(annotator)
     if assignment is None:
         raise DomainError("NotAssigned", NOT_ASSIGNED)
+    task = assignment.task
+    valid_parts = task.wrong_parts if answer.label == Label.FALSE else [""]
+    if answer.wrong_part not in valid_parts:
+        expected = f"Use one of {', '.join(valid_parts)}." if valid_parts != [""] else "Omit it."
+        raise DomainError("BadAnswer", f"Invalid wrong part {answer.wrong_part!r:.40}. {expected}")
     judgment = Judgment(
         client_uuid=answer.client_uuid,
-        task=assignment.task,
+        task=task,
         annotator=annotator,
         label=answer.label,
         seconds=None if answer.seconds is None else min(answer.seconds, LONGEST_TIME_S),
         comment=answer.comment,
+        wrong_part=answer.wrong_part,
+        opened_reference=answer.opened_reference if "references" in (task.additions or {}) else None,
         judged_at=now,
     )
     _store(judgment, assignment)
@@ -149,6 +158,7 @@ def _store(judgment: Judgment, assignment: Assignment) -> None:
         # Supersede the last judgment. The new judgment counts if the last judgment counted.
         last = Judgment.objects.current().get(task=task, annotator=annotator)
         judgment.is_counted, judgment.is_late = last.is_counted, last.is_late
+        judgment.opened_reference = last.opened_reference or judgment.opened_reference
         # The deferred foreign key is checked at commit, after the new judgment is inserted.
         Judgment.objects.filter(pk=last.pk).update(superseded_by=judgment.pk)
         if last.is_counted and last.label != judgment.label:
@@ -185,7 +195,9 @@ def _locked_assignment() -> QuerySet[Assignment]:
         annotator=Parameter(Assignment, "annotator"), task=Parameter(Assignment, "task")
     )
     assignments = assignments.select_related("task").annotate(round_status=F("task__round__status"))
-    return assignments.only("status", *TASK_COLUMNS).select_for_update(of=("self", "task"), no_key=True)
+    return assignments.only("status", "task__additions", *TASK_COLUMNS).select_for_update(
+        of=("self", "task"), no_key=True
+    )
 
 
 _set_done = PreparedUpdate(
@@ -251,7 +263,10 @@ def recent_judgments(annotator: Annotator, n: int) -> list[Judgment]:
 
 @cache
 def _recent(n: int) -> PreparedSelect[Judgment]:
-    columns = ("label", "comment", "annotator", "task__statement", "task__spans")
+    columns = (
+        *("label", "comment", "wrong_part", "opened_reference", "judged_at", "annotator"),
+        *("task__statement", "task__spans", "task__additions"),
+    )
     return PreparedSelect(
         lambda: (
             Judgment.objects.current()

@@ -17,6 +17,8 @@ from django.db.models.functions import Lower
 from annotation.exchange.judgment_files import LONGEST_COMMENT  # noqa: F401  # that module does without Django
 from annotation.questionnaire.questions import OnWithdrawal
 from annotation.rounds.models import JudgmentTask, Layout, Round
+from annotation.rounds.references import wrong_parts
+from kgharvest.bulk.file_reading import MOST_ENTITIES
 from kgharvest.bulk.prepared import Parameter, PreparedSelect
 
 # Columns of annotator and round used in judging. Loading all columns takes 50 % longer.
@@ -247,6 +249,9 @@ class Judgment(models.Model):
     task; False if the slot was taken after the lease expired, the quota was exhausted, or the annotator is excluded.
     is_excluded: True if the judgment counted until the annotator was excluded. is_late: True if the lease had expired
     at the first answer. Annotators see is_late, so it is also set for gold. seconds: active time; None if not measured.
+    wrong_part: "relation" or the number of a slot if the round asks which part is wrong and the label is False,
+    otherwise empty. opened_reference: True if the annotator opened a reference of the statement before answering; None
+    if there were no references, or if it is unknown.
     sealed_in: number of the audit log entry; None until sealed (annotation.judging.sealing).
     """
 
@@ -259,6 +264,8 @@ class Judgment(models.Model):
     is_late = models.BooleanField(default=False)
     seconds = models.FloatField(null=True, blank=True)
     comment = models.TextField(blank=True)
+    wrong_part = models.CharField(max_length=8, blank=True, default="", db_default="")
+    opened_reference = models.BooleanField(null=True, blank=True)
     judged_at = models.DateTimeField()
     # The index judgment_supersedes_one excludes NULL: with a full index, SQLite would scan all current judgments.
     superseded_by = models.ForeignKey(
@@ -282,6 +289,10 @@ class Judgment(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(is_counted=False) | Q(is_excluded=False), name="judgment_excluded_is_not_counted"
+            ),
+            models.CheckConstraint(
+                condition=Q(wrong_part="") | Q(label="false", wrong_part__in=wrong_parts(MOST_ENTITIES)),
+                name="judgment_wrong_part_of_false",
             ),
         ]
         indexes = [

@@ -26,6 +26,7 @@ SEALED = "judgments.sealed"
 JUDGMENTS_AT_ONCE = 1000
 SEAL_EVERY_S = 60
 BATCHES_AT_ONCE = 10  # maximum per run of the periodic task, because a run delays other tasks of the worker
+ADDED_COLUMNS = ("wrong_part", "opened_reference")  # of later versions
 EXCLUDING_TAKES_S = 600  # maximum time from the decision until all judgments are excluded
 
 
@@ -68,6 +69,7 @@ class JudgmentTable(AuditedTable):
     def __init__(self) -> None:
         task = ("round_id", "pk", "statement", "entities", "is_gold", "gold_label")
         answer = ("annotator__code", "label", "is_late", "seconds", "comment", "judged_at", "superseded__pk")
+        answer += ADDED_COLUMNS
         super().__init__(Judgment, *(f"task__{name}" for name in task), *answer)
 
     def row_hashes(self, ids: Collection[Any]) -> dict[str, str]:
@@ -113,7 +115,11 @@ JUDGMENTS = JudgmentTable()
 
 
 def _row_hash(row: Sequence[Any], has_counted: bool) -> str:
-    return sha256(canonical_json([*row, has_counted]))
+    """Return the hash of a row. Empty values of ADDED_COLUMNS are omitted, so hashes of earlier versions stay valid."""
+    answer, added = row[: -len(ADDED_COLUMNS)], row[-len(ADDED_COLUMNS) :]
+    return sha256(
+        canonical_json([*answer, has_counted, *(added if any(value not in ("", None) for value in added) else ())])
+    )
 
 
 def _exclusions() -> Exclusions:

@@ -47,5 +47,8 @@ def _judge_batch(annotator: Annotator, chances: dict[int, float], rng: Random, s
             label = Label.UNJUDGEABLE
         else:
             label = Label.TRUE if rng.random() < chances[task.pk] else Label.FALSE
-        submit_judgment(annotator, Answer(task.pk, label, UUID(int=rng.getrandbits(128) ^ salt, version=4)), now)
+        uuid = UUID(int=rng.getrandbits(128) ^ salt, version=4)
+        parts = task.wrong_parts if label == Label.FALSE else [""]
+        wrong_part = parts[0] if len(parts) == 1 else rng.choice(parts)  # rounds that do not ask need no random number
+        submit_judgment(annotator, Answer(task.pk, label, uuid, wrong_part=wrong_part), now)
     return len(batch)

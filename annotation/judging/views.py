@@ -46,7 +46,7 @@ LARGEST_PAGE = 100  # statements; equals the maximum of batch_size
 N_RECENT = 5
 FEW_AHEAD = 4  # if fewer statements are left, the one-at-a-time page loads more, like its script
 PAGES = {Layout.ONE: "annotation/judging/judge.html", Layout.PAGE: "annotation/judging/judge_page.html"}
-ROW_FIELDS = ("task", "label", "client_uuid", "seconds", "comment")
+ROW_FIELDS = ("task", "label", "client_uuid", "seconds", "comment", "wrong_part", "opened_reference")
 NOTHING_TO_JUDGE = (RoundNotOpen, ComesFirst)  # after these errors, the page cannot show statements
 
 annotator_with_round = SessionAnnotator(
@@ -94,7 +94,7 @@ def for_annotator(view: Callable[[HttpRequest, Annotator], HttpResponse | None])
                 messages.error(request, f"Invalid input. Nothing was stored. {_in_words(error.detail)}")
                 status = 400
             # Restore the comment of the rejected answer.
-            drafts = {request.POST.get("task", ""): {"comment": request.POST.get("comment", "")}}
+            drafts = {request.POST.get("task", ""): {name: request.POST.get(name, "") for name in ("label", "comment")}}
             return show_statements(request, annotator, drafts=drafts, status=status)
         except NOTHING_TO_JUDGE as refusal:  # also raised by show_statements
             return _nothing_to_judge(request, annotator, refusal)
@@ -209,6 +209,8 @@ def _store_rows(request: HttpRequest, annotator: Annotator) -> Drafts:
             continue
         try:
             fields = {name: request.POST[f"{row}-{name}"] for name in ROW_FIELDS if f"{row}-{name}" in request.POST}
+            if fields["label"] != Label.FALSE:
+                fields.pop("wrong_part", None)  # chosen before the label was changed
             submit_judgment(annotator, read_answer(annotator, fields)[0], timezone.now())
         except NOTHING_TO_JUDGE:
             raise
@@ -216,7 +218,7 @@ def _store_rows(request: HttpRequest, annotator: Annotator) -> Drafts:
             is_invalid = isinstance(refusal, ValidationError)
             reason = f"Invalid answer. {_in_words(refusal.detail)}" if is_invalid else str(refusal)
             messages.error(request, reason)
-            refused[row] = {name: request.POST.get(f"{row}-{name}", "") for name in ("label", "comment")}
+            refused[row] = {name: request.POST.get(f"{row}-{name}", "") for name in ("label", "comment", "wrong_part")}
     return refused
 
 

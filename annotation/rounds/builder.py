@@ -1,11 +1,12 @@
 """Sampling: draw each cell's sample from its harvest, freeze the statements, and choose gold."""
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from django.db.models import Q, QuerySet
@@ -15,6 +16,7 @@ from annotation.judges.allocation import LEAST_PER_STRATUM, JudgeStrata, allocat
 from annotation.models import Round, Stratum, TrainingStatement
 from annotation.rounds.instructions import freeze_statement, freeze_statements, relation_guide, statement_parts
 from annotation.rounds.models import CellId
+from annotation.rounds.references import additions_of
 from annotation.rounds.serializers import Cell, cells_of
 from kgharvest.access import User
 from kgharvest.errors import DomainError, NotFound
@@ -53,6 +55,7 @@ class FrozenTask:
     spans: list[list[int]]
     entities: list[str]
     n_wanted: int
+    additions: dict[str, Any] | None
     position: int = 0
     gold: GoldStatement | None = None
 
@@ -100,7 +103,8 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
     """Return the content that the round would have if the draft were opened.
 
     Deterministic for the same description, harvests, and gold. by: user whose visible harvests are sampled; None for
-    all. Raises BadRoundSpec, BadCut, NotFound, NothingToSample, NotEnoughGold, JudgeNotReady, or SeveralJudges.
+    all. Raises BadRoundSpec, BadCut, NotFound, NothingToSample, NotEnoughGold,
+    MissingReferences, JudgeNotReady, or SeveralJudges.
     """
     rng = np.random.default_rng(round.seed)
     cells = _cells_with_jobs(round, by)
@@ -109,18 +113,22 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
     samples = [sample for cell, job, path in cells for sample in draw_cell(round, cell, job, path, rng, judged)]
     # A tuple drawn for several cells becomes one task, with the surface form of the first cell.
     tasks: dict[int, FrozenTask] = {}
+    references = _imported_references(round, samples)
     n_wanted = 2 if round.third_only_if_split else round.judgments_per_task
     for stratum, tuples, *_ in samples:
         new = [harvested for harvested in tuples if harvested.knowledge_tuple_id not in tasks]
         statements = freeze_statements(stratum.relation.statement, [harvested.surface for harvested in new])
-        for (_, pk, _, _, surface), (text, spans) in zip(new, statements, strict=True):
-            tasks[pk] = FrozenTask(stratum.relation, pk, text, spans, surface, n_wanted)
+        for (_, pk, _, _, surface, _), (text, spans) in zip(new, statements, strict=True):
+            additions = additions_of(round, stratum.relation.name, surface, text, references.get(pk, ()))
+            tasks[pk] = FrozenTask(stratum.relation, pk, text, spans, surface, n_wanted, additions)
     relations = list({job.relation_id: job.relation for _, job, _ in cells}.values())
     gold = choose_gold(round, relations, [drawn for sample in samples for drawn in sample.tuples], len(tasks))
     gold_tasks = []
     for answer in gold.mixed_in:
         text, spans = freeze_statement(answer.relation.statement, answer.entities)
-        gold_tasks.append(FrozenTask(answer.relation, 0, text, spans, list(answer.entities), n_wanted=0, gold=answer))
+        entities = list(answer.entities)
+        additions = additions_of(round, answer.relation.name, entities, text)
+        gold_tasks.append(FrozenTask(answer.relation, 0, text, spans, entities, 0, additions, gold=answer))
     all_tasks = [*tasks.values(), *gold_tasks]
     for task, position in zip(all_tasks, rng.permutation(len(all_tasks)).tolist(), strict=True):
         task.position = position
@@ -142,6 +150,28 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
         },
         judged=judged,
     )
+
+
+def _imported_references(round: Round, samples: Sequence[Sample]) -> dict[int, list[str]]:
+    """Return the imported references by knowledge tuple id, if the round shows them.
+
+    Raises MissingReferences if all references are missing, or if missing references could reveal the LM or setting.
+    """
+    if not round.imported_references:
+        return {}
+    references: defaultdict[int, dict[str, None]] = defaultdict(dict)  # in the order of cells, without duplicates
+    for _, tuples in samples:
+        for harvested in tuples:
+            references[harvested.knowledge_tuple_id] |= dict.fromkeys(harvested.references or ())
+    n_missing = sum(not texts for texts in references.values())
+    has_several_sides = len({(stratum.language_model_id, stratum.setting) for stratum, _ in samples}) > 1
+    if n_missing == len(references) or (n_missing and has_several_sides):
+        raise DomainError(
+            "MissingReferences",
+            f"{n_missing} of {len(references)} statements have no imported references. If a round has several LMs or "
+            "settings, all statements need references, because missing references could reveal the LM.",
+        )
+    return {pk: list(texts) for pk, texts in references.items()}
 
 
 def _cells_with_jobs(round: Round, by: User) -> list[tuple[Cell, HarvestJob, str]]:
@@ -294,7 +324,7 @@ def _strata_of(
 
 
 def _tuples_of(job: HarvestJob, ranks: Sequence[int]) -> list[DrawnTuple]:
-    columns = ("pk", "knowledge_tuple", "knowledge_tuple__relation", "knowledge_tuple__key", "surface")
+    columns = ("pk", "knowledge_tuple", "knowledge_tuple__relation", "knowledge_tuple__key", "surface", "references")
     rows = job.tuples.order_by("rank").values_list(*columns)
     parts = (ranks[start : start + ROWS_AT_ONCE] for start in range(0, len(ranks), ROWS_AT_ONCE))
     return [DrawnTuple(*row) for part in parts for row in rows.filter(rank__in=part)]

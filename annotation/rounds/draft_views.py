@@ -285,7 +285,9 @@ def round_preview(request: HttpRequest, path: str) -> HttpResponse:
         "labels": Label,
         "report_fields": report_fields(),
         "longest_comment": LONGEST_COMMENT,
-        "rows": [{"task": position, "parts": task.parts} for position, task in enumerate(page)],
+        "rows": [
+            {"task": position, "parts": task.parts, **(task.additions or {})} for position, task in enumerate(page)
+        ],
         "n_left": draft.most_by_one,
         "is_preview": True,
     }

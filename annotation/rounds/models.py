@@ -14,6 +14,7 @@ from django.utils import timezone
 from annotation.judging.verdicts import IMPORTED_QUORUM, Verdict
 from annotation.questionnaire.questions import BUILT_IN_QUESTIONS, Asked, BadQuestions, OnWithdrawal, parse_questions
 from annotation.rounds.instructions import statement_parts
+from annotation.rounds.references import BadReferenceLinks, parse_reference_links, wrong_parts
 from kgharvest.access import visible
 from kgharvest.accounts.models import person_or_null
 from kgharvest.errors import DomainError
@@ -92,7 +93,8 @@ class Round(models.Model):
 
     OPTIONS = {
         "Sample": ("seed", "include_sensitive", "judge", "cluster_size"),
-        "Judgments": ("judgments_per_task", "third_only_if_split", "layout", "batch_size"),
+        "Judgments": ("judgments_per_task", "third_only_if_split", "layout", "batch_size", "asks_wrong_part"),
+        "References": ("reference_links", "imported_references"),
         "Gold statements": ("gold_share", "training_size"),
         "Instructions": ("instructions", "consent", "on_withdrawal", "check_questions"),
         "People": ("takes_guests", "max_per_annotator", "dominance_cap"),
@@ -133,6 +135,27 @@ class Round(models.Model):
         default=10,
         validators=[MinValueValidator(1), MaxValueValidator(100)],
         help_text="Statements reserved for one annotator at a time.",
+    )
+    asks_wrong_part = models.BooleanField(
+        "ask which part is wrong",
+        default=False,
+        db_default=False,
+        help_text="After the answer False, annotators choose the wrong part: one of the entities, or the relation.",
+    )
+    reference_links = models.TextField(
+        "reference links",
+        blank=True,
+        default="",
+        db_default="",
+        max_length=LONGEST_INSTRUCTIONS,
+        help_text="Links under each statement, one per line: an optional name and a URL with {head}, {tail}, {entity}, "
+        "{relation}, or {statement}. Example: Wikipedia https://en.wikipedia.org/w/index.php?search={head}+{tail}",
+    )
+    imported_references = models.BooleanField(
+        "show imported references",
+        default=False,
+        db_default=False,
+        help_text="Shows the references of imported tuples. Not available with gold, which has no imported references.",
     )
     gold_share = models.FloatField(
         "gold",
@@ -305,6 +328,15 @@ class Round(models.Model):
                 "Clusters cannot be combined with closing at a target interval width, which assumes simple samples."
             )
             raise ValidationError({"cluster_size": reason})
+        try:
+            parse_reference_links(self.reference_links)
+        except BadReferenceLinks as fault:
+            raise ValidationError({"reference_links": str(fault)}) from None
+        if self.imported_references and self.gold_share:
+            reason = (
+                "Annotators could recognize gold, which has no imported references. Use reference links, or no gold."
+            )
+            raise ValidationError({"imported_references": reason})
         for option, is_check in (("own_questions", False), ("check_questions", True)):
             try:
                 parse_questions(getattr(self, option), option, is_check=is_check)
@@ -336,6 +368,11 @@ class Round(models.Model):
         annotators could infer which statements are not gold.
         """
         return min(self.gold_share, self.n_gold / self.most_by_one) if self.n_gold else 0.0
+
+    @property
+    def has_references(self) -> bool:
+        """True if references are shown under the statements (annotation.rounds.references)."""
+        return self.imported_references or bool(self.reference_links.strip())
 
     @property
     def asks_who(self) -> bool:
@@ -523,7 +560,8 @@ class JudgmentTask(models.Model):
     statement: frozen text. entities: surface forms by slot. spans: [start, end) of each entity in the statement, in
     reading order. position: index in the round's random order, from 0. n_wanted: number of required judgments (k).
     n_wanted is 0 for gold: every annotator may judge it, its judgments are not counted, and its counters stay 0.
-    n_leased: number of assigned judgments. verdict: empty until `n_wanted` judgments are counted.
+    n_leased: number of assigned judgments. verdict: empty until `n_wanted` judgments are counted. additions: further
+    keys of the statement as sent to annotators (annotation.rounds.references); None in most rounds.
     """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="tasks")
@@ -543,6 +581,7 @@ class JudgmentTask(models.Model):
     verdict = models.CharField(
         max_length=9, blank=True, choices=[(verdict.value, verdict.value.capitalize()) for verdict in Verdict]
     )
+    additions = models.JSONField(null=True, blank=True)
 
     objects = JudgmentTaskQuerySet.as_manager()
 
@@ -592,6 +631,12 @@ class JudgmentTask(models.Model):
     @property
     def parts(self) -> list[tuple[str, bool]]:
         return statement_parts(self.statement, self.spans)
+
+    @property
+    def wrong_parts(self) -> list[str]:
+        """Valid values of Judgment.wrong_part for the label False; [""] if the round does not ask."""
+        slots = (self.additions or {}).get("slots")
+        return wrong_parts(len(slots)) if slots else [""]
 
 
 class Draw(models.Model):

@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 TASK_FIELDS = (
     "round", "knowledge_tuple", "statement", "entities", "spans", "is_gold", "gold_label", "position", "n_wanted",
+    "additions",
 )  # fmt: skip
 values_of = attrgetter(*(JudgmentTask._meta.get_field(name).attname for name in TASK_FIELDS[1:]))
 DRAW_FIELDS = ("stratum", "task", "harvested_tuple", "inclusion_probability", "cluster")

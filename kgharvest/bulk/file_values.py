@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from urllib.parse import urlsplit
 
 from kgharvest.bulk.file_reading import CONTROL, MOST_ENTITIES, parse_json
 from kgharvest.engine.filters import LONGEST_ENTITY
@@ -9,6 +10,8 @@ from kgharvest.statistics.arrays import LABELS
 
 ABBREVIATIONS = {label[0]: label for label in LABELS}
 SPELLINGS = {label: label for label in LABELS} | ABBREVIATIONS
+MOST_REFERENCES = 10  # per tuple
+LONGEST_REFERENCE = 2000  # characters
 
 
 class BadValue(ValueError):
@@ -55,3 +58,37 @@ def entities_error(entities: Any, arity: int) -> str | None:
         if CONTROL.search(entity):
             return f"has an entity with a control character ({entity!r})"
     return None
+
+
+def is_web_link(text: str) -> bool:
+    """Return whether the text is an http or https URL without spaces."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and len(text.split()) == 1
+
+
+def read_references(value: Any) -> tuple[str, ...]:
+    """Return the references of a tuple: links and short texts, from a list, a text, or URLs separated by spaces.
+
+    A text that starts with "[" is parsed as a JSON list. Raises BadValue.
+    """
+    if isinstance(value, str):
+        words = value.split()
+        try:
+            value = parse_json(value) if value.lstrip().startswith("[") else [value]
+        except json.JSONDecodeError:
+            raise BadValue(f'references: {value!r:.60} is not a JSON list such as ["https://example.org"]') from None
+        value = words if all(map(is_web_link, words)) else value
+    value = [] if value is None else value
+    if not isinstance(value, list) or len(value) > MOST_REFERENCES or not all(map(_is_reference, value)):
+        limits = (
+            f"{MOST_REFERENCES} texts or URLs of at most {LONGEST_REFERENCE} characters, without control characters"
+        )
+        raise BadValue(f"references: {value!r:.60} is not a list of at most {limits}")
+    return tuple(value)
+
+
+def _is_reference(text: Any) -> bool:
+    return isinstance(text, str) and 0 < len(text.strip()) <= LONGEST_REFERENCE and not CONTROL.search(text)

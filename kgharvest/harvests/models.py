@@ -212,7 +212,7 @@ class HarvestedTupleQuerySet(models.QuerySet):
 class HarvestedTuple(models.Model):
     """Knowledge tuple as scored by one job. rank: 1 is best. mtl: MTL in nats, None if unknown.
 
-    surface: entities in the spelling of the LM.
+    surface: entities in the spelling of the LM. references: links and short texts from an imported file, or None.
     """
 
     # A separate index is not needed, because the unique constraints have one.
@@ -222,6 +222,7 @@ class HarvestedTuple(models.Model):
     score = models.FloatField()
     mtl = models.FloatField(null=True, blank=True)
     surface = models.JSONField()
+    references = models.JSONField(null=True, blank=True)
 
     objects = HarvestedTupleQuerySet.as_manager()
 

@@ -39,6 +39,7 @@ COLUMNS = (
     Column("mtl", Kind.NUMBER),
     Column("job"),
     Column("original", Kind.LIST, is_optional=True),  # contains the LM's output for a tuple that a researcher corrected
+    Column("references", Kind.LIST, is_optional=True),
 )
 IDS = Column("ids", Kind.LIST, is_optional=True)
 FILE_FORMATS = ("jsonl", "csv", "nt", "ttl", *added_formats())
@@ -69,6 +70,7 @@ def export_tuples(
             "NothingToExport", f"Cannot export job {job.pk}: it is {job.status}. Only succeeded jobs have tuples."
         )
     columns = ("rank", "knowledge_tuple__entities", "surface", "score", "mtl", "knowledge_tuple__corrected_entities")
+    columns = (*columns, "references")
     presentable = job.tuples.presentable(include_hidden, include_sensitive)
     tuples = presentable.filter(rank__lte=kept_size(job, cut)).order_by("rank").values_list(*columns)
     table = _table(job, tuples.iterator(chunk_size=ROWS_AT_ONCE))
@@ -80,7 +82,7 @@ def export_tuples(
 def exported(job: HarvestJob, tuples: Iterable[HarvestedTuple]) -> list[dict[str, Any]]:
     """Return tuples of the job as JSON Lines records."""
     values = (
-        (row.rank, fact.entities, row.surface, row.score, row.mtl, fact.corrected_entities)
+        (row.rank, fact.entities, row.surface, row.score, row.mtl, fact.corrected_entities, row.references)
         for row in tuples
         for fact in [row.knowledge_tuple]
     )
@@ -88,7 +90,7 @@ def exported(job: HarvestJob, tuples: Iterable[HarvestedTuple]) -> list[dict[str
 
 
 def _table(job: HarvestJob, tuples: Iterable[tuple[Any, ...]]) -> Table:
-    """Return the table of an export. tuples: rows of rank, entities, surface, score, MTL, and corrected entities."""
+    """Return the table of an export. tuples: rows of the columns in `export_tuples`."""
     ids = EntityIds(job.relation)
     rows = _rows(job, tuples)
     if not ids.has_any:
@@ -100,11 +102,11 @@ def _table(job: HarvestJob, tuples: Iterable[tuple[Any, ...]]) -> Table:
 def _rows(job: HarvestJob, tuples: Iterable[tuple[Any, ...]]) -> Iterator[list[Any]]:
     cell = (job.relation.name, job.language_model.name, job.setting)
     is_scored, fingerprint = job.is_scored, job.fingerprint
-    for rank, entities, surface, score, mtl, corrected in tuples:
+    for rank, entities, surface, score, mtl, corrected, references in tuples:
         original = None
         if corrected is not None:
             entities, surface, original = [entity.casefold() for entity in corrected], corrected, surface
-        yield [*cell, rank, entities, surface, score if is_scored else None, mtl, fingerprint, original]
+        yield [*cell, rank, entities, surface, score if is_scored else None, mtl, fingerprint, original, references]
 
 
 # Import

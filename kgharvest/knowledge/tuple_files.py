@@ -10,7 +10,7 @@ from math import isfinite, log
 from typing import Any, NamedTuple
 
 from kgharvest.bulk.file_reading import Line, parse_json, read_json_array, read_json_lines
-from kgharvest.bulk.file_values import BadValue, read_entities
+from kgharvest.bulk.file_values import BadValue, read_entities, read_references
 from kgharvest.errors import BadEntry
 from kgharvest.knowledge.models import KEY_SEPARATOR
 from kgharvest.knowledge.tuple_store import TupleRow
@@ -19,9 +19,10 @@ from kgharvest.models import HarvestJob, Relation
 # Memory for the cache of the sort table; its sorter uses the same amount. Neither depends on the file size.
 CACHE_KB = 4096
 INSERT = """
-INSERT INTO tuple_row (list, key, surface, score, mtl, line) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO tuple_row (list, key, surface, score, mtl, reference_texts, line) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (list, key) DO UPDATE
-SET surface = excluded.surface, score = excluded.score, mtl = excluded.mtl, line = excluded.line
+SET surface = excluded.surface, score = excluded.score, mtl = excluded.mtl,
+    reference_texts = excluded.reference_texts, line = excluded.line
 WHERE excluded.score > tuple_row.score
 """
 
@@ -61,6 +62,7 @@ def _project_row(fields: Any, relation: Relation) -> TupleRow:
         raise BadValue(f"belongs to the relation {name!r}, not {relation.name!r}; import one relation at a time")
     surface = fields.get("surface") or fields.get("entities")
     row = _row(surface, _number(fields.get("score"), "score"), relation)
+    row = row._replace(references=read_references(fields.get("references")))
     return row if fields.get("mtl") is None else row._replace(mtl=_number(fields["mtl"], "mtl"))
 
 
@@ -98,6 +100,7 @@ def _read_csv(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
             return
         for fields in reader:
             typed: dict[str, Any] = {"relation": (fields.get("relation") or "").removeprefix("'") or None}
+            typed["references"] = (fields.get("references") or "").removeprefix("'") or None
             try:
                 for column in ("entities", "surface", "score", "mtl"):
                     typed[column] = parse_json(fields[column]) if fields.get(column) else None
@@ -130,7 +133,8 @@ class ExternalSort:
         self._database.execute("PRAGMA journal_mode = OFF")
         self._database.execute(
             "CREATE TABLE tuple_row "
-            "(list INTEGER, key TEXT, surface TEXT, score REAL, mtl REAL, line INTEGER, UNIQUE (list, key))"
+            "(list INTEGER, key TEXT, surface TEXT, score REAL, mtl REAL, reference_texts TEXT, line INTEGER, "
+            "UNIQUE (list, key))"
         )
 
     def __enter__(self) -> ExternalSort:
@@ -147,7 +151,8 @@ class ExternalSort:
             nonlocal n_rows
             for n_rows, row in enumerate(rows, start=1):
                 texts = KEY_SEPARATOR.join(row.entities), KEY_SEPARATOR.join(row.surface)
-                yield number, *texts, row.score, row.mtl, n_rows
+                references = KEY_SEPARATOR.join(row.references) or None
+                yield number, *texts, row.score, row.mtl, references, n_rows
 
         self._database.execute("BEGIN")
         self._database.executemany(INSERT, parameters())
@@ -160,6 +165,9 @@ class ExternalSort:
         return n_rows
 
     def rows_of(self, number: int = 0) -> Iterator[TupleRow]:
-        ordered = "SELECT key, surface, score, mtl FROM tuple_row WHERE list = ? ORDER BY score DESC, line"
-        for key, surface, score, mtl in self._database.execute(ordered, [number]):
-            yield TupleRow(tuple(key.split(KEY_SEPARATOR)), tuple(surface.split(KEY_SEPARATOR)), score, mtl)
+        ordered = (
+            "SELECT key, surface, reference_texts, score, mtl FROM tuple_row WHERE list = ? ORDER BY score DESC, line"
+        )
+        for *texts, score, mtl in self._database.execute(ordered, [number]):
+            key, surface, references = (tuple(text.split(KEY_SEPARATOR)) if text else () for text in texts)
+            yield TupleRow(key, surface, score, mtl, references)

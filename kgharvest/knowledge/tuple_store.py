@@ -14,7 +14,7 @@ from kgharvest.models import HarvestJob, KnowledgeTuple, Relation, tuple_key
 CREATE_TABLE = """
 CREATE TEMPORARY TABLE found_tuple (
     rank integer PRIMARY KEY, key text, score double precision, mtl double precision, is_sensitive boolean,
-    entities {json}, surface {json}, {slots}
+    entities {json}, surface {json}, reference_texts {json}, {slots}
 )
 """
 UPSERT_TUPLES = """
@@ -34,8 +34,8 @@ WHERE stored.n_harvests = 1
 ON CONFLICT (knowledge_tuple_id, slot) DO NOTHING
 """
 INSERT_HARVESTED_TUPLES = """
-INSERT INTO kgharvest_harvestedtuple (job_id, knowledge_tuple_id, rank, score, mtl, surface)
-SELECT %s, stored.id, found.rank, found.score, found.mtl, found.surface
+INSERT INTO kgharvest_harvestedtuple (job_id, knowledge_tuple_id, rank, score, mtl, surface, "references")
+SELECT %s, stored.id, found.rank, found.score, found.mtl, found.surface, found.reference_texts
 FROM found_tuple found JOIN kgharvest_knowledgetuple stored ON stored.relation_id = %s AND stored.key = found.key
 ORDER BY found.rank
 """
@@ -45,13 +45,14 @@ JSON = KnowledgeTuple._meta.get_field("entities")
 class TupleRow(NamedTuple):
     """A scored tuple. entities: case-folded entities. surface: entities as written.
 
-    mtl: MTL in nats, None if unknown.
+    mtl: MTL in nats, None if unknown. references: links and short texts from an imported file.
     """
 
     entities: tuple[str, ...]
     surface: tuple[str, ...]
     score: float
     mtl: float | None
+    references: tuple[str, ...] = ()
 
 
 def store_tuples(job: HarvestJob, rows: Iterable[TupleRow]) -> None:
@@ -62,7 +63,10 @@ def store_tuples(job: HarvestJob, rows: Iterable[TupleRow]) -> None:
     def temporary_rows() -> Iterator[Sequence[Any]]:
         for rank, row in enumerate(rows, start=1):
             key = tuple_key(row.entities)
-            lists = [JSON.get_db_prep_save(entities, connection) for entities in (row.entities, row.surface)]
+            lists = [
+                JSON.get_db_prep_save(entities, connection)
+                for entities in (row.entities, row.surface, row.references or None)
+            ]
             yield rank, key, row.score, row.mtl, is_sensitive(key), *lists, *row.entities
 
     with connection.cursor() as cursor:
