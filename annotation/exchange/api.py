@@ -40,6 +40,7 @@ class JudgmentSerializer(serializers.ModelSerializer):
         fields = [
             *("id", "task", "relation", "entities", "statement", "is_gold", "annotator", "label", "is_counted"),
             *("is_excluded", "is_late", "seconds", "comment", "judged_at", "adjudication"),
+            *("wrong_part", "opened_reference"),
         ]
 
 

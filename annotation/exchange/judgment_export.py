@@ -1,6 +1,6 @@
 """Export of current judgments: one row per annotator and statement, with annotator codes instead of names."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import Http404, HttpResponse
@@ -28,7 +28,11 @@ FIELDS = {
     "is_excluded": ("is_excluded", Kind.BOOLEAN),
     "adjudication": ("adjudication", Kind.TEXT),
 }
-COLUMNS = (Column("source"), *(Column(name, kind) for name, (_, kind) in FIELDS.items()))
+# Columns of rounds with these options.
+ADDED = {
+    "asks_wrong_part": ("wrong_part", Kind.TEXT),
+    "has_references": ("opened_reference", Kind.BOOLEAN),
+}
 LABEL, ADJUDICATION = (1 + list(FIELDS).index(name) for name in ("label", "adjudication"))
 
 
@@ -41,13 +45,15 @@ def current_judgments(round: Round) -> QuerySet[Judgment]:
 
 def judgment_table(round: Round) -> Table:
     """Return the current judgments of a round, ordered by statement and time. Rows are read lazily."""
-    return Table("judgments", "Judgments", COLUMNS, _rows(round))
+    fields = FIELDS | {field[0]: field for option, field in ADDED.items() if getattr(round, option)}
+    columns = (Column("source"), *(Column(name, kind) for name, (_, kind) in fields.items()))
+    return Table("judgments", "Judgments", columns, _rows(round, [path for path, _ in fields.values()]))
 
 
-def _rows(round: Round) -> Iterator[Row]:
+def _rows(round: Round, paths: Sequence[str]) -> Iterator[Row]:
     ordered = current_judgments(round).order_by("task__position", "judged_at", "client_uuid")
     labels = {label.value: label.label for label in Label}
-    for values in ordered.values_list(*(path for path, _ in FIELDS.values())).iterator(chunk_size=ROWS_AT_ONCE):
+    for values in ordered.values_list(*paths).iterator(chunk_size=ROWS_AT_ONCE):
         row = [round.source, *values]
         row[LABEL] = labels[row[LABEL]]
         row[ADJUDICATION] = labels.get(row[ADJUDICATION])

@@ -14,9 +14,10 @@ from django.utils import timezone
 
 from annotation.exchange.judgment_files import ImportedRow, read_rows
 from annotation.judging.verdict_update import count_draws, recount
-from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Round, Stratum
+from annotation.models import Annotator, Draw, Judgment, JudgmentTask, Label, Round, Stratum
 from annotation.monitoring.progress import delete_snapshots
 from annotation.rounds.instructions import freeze_statement
+from annotation.rounds.references import wrong_parts
 from annotation.rounds.services import find_round
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.projects import project_for
@@ -135,6 +136,8 @@ class _Import:
             relation = relations.get(row.relation)
             if relation and relation.arity != len(row.entities):
                 self._fault(row, f"has {len(row.entities)} entities but {relation.name} has {relation.arity}")
+            if row.wrong_part and (row.label != Label.FALSE or row.wrong_part not in wrong_parts(len(row.entities))):
+                self._fault(row, f"has the wrong part {row.wrong_part}, but the label {row.label} or no such slot")
         tasks = [] if self.faults else self._find_or_create_tasks(rows, relations)
         current = Judgment.objects.current().filter(task__round=self.round)
         columns = current.values_list("annotator__code", "task", "pk")
@@ -260,12 +263,18 @@ class _Import:
         Judgment.objects.bulk_update(superseded, ["superseded_by"], batch_size=ROWS_AT_ONCE)
         insert_rows(
             Judgment,
-            ("client_uuid", "task", "annotator", "label", "seconds", "judged_at", "comment"),
+            ("client_uuid", "task", "annotator", "label", "seconds", "judged_at", "comment", "wrong_part"),
             (
-                (uuids[code, task], task, annotators[code], row.label, row.seconds, row.judged_at or now, row.comment)
+                (
+                    *(uuids[code, task], task, annotators[code], row.label, row.seconds, row.judged_at or now),
+                    *(row.comment, row.wrong_part),
+                )
                 for (code, task), row in accepted.items()
             ),
         )
+        if any(row.wrong_part for row in accepted.values()):
+            self.round.asks_wrong_part = True  # adds the column to exports and the table to reports
+            self.round.save(update_fields=["asks_wrong_part"])
 
     def _record_cells(self, rows: Sequence[ImportedRow], tasks: Sequence[int], relations: dict[str, Relation]) -> None:
         """Store a draw of each task in every cell (LM and setting) that its rows name.

@@ -55,6 +55,7 @@ class RoundForm(forms.ModelForm):
     GROUPS = (
         ("Sample", ("cut", "strata", "allocation", *Round.OPTIONS["Sample"])),
         ("Judgments", Round.OPTIONS["Judgments"]),
+        ("References", Round.OPTIONS["References"]),
         ("Gold statements", Round.OPTIONS["Gold statements"]),
         ("Instructions", Round.OPTIONS["Instructions"]),
         ("People", ("project", *Round.OPTIONS["People"])),
@@ -122,6 +123,7 @@ class RoundForm(forms.ModelForm):
         }
         formfield_callback = option_field
         widgets = {
+            "reference_links": forms.Textarea(attrs={"rows": 3}),
             "instructions": forms.Textarea(attrs={"rows": 8}),
             "consent": forms.Textarea(attrs={"rows": 4}),
             "check_questions": forms.Textarea(attrs={"rows": 5}),

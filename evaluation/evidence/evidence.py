@@ -397,7 +397,7 @@ def conduct_of_rows(rows: Rows, quota: int | None, facts: Mapping[str, Any], evi
         "judgments": n_judgments | facts["judgments"],
         "adjudications": {"n_statements": int(np.count_nonzero(rows["statements"]["adjudication"] != EMPTY))}
         | facts["adjudications"],
-        **{name: facts[name] for name in ("exclusions", "imports", "timeline")},
+        **{name: facts[name] for name in ("answers", "exclusions", "imports", "timeline") if name in facts},
         "cells": cell_entries(evidence, rows),
     }
     excluded = {}

@@ -580,6 +580,7 @@ def conduct_facts(round: Round) -> dict[str, Any]:
             "n_reports": StatementReport.objects.filter(annotator__round=round).count(),
         },
         "adjudications": adjudications,
+        **({"answers": _answer_facts(round)} if round.asks_wrong_part or round.has_references else {}),
         "exclusions": [
             {
                 "annotator": exclusion.annotator.code,
@@ -608,6 +609,26 @@ def conduct_facts(round: Round) -> dict[str, Any]:
                 "what": event.history_sentence,
             }
             for event in events
+        ],
+    }
+
+
+def _answer_facts(round: Round) -> dict[str, Any]:
+    """Return facts about the counted judgments: opened references, and the wrong parts by relation."""
+    counted = Judgment.objects.counted().not_withdrawn().filter(task__round=round)
+    with_references = counted.exclude(opened_reference=None)
+    n_false = dict(
+        counted.filter(label=Label.FALSE).values_list("task__knowledge_tuple__relation").annotate(Count("pk"))
+    )
+    parts = counted.exclude(wrong_part="").values_list("task__knowledge_tuple__relation", "wrong_part")
+    relation = "task__knowledge_tuple__relation"
+    named = parts.annotate(n=Count("pk")).values_list(relation, f"{relation}__name", "wrong_part", "n")
+    return {
+        "n_with_references": with_references.count(),
+        "n_opened_reference": with_references.filter(opened_reference=True).count(),
+        "wrong_parts": [
+            {"relation": name, "part": part, "n": n, "n_false": n_false[pk]}
+            for pk, name, part, n in named.order_by(f"{relation}__name", relation, "wrong_part")
         ],
     }
 

@@ -158,6 +158,7 @@ TABLES = (
     conduct.exclusion_table,
     conduct.exclusion_effect_table,
     conduct.design_table,
+    conduct.wrong_part_table,
     conduct.timeline_table,
     conduct.sampling_table,
     conduct.harvest_table,

@@ -129,6 +129,67 @@ def test_broken_statement_can_be_reported_by_keyboard(visit):
     assert StatementReport.objects.values_list("reason", "comment").get() == ("unreadable", "What is it?")
 
 
+ASKS = {"asks_wrong_part": True, "reference_links": "Search https://x.org/?q={head}+{tail}"}
+
+
+def parts_of(user) -> list[tuple]:
+    judgments = Judgment.objects.current().filter(annotator__user=user)
+    return sorted(judgments.values_list("label", "wrong_part", "opened_reference"))
+
+
+def open_reference(page, link) -> None:
+    """Open a link in a new tab, which is closed without loading the page of another host."""
+    page.context.route("https://x.org/**", lambda route: route.abort())
+    with page.context.expect_page() as opened:
+        link.click()
+    opened.value.close()
+
+
+def test_wrong_part_and_opened_reference_are_stored_by_keyboard(visit):
+    user = factories.make_user()
+    page = visit(user).page
+    join(page, factories.make_round(TUPLES, name="pilot", **ASKS))
+
+    page.keyboard.press("f")
+    expect(page.get_by_role("group", name="Which part is wrong?")).to_be_visible()
+    page.keyboard.press("ArrowLeft")  # closes the question
+    expect(page.get_by_role("group", name="Which part is wrong?")).to_be_hidden()
+    open_reference(page, page.locator("[data-references] a"))
+    answer_with(page, "t")
+    page.keyboard.press("f")
+    answer_with(page, "3")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("f")
+    answer_with(page, "2u")
+    page.keyboard.press("f")
+    page.keyboard.press("1")
+    expect_no_statements_left(page)
+
+    assert parts_of(user) == [(F, "0", False), (F, "1", False), (T, "", True), (U, "", False)]
+
+
+def test_page_of_statements_asks_for_the_wrong_part(visit):
+    user = factories.make_user()
+    page = visit(user).page
+    join(page, factories.make_round(TUPLES, name="pilot", layout=Layout.PAGE, **ASKS))
+
+    page.keyboard.press("f")
+    assert focused_row(page) == 1
+    page.keyboard.press("3")
+    assert focused_row(page) == 2
+    open_reference(page, page.locator("[data-references] a").nth(1))
+    page.keyboard.press("t")
+    page.locator("[data-row]").nth(2).get_by_text("False", exact=True).click()
+    page.get_by_role("button", name="Submit page").click()
+    expect(page.locator("[data-missing]")).to_contain_text("3, 4")
+    page.locator("[data-row]").nth(2).locator("[data-part]").first.check(force=True)
+    page.locator("[data-row]").nth(3).get_by_text("Unjudgeable", exact=True).click()
+    page.get_by_role("button", name="Submit page").click()
+    expect_no_statements_left(page)
+
+    assert parts_of(user) == [(F, "0", False), (F, "relation", False), (T, "", True), (U, "", False)]
+
+
 def test_answer_buttons_are_within_thumb_reach_on_phone(visit):
     page = visit(factories.make_user(), width=360).page
     join(page, factories.make_round(TUPLES, name="pilot"))

@@ -317,6 +317,9 @@ def _rules(conduct: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
         yield "sample", f"clusters of at most {most} statements with the same subject"
     yield "sensitive tuples", "included" if design["include_sensitive"] else "excluded"
     yield "consent", "required" if design["has_consent"] else "not required"
+    if n := (answers := conduct.get("answers", {})).get("n_with_references"):
+        opened = f"{answers['n_opened_reference']:,} of {counted(n, 'counted judgment')}"
+        yield "references opened", f"{opened} ({percent(answers['n_opened_reference'] / n)}), before the answer"
     yield "adjudication", _adjudication(conduct["adjudications"])
     for imported in conduct["imports"]:
         yield "imported", _import(imported)
@@ -366,6 +369,21 @@ def _minute(at: str | None) -> str | None:
 
 def _day(at: str | None) -> str:
     return (at or "")[:10]
+
+
+def wrong_part_table(document: Document) -> Table:
+    """Return the table of the wrong parts of False judgments, by relation."""
+    parts = ((document.get("conduct") or {}).get("answers") or {}).get("wrong_parts", ())
+    rows = [
+        Row((
+            part["relation"], part["part"] if part["part"] == "relation" else f"slot {part['part']}",
+            part["n"], part["n"] / part["n_false"],
+        ))
+        for part in parts
+    ]  # fmt: skip
+    columns = (Column("relation"), Column("wrong part"), Column("judgments", Kind.COUNT), Column("share", Kind.SHARE))
+    notes = ("share: share of the counted False judgments of the relation. Slots are numbered from 0.",)
+    return Table("wrong-parts", "Wrong parts of False statements", columns, tuple(rows), notes)
 
 
 def timeline_table(document: Document) -> Table:

@@ -3,7 +3,7 @@ import { openJudgingSession } from "./judging_session.js";
 import { bindDialogs } from "./dialogs.js";
 import { openTaskQueue } from "./task_queue.js";
 import { listenToKeys } from "./keys.js";
-import { labelElement, linkElement, statementNodes, recentElement, textOf } from "./elements.js";
+import { labelElement, linkElement, partButtons, recentElement, referenceNodes, statementNodes, textOf, watchReferences } from "./elements.js";
 import { startTimer } from "./timer.js";
 
 const { root, url, saveState, outbox, kept, part } = openJudgingSession(undoRefused, (reply) => tasks.receive(reply));
@@ -36,8 +36,13 @@ function show() {
   buttons.forEach((button) => { button.disabled = !ahead.length; });
   if (!ahead.length) return showNothing();
   isAwaitingMore = false;
-  const { parts, label, comment = "" } = ahead[0];
+  const { parts, references, slots, label, comment = "" } = ahead[0];
   part("statement").replaceChildren(...statementNodes(parts));
+  part("references")?.replaceChildren(...referenceNodes(references));
+  if (slots) {
+    part("parts").replaceChildren(...partButtons(slots));
+    part("wrong-part").hidden = true;
+  }
   part("given").hidden = !label;
   if (label) part("given").querySelector(".label").replaceWith(labelElement(label));
   part("back").hidden = !answered.length;
@@ -64,14 +69,20 @@ async function showNothing() {
   return location.assign(url); // the server shows the final page
 }
 
-function answer(label) {
+function answer(label, wrongPart = "") {
   if (!ahead.length) return;
+  if (label === "false" && !wrongPart && ahead[0].slots) {
+    part("wrong-part").hidden = false;
+    part("parts").firstChild.focus();
+    return;
+  }
   const [seconds, comment, isFresh] = [timer.take(), form.elements.comment.value, !ahead[0].label];
   saveState.answered(seconds);
   if (isFresh) countJudged(1);
   answered.push({ ...ahead.shift(), label, comment, isFresh });
-  const { task, parts } = answered.at(-1);
-  outbox.add("", { task, label, comment, seconds: seconds.toFixed(2), more: tasks.isLow() ? 1 : "" }, textOf(parts));
+  const { task, parts, slots, references, hasOpened = false } = answered.at(-1);
+  const added = { ...(slots && { wrong_part: wrongPart }), ...(references && { opened_reference: hasOpened }) };
+  outbox.add("", { task, label, comment, seconds: seconds.toFixed(2), more: tasks.isLow() ? 1 : "", ...added }, textOf(parts));
   show();
 }
 
@@ -98,18 +109,22 @@ function undoRefused(action) {
 
 const openReport = () => { if (ahead.length) dialogs.openReport(ahead[0].task, part("statement")); };
 const openComment = () => { form.querySelector("details").open = true; form.elements.comment.focus(); };
-const back = () => answered.length > 0 && backTo(answered.at(-1));
+const isAskingPart = () => part("wrong-part")?.hidden === false;
+const back = () => (isAskingPart() ? (part("wrong-part").hidden = true) : answered.length > 0 && backTo(answered.at(-1)));
+const choosePart = (number) => isAskingPart() && part("parts").children[number - 1]?.click();
 
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   const buttons = { "data-skip": skip, "data-report-button": openReport };
   const name = Object.keys(buttons).find((attribute) => event.submitter.hasAttribute(attribute));
-  return name ? buttons[name]() : answer(event.submitter.value);
+  if (name) return buttons[name]();
+  return event.submitter.name === "wrong_part" ? answer("false", event.submitter.value) : answer(event.submitter.value);
 });
 for (const change of ["online", "offline"]) addEventListener(change, showWaitingText);
 part("keep").addEventListener("click", (event) => { event.preventDefault(); skip(); });
 part("back").addEventListener("click", back);
+watchReferences(root, () => { ahead[0].hasOpened = true; });
 const answers = Object.fromEntries(["true", "false", "unjudgeable"].map((label) => [label, () => answer(label)]));
-listenToKeys({ ...answers, skip, back, left: back, comment: openComment, report: openReport, instructions: dialogs.openInstructions });
+listenToKeys({ ...answers, choosePart, skip, back, left: back, comment: openComment, report: openReport, instructions: dialogs.openInstructions });
 countJudged(kept.state ? nKeptCounted : tasks.nUnsaved);
 show();

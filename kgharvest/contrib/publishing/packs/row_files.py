@@ -37,7 +37,7 @@ ROWS_AT_ONCE = 20_000
 SMALL = 1_000_000  # number of bytes to which any Parquet file may decompress
 FACTS, PREREGISTRATION = "rows/round.json", "preregistration.json"
 # Parts of the object `conduct` of the report that are copied to the package. The other parts are recomputed from rows.
-REPEATED = ("design", "limits", "training", "exclusions", "imports", "timeline")
+REPEATED = ("design", "limits", "training", "exclusions", "imports", "timeline", "answers")
 REPEATED_OF = {
     "dates": ("created_at", "opened_at", "closed_at"),
     "people": ("n_invited",),
@@ -59,7 +59,7 @@ def round_facts(round: Round, document: Mapping[str, Any]) -> dict[str, Any]:
     document: document of the frozen report.
     """
     facts = conduct_facts(round)
-    conduct = {name: facts[name] for name in REPEATED}
+    conduct = {name: facts[name] for name in REPEATED if name in facts}  # few rounds have answers
     parts = {part: {name: facts[part][name] for name in names} for part, names in REPEATED_OF.items()}
     return {
         **rules_of_round(round),
