@@ -29,10 +29,7 @@ FIELDS = {
     "adjudication": ("adjudication", Kind.TEXT),
 }
 # Columns of rounds with these options.
-ADDED = {
-    "asks_wrong_part": ("wrong_part", Kind.TEXT),
-    "has_references": ("opened_reference", Kind.BOOLEAN),
-}
+ADDED = {"asks_wrong_part": ("wrong_part", Kind.TEXT), "has_references": ("opened_reference", Kind.BOOLEAN)}
 LABEL, ADJUDICATION = (1 + list(FIELDS).index(name) for name in ("label", "adjudication"))
 
 

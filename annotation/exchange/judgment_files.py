@@ -14,8 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from annotation.rounds.references import wrong_parts
-from kgharvest.bulk.file_reading import CONTROL, MOST_ENTITIES, read_lines
+from kgharvest.bulk.file_reading import CONTROL, read_lines
 from kgharvest.bulk.file_values import BadValue, read_entities, read_label
 from kgharvest.errors import BadEntry, ImportRefused
 
@@ -205,12 +204,6 @@ def _comment(text: str) -> str:
     return _without_nul(text)
 
 
-def _wrong_part(text: str) -> str:
-    if text not in ("", *wrong_parts(MOST_ENTITIES)):
-        raise BadValue(f"is {text!r:.40}; use the index of a slot, relation, or leave it empty")
-    return text
-
-
 def _without_nul(text: str) -> str:
     if "\x00" in text:
         raise BadValue("has a NUL character; remove it")
@@ -264,7 +257,7 @@ READERS: dict[str, Callable[[str], Any]] = {  # parsers by column; they raise Ba
     "seconds": _seconds,
     "judged_at": _moment,
     "comment": _comment,
-    "wrong_part": _wrong_part,
+    "wrong_part": _name(8, shortest=0),
 }
 # Parsers of the columns that describe how the statements of a file were sampled. They raise BadValue.
 SAMPLING: dict[str, Callable[[str], Any]] = {

@@ -137,7 +137,9 @@ class _Import:
             if relation and relation.arity != len(row.entities):
                 self._fault(row, f"has {len(row.entities)} entities but {relation.name} has {relation.arity}")
             if row.wrong_part and (row.label != Label.FALSE or row.wrong_part not in wrong_parts(len(row.entities))):
-                self._fault(row, f"has the wrong part {row.wrong_part}, but the label {row.label} or no such slot")
+                self._fault(
+                    row, f"has the label {row.label} and the wrong part {row.wrong_part!r}; use a slot or relation"
+                )
         tasks = [] if self.faults else self._find_or_create_tasks(rows, relations)
         current = Judgment.objects.current().filter(task__round=self.round)
         columns = current.values_list("annotator__code", "task", "pk")

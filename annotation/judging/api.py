@@ -28,7 +28,7 @@ from annotation.judging.judgments import (
 )
 from annotation.judging.models import SIXTEEN_HEX_DIGITS
 from annotation.models import LONGEST_COMMENT, Annotator, JudgmentTask, Label, StatementReport
-from annotation.rounds.instructions import instructions_markdown, statement_parts
+from annotation.rounds.instructions import instructions_markdown
 from kgharvest.accounts.tokens import Scope
 from kgharvest.api.authentication import TokenAllows
 from kgharvest.api.input import Filters
@@ -115,8 +115,7 @@ class AnswerSerializer(TaskSerializer):
     wrong_part = serializers.CharField(
         required=False,
         allow_blank=True,
-        help_text='Required for the label "false" if the statement has `slots`: the index of the wrong slot, or '
-        '"relation". Otherwise, omit it.',
+        help_text="Index of the wrong slot, or relation. Required for false if the statement has `slots`.",
     )
     opened_reference = serializers.BooleanField(
         required=False, allow_null=True, help_text="Whether a reference of the statement was opened before the answer."
@@ -138,10 +137,8 @@ _answers = AnswerSerializer()
 def read_answer(annotator: Annotator, fields: Mapping[str, Any]) -> tuple[Answer, bool]:
     """Validate an answer. The second value is True if more statements are requested. Raises ValidationError."""
     valid = _answers.run_validation(fields)
-    task, comment = annotator.task_of(valid["task"]), valid.get("comment", "")
-    added = (valid.get("wrong_part", ""), valid.get("opened_reference"))
-    answer = Answer(task, valid["label"], valid["client_uuid"], valid.get("seconds"), comment, *added)
-    return answer, bool(valid.get("more"))
+    wants_more = bool(valid.pop("more", False))
+    return Answer(annotator.task_of(valid.pop("task")), **valid), wants_more
 
 
 class StatementReportInput(TaskSerializer):
@@ -201,12 +198,9 @@ class StoredSerializer(serializers.Serializer):
 class AnsweredSerializer(StatementSerializer):
     label = serializers.ChoiceField(Label.choices)
     comment = serializers.CharField(allow_blank=True)
-    wrong_part = serializers.CharField(allow_blank=True)
-    opened_reference = serializers.BooleanField(allow_null=True)
+    wrong_part = serializers.CharField(allow_blank=True, required=False)
+    opened_reference = serializers.BooleanField(allow_null=True, required=False)
     judged_at = serializers.DateTimeField()
-
-
-ANSWERED = ("label", "comment", "wrong_part", "opened_reference", "judged_at")
 
 
 class RecentSerializer(serializers.Serializer):
@@ -225,14 +219,7 @@ class InstructionsTextSerializer(serializers.Serializer):
 
 def statements_of(annotator: Annotator, tasks: Sequence[JudgmentTask]) -> list[dict[str, Any]]:
     """Return the tasks as sent to the annotator: token, parts, and the additions that the round shows."""
-    return [
-        {
-            "task": annotator.token_of(task.pk),
-            "parts": statement_parts(task.statement, task.spans),
-            **(task.additions or {}),
-        }
-        for task in tasks
-    ]
+    return [{"task": annotator.token_of(task.pk), "parts": task.parts, **(task.additions or {})} for task in tasks]
 
 
 # Views
@@ -357,23 +344,16 @@ class Recent(JudgingView):
         RecentSerializer,
         {
             "answers": [
-                {
-                    "task": TASK,
-                    "parts": PARTS,
-                    "label": "true",
-                    "comment": "",
-                    "wrong_part": "",
-                    "opened_reference": None,
-                    "judged_at": "2026-11-22T10:00:00Z",
-                }
+                {"task": TASK, "parts": PARTS, "label": "true", "comment": "", "judged_at": "2026-11-22T10:00:00Z"}
             ]
         },
     )
     def get(self, request: Request, round_id: int) -> Response:
         judgments = recent_judgments(self.annotator, MOST_RECENT)
         statements = statements_of(self.annotator, [judgment.task for judgment in judgments])
+        names = ("label", "comment", "wrong_part", "opened_reference", "judged_at")
         answers = [
-            statement | {name: getattr(judgment, name) for name in ANSWERED}
+            statement | {name: getattr(judgment, name) for name in names}
             for statement, judgment in zip(statements, judgments, strict=True)
         ]
         return Response(RecentSerializer({"answers": answers}).data)

@@ -117,9 +117,7 @@ JUDGMENTS = JudgmentTable()
 def _row_hash(row: Sequence[Any], has_counted: bool) -> str:
     """Return the hash of a row. Empty values of ADDED_COLUMNS are omitted, so hashes of earlier versions stay valid."""
     answer, added = row[: -len(ADDED_COLUMNS)], row[-len(ADDED_COLUMNS) :]
-    return sha256(
-        canonical_json([*answer, has_counted, *(added if any(value not in ("", None) for value in added) else ())])
-    )
+    return sha256(canonical_json([*answer, has_counted, *(() if set(added) <= {"", None} else added)]))
 
 
 def _exclusions() -> Exclusions:

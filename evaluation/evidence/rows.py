@@ -615,20 +615,15 @@ def conduct_facts(round: Round) -> dict[str, Any]:
 
 def _answer_facts(round: Round) -> dict[str, Any]:
     """Return facts about the counted judgments: opened references, and the wrong parts by relation."""
-    counted = Judgment.objects.counted().not_withdrawn().filter(task__round=round)
-    with_references = counted.exclude(opened_reference=None)
-    n_false = dict(
-        counted.filter(label=Label.FALSE).values_list("task__knowledge_tuple__relation").annotate(Count("pk"))
-    )
-    parts = counted.exclude(wrong_part="").values_list("task__knowledge_tuple__relation", "wrong_part")
-    relation = "task__knowledge_tuple__relation"
-    named = parts.annotate(n=Count("pk")).values_list(relation, f"{relation}__name", "wrong_part", "n")
+    counted, relation = Judgment.objects.counted().filter(task__round=round), "task__knowledge_tuple__relation"
+    n_false = dict(counted.filter(label=Label.FALSE).values_list(relation).annotate(Count("pk")))
+    parts = counted.exclude(wrong_part="").values_list(relation, f"{relation}__name", "wrong_part")
+    parts = parts.annotate(Count("pk")).order_by(f"{relation}__name", relation, "wrong_part")
     return {
-        "n_with_references": with_references.count(),
-        "n_opened_reference": with_references.filter(opened_reference=True).count(),
+        "n_with_references": counted.exclude(opened_reference=None).count(),
+        "n_opened_reference": counted.filter(opened_reference=True).count(),
         "wrong_parts": [
-            {"relation": name, "part": part, "n": n, "n_false": n_false[pk]}
-            for pk, name, part, n in named.order_by(f"{relation}__name", relation, "wrong_part")
+            {"relation": name, "part": part, "n": n, "n_false": n_false[pk]} for pk, name, part, n in parts
         ],
     }
 

@@ -19,10 +19,10 @@ from kgharvest.models import HarvestJob, Relation
 # Memory for the cache of the sort table; its sorter uses the same amount. Neither depends on the file size.
 CACHE_KB = 4096
 INSERT = """
-INSERT INTO tuple_row (list, key, surface, score, mtl, reference_texts, line) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO tuple_row (list, key, surface, score, mtl, reference, line) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (list, key) DO UPDATE
-SET surface = excluded.surface, score = excluded.score, mtl = excluded.mtl,
-    reference_texts = excluded.reference_texts, line = excluded.line
+SET surface = excluded.surface, score = excluded.score, mtl = excluded.mtl, reference = excluded.reference,
+    line = excluded.line
 WHERE excluded.score > tuple_row.score
 """
 
@@ -99,8 +99,8 @@ def _read_csv(lines: Iterable[str]) -> Iterator[Line | BadEntry]:
             yield BadEntry("line 1", f"missing column: {', '.join(sorted(missing))}")
             return
         for fields in reader:
-            typed: dict[str, Any] = {"relation": (fields.get("relation") or "").removeprefix("'") or None}
-            typed["references"] = (fields.get("references") or "").removeprefix("'") or None
+            texts = ("relation", "references")
+            typed: dict[str, Any] = {name: (fields.get(name) or "").removeprefix("'") or None for name in texts}
             try:
                 for column in ("entities", "surface", "score", "mtl"):
                     typed[column] = parse_json(fields[column]) if fields.get(column) else None
@@ -132,9 +132,8 @@ class ExternalSort:
         self._database.execute(f"PRAGMA cache_size = -{CACHE_KB}")
         self._database.execute("PRAGMA journal_mode = OFF")
         self._database.execute(
-            "CREATE TABLE tuple_row "
-            "(list INTEGER, key TEXT, surface TEXT, score REAL, mtl REAL, reference_texts TEXT, line INTEGER, "
-            "UNIQUE (list, key))"
+            "CREATE TABLE tuple_row (list INTEGER, key TEXT, surface TEXT, score REAL, mtl REAL, reference TEXT, "
+            "line INTEGER, UNIQUE (list, key))"
         )
 
     def __enter__(self) -> ExternalSort:
@@ -151,8 +150,7 @@ class ExternalSort:
             nonlocal n_rows
             for n_rows, row in enumerate(rows, start=1):
                 texts = KEY_SEPARATOR.join(row.entities), KEY_SEPARATOR.join(row.surface)
-                references = KEY_SEPARATOR.join(row.references) or None
-                yield number, *texts, row.score, row.mtl, references, n_rows
+                yield number, *texts, row.score, row.mtl, KEY_SEPARATOR.join(row.references), n_rows
 
         self._database.execute("BEGIN")
         self._database.executemany(INSERT, parameters())
@@ -165,9 +163,7 @@ class ExternalSort:
         return n_rows
 
     def rows_of(self, number: int = 0) -> Iterator[TupleRow]:
-        ordered = (
-            "SELECT key, surface, reference_texts, score, mtl FROM tuple_row WHERE list = ? ORDER BY score DESC, line"
-        )
+        ordered = "SELECT key, surface, reference, score, mtl FROM tuple_row WHERE list = ? ORDER BY score DESC, line"
         for *texts, score, mtl in self._database.execute(ordered, [number]):
             key, surface, references = (tuple(text.split(KEY_SEPARATOR)) if text else () for text in texts)
             yield TupleRow(key, surface, score, mtl, references)

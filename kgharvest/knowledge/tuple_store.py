@@ -63,11 +63,9 @@ def store_tuples(job: HarvestJob, rows: Iterable[TupleRow]) -> None:
     def temporary_rows() -> Iterator[Sequence[Any]]:
         for rank, row in enumerate(rows, start=1):
             key = tuple_key(row.entities)
-            lists = [
-                JSON.get_db_prep_save(entities, connection)
-                for entities in (row.entities, row.surface, row.references or None)
-            ]
-            yield rank, key, row.score, row.mtl, is_sensitive(key), *lists, *row.entities
+            lists = (row.entities, row.surface, row.references or None)
+            columns = [JSON.get_db_prep_save(texts, connection) for texts in lists]
+            yield rank, key, row.score, row.mtl, is_sensitive(key), *columns, *row.entities
 
     with connection.cursor() as cursor:
         cursor.execute(

@@ -179,11 +179,11 @@ def test_page_of_statements_asks_for_the_wrong_part(visit):
     assert focused_row(page) == 2
     open_reference(page, page.locator("[data-references] a").nth(1))
     page.keyboard.press("t")
-    page.locator("[data-row]").nth(2).get_by_text("False", exact=True).click()
+    page.locator("[data-row]").nth(2).get_by_label("False").check()
     page.get_by_role("button", name="Submit page").click()
     expect(page.locator("[data-missing]")).to_contain_text("3, 4")
-    page.locator("[data-row]").nth(2).locator("[data-part]").first.check(force=True)
-    page.locator("[data-row]").nth(3).get_by_text("Unjudgeable", exact=True).click()
+    page.locator("[data-row]").nth(2).locator("[data-part]").first.check()
+    page.locator("[data-row]").nth(3).get_by_label("Unjudgeable").check()
     page.get_by_role("button", name="Submit page").click()
     expect_no_statements_left(page)
 
