@@ -147,11 +147,13 @@ def open_reference(page, link) -> None:
 
 def test_wrong_part_and_opened_reference_are_stored_by_keyboard(visit):
     user = factories.make_user()
-    page = visit(user).page
+    visitor = visit(user)
+    page = visitor.page
     join(page, factories.make_round(TUPLES, name="pilot", **ASKS))
 
     page.keyboard.press("f")
     expect(page.get_by_role("group", name="Which part is wrong?")).to_be_visible()
+    assert visitor.axe_violations() == []
     page.keyboard.press("ArrowLeft")  # closes the question
     expect(page.get_by_role("group", name="Which part is wrong?")).to_be_hidden()
     open_reference(page, page.locator("[data-references] a"))
@@ -170,10 +172,12 @@ def test_wrong_part_and_opened_reference_are_stored_by_keyboard(visit):
 
 def test_page_of_statements_asks_for_the_wrong_part(visit):
     user = factories.make_user()
-    page = visit(user).page
+    visitor = visit(user)
+    page = visitor.page
     join(page, factories.make_round(TUPLES, name="pilot", layout=Layout.PAGE, **ASKS))
 
     page.keyboard.press("f")
+    assert visitor.axe_violations() == []
     assert focused_row(page) == 1
     page.keyboard.press("3")
     assert focused_row(page) == 2
