@@ -103,8 +103,8 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
     """Return the content that the round would have if the draft were opened.
 
     Deterministic for the same description, harvests, and gold. by: user whose visible harvests are sampled; None for
-    all. Raises BadRoundSpec, BadCut, NotFound, NothingToSample, NotEnoughGold,
-    MissingReferences, JudgeNotReady, or SeveralJudges.
+    all. Raises BadRoundSpec, BadCut, NotFound, NothingToSample, NotEnoughGold, MissingReferences,
+    JudgeNotReady, or SeveralJudges.
     """
     rng = np.random.default_rng(round.seed)
     cells = _cells_with_jobs(round, by)
@@ -160,11 +160,11 @@ def _imported_references(round: Round, samples: Sequence[Sample]) -> dict[int, l
     if not round.imported_references:
         return {}
     references: defaultdict[int, dict[str, None]] = defaultdict(dict)  # in the order of cells, without duplicates
-    for _, tuples in samples:
-        for harvested in tuples:
+    for sample in samples:
+        for harvested in sample.tuples:
             references[harvested.knowledge_tuple_id] |= dict.fromkeys(harvested.references or ())
     n_missing = sum(not texts for texts in references.values())
-    has_several_sides = len({(stratum.language_model_id, stratum.setting) for stratum, _ in samples}) > 1
+    has_several_sides = len({(sample.stratum.language_model_id, sample.stratum.setting) for sample in samples}) > 1
     if n_missing == len(references) or (n_missing and has_several_sides):
         raise DomainError(
             "MissingReferences",
