@@ -112,7 +112,7 @@ def who_took_part(request: HttpRequest, round: Round) -> Iterator[Panel]:
 
 
 def harvest_rounds(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
-    rounds = Round.objects.visible_to(request.user).filter(
+    rounds = Round.objects.visible_to(request.user).current().filter(
         Exists(Stratum.objects.filter(job=job, round=OuterRef("pk")))
     )
     newest = list(rounds.select_related("project").order_by("-pk")[: N_ROUNDS + 1])

@@ -21,6 +21,13 @@ class ReportQuerySet(models.QuerySet):
         """Return the reports of the user's projects, or all reports for superusers and the operator."""
         return visible(self, user, "round__project")
 
+    def current(self):
+        """Return reports that are not archived. An archived round also archives its reports."""
+        return self.filter(archived_at=None, round__archived_at=None)
+
+    def archived(self):
+        return self.exclude(archived_at=None, round__archived_at=None)
+
     def for_list(self):
         """Defer the documents, which can be megabytes in size."""
         return self.defer("document", "abridged", "method").select_related("round__project", "created_by")
@@ -41,6 +48,7 @@ class Report(models.Model):
     code_version = models.CharField(max_length=100)
     created_by = person_or_null()
     created_at = models.DateTimeField()
+    archived_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     objects = ReportQuerySet.as_manager()
 
@@ -70,6 +78,10 @@ class Report(models.Model):
     @property
     def project(self) -> Project:
         return self.round.project
+
+    @property
+    def is_archived(self) -> bool:
+        return self.archived_at is not None or self.round.is_archived
 
     @property
     def document_for_pages(self) -> Mapping[str, Any]:

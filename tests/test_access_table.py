@@ -144,6 +144,8 @@ POST   /projects/default/rounds/draft/delete/                           302 403 
 POST   /projects/default/rounds/pilot/clone/                            302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/pause/                            302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/reopen/                           302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/pilot/archive/                          302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/pilot/restore/                          302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/close/                            302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/release/                          302 403 403 403 302 302 302 404
 GET    /projects/default/rounds/pilot/judgments.csv                     302 403 200 200 200 200 200 404
@@ -235,6 +237,8 @@ GET    /rounds/pilot/judge/                                             302 302 
 # reports, comparisons, scores, probes
 GET    /reports/                                                        302 403 200 200 200 200 200 200
 GET    /reports/{report}/                                               302 403 200 200 200 200 200 404
+POST   /reports/{report}/archive/                                       302 403 403 403 302 302 302 404
+POST   /reports/{report}/restore/                                       302 403 403 403 302 302 302 404
 GET    /reports/{report}/report.json                                    302 403 200 200 200 200 200 404
 GET    /reports/{report}/report.evidence                               302 403 200 200 200 200 200 404
 GET    /reports/{report}/tables/cells.csv                               302 403 200 200 200 200 200 404

@@ -19,7 +19,7 @@ from annotation.rounds.models import LONGEST_INSTRUCTIONS
 from annotation.rounds.plan import plan_round
 from annotation.rounds.serializers import RoundDetailSerializer, RoundEntrySerializer, RoundSerializer, round_from_spec
 from kgharvest.access import Action, check_may_anywhere
-from kgharvest.api.input import CountField, Filters, FiniteField, StrictSerializer
+from kgharvest.api.input import ArchiveFilters, CountField, Filters, FiniteField, StrictSerializer
 from kgharvest.api.views import ApiViewSet, PagedList, operation
 from kgharvest.models import Relation
 
@@ -56,7 +56,7 @@ class RoundOperations(RoundPartViewSet):
         return self.round()
 
 
-class RoundFilters(Filters):
+class RoundFilters(ArchiveFilters):
     project = serializers.SlugField(source="project__slug", required=False, help_text="Slug of a project.")
     status = serializers.ChoiceField(Round.Status.choices, required=False)
     name = serializers.CharField(source="name__icontains", required=False, max_length=100, help_text="Part of a name.")
@@ -269,6 +269,15 @@ class RoundViewSet(PagedList, RoundOperations):
     def close(self, request: Request, round_id: int) -> Response:
         """Assigned statements are released. Statements that still lack judgments stay incomplete."""
         return self.changed(services.close_round)
+
+    @operation("Archive a closed round")
+    def archive(self, request: Request, round_id: int) -> Response:
+        """Lists hide the round and its reports unless `archived` is true. Their URLs and files remain available."""
+        return self.changed(services.archive_round)
+
+    @operation("Restore an archived round")
+    def restore(self, request: Request, round_id: int) -> Response:
+        return self.changed(services.restore_round)
 
     @operation("Clone a round", responses={201: RoundDetailSerializer})
     def clone(self, request: Request, round_id: int) -> Response:

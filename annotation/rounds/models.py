@@ -56,6 +56,12 @@ class RoundQuerySet(models.QuerySet):
         slug, _, name = path.rpartition("/")
         return self.filter(project__slug=slug, name=name)
 
+    def current(self):
+        return self.filter(archived_at=None)
+
+    def archived(self):
+        return self.filter(archived_at__isnull=False)
+
 
 DEFAULT_SAMPLE_SIZE = 20  # statements per harvest, on the form of a new round
 LONGEST_INSTRUCTIONS = 20_000  # characters
@@ -71,7 +77,8 @@ class Round(models.Model):
     spec: JSON description of the round with its cells, but without default values (annotation.rounds.serializers).
     relation_instructions: Markdown by relation id, frozen when the round opens. n_tasks: number of statements,
     including gold. source: origin of the judgments; pages and reports mark simulated judgments. completed_at: time at
-    which all statements were found to be complete; None until then.
+    which all statements were found to be complete; None until then. archived_at: lists and choices hide archived rounds
+    and their reports; only closed rounds are archived.
     """
 
     class Status(models.TextChoices):
@@ -251,6 +258,7 @@ class Round(models.Model):
     opened_at = models.DateTimeField(null=True, blank=True)
     closed_at = models.DateTimeField(null=True, blank=True)
     completed_at = models.DateTimeField(null=True, blank=True)
+    archived_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     objects = RoundQuerySet.as_manager()
 
@@ -342,6 +350,10 @@ class Round(models.Model):
                 parse_questions(getattr(self, option), option, is_check=is_check)
             except BadQuestions as fault:
                 raise ValidationError({option: str(fault)}) from None
+
+    @property
+    def is_archived(self) -> bool:
+        return self.archived_at is not None
 
     @property
     def quota(self) -> int | None:

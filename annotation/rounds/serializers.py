@@ -37,12 +37,13 @@ class RoundEntrySerializer(serializers.ModelSerializer):
 
     project = serializers.CharField(source="project.slug")
     created_by = serializers.CharField(source="created_by.username", allow_null=True)
+    archived = serializers.BooleanField(source="is_archived")
 
     class Meta:
         model = Round
         fields = [
             *("id", "name", "project", "status", "source", "n_tasks", "n_gold", "judgments_per_task"),
-            *("created_by", "created_at", "opened_at", "closed_at"),
+            *("created_by", "created_at", "opened_at", "closed_at", "archived"),
         ]
 
 

@@ -225,12 +225,13 @@ def pause_round(round: Round, by=None) -> None:
 def reopen_round(round: Round, by=None) -> None:
     """Reopen a paused or closed round. A closed round loses its closing rule, which would close it again immediately.
 
-    Raises NotAllowed or WrongStatus.
+    An archived round is also restored. Raises NotAllowed or WrongStatus.
     """
     check_may(by, Action.WORK, round.project)
     no_rule = {"closes_when": Round.ClosesWhen.MANUAL, "closes_at": None, "closes_at_half_width": None}
     rule = no_rule if round.closed_at else {}
-    _move(round, [Round.Status.PAUSED, Round.Status.CLOSED], Round.Status.OPEN, closed_at=None, **rule)
+    changes = rule | {"closed_at": None, "archived_at": None}
+    _move(round, [Round.Status.PAUSED, Round.Status.CLOSED], Round.Status.OPEN, **changes)
     record("round.reopened", round, by, round=round)
 
 
@@ -259,6 +260,28 @@ def _move(round: Round, sources: Sequence[str], target: str, **fields: Any) -> N
     if target != Round.Status.OPEN:
         wait_for_answers(round)
     round.refresh_from_db(fields=["status", "closed_at", *fields])
+
+
+def archive_round(round: Round, by=None) -> None:
+    """Hide a closed round and its reports from lists and choices. Idempotent. Raises NotAllowed or WrongStatus."""
+    _set_archived(round, timezone.now(), "round.archived", by)
+
+
+def restore_round(round: Round, by=None) -> None:
+    """Show an archived round in lists and choices again. Idempotent. Raises NotAllowed or WrongStatus."""
+    _set_archived(round, None, "round.restored", by)
+
+
+@transaction.atomic
+def _set_archived(round: Round, archived_at: datetime | None, event: str, by) -> None:
+    check_may(by, Action.WORK, round.project)
+    closed = Round.objects.filter(pk=round.pk, status=Round.Status.CLOSED)
+    if closed.filter(archived_at__isnull=archived_at is not None).update(archived_at=archived_at):
+        record(event, round, by, round=round)
+    elif not closed.exists():
+        # Annotators would continue to judge an open round that researchers no longer see in their lists.
+        raise WrongStatus(f"Round {round.name} is {round.status}. Close it before you archive it.")
+    round.refresh_from_db(fields=["archived_at"])
 
 
 def note_complete_rounds(now: datetime) -> None:

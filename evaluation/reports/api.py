@@ -19,11 +19,11 @@ from evaluation.reports.document import report_tables
 from evaluation.reports.drawn_tuples import CUTS, INCOMPLETE, OUTCOMES, in_part, with_evidence, with_verdict
 from evaluation.reports.files import FILES, content_type_of
 from evaluation.reports.forms import LEAST_POINTS, MOST_POINTS, report_options
-from evaluation.reports.services import prepare_report, store_report
+from evaluation.reports.services import archive_report, prepare_report, restore_report, store_report
 from evaluation.reports.views import figure_download, report_download, table_download
 from kgharvest.access import Action, visible_or_404
-from kgharvest.api.input import Filters, FiniteField, IdField, StrictSerializer
-from kgharvest.api.views import ApiViewSet, PagedList, file_operation
+from kgharvest.api.input import ArchiveFilters, Filters, FiniteField, IdField, StrictSerializer
+from kgharvest.api.views import ApiViewSet, PagedList, file_operation, operation
 from kgharvest.statistics.paired_tests import MARGIN
 from kgharvest.tables.formats import FORMATS
 
@@ -42,10 +42,14 @@ class ReportEntrySerializer(serializers.ModelSerializer):
     project = serializers.CharField(source="round.project.slug")
     headline = HeadlineSerializer()
     created_by = serializers.CharField(source="created_by.username", allow_null=True)
+    archived = serializers.BooleanField(source="is_archived", help_text="True if the report or its round is archived.")
 
     class Meta:
         model = Report
-        fields = ["id", "round", "round_name", "project", "headline", "code_version", "created_by", "created_at"]
+        fields = [
+            *("id", "round", "round_name", "project", "headline", "code_version", "created_by", "created_at"),
+            "archived",
+        ]
 
 
 class ReportFileSerializer(serializers.Serializer):
@@ -86,7 +90,7 @@ class ReportDetailSerializer(ReportEntrySerializer):
         return {"name": name, "title": title, "url": self.context["request"].build_absolute_uri(address)}
 
 
-class ReportFilters(Filters):
+class ReportFilters(ArchiveFilters):
     project = serializers.SlugField(source="round__project__slug", required=False, help_text="Slug of a project.")
     round = IdField(required=False, help_text="Id of a round.")
 
@@ -153,6 +157,15 @@ class ReportViewSet(PagedList, ReportOperations):
     @extend_schema(summary="Get a report")
     def retrieve(self, request: Request, pk: int) -> Response:
         return self.answer(self.get_object())
+
+    @operation("Archive a report")
+    def archive(self, request: Request, pk: int) -> Response:
+        """Lists hide the report unless `archived` is true. Its URL and files remain available."""
+        return self.changed(archive_report)
+
+    @operation("Restore an archived report")
+    def restore(self, request: Request, pk: int) -> Response:
+        return self.changed(restore_report)
 
     @file_operation(
         "Download a report",

@@ -1,7 +1,7 @@
 """Pages of reports, rendered from frozen documents."""
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from django.contrib import messages
@@ -49,7 +49,8 @@ from evaluation.reports.sections.comparisons import common_of, matrices_of, side
 from evaluation.reports.sections.rates import cells_by_relation, relation_table, scored_relations
 from evaluation.reports.services import create_report
 from kgharvest import code_version
-from kgharvest.access import Action, allowed_actions, researcher_required
+from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404
+from kgharvest.api.input import ArchiveFilters
 from kgharvest.bulk.pagination import page_of, sort_key
 from kgharvest.errors import DomainError
 from kgharvest.pages.lists import ListPage
@@ -74,6 +75,7 @@ LONG_TABLE = 20  # number of rows shown if a table is longer
 
 class ReportList(ListPage):
     template_name = "evaluation/reports/report_list.html"
+    filters = ArchiveFilters
     searched = ("round__name",)
     project_path = "round__project"
     columns = {"round": "round__name", "project": "round__project__name", "made": "created_at"}
@@ -81,6 +83,9 @@ class ReportList(ListPage):
 
     def rows(self):
         return Report.objects.visible_to(self.request.user).for_list()
+
+    def context(self, page):
+        return {"has_archived": Report.objects.visible_to(self.request.user).archived().exists()}
 
 
 @researcher_required
@@ -97,6 +102,14 @@ def report_new(request: HttpRequest, path: str) -> HttpResponse:
 def find_report(request: HttpRequest, pk: int) -> Report:
     """Return the report, with its documents deferred. Raises Http404."""
     return get_object_or_404(Report.objects.visible_to(request.user).for_list(), pk=pk)
+
+
+@researcher_required
+@require_POST
+def report_change(request: HttpRequest, pk: int, change: Callable[..., None]) -> HttpResponse:
+    report = visible_or_404(request.user, Report.objects.for_list(), Action.WORK, pk=pk)
+    change(report, by=request.user)
+    return redirect(report)
 
 
 @researcher_required

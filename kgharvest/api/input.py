@@ -123,6 +123,16 @@ class Filters(serializers.Serializer):
         return rows.filter(**self.validated_data)
 
 
+class ArchiveFilters(Filters):
+    """Filters of rows that can be archived, with querysets that have the methods `current` and `archived`."""
+
+    archived = serializers.BooleanField(default=False, help_text="True for archived rows; default: all other rows.")
+
+    def narrow(self, rows: QuerySet) -> QuerySet:
+        lookups = dict(self.validated_data)
+        return (rows.archived() if lookups.pop("archived") else rows.current()).filter(**lookups)
+
+
 class ProjectFilters(Filters):
     project = serializers.CharField(required=False, max_length=100, source="project__slug", help_text="Project slug.")
 

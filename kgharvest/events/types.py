@@ -50,6 +50,9 @@ CORE_TYPES = (
               "closed the round with {n_incomplete} statements incomplete"),
     EventType("round.released", "released {n} assigned statements of the round {round}", "given_back",
               "released {n} assigned statements"),
+    EventType("round.archived", "archived the round {round}", "archived", "archived the round"),
+    EventType("round.restored", "restored the round {round} from the archive", "restored",
+              "restored the round from the archive"),
     EventType("round.instructions_edited", "edited the instructions of the round {round}"),
     EventType("round.imported", "imported {n_judgments} judgments into the round {round}", "imported",
               "imported {n_judgments} judgments from {file}"),
@@ -100,6 +103,8 @@ CORE_TYPES = (
     EventType("paper.stated", "changed {n_statements} answers about the round {round} in the paper metadata"),
     EventType("report.shared", "shared report {report} on the round {round} by a link for {days} days"),
     EventType("report.share_revoked", "revoked a link to report {report} on the round {round}"),
+    EventType("report.archived", "archived report {report} on the round {round}"),
+    EventType("report.restored", "restored report {report} on the round {round} from the archive"),
     EventType("report.packed", "packed report {report} on the round {round}: SHA-256 {sha256}"),
     # Projects and accounts
     EventType("project.made", "created the project {project}"),
