@@ -5,12 +5,13 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from django.core.cache import cache
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Count, Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
 from annotation.invites.access import session_annotators
+from annotation.judging.judgments import has_statements_left
 from annotation.judging.verdicts import Verdict
 from annotation.models import Annotator, Judgment, JudgmentTask, Round, Stratum
 from annotation.monitoring.cells import harvest_cells, shown
@@ -19,47 +20,30 @@ from annotation.questionnaire.groups import check_counts, questionnaire_groups
 from kgharvest.access import Action, may
 from kgharvest.models import HarvestJob, KnowledgeTuple, Launch, Project
 from kgharvest.operations.metrics import Reading
-from kgharvest.pages.home import home_step, next_step, project_step
+from kgharvest.pages.home import project_step, stage
 from kgharvest.pages.number_format import hours
 from kgharvest.pages.panels import Panel, button
 
 N_OPEN = 4  # open rounds on the home page
+N_JOINED = 20  # rounds of an annotator on the home page
 N_ROUNDS = 5  # rounds on a harvest's page
 
 
-def home_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    yield home_step(
+def home_stages(request: HttpRequest, subject: None) -> Iterator[Panel]:
+    rounds = Round.objects.visible_to(request.user).current()
+    n_rounds = dict(rounds.order_by().values_list("status").annotate(Count("pk")))
+    yield stage(
         "Rounds",
         reverse("annotation:round_list"),
-        "People judge a sample of tuples as true, false, or unjudgeable.",
-        n=Round.objects.visible_to(request.user).count(),
+        [(n_rounds.get(status, 0), label.lower(), f"?status={status}") for status, label in Round.Status.choices],
+        "A round draws a sample of the tuples. Annotators judge each statement as true, false, or unjudgeable.",
+        open_rounds(rounds),
     )
 
 
-def first_round(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    newest = HarvestJob.objects.visible_to(request.user).succeeded().filter(n_tuples__gt=0).order_by("-pk").first()
-    if newest and not Round.objects.visible_to(request.user).exists():
-        text = "Select finished harvests. People judge a sample of their tuples as statements."
-        yield next_step(
-            "Next step: create a round", text, "New round", f"{reverse('annotation:round_new')}?job={newest.pk}"
-        )
-
-
-def waiting_rounds(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    rounds = Round.objects.visible_to(request.user).order_by("-pk")
-    open_to_people = rounds.filter(status=Round.Status.OPEN, source=Round.Source.PEOPLE)
-    if empty := open_to_people.exclude(annotators__n_judged__gt=0).first():
-        text = f"{empty.name} has no judgments yet. Send its join link to annotators."
-        yield next_step("Next step: invite annotators", text, "Show join link", empty.get_absolute_url())
-    elif draft := rounds.filter(status=Round.Status.DRAFT).first():
-        text = f"{draft.name} is a draft. Check its plan, then open it."
-        yield next_step("Next step: open the round", text, "View draft", draft.get_absolute_url())
-
-
-def open_rounds(request: HttpRequest, subject: None) -> Iterator[Panel]:
+def open_rounds(rounds: QuerySet[Round]) -> Iterator[Panel]:
     now = timezone.now()
-    rounds = Round.objects.visible_to(request.user).filter(status=Round.Status.OPEN).order_by("-opened_at", "-pk")
-    newest = list(rounds.select_related("project")[: N_OPEN + 1])
+    newest = list(rounds.filter(status=Round.Status.OPEN).select_related("project").order_by("-opened_at", "-pk"))
     if newest:
         shown = [(round, progress(round, now)) for round in newest[:N_OPEN]]
         for _, figures in shown:
@@ -68,7 +52,7 @@ def open_rounds(request: HttpRequest, subject: None) -> Iterator[Panel]:
 
 
 def project_contents(request: HttpRequest, project: Project) -> Iterator[Panel]:
-    yield project_step("Rounds", reverse("annotation:round_list"), project, project.rounds.count(), "round")
+    yield project_step("Rounds", reverse("annotation:round_list"), project, project.rounds.current().count(), "round")
 
 
 def return_link(request: HttpRequest, subject: None) -> Iterator[Panel]:
@@ -76,9 +60,12 @@ def return_link(request: HttpRequest, subject: None) -> Iterator[Panel]:
 
 
 def home_work(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    annotators = list(session_annotators(request).filter(round__status=Round.Status.OPEN).select_related("round"))
+    """Yield the rounds that the annotator can continue, and the rounds without statements left for the annotator."""
+    annotators = session_annotators(request).select_related("round").order_by("-round_id")[:N_JOINED]
+    can_continue = [annotator for annotator in annotators if annotator.round.is_open and has_statements_left(annotator)]
+    finished = [annotator for annotator in annotators if annotator.n_judged and annotator not in can_continue]
     if annotators:
-        yield Panel("annotation/rounds/_own_rounds.html", {"annotators": annotators})
+        yield Panel("annotation/rounds/_own_rounds.html", {"open": can_continue, "finished": finished})
 
 
 def tuple_judgments(request: HttpRequest, knowledge_tuple: KnowledgeTuple) -> Iterator[Panel]:
@@ -112,8 +99,10 @@ def who_took_part(request: HttpRequest, round: Round) -> Iterator[Panel]:
 
 
 def harvest_rounds(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
-    rounds = Round.objects.visible_to(request.user).current().filter(
-        Exists(Stratum.objects.filter(job=job, round=OuterRef("pk")))
+    rounds = (
+        Round.objects.visible_to(request.user)
+        .current()
+        .filter(Exists(Stratum.objects.filter(job=job, round=OuterRef("pk"))))
     )
     newest = list(rounds.select_related("project").order_by("-pk")[: N_ROUNDS + 1])
     if newest:

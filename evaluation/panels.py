@@ -16,7 +16,7 @@ from annotation.monitoring.progress import LIVE_JUDGMENTS
 from evaluation.evidence.evidence import cells_of, drawn_verdicts, evidence_of_rows, macro_closing
 from evaluation.evidence.judges import judge_answers_of_rows
 from evaluation.evidence.rows import gather_evidence, judge_rows, rows_of_round, rules_of_round
-from evaluation.models import Report
+from evaluation.models import Report, ReportQuerySet
 from evaluation.rendering.figures.report_figures import figure_named
 from evaluation.reports.document import finding, tables_of
 from evaluation.reports.forms import ReportForm
@@ -25,28 +25,39 @@ from evaluation.reports.sections.judge_card import TABLES as CARD_TABLES
 from evaluation.reports.services import one_moment
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, Project, Relation
-from kgharvest.pages.home import home_step, next_step, project_step
-from kgharvest.pages.number_format import counted
+from kgharvest.pages.home import project_step, stage
 from kgharvest.pages.panels import Panel, button
 
 N_NEWEST = 5  # number of reports on the page of a round
 
 
-def home_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    yield home_step(
+def home_stages(request: HttpRequest, subject: None) -> Iterator[Panel]:
+    reports = Report.objects.visible_to(request.user).current()
+    n_reports = reports.count()
+    yield stage(
         "Reports",
         reverse("evaluation:report_list"),
-        "Accuracy, intervals, agreement, and comparisons.",
-        n=Report.objects.visible_to(request.user).count(),
+        [(n_reports, f"report{'s' * (n_reports != 1)}", "")],
+        "A report estimates the accuracy, with intervals, agreement, and comparisons. Export its tables for the paper.",
+        newest_report(reports),
     )
 
 
+def newest_report(reports: ReportQuerySet) -> Iterator[Panel]:
+    """Yield the finding and the forest plot of the newest report that has judgments."""
+    judged = reports.for_list().filter(headline__n_judgments__gt=0)
+    if report := judged.order_by("-created_at", "-pk").first():
+        document = report.document_for_pages
+        figure = figure_named("averages", document)
+        context = {"report": report, "finding": finding(document)}
+        yield Panel("evaluation/reports/_newest_report.html", context | {"figure": figure and figure.image(document)})
+
+
 def project_contents(request: HttpRequest, project: Project) -> Iterator[Panel]:
-    n_reports = Report.objects.filter(round__project=project).count()
+    n_reports = Report.objects.filter(round__project=project).current().count()
     yield project_step("Reports", reverse("evaluation:report_list"), project, n_reports, "report")
     if n_studies := project.studies.count():
-        url = f"{reverse('evaluation:study_list')}?project={project.slug}"
-        yield home_step("Studies", url, f"{counted(n_studies, 'study', 'studies')} in this project.")
+        yield project_step("Studies", reverse("evaluation:study_list"), project, n_studies, "study", "studies")
 
 
 def studies(request: HttpRequest, subject: None) -> Iterator[Panel]:
@@ -70,26 +81,6 @@ def compare_harvest(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
         yield button("Compare", f"{reverse('evaluation:compare_harvests')}?a={job.pk}")
 
 
-def report_to_make(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    """Suggest creating a report on the newest completed round without a report."""
-    rounds = Round.objects.visible_to(request.user).filter(reports=None, completed_at__isnull=False)
-    if round := rounds.order_by("-completed_at").first():
-        text = f"All statements of {round.name} are judged."
-        url = reverse("evaluation:report_new", args=[round.path])
-        yield next_step("Next step: create a report", text, "Create report", url, is_post=True)
-
-
-def newest_report(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    """Yield a panel with the finding and the forest plot of the newest report."""
-    reports = Report.objects.visible_to(request.user).for_list().filter(headline__n_judgments__gt=0)
-    report = reports.order_by("-created_at", "-pk").first()
-    if report:
-        document = report.document_for_pages
-        figure = figure_named("averages", document)
-        context = {"report": report, "finding": finding(document)}
-        yield Panel("evaluation/reports/_newest_report.html", context | {"figure": figure and figure.image(document)})
-
-
 def rehearse_draft(request: HttpRequest, draft: Round) -> Iterator[Panel]:
     yield button("Run simulation", reverse("evaluation:rehearsal", args=[draft.path]))
 
@@ -100,7 +91,11 @@ def make_report(request: HttpRequest, round: Round) -> Iterator[Panel]:
 
 def round_reports(request: HttpRequest, round: Round) -> Iterator[Panel]:
     """Yield a section with the newest reports on the round, if any."""
-    newest = list(round.reports.filter(archived_at=None).only("created_at", "headline").order_by("-created_at", "-pk")[: N_NEWEST + 1])
+    newest = list(
+        round.reports.filter(archived_at=None)
+        .only("created_at", "headline")
+        .order_by("-created_at", "-pk")[: N_NEWEST + 1]
+    )
     if newest:
         context = {"reports": newest[:N_NEWEST], "has_more": len(newest) > N_NEWEST, "round": round}
         yield Panel("evaluation/reports/_round_reports.html", context)

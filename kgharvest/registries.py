@@ -23,17 +23,14 @@ NAVIGATION = [
 # (pages.panels)
 PANELS = {
     "navigation": [],  # links shown after those of NAVIGATION
-    "home_steps": ["kgharvest.pages.home.home_steps", "annotation.panels.home_steps", "evaluation.panels.home_steps"],
-    "home_next": [  # suggested next step; only the first panel is shown
-        "kgharvest.pages.home.next_steps",
-        "annotation.panels.first_round",
-        "evaluation.panels.report_to_make",
-        "annotation.panels.waiting_rounds",
+    # stages of the study, for researchers
+    "home_stages": [
+        "kgharvest.pages.home.home_stages",
+        "annotation.panels.home_stages",
+        "evaluation.panels.home_stages",
     ],
-    "home_under_way": ["annotation.panels.open_rounds", "kgharvest.pages.home.harvests_under_way"],
-    "home_results": ["evaluation.panels.newest_report"],
     "home_return": ["annotation.panels.return_link"],  # shown to guest annotators
-    "home_work": ["annotation.panels.home_work"],  # rounds that an annotator can continue
+    "home_work": ["annotation.panels.home_work"],  # rounds of an annotator
     "harvest_list_actions": [],  # shown to people who can create harvests
     "relation_harvests": ["evaluation.panels.compare_relation"],  # subject: a relation with several harvests
     # subject: a harvest
@@ -72,6 +69,8 @@ HOOKS = {
     # Takes a round. Returns the largest half-width of the round's fixed-width intervals, or None while any is
     # undefined.
     "half_width": "evaluation.panels.half_width",
+    # Takes a user. Returns the next action on the home page, as an evaluation.next_action.NextAction, or None.
+    "next_action": "evaluation.next_action.next_action",
     # Yields the name of each report, and the head of the audit log that the report contains.
     "audit_heads": "evaluation.reports.services.reported_heads",
     # Takes the ids of finished, failed, or canceled jobs. It is called in the transaction that ends these jobs.

@@ -236,6 +236,21 @@ def n_skipped(annotator: Annotator) -> int:
     return n_open + wanted_gold(annotator, skipped).count()
 
 
+def has_statements_left(annotator: Annotator) -> bool:
+    """Return True if the annotator has assigned, open, or skipped statements that need judgments.
+
+    The result ignores the status of the round. It is False for annotators who are paused or excluded.
+    """
+    if annotator.status != Annotator.Status.ACTIVE or annotator.has_judged_share:
+        return False
+    given = annotator.assignments
+    if given.filter(status=Assignment.Status.LEASED).exists():
+        return True
+    untouched = annotator.round.tasks.with_open_slot().exclude(pk__in=given.taken().values("task"))
+    expired = given.filter(status=Assignment.Status.EXPIRED)
+    return untouched.exists() or wanted_gold(annotator, expired).exists() or n_skipped(annotator) > 0
+
+
 def report_statement(annotator: Annotator, task_id: int, reason: str, comment: str, now: datetime) -> None:
     """Store a report of a statement, replacing the annotator's earlier report. Raises BadAnswer or NotAssigned."""
     if reason not in StatementReport.Reason.values:

@@ -1,9 +1,9 @@
 """Home page, and the panels that this app adds to the home page and the project page."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from django.db.models import F
+from django.db.models import Count, F
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -11,35 +11,34 @@ from django.utils import timezone
 
 from kgharvest.access import Action, may_anywhere
 from kgharvest.harvests.launches import progress_of
-from kgharvest.models import HarvestJob, Launch, Project, Relation
+from kgharvest.jobs import workers
+from kgharvest.models import HarvestJob, Job, Launch, Project, Relation
 from kgharvest.pages.number_format import counted
 from kgharvest.pages.panels import Panel, panels_of
+from kgharvest.registries import hook
 
 MAX_UNFINISHED = 5  # launches, and harvests without a launch
 
 
 def home(request: HttpRequest) -> HttpResponse:
-    """Home page: workflow steps and unfinished harvests for researchers, open rounds for annotators."""
-    if not may_anywhere(request.user, Action.VIEW):
-        return render(request, "kgharvest/pages/home.html", {"work": panels_of("home_work", request)})
-    context = {
-        "steps": panels_of("home_steps", request),
-        "next_steps": panels_of("home_next", request)[:1],
-        "under_way": panels_of("home_under_way", request),
-        "results": panels_of("home_results", request),
-    }
+    """Home page: the stages of the study and the next action for researchers, and the rounds of annotators."""
+    context: dict[str, Any] = {"work": panels_of("home_work", request)}
+    if may_anywhere(request.user, Action.VIEW):
+        context |= {"stages": panels_of("home_stages", request), "next_action": hook("next_action")(request.user)}
     return render(request, "kgharvest/pages/home.html", context)
 
 
-def home_step(noun: str, url: str, description: str, **context: Any) -> Panel:
-    """Return a workflow step. context: more template context, for example `n`, the number of existing objects."""
-    return Panel("kgharvest/pages/_step.html", {"noun": noun, "url": url, "description": description, **context})
+def stage(
+    noun: str, url: str, counts: Iterable[tuple[int, str, str]], description: str, parts: Iterable[Panel] = ()
+) -> Panel:
+    """Return a stage of the study on the home page.
 
-
-def next_step(heading: str, text: str, label: str, url: str, is_post: bool = False) -> Panel:
-    """Return the suggested next step: a link or, if `is_post`, a button."""
-    context = {"heading": heading, "text": text, "label": label, "url": url, "is_post": is_post}
-    return Panel("kgharvest/pages/_next_step.html", context)
+    counts: rows of number, text, and query string of the list at `url`; zeros are not shown. description: shown if all
+    counts are zero. parts: unfinished work and results.
+    """
+    shown = [(n, text, query) for n, text, query in counts if n]
+    context = {"noun": noun, "url": url, "counts": shown, "description": description, "parts": list(parts)}
+    return Panel("kgharvest/pages/_stage.html", context)
 
 
 def project_contents(request: HttpRequest, project: Project) -> Iterator[Panel]:
@@ -48,41 +47,32 @@ def project_contents(request: HttpRequest, project: Project) -> Iterator[Panel]:
     yield project_step("Harvests", reverse("kgharvest:harvest_list"), project, n_harvests, "harvest")
 
 
-def project_step(noun: str, url: str, project: Project, n: int, unit: str) -> Panel:
-    """Return a step of the project page. n: number of objects listed at `url`."""
-    return home_step(noun, f"{url}?project={project.slug}", f"{counted(n, unit)} in this project.")
+def project_step(noun: str, url: str, project: Project, n: int, *unit: str) -> Panel:
+    """Return a step of the project page. n: number of objects listed at `url`. unit: singular and irregular plural."""
+    context = {"noun": noun, "url": f"{url}?project={project.slug}", "contents": counted(n, *unit)}
+    return Panel("kgharvest/pages/_step.html", context)
 
 
-def home_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    yield home_step(
+def home_stages(request: HttpRequest, subject: None) -> Iterator[Panel]:
+    n_relations = Relation.objects.visible_to(request.user).count()
+    yield stage(
         "Relations",
         reverse("kgharvest:relation_list"),
-        "Statements with slots, prompts, and seed tuples.",
-        n=Relation.objects.visible_to(request.user).count(),
+        [(n_relations, f"relation{'s' * (n_relations != 1)}", "")],
+        "A relation is a statement with slots, such as “<ENT0> is the capital of <ENT1>.”, and a few true tuples.",
     )
-    yield home_step(
+    harvests = HarvestJob.objects.visible_to(request.user)
+    n_harvests = dict(harvests.order_by().values_list("status").annotate(Count("pk")))
+    yield stage(
         "Harvests",
         reverse("kgharvest:harvest_list"),
-        "Scored tuples of one relation from one LM in one setting.",
-        n=HarvestJob.objects.visible_to(request.user).count(),
-    )
-    yield home_step(
-        "Knowledge base",
-        reverse("kgharvest:tuple_list"),
-        "Tuples of all harvests: search, compare, hide, or correct them.",
+        [(n_harvests.get(status, 0), label.lower(), f"?status={status}") for status, label in Job.Status.choices],
+        "A harvest extracts tuples with scores from an LM, best first.",
+        harvests_under_way(request),
     )
 
 
-def next_steps(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    """Yield the next step: add relations or, if there are relations, launch the first harvest."""
-    if not Relation.objects.visible_to(request.user).exists():
-        yield Panel("kgharvest/pages/_first_relation.html")
-    elif not HarvestJob.objects.visible_to(request.user).exists():
-        text = "Select relations, an LM, and settings. A worker harvests the tuples."
-        yield next_step("Next step: launch a harvest", text, "New harvests", reverse("kgharvest:harvest_new"))
-
-
-def harvests_under_way(request: HttpRequest, subject: None) -> Iterator[Panel]:
+def harvests_under_way(request: HttpRequest) -> Iterator[Panel]:
     """Yield unfinished launches with their progress, and unfinished harvests without a launch."""
     now = timezone.now()
     launches = Launch.objects.visible_to(request.user).unfinished()[:MAX_UNFINISHED]
@@ -91,4 +81,5 @@ def harvests_under_way(request: HttpRequest, subject: None) -> Iterator[Panel]:
     jobs = unfinished.exclude(launch__in=[launch for launch, _ in progress])
     jobs = jobs.order_by(F("started_at").desc(nulls_last=True), "pk")[:MAX_UNFINISHED]
     if progress or jobs:
-        yield Panel("kgharvest/pages/_harvests_under_way.html", {"launches": progress, "jobs": jobs})
+        context = {"launches": progress, "jobs": jobs, "lacks_worker": workers.lacking(now)}
+        yield Panel("kgharvest/pages/_harvests_under_way.html", context)

@@ -5,6 +5,7 @@ from django.db.models import Count, Q
 from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from kgharvest.access import MAY, Action, allowed_actions, researcher_required, visible_or_404, worker_required
@@ -137,6 +138,9 @@ def load_shipped(request: HttpRequest) -> HttpResponse:
     sets = services.load_shipped_sets(request.user)
     n_relations = Relation.objects.filter(relation_set__in=sets).count()
     messages.success(request, f"{counted(n_relations, 'relation')} in {counted(len(sets), 'set')} loaded.")
+    if "try" in request.POST:
+        demo = Relation.objects.get(relation_set__name="demo", name="capital_of")
+        return redirect(f"{reverse('kgharvest:harvest_new')}?relation={demo.pk}")
     return redirect("kgharvest:relation_list")
 
 

@@ -93,7 +93,7 @@ def test_pages_offer_the_filter_and_the_actions(client, round):
     assert all("Archive" not in client.get(path).text for path in lists)
 
     client.post(reverse("evaluation:report_archive", args=[report.pk]))
-    assert "<button class=\"button\">Restore" in client.get(report.get_absolute_url()).text
+    assert '<button class="button">Restore' in client.get(report.get_absolute_url()).text
     client.post(reverse("annotation:round_archive", args=[round.path]))
 
     for path, row in lists.items():

@@ -5,58 +5,76 @@ from __future__ import annotations
 import re
 
 import pytest
+from django.conf import settings
 from django.urls import reverse
 from django.utils import timezone
 
+from annotation.invites.services import join_round
+from annotation.judging.assignment import next_batch
 from annotation.models import Round
+from annotation.rounds.services import archive_round, close_round
 from evaluation.models import Report
-from kgharvest.models import RelationSet
+from kgharvest.models import Relation, RelationSet
 from tests import factories
 
 pytestmark = pytest.mark.django_db
 
 
-def test_workflow_steps_are_in_order(researcher_client):
+def test_stages_are_in_the_order_of_the_work(researcher_client):
     page = researcher_client.get(reverse("home")).text
 
-    nouns = ["Relations", "Harvests", "Knowledge", "Rounds", "Reports"]
-    assert re.findall(r'<h2><a href="[^"]*">(\w+)', page) == nouns
-    assert re.findall(r'<li><a href="[^"]*">(\w+)', page) == nouns  # the navigation
+    assert re.findall(r'<h2><a href="[^"]*">(\w+)', page) == ["Relations", "Harvests", "Rounds", "Reports"]
+    assert re.findall(r'<li><a href="[^"]*">(\w+)', page) == [noun.split()[0] for noun, _ in settings.NAVIGATION]
 
 
-def test_the_home_page_suggests_the_next_step(researcher_client):
-    assert "Next step: add relations" in researcher_client.get(reverse("home")).text
+def test_each_count_of_a_stage_links_to_its_rows(researcher_client):
+    for status in ("queued", "failed", "failed"):
+        factories.make_harvest_job(status)
+    factories.make_round(2)
+    practice = factories.make_round(2)
+    close_round(practice)
+    archive_round(practice)
 
-    factories.make_relation()
-    assert "Next step: launch a harvest" in researcher_client.get(reverse("home")).text
-
-    job = factories.make_harvest([["seat belt", "injury"]])
     page = researcher_client.get(reverse("home")).text
-    assert "Next step: create a round" in page
-    assert f"{reverse('annotation:round_new')}?job={job.pk}" in page
+
+    counts = re.findall(r'<a href="([^"]*)"><b>(\d+)</b>', page)
+    assert counts == [
+        ("/relations/", "5"),
+        ("/harvests/?status=queued", "1"),
+        ("/harvests/?status=succeeded", "2"),
+        ("/harvests/?status=failed", "2"),
+        ("/rounds/?status=open", "1"),
+    ]
+    for url, n in counts:
+        assert f'<span class="count">{n} ' in researcher_client.get(url).text, url
+
+
+def test_the_next_action_is_the_only_primary_button(researcher_client):
+    page = researcher_client.get(reverse("home")).text
+    assert re.findall(r'class="button primary"[^>]*>([^<]*)', page) == ["Add relation"]
 
     round = factories.make_round(2, name="pilot")
-    assert "pilot has no judgments yet" in researcher_client.get(reverse("home")).text
-
     factories.judge_all(round, ["true"] * 2, ["true"] * 2, ["true", "false"])
     Round.objects.update(completed_at=timezone.now())
     page = researcher_client.get(reverse("home")).text
-    assert "Next step: create a report" in page
+    assert re.findall(r'class="button primary"[^>]*>([^<]*)', page) == ["Create report"]
+    assert re.findall(r'aria-current="step">\s*<div>\s*<h2><a href="([^"]*)', page) == ["/reports/"]
 
     researcher_client.post(reverse("evaluation:report_new", args=[round.path]))
     page = researcher_client.get(reverse("home")).text
-    assert "Next, " not in page
-    assert "Next step" not in page
-    assert Report.objects.get().get_absolute_url() in page
+    assert re.findall(r'class="button primary" href="([^"]*)', page) == [Report.objects.get().get_absolute_url()]
 
 
-def test_the_shipped_sets_are_loaded_from_the_empty_page(researcher_client):
-    assert "How it works" in researcher_client.get(reverse("home")).text
+def test_built_in_sets_are_loaded_from_the_empty_page(researcher_client):
+    load = reverse("kgharvest:relation_load_shipped")
+    assert f'action="{load}"' in researcher_client.get(reverse("home")).text
 
-    page = researcher_client.post(reverse("kgharvest:relation_load_shipped"), follow=True).text
-
+    page = researcher_client.post(load, follow=True).text
     assert "105 relations in 4 sets loaded." in page
     assert RelationSet.objects.filter(is_shipped=True).count() == 4
+
+    launch = researcher_client.post(load, {"try": "1"}).url
+    assert launch == f"/harvests/new/?relation={Relation.objects.get(relation_set__name='demo', name='capital_of').pk}"
 
 
 def test_unfinished_work_is_shown_with_its_progress(researcher_client):
@@ -87,7 +105,53 @@ def test_visitors_see_an_introduction(client):
     assert "site-nav" not in page
 
 
-def test_an_annotator_without_a_round_sees_a_message(client):
-    client.force_login(factories.make_user())
+def rounds_of_an_annotator(user) -> list[Round]:
+    """Return a finished round, a closed round, and a round with statements left."""
+    rounds = [factories.make_round(2, name=name, judgments_per_task=1) for name in ("finished", "over", "current")]
+    for round, n in zip(rounds, (2, 1, 1), strict=True):
+        annotator = join_round(round, user)
+        for task in next_batch(annotator, timezone.now())[:n]:
+            factories.judge(annotator, task)
+    close_round(rounds[1])
+    return rounds
 
+
+def test_annotators_see_only_their_rounds(client):
+    user = factories.make_user()
+    client.force_login(user)
+    factories.make_round(2, name="secret")
     assert "No open rounds" in client.get(reverse("home")).text
+
+    finished, over, current = rounds_of_an_annotator(user)
+
+    page = client.get(reverse("home")).text
+    judge = '<a class="button primary" href="([^"]*)">Continue judging'
+    assert re.findall(judge, page) == [reverse("annotation:judge", args=[current.pk])]
+    assert re.findall('<progress aria-label="([^"]*)" value="1" max="2"', page) == ["current"]
+    answers = [reverse("annotation:judge_answers", args=[round.pk]) for round in (over, finished)]
+    assert re.findall('<li><a href="([^"]*)', page) == answers
+    assert "secret" not in page
+
+
+def test_an_annotator_with_nothing_left_is_not_asked_to_continue(client):
+    user = factories.make_user()
+    client.force_login(user)
+    *_, current = rounds_of_an_annotator(user)
+    close_round(current)
+
+    page = client.get(reverse("home")).text
+
+    assert "All your statements are judged" in page
+    assert "Continue judging" not in page
+
+
+def test_a_researcher_who_judges_sees_both(client):
+    user = factories.make_researcher()
+    client.force_login(user)
+    rounds_of_an_annotator(user)
+
+    page = client.get(reverse("home")).text
+
+    assert ">Continue judging</a>" in page
+    assert 'class="timeline"' in page
+    assert page.count("button primary") == 1

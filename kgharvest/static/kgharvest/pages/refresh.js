@@ -1,6 +1,7 @@
-// Refreshes the workers page every three seconds, unless one of its buttons has the focus.
+// Refreshes a section of the page every few seconds (data-refreshed), unless one of its elements has the focus.
 (() => {
   const section = document.querySelector("[data-refreshed]");
+  const everyMs = 1000 * section.dataset.refreshed;
 
   const refresh = async () => {
     try {
@@ -14,7 +15,7 @@
     } catch {
       // If the server does not respond, the page shows the last status until it does.
     }
-    setTimeout(refresh, 3000);
+    setTimeout(refresh, everyMs);
   };
-  setTimeout(refresh, 3000);
+  setTimeout(refresh, everyMs);
 })();

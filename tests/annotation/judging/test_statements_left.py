@@ -1,0 +1,46 @@
+"""The home page and the assignment of statements agree on whether an annotator has statements left."""
+
+from random import Random
+
+import pytest
+from django.utils import timezone
+
+from annotation.judging.assignment import next_batch, release_batch
+from annotation.judging.judgments import has_statements_left, n_skipped, skip_task
+from annotation.models import Annotator
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize("spec", [{"judgments_per_task": 1}, {"max_per_annotator": 2}, {"gold_share": 0.2}])
+def test_statements_are_left_while_the_next_batch_or_skipped_statements_remain(spec):
+    random, seen = Random(4), set()
+    round = factories.make_round(4, **{"judgments_per_task": 2, "batch_size": 1} | {**spec, "gold_share": 0})
+    if "gold_share" in spec:
+        factories.make_gold(round, [round.tasks.get(position=1)], "true")
+        type(round).objects.filter(pk=round.pk).update(gold_share=0.2)
+    pks = [annotator.pk for annotator in factories.make_annotators(round, 3)]
+    for _ in range(60):
+        annotator = Annotator.objects.select_related("round").get(pk=random.choice(pks))
+        left = has_statements_left(annotator)
+        batch = next_batch(annotator, timezone.now())
+        annotator.refresh_from_db()
+        assert left == (not annotator.has_judged_share and bool(batch or n_skipped(annotator)))
+        seen.add(left)
+        if batch and random.random() < 0.75:
+            factories.judge(annotator, batch[0])
+        elif batch and random.random() < 0.5:
+            skip_task(annotator, batch[0].pk)
+        else:
+            release_batch(annotator)
+    assert seen == {True, False}
+
+
+def test_a_paused_annotator_has_no_statements_left():
+    [annotator] = factories.make_annotators(factories.make_round(1), 1)
+    assert has_statements_left(annotator)
+
+    annotator.status = Annotator.Status.PAUSED
+
+    assert not has_statements_left(annotator)
