@@ -80,6 +80,10 @@ class Report(models.Model):
         return self.round.project
 
     @property
+    def has_judgments(self) -> bool:
+        return self.document["n_judgments"] > 0
+
+    @property
     def is_archived(self) -> bool:
         return self.archived_at is not None or self.round.is_archived
 

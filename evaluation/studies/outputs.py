@@ -48,9 +48,11 @@ def _write_report(study: Study, report: Report, folder: Path) -> Iterator[Path]:
     formats = {file_suffix(name): name for name in FILES}
     for name in validated_report(study.document.get("report", {}))["outputs"]:
         path = folder / name
+        if report.pk is None and name not in formats:
+            continue  # a package needs a stored report
         if path.exists() and path.stat().st_mtime > report.created_at.timestamp():
             continue
-        elif name in formats:
+        if name in formats:
             write_atomically(path, [write_report(report, formats[name])])
         else:
             import_string(settings.REPORT_OUTPUTS[name])(report, path)

@@ -1,6 +1,6 @@
 """`report --round NAME` or `report FILE.csv [--judge-labels FILE.csv] [--duplicates error/first/last]`, with
 `[--format json/csv/md/tex/html/xlsx/evidence] [--table T] [--equivalence-margin POINTS] [--output F]`; for rounds also
-`[--reference KG] [--judge RUN]`"""
+`[--reference KG] [--judge RUN] [--store]`"""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from annotation.exchange.judgment_files import DUPLICATES
 from annotation.rounds.services import find_round
 from evaluation.reports.document import report_tables
 from evaluation.reports.files import DOCUMENT_FORMATS, EVIDENCE, FILES, write_report
-from evaluation.reports.forms import ReportForm, equivalence_margin_of, report_options
+from evaluation.reports.forms import NOT_STORED, STORE_HELP, ReportForm, equivalence_margin_of, report_options
 from evaluation.reports.label_report import report_of_labels
 from evaluation.reports.services import prepare_report, store_report
 from kgharvest.bulk.file_writing import check_writable, write_atomically
@@ -21,8 +21,8 @@ OF_ROUNDS, OF_FILES = ("reference", "judge"), ("judge_labels", "duplicates")  # 
 
 class Command(DomainCommand):
     help = (
-        "Create a report: accuracy with intervals, agreement, and tests. A report on a round is stored. A report on a "
-        "CSV file of labels (columns item, annotator, and label) needs no database."
+        "Create a report: accuracy with intervals, agreement, and tests. A report on a round with judgments is stored. "
+        "A report on a CSV file of labels (columns item, annotator, and label) needs no database."
     )
     requires_system_checks = ()  # system checks load all pages, which takes longer than a report on a file
 
@@ -51,6 +51,7 @@ class Command(DomainCommand):
         parser.add_argument("--equivalence-margin", metavar="POINTS", default=margin.initial, help=margin.help_text)
         judge = ReportForm.base_fields["judge"]
         parser.add_argument("--judge", metavar="RUN", help=judge.help_text)
+        parser.add_argument("--store", action="store_true", help=STORE_HELP)
         parser.add_argument(
             "-o", "--output", type=Path, metavar="F", help="write the report to a file; default: standard output"
         )
@@ -79,7 +80,10 @@ class Command(DomainCommand):
             chosen = report_options({"equivalence_margin": equivalence_margin, "judge": options["judge"]}, judged)
             report = prepare_report(judged, reference=options["reference"], **chosen)
             content = csv_of(report.document, table) if table else write_report(report, file_format)
-            store_report(report)
+            if options["store"] or report.has_judgments:
+                store_report(report)
+            else:
+                self.stderr.write(NOT_STORED)
         if output:
             write_atomically(output, [content])
             self.stdout.write(f"Report: {output}")

@@ -411,6 +411,18 @@ def test_report_command_is_recorded_in_audit_log(tmp_path):
 
 
 @pytest.mark.django_db
+def test_report_command_stores_a_report_without_judgments_only_on_request(capsysbinary):
+    round = make_round(1, name="pilot")
+
+    call_command("report", "--round", "pilot", "--format", "md")
+    assert capsysbinary.readouterr().out.startswith(b"#")
+    assert not round.reports.exists()
+
+    call_command("report", "--round", "pilot", "--store")
+    assert round.reports.count() == 1
+
+
+@pytest.mark.django_db
 def test_report_command_rejects_unknown_round():
     with pytest.raises(CommandError, match="There is no round 'pilot'; none exist yet"):
         call_command("report", "--round", "pilot")

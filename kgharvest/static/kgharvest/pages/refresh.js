@@ -2,11 +2,12 @@
 (() => {
   const section = document.querySelector("[data-refreshed]");
   const everyMs = 1000 * section.dataset.refreshed;
+  const isIdle = () => !document.hidden && !section.contains(document.activeElement);
 
   const refresh = async () => {
     try {
-      const response = await fetch(location.href, { headers: { Accept: "text/html" } });
-      if (response.ok && !document.hidden && !section.contains(document.activeElement)) {
+      const response = isIdle() && (await fetch(location.href, { headers: { Accept: "text/html" } }));
+      if (response?.ok && isIdle()) {
         const page = new DOMParser().parseFromString(await response.text(), "text/html");
         const newSection = page.querySelector("[data-refreshed]");
         if (newSection) section.replaceChildren(...newSection.childNodes);
