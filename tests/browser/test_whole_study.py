@@ -1,7 +1,7 @@
 """Complete study in a browser: a researcher goes from the login to the false tuples, with three annotators.
 
-The path from the login to the first report is short: the goal is at most 8 clicks and 6 page loads. Not counted: typing,
-judging (including sending the join link), and waiting (page reloads).
+The goal for the path from the login to the first report is at most 8 clicks and 6 page loads. Typing, judging (with the
+invitation of annotators), and waiting (page reloads) do not count.
 
 If KGHARVEST_SCREENSHOTS names a folder, screenshots in three widths and both themes are saved there.
 """
