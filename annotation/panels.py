@@ -30,29 +30,24 @@ N_ROUNDS = 5  # rounds on a harvest's page
 
 
 def home_stages(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    rounds = Round.objects.visible_to(request.user).current()
+    """Yield the stage of rounds, with the progress of the newest open rounds."""
+    rounds, now = Round.objects.visible_to(request.user).archived(False), timezone.now()
     n_rounds = dict(rounds.order_by().values_list("status").annotate(Count("pk")))
-    yield stage(
-        "Rounds",
-        reverse("annotation:round_list"),
-        [(n_rounds.get(status, 0), label.lower(), f"?status={status}") for status, label in Round.Status.choices],
-        "A round draws a sample of the tuples. Annotators judge each statement as true, false, or unjudgeable.",
-        open_rounds(rounds),
-    )
-
-
-def open_rounds(rounds: QuerySet[Round]) -> Iterator[Panel]:
-    now = timezone.now()
-    newest = list(rounds.filter(status=Round.Status.OPEN).select_related("project").order_by("-opened_at", "-pk"))
-    if newest:
-        shown = [(round, progress(round, now)) for round in newest[:N_OPEN]]
-        for _, figures in shown:
-            figures["left"] = "" if figures["hours_left"] is None else hours(figures["hours_left"])
-        yield Panel("annotation/rounds/_open_rounds.html", {"rounds": shown, "has_more": len(newest) > N_OPEN})
+    opened = rounds.filter(status=Round.Status.OPEN).select_related("project").order_by("-opened_at", "-pk")
+    shown = [(round, progress(round, now)) for round in opened[:N_OPEN]]
+    for _, figures in shown:
+        figures["left"] = "" if figures["hours_left"] is None else hours(figures["hours_left"])
+    context = {"rounds": shown, "has_more": n_rounds.get(Round.Status.OPEN, 0) > N_OPEN}
+    parts = [Panel("annotation/rounds/_open_rounds.html", context)] if shown else []
+    counts = [(n_rounds.get(status, 0), label.lower(), f"?status={status}") for status, label in Round.Status.choices]
+    description = "A round draws a sample of the tuples. Annotators judge each statement."
+    yield stage("Rounds", reverse("annotation:round_list"), counts, description, parts)
 
 
 def project_contents(request: HttpRequest, project: Project) -> Iterator[Panel]:
-    yield project_step("Rounds", reverse("annotation:round_list"), project, project.rounds.current().count(), "round")
+    yield project_step(
+        "Rounds", reverse("annotation:round_list"), project, project.rounds.archived(False).count(), "round"
+    )
 
 
 def return_link(request: HttpRequest, subject: None) -> Iterator[Panel]:
@@ -101,7 +96,7 @@ def who_took_part(request: HttpRequest, round: Round) -> Iterator[Panel]:
 def harvest_rounds(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
     rounds = (
         Round.objects.visible_to(request.user)
-        .current()
+        .archived(False)
         .filter(Exists(Stratum.objects.filter(job=job, round=OuterRef("pk"))))
     )
     newest = list(rounds.select_related("project").order_by("-pk")[: N_ROUNDS + 1])

@@ -27,11 +27,12 @@ from annotation.rounds import api as rounds_api
 from annotation.rounds import draft_views
 from annotation.rounds import views as rounds_views
 from annotation.rounds.models import RoundPathConverter
-from annotation.rounds.services import archive_round, pause_round, reopen_round, restore_round
+from annotation.rounds.services import pause_round, reopen_round
 from annotation.training import api as training_api
 from annotation.training import views as training_views
 from kgharvest.access import Action
 from kgharvest.api.views import routes
+from kgharvest.archive import archive, restore
 
 app_name = "annotation"
 
@@ -57,8 +58,8 @@ urlpatterns = [
     path(f"{ROUND}clone/", draft_views.round_clone, name="round_clone"),
     path(f"{ROUND}pause/", rounds_views.round_change, {"change": pause_round}, name="round_pause"),
     path(f"{ROUND}reopen/", rounds_views.round_change, {"change": reopen_round}, name="round_reopen"),
-    path(f"{ROUND}archive/", rounds_views.round_change, {"change": archive_round}, name="round_archive"),
-    path(f"{ROUND}restore/", rounds_views.round_change, {"change": restore_round}, name="round_restore"),
+    path(f"{ROUND}archive/", rounds_views.round_change, {"change": archive}, name="round_archive"),
+    path(f"{ROUND}restore/", rounds_views.round_change, {"change": restore}, name="round_restore"),
     path(f"{ROUND}close/", rounds_views.round_close, name="round_close"),
     path(f"{ROUND}release/", rounds_views.round_release, name="round_release"),
     path(f"{ROUND}judgments.<slug:file_format>", rounds_views.round_export, name="round_export"),

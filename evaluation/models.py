@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.db import models, transaction
+from django.db.models import Q
 from django.urls import reverse
 from django.utils.functional import cached_property
 
@@ -21,12 +22,10 @@ class ReportQuerySet(models.QuerySet):
         """Return the reports of the user's projects, or all reports for superusers and the operator."""
         return visible(self, user, "round__project")
 
-    def current(self):
-        """Return reports that are not archived. An archived round also archives its reports."""
-        return self.filter(archived_at=None, round__archived_at=None)
-
-    def archived(self):
-        return self.exclude(archived_at=None, round__archived_at=None)
+    def archived(self, is_archived: bool = True):
+        """Return archived reports, or all others. An archived round also archives its reports."""
+        current = Q(archived_at=None, round__archived_at=None)
+        return self.filter(~current if is_archived else current)
 
     def for_list(self):
         """Defer the documents, which can be megabytes in size."""
@@ -39,6 +38,8 @@ class Report(models.Model):
     headline: values shown in lists of reports. abridged: the part of the document that pages show; empty or incomplete
     in old reports. method: paragraphs on the statistical methods.
     """
+
+    ARCHIVABLE: dict[str, str] = {}  # any report can be archived
 
     round = models.ForeignKey(Round, on_delete=models.PROTECT, related_name="reports")
     document = models.JSONField()
@@ -78,10 +79,6 @@ class Report(models.Model):
     @property
     def project(self) -> Project:
         return self.round.project
-
-    @property
-    def has_judgments(self) -> bool:
-        return self.document["n_judgments"] > 0
 
     @property
     def is_archived(self) -> bool:

@@ -12,14 +12,16 @@ from kgharvest.models import HarvestJob, Project, Relation
 
 
 class NextAction(NamedTuple):
-    """An action that a page offers: a link or, if `is_post`, a button. stage: stage of the study on the home page."""
+    """An action that a page offers: a button for `create_report`, otherwise a link. stage: stage on the home page."""
 
     key: str
     stage: str
-    text: str
-    label: str
     url: str
-    is_post: bool = False
+    text: str
+
+    @property
+    def label(self) -> str:
+        return self.key.replace("_", " ").capitalize()
 
 
 def next_action(user) -> NextAction | None:
@@ -29,46 +31,40 @@ def next_action(user) -> NextAction | None:
     """
     if may_anywhere(user, Action.WORK) and (work := _next_work(user)):
         return work
-    reports = Report.objects.visible_to(user).current().for_list().filter(headline__n_judgments__gt=0)
+    reports = Report.objects.visible_to(user).archived(False).for_list().filter(headline__n_judgments__gt=0)
     if report := reports.order_by("-created_at", "-pk").first():
-        text = f"The newest report is about {report.round.name}."
-        return NextAction("open_report", "Reports", text, "Open report", report.get_absolute_url())
-    rounds = Round.objects.visible_to(user).current().exclude(status=Round.Status.DRAFT).select_related("project")
-    if round := rounds.first():
+        url, name = report.get_absolute_url(), report.round.name
+        return NextAction("open_report", "Reports", url, f"The newest report is about {name}.")
+    rounds = Round.objects.visible_to(user).archived(False).exclude(status=Round.Status.DRAFT)
+    if round := rounds.select_related("project").first():
         text = f"Annotators judge the statements of {round.name}."
-        return NextAction("view_round", "Rounds", text, "View round", round.get_absolute_url())
+        return NextAction("view_round", "Rounds", round.get_absolute_url(), text)
     return None
 
 
 def _next_work(user) -> NextAction | None:
     projects = Project.objects.with_role(user, MAY[Action.WORK]).order_by().values("pk")
-    rounds = Round.objects.visible_to(user).current().filter(project__in=projects).select_related("project")
+    rounds = Round.objects.archived(False).filter(project__in=projects).select_related("project")
     judged = Exists(Annotator.objects.filter(round=OuterRef("pk"), n_judged__gt=0))
     is_over = Q(completed_at__isnull=False) | (Q(status=Round.Status.CLOSED) & judged)
     if round := rounds.filter(is_over, reports=None).order_by("-completed_at", "-pk").first():
-        text = f"{round.name} is {'complete' if round.completed_at else 'closed'}."
         url = reverse("evaluation:report_new", args=[round.path])
-        return NextAction("create_report", "Reports", text, "Create report", url, is_post=True)
+        return NextAction("create_report", "Reports", url, f"{round.name} is complete or closed.")
     if round := rounds.filter(status=Round.Status.OPEN, source=Round.Source.PEOPLE, annotators=None).first():
-        text = f"{round.name} has no annotators yet."
-        return NextAction("invite_annotators", "Rounds", text, "Invite annotators", round.get_absolute_url())
+        return NextAction("invite_annotators", "Rounds", round.get_absolute_url(), f"{round.name} has no annotators.")
     if round := rounds.filter(status=Round.Status.DRAFT).first():
-        text = f"{round.name} is a draft. Check its plan, then open it."
-        return NextAction("open_draft", "Rounds", text, "View draft", round.get_absolute_url())
+        return NextAction("view_draft", "Rounds", round.get_absolute_url(), f"{round.name} is not open yet.")
     if rounds.exists():
         return None
-    harvests = HarvestJob.objects.visible_to(user).filter(project__in=projects).order_by("-pk")
+    harvests = HarvestJob.objects.filter(project__in=projects).order_by("-pk")
     if harvest := harvests.succeeded().filter(n_tuples__gt=0).first():
-        text = "Annotators judge a sample of the harvested tuples in a round."
         url = f"{reverse('annotation:round_new')}?job={harvest.pk}"
-        return NextAction("create_round", "Rounds", text, "Create round", url)
-    if harvest := harvests.with_cell().unfinished().first():
-        url = harvest.get_absolute_url()
-        return NextAction("view_harvest", "Harvests", "The tuples appear when a harvest ends.", "View harvest", url)
-    relations = Relation.objects.visible_to(user)
-    if not relations.exists():
-        text = "Add a relation of your study, or start with a built-in relation."
-        return NextAction("add_relation", "Relations", text, "Add relation", reverse("kgharvest:relation_new"))
-    own = relations.filter(relation_set__is_shipped=False).order_by("-pk").first()
-    url = reverse("kgharvest:harvest_new") + (f"?relation={own.pk}" if own else "")
-    return NextAction("start_harvest", "Harvests", "A worker harvests tuples from an LM.", "Start harvest", url)
+        return NextAction("create_round", "Rounds", url, "Annotators judge a sample of the tuples in a round.")
+    if harvest := harvests.unfinished().first():
+        return NextAction("view_harvest", "Harvests", harvest.get_absolute_url(), "The tuples appear when it ends.")
+    relations = Relation.objects.visible_to(user).order_by("relation_set__is_shipped", "-pk")
+    if relation := relations.select_related("relation_set").first():
+        url = reverse("kgharvest:harvest_new")
+        url += "" if relation.relation_set.is_shipped else f"?relation={relation.pk}"
+        return NextAction("start_harvest", "Harvests", url, "A worker harvests tuples from an LM.")
+    return NextAction("add_relation", "Relations", reverse("kgharvest:relation_new"), "Add or try a relation.")

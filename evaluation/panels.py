@@ -16,7 +16,7 @@ from annotation.monitoring.progress import LIVE_JUDGMENTS
 from evaluation.evidence.evidence import cells_of, drawn_verdicts, evidence_of_rows, macro_closing
 from evaluation.evidence.judges import judge_answers_of_rows
 from evaluation.evidence.rows import gather_evidence, judge_rows, rows_of_round, rules_of_round
-from evaluation.models import Report, ReportQuerySet
+from evaluation.models import Report
 from evaluation.rendering.figures.report_figures import figure_named
 from evaluation.reports.document import finding, tables_of
 from evaluation.reports.forms import ReportForm
@@ -32,29 +32,21 @@ N_NEWEST = 5  # number of reports on the page of a round
 
 
 def home_stages(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    reports = Report.objects.visible_to(request.user).current()
-    n_reports = reports.count()
-    yield stage(
-        "Reports",
-        reverse("evaluation:report_list"),
-        [(n_reports, f"report{'s' * (n_reports != 1)}", "")],
-        "A report estimates the accuracy, with intervals, agreement, and comparisons. Export its tables for the paper.",
-        newest_report(reports),
-    )
-
-
-def newest_report(reports: ReportQuerySet) -> Iterator[Panel]:
-    """Yield the finding and the forest plot of the newest report that has judgments."""
+    """Yield the stage of reports, with the finding and the forest plot of the newest report that has judgments."""
+    reports, parts = Report.objects.visible_to(request.user).archived(False), []
     judged = reports.for_list().filter(headline__n_judgments__gt=0)
     if report := judged.order_by("-created_at", "-pk").first():
         document = report.document_for_pages
         figure = figure_named("averages", document)
-        context = {"report": report, "finding": finding(document)}
-        yield Panel("evaluation/reports/_newest_report.html", context | {"figure": figure and figure.image(document)})
+        context = {"report": report, "finding": finding(document), "figure": figure and figure.image(document)}
+        parts = [Panel("evaluation/reports/_newest_report.html", context)]
+    description = "A report estimates the accuracy, with intervals, agreement, and comparisons."
+    counts = [(n := reports.count(), f"report{'s' * (n != 1)}", "")]
+    yield stage("Reports", reverse("evaluation:report_list"), counts, description, parts)
 
 
 def project_contents(request: HttpRequest, project: Project) -> Iterator[Panel]:
-    n_reports = Report.objects.filter(round__project=project).current().count()
+    n_reports = Report.objects.filter(round__project=project).archived(False).count()
     yield project_step("Reports", reverse("evaluation:report_list"), project, n_reports, "report")
     if n_studies := project.studies.count():
         yield project_step("Studies", reverse("evaluation:study_list"), project, n_studies, "study", "studies")

@@ -9,13 +9,13 @@ from evaluation.rehearsals import api as rehearsals_api
 from evaluation.rehearsals import views as rehearsals_views
 from evaluation.reports import api as reports_api
 from evaluation.reports import views as reports_views
-from evaluation.reports.services import archive_report, restore_report
 from evaluation.scores import api as scores_api
 from evaluation.scores import views as scores_views
 from evaluation.sharing import api as sharing_api
 from evaluation.sharing import views as sharing_views
 from evaluation.studies import views as studies_views
 from kgharvest.api.views import routes
+from kgharvest.archive import archive, restore
 
 app_name = "evaluation"
 
@@ -26,8 +26,8 @@ urlpatterns = [
     path("projects/<round:path>/report/", reports_views.report_new, name="report_new"),
     path("reports/", reports_views.ReportList.as_view(), name="report_list"),
     path("reports/<int:pk>/", reports_views.report_detail, name="report"),
-    path("reports/<int:pk>/archive/", reports_views.report_change, {"change": archive_report}, name="report_archive"),
-    path("reports/<int:pk>/restore/", reports_views.report_change, {"change": restore_report}, name="report_restore"),
+    path("reports/<int:pk>/archive/", reports_views.report_change, {"change": archive}, name="report_archive"),
+    path("reports/<int:pk>/restore/", reports_views.report_change, {"change": restore}, name="report_restore"),
     path("reports/<int:pk>/report.<slug:file_format>", reports_views.report_file, name="report_file"),
     path("reports/<int:pk>/tables/<slug:name>.csv", reports_views.table_file, name="table_file"),
     path("reports/<int:pk>/figures/<slug:name>.<slug:file_format>", reports_views.figure_file, name="figure"),

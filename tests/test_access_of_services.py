@@ -28,7 +28,6 @@ from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.quality.limits import pause_annotator, resume_annotator, set_limits
 from annotation.questionnaire.withdrawal import withdraw_annotator
 from annotation.rounds.services import (
-    archive_round,
     clone_round,
     close_round,
     create_draft,
@@ -38,15 +37,12 @@ from annotation.rounds.services import (
     open_round,
     pause_round,
     reopen_round,
-    restore_round,
     save_instructions,
 )
 from evaluation.models import Study
 from evaluation.reports.services import (
-    archive_report,
     create_report,
     prepare_report,
-    restore_report,
     store_report,
 )
 from evaluation.sharing.services import revoke_share, share_report
@@ -62,6 +58,7 @@ from kgharvest.accounts.projects import (
     revoke_invite,
     set_role,
 )
+from kgharvest.archive import archive, restore
 from kgharvest.contrib.publishing.packs.pack_jobs import queue_pack
 from kgharvest.contrib.publishing.preregistration.services import freeze_preregistration
 from kgharvest.contrib.publishing.statements.services import save_statements
@@ -186,8 +183,6 @@ CALLS: dict[Callable, Callable] = {
     save_instructions: lambda it, by: save_instructions(it.draft, it.relation, "Judge.", by),
     pause_round: lambda it, by: pause_round(it.round, by),
     reopen_round: lambda it, by: reopen_round(it.round, by),
-    archive_round: lambda it, by: archive_round(it.round, by),
-    restore_round: lambda it, by: restore_round(it.round, by),
     close_round: lambda it, by: close_round(it.round, by),
     prepare_run: lambda it, by: prepare_run(JudgeRun(), it.round, by),
     continue_run: lambda it, by: continue_run(JudgeRun(project=it.project), {}, by),
@@ -195,8 +190,8 @@ CALLS: dict[Callable, Callable] = {
     create_report: lambda it, by: create_report(it.round, by),
     prepare_report: lambda it, by: prepare_report(it.round, by),
     store_report: lambda it, by: store_report(it.report, by),
-    archive_report: lambda it, by: archive_report(it.report, by),
-    restore_report: lambda it, by: restore_report(it.report, by),
+    archive: lambda it, by: archive(it.report, by),
+    restore: lambda it, by: restore(it.round, by),
     store_study: lambda it, by: store_study(it.study.document | {"project": it.project.slug}, by),
     steps.queue_harvests: lambda it, by: steps.queue_harvests(it.study, by),
     steps.open_study_round: lambda it, by: steps.open_study_round(it.study, by),

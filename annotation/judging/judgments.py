@@ -237,18 +237,14 @@ def n_skipped(annotator: Annotator) -> int:
 
 
 def has_statements_left(annotator: Annotator) -> bool:
-    """Return True if the annotator has assigned, open, or skipped statements that need judgments.
-
-    The result ignores the status of the round. It is False for annotators who are paused or excluded.
-    """
+    """Return True if an active annotator has assigned, open, or skipped statements that need judgments."""
     if annotator.status != Annotator.Status.ACTIVE or annotator.has_judged_share:
         return False
-    given = annotator.assignments
-    if given.filter(status=Assignment.Status.LEASED).exists():
-        return True
+    given, status = annotator.assignments, Assignment.Status
     untouched = annotator.round.tasks.with_open_slot().exclude(pk__in=given.taken().values("task"))
-    expired = given.filter(status=Assignment.Status.EXPIRED)
-    return untouched.exists() or wanted_gold(annotator, expired).exists() or n_skipped(annotator) > 0
+    if given.filter(status=status.LEASED).exists() or untouched.exists():
+        return True
+    return wanted_gold(annotator, given.filter(status=status.EXPIRED)).exists() or n_skipped(annotator) > 0
 
 
 def report_statement(annotator: Annotator, task_id: int, reason: str, comment: str, now: datetime) -> None:

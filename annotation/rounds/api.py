@@ -21,6 +21,7 @@ from annotation.rounds.serializers import RoundDetailSerializer, RoundEntrySeria
 from kgharvest.access import Action, check_may_anywhere
 from kgharvest.api.input import ArchiveFilters, CountField, Filters, FiniteField, StrictSerializer
 from kgharvest.api.views import ApiViewSet, PagedList, operation
+from kgharvest.archive import archive, restore
 from kgharvest.models import Relation
 
 DESCRIPTION = {
@@ -215,13 +216,26 @@ class PreviewSerializer(serializers.Serializer):
 # Operations
 
 
+class ArchiveMixin:
+    """Operations of rounds and reports."""
+
+    @operation("Archive")
+    def archive(self, request: Request, **kwargs: Any) -> Response:
+        """Lists hide an archived row unless `archived` is true. Its URLs and files remain. A round must be closed."""
+        return self.changed(archive)
+
+    @operation("Restore from the archive")
+    def restore(self, request: Request, **kwargs: Any) -> Response:
+        return self.changed(restore)
+
+
 class DeleteQuery(Filters):
     judge_answers = CountField(
         min_value=0, default=0, help_text="Number of answers of the draft's judge runs, to confirm their deletion."
     )
 
 
-class RoundViewSet(PagedList, RoundOperations):
+class RoundViewSet(ArchiveMixin, PagedList, RoundOperations):
     """The rounds of your projects, newest first."""
 
     queryset = ROUNDS
@@ -269,15 +283,6 @@ class RoundViewSet(PagedList, RoundOperations):
     def close(self, request: Request, round_id: int) -> Response:
         """Assigned statements are released. Statements that still lack judgments stay incomplete."""
         return self.changed(services.close_round)
-
-    @operation("Archive a closed round")
-    def archive(self, request: Request, round_id: int) -> Response:
-        """Lists hide the round and its reports unless `archived` is true. Their URLs and files remain available."""
-        return self.changed(services.archive_round)
-
-    @operation("Restore an archived round")
-    def restore(self, request: Request, round_id: int) -> Response:
-        return self.changed(services.restore_round)
 
     @operation("Clone a round", responses={201: RoundDetailSerializer})
     def clone(self, request: Request, round_id: int) -> Response:

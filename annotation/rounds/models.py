@@ -56,11 +56,8 @@ class RoundQuerySet(models.QuerySet):
         slug, _, name = path.rpartition("/")
         return self.filter(project__slug=slug, name=name)
 
-    def current(self):
-        return self.filter(archived_at=None)
-
-    def archived(self):
-        return self.filter(archived_at__isnull=False)
+    def archived(self, is_archived: bool = True):
+        return self.filter(archived_at__isnull=not is_archived)
 
 
 DEFAULT_SAMPLE_SIZE = 20  # statements per harvest, on the form of a new round
@@ -98,6 +95,7 @@ class Round(models.Model):
         DATE = "date", "on a date"
         NARROW = "narrow", "at a target interval width"
 
+    ARCHIVABLE = {"status": "closed"}  # lookups of rows that can be archived
     OPTIONS = {
         "Sample": ("seed", "include_sensitive", "judge", "cluster_size"),
         "Judgments": ("judgments_per_task", "third_only_if_split", "layout", "batch_size", "asks_wrong_part"),

@@ -262,28 +262,6 @@ def _move(round: Round, sources: Sequence[str], target: str, **fields: Any) -> N
     round.refresh_from_db(fields=["status", "closed_at", *fields])
 
 
-def archive_round(round: Round, by=None) -> None:
-    """Hide a closed round and its reports from lists and choices. Idempotent. Raises NotAllowed or WrongStatus."""
-    _set_archived(round, timezone.now(), "round.archived", by)
-
-
-def restore_round(round: Round, by=None) -> None:
-    """Show an archived round in lists and choices again. Idempotent. Raises NotAllowed or WrongStatus."""
-    _set_archived(round, None, "round.restored", by)
-
-
-@transaction.atomic
-def _set_archived(round: Round, archived_at: datetime | None, event: str, by) -> None:
-    check_may(by, Action.WORK, round.project)
-    closed = Round.objects.filter(pk=round.pk, status=Round.Status.CLOSED)
-    if closed.filter(archived_at__isnull=archived_at is not None).update(archived_at=archived_at):
-        record(event, round, by, round=round)
-    elif not closed.exists():
-        # Annotators would continue to judge an open round that researchers no longer see in their lists.
-        raise WrongStatus(f"Round {round.name} is {round.status}. Close it before you archive it.")
-    round.refresh_from_db(fields=["archived_at"])
-
-
 def note_complete_rounds(now: datetime) -> None:
     """Record an event for each round whose judgments have become complete."""
     tasks = JudgmentTask.objects.filter(round=OuterRef("pk"))

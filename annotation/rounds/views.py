@@ -62,11 +62,7 @@ class RoundList(ListPage):
 
     def context(self, page):
         harvests = HarvestJob.objects.visible_to(self.request.user).succeeded()
-        return {
-            "statuses": Round.Status.choices,
-            "has_harvests": harvests.filter(n_tuples__gt=0).exists(),
-            "has_archived": Round.objects.visible_to(self.request.user).archived().exists(),
-        }
+        return {"statuses": Round.Status.choices, "has_harvests": harvests.filter(n_tuples__gt=0).exists()}
 
 
 @researcher_required

@@ -43,7 +43,7 @@ SEED = 0  # fixed seed for the intervals, so that comparisons are reproducible
 def compare(request: HttpRequest) -> HttpResponse:
     reports = Report.objects.visible_to(request.user).for_list()
     chosen = {side: request.GET.get(side, "") for side in "ab"}
-    offered = reports.current() | reports.filter(pk__in=map(number_in, chosen.values()))
+    offered = reports.archived(False) | reports.filter(pk__in=map(number_in, chosen.values()))
     choices = [(str(report.pk), str(report)) for report in offered[:MOST_CHOICES]]
     choices.append((PAPER, "Hao et al. (2023), Table 5, as printed in the paper"))
     context = {"chosen": chosen, "choices": choices, "paper": load_table5()}

@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from annotation.models import Draw, Round
+from annotation.rounds.api import ArchiveMixin
 from evaluation.models import Report
 from evaluation.rendering.figures.drawing import FIGURE_FORMATS, THEMES
 from evaluation.rendering.figures.report_figures import figures_of
@@ -19,11 +20,11 @@ from evaluation.reports.document import report_tables
 from evaluation.reports.drawn_tuples import CUTS, INCOMPLETE, OUTCOMES, in_part, with_evidence, with_verdict
 from evaluation.reports.files import FILES, content_type_of
 from evaluation.reports.forms import LEAST_POINTS, MOST_POINTS, report_options
-from evaluation.reports.services import archive_report, prepare_report, restore_report, store_report
+from evaluation.reports.services import prepare_report, store_report
 from evaluation.reports.views import figure_download, report_download, table_download
 from kgharvest.access import Action, visible_or_404
 from kgharvest.api.input import ArchiveFilters, Filters, FiniteField, IdField, StrictSerializer
-from kgharvest.api.views import ApiViewSet, PagedList, file_operation, operation
+from kgharvest.api.views import ApiViewSet, PagedList, file_operation
 from kgharvest.statistics.paired_tests import MARGIN
 from kgharvest.tables.formats import FORMATS
 
@@ -126,7 +127,7 @@ class ReportOperations(ApiViewSet):
         return Report.objects.visible_to(self.request.user).for_list()
 
 
-class ReportViewSet(PagedList, ReportOperations):
+class ReportViewSet(ArchiveMixin, PagedList, ReportOperations):
     """The reports of your projects, newest first."""
 
     serializer_class = ReportDetailSerializer
@@ -157,15 +158,6 @@ class ReportViewSet(PagedList, ReportOperations):
     @extend_schema(summary="Get a report")
     def retrieve(self, request: Request, pk: int) -> Response:
         return self.answer(self.get_object())
-
-    @operation("Archive a report")
-    def archive(self, request: Request, pk: int) -> Response:
-        """Lists hide the report unless `archived` is true. Its URL and files remain available."""
-        return self.changed(archive_report)
-
-    @operation("Restore an archived report")
-    def restore(self, request: Request, pk: int) -> Response:
-        return self.changed(restore_report)
 
     @file_operation(
         "Download a report",

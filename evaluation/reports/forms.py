@@ -18,10 +18,6 @@ IN_POINTS = (
 )
 
 
-STORE_HELP = "store the report even if the round has no judgments"  # of commands
-NOT_STORED = "The round has no judgments, so the report is not stored. Add --store to store it."
-
-
 class BadReportOption(DomainError):
     """Invalid option of a report."""
 

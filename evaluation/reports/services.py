@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -47,25 +46,6 @@ def store_report(report: Report, by=None) -> Report:
     report.save()
     record("report.made", report, by, round=report.round, report=report.pk)
     return report
-
-
-def archive_report(report: Report, by=None) -> None:
-    """Hide a report from lists and choices. Idempotent. Raises NotAllowed."""
-    _set_archived(report, timezone.now(), "report.archived", by)
-
-
-def restore_report(report: Report, by=None) -> None:
-    """Show an archived report in lists and choices again. Idempotent. Raises NotAllowed."""
-    _set_archived(report, None, "report.restored", by)
-
-
-@transaction.atomic
-def _set_archived(report: Report, archived_at: datetime | None, event: str, by) -> None:
-    check_may(by, Action.WORK, report.project)
-    changed = Report.objects.filter(pk=report.pk, archived_at__isnull=archived_at is not None)
-    if changed.update(archived_at=archived_at):
-        record(event, report, by, round=report.round, report=report.pk)
-    report.archived_at = archived_at
 
 
 def reported_heads() -> Iterator[tuple[str, Head]]:

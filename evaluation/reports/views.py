@@ -84,9 +84,6 @@ class ReportList(ListPage):
     def rows(self):
         return Report.objects.visible_to(self.request.user).for_list()
 
-    def context(self, page):
-        return {"has_archived": Report.objects.visible_to(self.request.user).archived().exists()}
-
 
 @researcher_required
 @require_POST

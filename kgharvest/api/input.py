@@ -124,13 +124,13 @@ class Filters(serializers.Serializer):
 
 
 class ArchiveFilters(Filters):
-    """Filters of rows that can be archived, with querysets that have the methods `current` and `archived`."""
+    """Filters of rows that can be archived, with a queryset method `archived`."""
 
     archived = serializers.BooleanField(default=False, help_text="True for archived rows; default: all other rows.")
 
     def narrow(self, rows: QuerySet) -> QuerySet:
         lookups = dict(self.validated_data)
-        return (rows.archived() if lookups.pop("archived") else rows.current()).filter(**lookups)
+        return rows.archived(lookups.pop("archived")).filter(**lookups)
 
 
 class ProjectFilters(Filters):

@@ -1,6 +1,6 @@
 """Home page, and the panels that this app adds to the home page and the project page."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from django.db.models import Count, F
@@ -17,6 +17,8 @@ from kgharvest.pages.number_format import counted
 from kgharvest.pages.panels import Panel, panels_of
 from kgharvest.registries import hook
 
+Counts = Iterable[tuple[int, str, str]]
+
 MAX_UNFINISHED = 5  # launches, and harvests without a launch
 
 
@@ -28,16 +30,14 @@ def home(request: HttpRequest) -> HttpResponse:
     return render(request, "kgharvest/pages/home.html", context)
 
 
-def stage(
-    noun: str, url: str, counts: Iterable[tuple[int, str, str]], description: str, parts: Iterable[Panel] = ()
-) -> Panel:
+def stage(noun: str, url: str, counts: Counts, description: str, parts: Sequence[Panel] = ()) -> Panel:
     """Return a stage of the study on the home page.
 
     counts: rows of number, text, and query string of the list at `url`; zeros are not shown. description: shown if all
     counts are zero. parts: unfinished work and results.
     """
-    shown = [(n, text, query) for n, text, query in counts if n]
-    context = {"noun": noun, "url": url, "counts": shown, "description": description, "parts": list(parts)}
+    shown = [count for count in counts if count[0]]
+    context = {"noun": noun, "url": url, "counts": shown, "description": description, "parts": parts}
     return Panel("kgharvest/pages/_stage.html", context)
 
 
@@ -54,32 +54,20 @@ def project_step(noun: str, url: str, project: Project, n: int, *unit: str) -> P
 
 
 def home_stages(request: HttpRequest, subject: None) -> Iterator[Panel]:
-    n_relations = Relation.objects.visible_to(request.user).count()
-    yield stage(
-        "Relations",
-        reverse("kgharvest:relation_list"),
-        [(n_relations, f"relation{'s' * (n_relations != 1)}", "")],
-        "A relation is a statement with slots, such as “<ENT0> is the capital of <ENT1>.”, and a few true tuples.",
+    """Yield the stages of relations, and of harvests with the progress of unfinished ones."""
+    n, now = Relation.objects.visible_to(request.user).count(), timezone.now()
+    description = (
+        "A relation is a statement with slots, such as “<ENT0> is the capital of <ENT1>.”, and a few true tuples."
     )
+    yield stage("Relations", reverse("kgharvest:relation_list"), [(n, f"relation{'s' * (n != 1)}", "")], description)
     harvests = HarvestJob.objects.visible_to(request.user)
-    n_harvests = dict(harvests.order_by().values_list("status").annotate(Count("pk")))
-    yield stage(
-        "Harvests",
-        reverse("kgharvest:harvest_list"),
-        [(n_harvests.get(status, 0), label.lower(), f"?status={status}") for status, label in Job.Status.choices],
-        "A harvest extracts tuples with scores from an LM, best first.",
-        harvests_under_way(request),
-    )
-
-
-def harvests_under_way(request: HttpRequest) -> Iterator[Panel]:
-    """Yield unfinished launches with their progress, and unfinished harvests without a launch."""
-    now = timezone.now()
+    n_jobs = dict(harvests.order_by().values_list("status").annotate(Count("pk")))
     launches = Launch.objects.visible_to(request.user).unfinished()[:MAX_UNFINISHED]
     progress = [(launch, progress_of(launch, now)) for launch in launches]
-    unfinished = HarvestJob.objects.visible_to(request.user).with_cell().unfinished()
-    jobs = unfinished.exclude(launch__in=[launch for launch, _ in progress])
+    jobs = harvests.with_cell().unfinished().exclude(launch__in=[launch for launch, _ in progress])
     jobs = jobs.order_by(F("started_at").desc(nulls_last=True), "pk")[:MAX_UNFINISHED]
-    if progress or jobs:
-        context = {"launches": progress, "jobs": jobs, "lacks_worker": workers.lacking(now)}
-        yield Panel("kgharvest/pages/_harvests_under_way.html", context)
+    context = {"launches": progress, "jobs": jobs, "lacks_worker": workers.lacking(now)}
+    parts = [Panel("kgharvest/pages/_harvests_under_way.html", context)] if progress or jobs else []
+    counts = [(n_jobs.get(status, 0), label.lower(), f"?status={status}") for status, label in Job.Status.choices]
+    description = "A harvest extracts tuples with scores from an LM, best first."
+    yield stage("Harvests", reverse("kgharvest:harvest_list"), counts, description, parts)

@@ -7,7 +7,7 @@ from typing import Any
 from django.views.generic import TemplateView
 
 from kgharvest.access import researcher_required
-from kgharvest.api.input import Filters
+from kgharvest.api.input import ArchiveFilters, Filters
 from kgharvest.bulk.pagination import containing, page_of, sort_key, sorted_by
 from kgharvest.models import Project
 
@@ -56,6 +56,7 @@ class ListPage(ABC, TemplateView):
             "sort": sort,
             "filters": query,
             "is_filtered": any(name in query for name in ("q", *filters.fields) if name != "project"),
+            "has_archived": issubclass(self.filters, ArchiveFilters) and self.rows().archived().exists(),
             "filter_projects": projects if len(projects) > 1 else [],
         }
         return super().get_context_data(**kwargs) | context | self.context(page)

@@ -10,9 +10,10 @@ from django.utils import timezone
 
 from annotation.invites.services import join_round
 from annotation.models import Round
-from annotation.rounds.services import archive_round, close_round, create_draft, pause_round
+from annotation.rounds.services import close_round, create_draft, pause_round
 from evaluation.next_action import next_action
-from evaluation.reports.services import archive_report, create_report
+from evaluation.reports.services import create_report
+from kgharvest.archive import archive
 from kgharvest.models import Job, ProjectMember, Role
 from tests import factories
 
@@ -98,7 +99,7 @@ def round_with_reports() -> str:
 
 def round_with_an_archived_report() -> str:
     newest = round_with_reports()
-    archive_report(create_report(Round.objects.get()))
+    archive(create_report(Round.objects.get()))
     return newest
 
 
@@ -106,7 +107,7 @@ def archived_round() -> str:
     round_with_reports()
     round = Round.objects.get()
     close_round(round)
-    archive_round(round)
+    archive(round)
     return f"{reverse('annotation:round_new')}?job={round.strata.first().job_id}"
 
 
@@ -119,7 +120,7 @@ STATES = [
     (unfinished_harvest, "view_harvest", None),
     (failed_harvest, "start_harvest", None),
     (harvest, "create_round", None),
-    (draft, "open_draft", None),
+    (draft, "view_draft", None),
     (open_round_without_annotators, "invite_annotators", "view_round"),
     (open_round_with_an_annotator, "view_round", "view_round"),
     (paused_round, "view_round", "view_round"),
@@ -139,7 +140,7 @@ def test_each_state_of_a_study_has_one_next_action(state: Callable[[], str], for
     action = next_action(factories.make_researcher())
     of_viewer = next_action(factories.make_member(Role.VIEWER))
 
-    assert (action.key, action.url, action.is_post) == (for_researcher, url, for_researcher == "create_report")
+    assert (action.key, action.url) == (for_researcher, url)
     assert (of_viewer and of_viewer.key) == for_viewer
 
 

@@ -8,7 +8,7 @@ from annotation.exchange.judgment_files import DUPLICATES
 from annotation.rounds.services import find_round
 from evaluation.reports.document import report_tables
 from evaluation.reports.files import DOCUMENT_FORMATS, EVIDENCE, FILES, write_report
-from evaluation.reports.forms import NOT_STORED, STORE_HELP, ReportForm, equivalence_margin_of, report_options
+from evaluation.reports.forms import ReportForm, equivalence_margin_of, report_options
 from evaluation.reports.label_report import report_of_labels
 from evaluation.reports.services import prepare_report, store_report
 from kgharvest.bulk.file_writing import check_writable, write_atomically
@@ -51,7 +51,7 @@ class Command(DomainCommand):
         parser.add_argument("--equivalence-margin", metavar="POINTS", default=margin.initial, help=margin.help_text)
         judge = ReportForm.base_fields["judge"]
         parser.add_argument("--judge", metavar="RUN", help=judge.help_text)
-        parser.add_argument("--store", action="store_true", help=STORE_HELP)
+        parser.add_argument("--store", action="store_true", help="store the report even if the round has no judgments")
         parser.add_argument(
             "-o", "--output", type=Path, metavar="F", help="write the report to a file; default: standard output"
         )
@@ -80,10 +80,10 @@ class Command(DomainCommand):
             chosen = report_options({"equivalence_margin": equivalence_margin, "judge": options["judge"]}, judged)
             report = prepare_report(judged, reference=options["reference"], **chosen)
             content = csv_of(report.document, table) if table else write_report(report, file_format)
-            if options["store"] or report.has_judgments:
+            if options["store"] or report.document["n_judgments"]:
                 store_report(report)
             else:
-                self.stderr.write(NOT_STORED)
+                self.stderr.write("The round has no judgments. The report is not stored; to store it, add --store.")
         if output:
             write_atomically(output, [content])
             self.stdout.write(f"Report: {output}")

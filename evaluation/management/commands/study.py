@@ -15,7 +15,6 @@ from django.utils import timezone
 
 from annotation.models import Round
 from evaluation.models import Report, Study
-from evaluation.reports.forms import NOT_STORED, STORE_HELP
 from evaluation.studies.files import (
     BUILT_IN,
     built_in_studies,
@@ -68,7 +67,6 @@ class Command(DomainCommand):
             verb.add_argument(
                 "--small", action="store_true", help="run the small version, with the sections below [small]"
             )
-        report.add_argument("--store", action="store_true", help=STORE_HELP)
         run.add_argument("--yes", action="store_true", help="apply the changes of a changed file")
         run.add_argument("--queue", action="store_true", help="leave harvests and judge runs to the workers")
         run.add_argument("--wait", action="store_true", help="wait for workers and for the judgments of people")
@@ -210,10 +208,10 @@ class Command(DomainCommand):
         for stage in stages(stored):
             self.stdout.write(f"{stage.name:<10} {stage.state:<12} {stage.text}")
 
-    def do_report(self, study, small, output, store, **options):
+    def do_report(self, study, small, output, **options):
         path = study_path(study)
         stored = stored_study(written_study(path, small))
-        report = report_now(stored, store=store) if "round" in stored.document else None
+        report = report_now(stored) if "round" in stored.document else None
         if not report and not published_tables(stored, None):
             raise NotFound(f"Study {stored.name} has no results yet. Continue it with study run.")
         if report and not is_judged(stored.round):
@@ -232,7 +230,7 @@ class Command(DomainCommand):
             self.stdout.write("".join(f"{note}\n" for note in table.notes))
         written = list(write_outputs(study, report, folder))
         if report and report.pk is None:
-            self.say(NOT_STORED)
+            self.say("The round has no judgments, so the report is not stored.")
         elif report:
             self.say(f"Report {report.pk}: {settings.ORIGIN}{report.get_absolute_url()}")
         self.say(f"{folder}: {', '.join(path.name for path in written) or 'up to date'}")

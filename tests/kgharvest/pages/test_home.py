@@ -12,8 +12,9 @@ from django.utils import timezone
 from annotation.invites.services import join_round
 from annotation.judging.assignment import next_batch
 from annotation.models import Round
-from annotation.rounds.services import archive_round, close_round
+from annotation.rounds.services import close_round
 from evaluation.models import Report
+from kgharvest.archive import archive
 from kgharvest.models import Relation, RelationSet
 from tests import factories
 
@@ -33,7 +34,7 @@ def test_each_count_of_a_stage_links_to_its_rows(researcher_client):
     factories.make_round(2)
     practice = factories.make_round(2)
     close_round(practice)
-    archive_round(practice)
+    archive(practice)
 
     page = researcher_client.get(reverse("home")).text
 
