@@ -58,8 +58,9 @@ def home_work(request: HttpRequest, subject: None) -> Iterator[Panel]:
     """Yield the rounds that the annotator can continue, and the rounds without statements left for the annotator."""
     annotators = session_annotators(request).select_related("round").order_by("-round_id")[:N_JOINED]
     can_continue = [annotator for annotator in annotators if annotator.round.is_open and has_statements_left(annotator)]
-    finished = [annotator for annotator in annotators if annotator.n_judged and annotator not in can_continue]
-    if annotators:
+    over = [annotator for annotator in annotators if annotator.round.status != Round.Status.PAUSED]
+    finished = [annotator for annotator in over if annotator.n_judged and annotator not in can_continue]
+    if can_continue or finished:
         yield Panel("annotation/rounds/_own_rounds.html", {"open": can_continue, "finished": finished})
 
 

@@ -237,8 +237,8 @@ def n_skipped(annotator: Annotator) -> int:
 
 
 def has_statements_left(annotator: Annotator) -> bool:
-    """Return True if an active annotator has assigned, open, or skipped statements that need judgments."""
-    if annotator.status != Annotator.Status.ACTIVE or annotator.has_judged_share:
+    """Return True if there are assigned, open, or skipped statements that need judgments of the annotator."""
+    if annotator.has_judged_share:
         return False
     given, status = annotator.assignments, Assignment.Status
     untouched = annotator.round.tasks.with_open_slot().exclude(pk__in=given.taken().values("task"))

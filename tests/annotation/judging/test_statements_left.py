@@ -35,12 +35,3 @@ def test_statements_are_left_while_the_next_batch_or_skipped_statements_remain(s
         else:
             release_batch(annotator)
     assert seen == {True, False}
-
-
-def test_a_paused_annotator_has_no_statements_left():
-    [annotator] = factories.make_annotators(factories.make_round(1), 1)
-    assert has_statements_left(annotator)
-
-    annotator.status = Annotator.Status.PAUSED
-
-    assert not has_statements_left(annotator)

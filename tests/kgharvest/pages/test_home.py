@@ -12,7 +12,7 @@ from django.utils import timezone
 from annotation.invites.services import join_round
 from annotation.judging.assignment import next_batch
 from annotation.models import Round
-from annotation.rounds.services import close_round
+from annotation.rounds.services import close_round, pause_round
 from evaluation.models import Report
 from kgharvest.archive import archive
 from kgharvest.models import Relation, RelationSet
@@ -144,6 +144,19 @@ def test_an_annotator_with_nothing_left_is_not_asked_to_continue(client):
 
     assert "All your statements are judged" in page
     assert "Continue judging" not in page
+
+
+def test_an_annotator_of_a_paused_round_has_neither_finished_nor_anything_to_do(client):
+    user = factories.make_user()
+    client.force_login(user)
+    round = factories.make_round(2)
+    factories.judge(join_round(round, user), next_batch(round.annotators.get(), timezone.now())[0])
+    pause_round(round)
+
+    page = client.get(reverse("home")).text
+
+    assert "No open rounds" in page
+    assert "All your statements are judged" not in page
 
 
 def test_a_researcher_who_judges_sees_both(client):
