@@ -45,9 +45,8 @@ def home_stages(request: HttpRequest, subject: None) -> Iterator[Panel]:
 
 
 def project_contents(request: HttpRequest, project: Project) -> Iterator[Panel]:
-    yield project_step(
-        "Rounds", reverse("annotation:round_list"), project, project.rounds.archived(False).count(), "round"
-    )
+    n_rounds = project.rounds.archived(False).count()
+    yield project_step("Rounds", reverse("annotation:round_list"), project, n_rounds, "round")
 
 
 def return_link(request: HttpRequest, subject: None) -> Iterator[Panel]:
@@ -95,11 +94,8 @@ def who_took_part(request: HttpRequest, round: Round) -> Iterator[Panel]:
 
 
 def harvest_rounds(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
-    rounds = (
-        Round.objects.visible_to(request.user)
-        .archived(False)
-        .filter(Exists(Stratum.objects.filter(job=job, round=OuterRef("pk"))))
-    )
+    rounds = Round.objects.visible_to(request.user).archived(False)
+    rounds = rounds.filter(Exists(Stratum.objects.filter(job=job, round=OuterRef("pk"))))
     newest = list(rounds.select_related("project").order_by("-pk")[: N_ROUNDS + 1])
     if newest:
         cells = harvest_cells(job, newest[:N_ROUNDS], timezone.now())

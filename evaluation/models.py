@@ -39,8 +39,6 @@ class Report(models.Model):
     in old reports. method: paragraphs on the statistical methods.
     """
 
-    ARCHIVABLE: dict[str, str] = {}  # any report can be archived
-
     round = models.ForeignKey(Round, on_delete=models.PROTECT, related_name="reports")
     document = models.JSONField()
     headline = models.JSONField(default=dict)

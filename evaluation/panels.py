@@ -83,11 +83,8 @@ def make_report(request: HttpRequest, round: Round) -> Iterator[Panel]:
 
 def round_reports(request: HttpRequest, round: Round) -> Iterator[Panel]:
     """Yield a section with the newest reports on the round, if any."""
-    newest = list(
-        round.reports.filter(archived_at=None)
-        .only("created_at", "headline")
-        .order_by("-created_at", "-pk")[: N_NEWEST + 1]
-    )
+    reports = round.reports.filter(archived_at=None).only("created_at", "headline")
+    newest = list(reports.order_by("-created_at", "-pk")[: N_NEWEST + 1])
     if newest:
         context = {"reports": newest[:N_NEWEST], "has_more": len(newest) > N_NEWEST, "round": round}
         yield Panel("evaluation/reports/_round_reports.html", context)

@@ -24,7 +24,7 @@ def restore(row: Any, by=None) -> None:
 @transaction.atomic
 def _set_archived(row: Any, archived_at: datetime | None, verb: str, by) -> None:
     check_may(by, Action.WORK, row.project)
-    rows = type(row).objects.filter(pk=row.pk, **row.ARCHIVABLE)
+    rows = type(row).objects.filter(pk=row.pk, **getattr(row, "ARCHIVABLE", {}))
     if rows.filter(archived_at__isnull=archived_at is not None).update(archived_at=archived_at):
         kind = row._meta.model_name
         facts = {"report": row.pk} if kind == "report" else {}

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('annotation', '0039_half_width_of_the_interval'),
+        ('annotation', '0041_references_and_wrong_part'),
     ]
 
     operations = [
