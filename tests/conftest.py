@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import re
@@ -55,8 +56,17 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return True if used - set(settings.CONTRIB_APPS) - {"__pycache__"} else None
 
 
-def pytest_collection() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect in one process first. Other processes wait, because in a new clone each would compile all modules."""
     gc.disable()
+    with open(__file__) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            fcntl.flock(lock, fcntl.LOCK_UN)
+        return (yield)
 
 
 def pytest_collection_finish() -> None:
