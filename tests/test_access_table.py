@@ -13,7 +13,6 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.db import connection, transaction
 from django.test import Client
 from django.urls import get_resolver, resolve
 from django.utils import timezone
@@ -33,6 +32,7 @@ from kgharvest.contrib.recruiting.panels.services import enter
 from kgharvest.models import Role, Webhook
 from kgharvest.webhooks.outbox import send_test
 from tests import factories
+from tests.api import rolled_back
 from tests.kgharvest.contrib.knowledge_graphs.kg_factories import make_uploaded_kg
 from tests.kgharvest.contrib.publishing.preregistration.planning import freeze, planned
 from tests.kgharvest.contrib.recruiting.panel_factories import make_panel
@@ -430,18 +430,11 @@ def clients(places) -> dict[str, Client]:
 def status_of(client: Client, method: str, path: str) -> int:
     """Return the status of a request. Roll back its changes, including cookies."""
     cookies, client.cookies = client.cookies, deepcopy(client.cookies)
-    n_changes = n_changed_rows()
-    with transaction.atomic():
+    with rolled_back():
         response = client.generic(method, path, "", "application/x-www-form-urlencoded")
-        transaction.set_rollback(n_changes is None or n_changed_rows() != n_changes)
     client.cookies = cookies
     assert has_safe_media_type(response), f"{method} {path}: {dict(response.headers)}"
     return response.status_code
-
-
-def n_changed_rows() -> int | None:
-    """Return the number of rows changed so far, or None if unknown. SQLite reads the schema again after a rollback."""
-    return connection.connection.total_changes if connection.vendor == "sqlite" else None
 
 
 def has_safe_media_type(response) -> bool:
