@@ -198,6 +198,19 @@ def django_db_setup(django_db_setup, django_db_blocker, migrated_once) -> Iterat
         yield migrated_once.path
 
 
+@pytest.fixture(scope="module")
+def module_rows(django_db_setup, django_db_blocker) -> Iterator[None]:
+    """Let fixtures of scope `module` create rows. All tests of the module see them; their changes are rolled back.
+
+    Tests use copies of the created objects. The module must not have transactional tests.
+    """
+    from django.db import transaction
+
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
 def _leave_isolation(execute, sql, params, many, context):
     """Skip SET TRANSACTION inside a test's transaction: PostgreSQL allows it only as the first statement.
 

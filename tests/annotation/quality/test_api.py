@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from uuid import uuid4
 
 import pytest
@@ -18,14 +19,19 @@ from tests.api import JSON, client_of, error_of
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def round(db) -> Round:
+@pytest.fixture(scope="module")
+def round_of_module(module_rows) -> Round:
     round = factories.make_round(4, name="pilot", judgments_per_task=3)
     factories.judge_all(
         round, ["true"] * 4, ["true", "true", "false", "false"], ["true", "false", "unjudgeable", "false"]
     )
     round.address = f"/api/v1/rounds/{round.pk}/"
     return round
+
+
+@pytest.fixture
+def round(round_of_module) -> Round:
+    return deepcopy(round_of_module)
 
 
 @pytest.fixture

@@ -1,12 +1,13 @@
 """Quality pages of a round: permissions, content, and query counts."""
 
 import json
+from copy import deepcopy
 from uuid import uuid4
 
 import pytest
 from django.utils import timezone
 
-from annotation.models import Adjudication, Annotator, Judgment, Limits, StatementReport
+from annotation.models import Adjudication, Annotator, Judgment, Limits, Round, StatementReport
 from annotation.quality import statement_list
 from annotation.quality.exclusion import exclude_annotator
 from annotation.quality.limits import pause_annotator, set_limits
@@ -27,11 +28,22 @@ PILOT = "/projects/default/rounds/pilot/"
 LABELS = ["true", "true", "false"], ["true", "false", "unjudgeable"], ["true", "false", "true"]
 
 
-@pytest.fixture
-def round(researcher):
-    round = make_round(3, name="pilot", by=researcher)
+@pytest.fixture(scope="module")
+def round_of_module(module_rows):
+    round = make_round(3, name="pilot")
     judge_all(round, *LABELS)
     return round
+
+
+@pytest.fixture
+def round(round_of_module):
+    return deepcopy(round_of_module)
+
+
+def make_pilot(n: int, **options) -> Round:
+    """Create another round named pilot, after renaming the round of the module."""
+    Round.objects.filter(name="pilot").update(name="of-module")
+    return make_round(n, name="pilot", **options)
 
 
 @pytest.fixture
@@ -250,7 +262,7 @@ def test_disagreements_are_sorted_and_agreements_excluded(researcher_client, rou
 
 def test_list_pages_contain_each_statement_once(researcher_client, researcher):
     labels = ["true", "false", "unjudgeable"] * 20
-    round = make_round(60, name="pilot", by=researcher, batch_size=60)
+    round = make_pilot(60, by=researcher, batch_size=60)
     judge_all(round, ["true"] * 60, labels, ["true"] * 30 + ["false"] * 30)
 
     pages = [listed_positions(researcher_client, page=page) for page in (1, 2)]
@@ -265,7 +277,7 @@ def test_list_pages_contain_each_statement_once(researcher_client, researcher):
 
 
 def test_unanimous_unjudgeable_is_undecided_without_disagreement(researcher_client, researcher):
-    round = make_round(1, name="pilot", by=researcher)
+    round = make_pilot(1, by=researcher)
     judge_all(round, *[["unjudgeable"]] * 3)
 
     assert listed_positions(researcher_client) == []
@@ -284,7 +296,7 @@ def test_statements_can_be_filtered(researcher_client, round):
 
 
 def test_statement_list_pages_follow_round_order(researcher_client, researcher):
-    make_round(60, name="pilot", by=researcher)
+    make_pilot(60, by=researcher)
     first = researcher_client.get(f"{PILOT}statements/", {"show": "all"}).context
 
     second = researcher_client.get(f"{PILOT}statements/", {"show": "all", "after": str(first["page"].after)}).context
@@ -319,7 +331,7 @@ def test_reported_and_commented_statements_are_found(researcher_client, round, a
 
 
 def test_statement_list_query_count_is_constant(researcher_client, researcher, django_assert_max_num_queries):
-    round = make_round(30, name="pilot", by=researcher)
+    round = make_pilot(30, by=researcher)
     judge_all(round, ["true"] * 30, ["false"] * 30)
 
     with django_assert_max_num_queries(13):

@@ -1,5 +1,7 @@
 """Drawn tuples behind a number: selection by verdict, rank, and score, with judgments."""
 
+from copy import deepcopy
+
 import pytest
 from django.db.models import F
 from django.urls import reverse
@@ -17,15 +19,20 @@ from tests.factories import judge_all, make_round
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def report(researcher):
+@pytest.fixture(scope="module")
+def report_of_module(module_rows):
     """Report on a harvest of ten tuples. Ranks 1 to 5 are accepted, and ranks 6 to 10 are rejected."""
-    round = make_round(10, name="pilot", by=researcher)
+    round = make_round(10, name="pilot")
     ranked = round.tasks.order_by("draws__harvested_tuple__rank").values_list("pk", flat=True)
     accepted = set(ranked[:5])
     labels = ["true" if task.pk in accepted else "false" for task in round.tasks.order_by("position")]
     judge_all(round, labels, labels, labels)
-    return create_report(round, by=researcher)
+    return create_report(round)
+
+
+@pytest.fixture
+def report(report_of_module):
+    return deepcopy(report_of_module)
 
 
 def ranks(report, **part) -> list[int]:

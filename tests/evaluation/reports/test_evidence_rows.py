@@ -7,6 +7,7 @@ import hashlib
 import html
 import json
 import re
+from copy import deepcopy
 from urllib.parse import parse_qs
 
 import pytest
@@ -32,9 +33,15 @@ pytestmark = pytest.mark.django_db
 EMBEDDED = re.compile(r'<script type="application/json" id="evidence">(.*?)</script>', re.DOTALL)
 
 
-@pytest.fixture
-def report(researcher):
+@pytest.fixture(scope="module")
+def report_of_module(module_rows):
+    researcher = factories.make_researcher()
     return create_report(make_study(researcher), by=researcher)
+
+
+@pytest.fixture
+def report(report_of_module):
+    return deepcopy(report_of_module)
 
 
 def page_of(report) -> str:
@@ -192,14 +199,14 @@ def test_hidden_tuples_have_labels_but_no_text(report, researcher):
 
 
 def test_a_report_has_no_evidence_page_after_further_judgments(researcher):
-    round = factories.make_round(4, name="pilot")
+    round = factories.make_round(4, name="small")
     factories.judge_all(round, ["true"] * 4)
     report = create_report(round, by=researcher)
     assert "Statements" in page_of(report)
 
     factories.judge_all(round, ["true"] * 4, ["false"] * 4)
 
-    with refused("RowsChanged", match=r"^pilot has changed since this report was created: .* Create a new report"):
+    with refused("RowsChanged", match=r"^small has changed since this report was created: .* Create a new report"):
         gather_rows(report)
 
 
@@ -230,7 +237,7 @@ def test_too_many_rows_for_the_page_are_rejected(report, monkeypatch):
 
 
 def test_judge_labels_are_shown_next_to_statements(researcher):
-    round = factories.make_round(3, name="pilot")
+    round = factories.make_round(3, name="small")
     factories.judge_all(round, *[["true"] * 3] * 3)
     run = factories.make_judge_run(round, "lm-judge", model="judge-lm")
     first, second, _ = round.tasks.order_by("position")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from django.template.loader import render_to_string
@@ -30,8 +32,8 @@ pytestmark = pytest.mark.django_db
 N = 40
 
 
-@pytest.fixture
-def round():
+@pytest.fixture(scope="module")
+def round_of_module(module_rows):
     """Round of 40 statements. Ranks 1 to 30 are accepted, and one of three annotators errs on each fourth rank."""
     round = make_round(N)
     rank = dict(Draw.objects.values_list("task__position", "harvested_tuple__rank"))
@@ -42,6 +44,11 @@ def round():
     ]
     judge_all(round, truth, truth, with_errors)
     return round
+
+
+@pytest.fixture
+def round(round_of_module):
+    return deepcopy(round_of_module)
 
 
 def run_by_rank(round, label_of_rank, repeats=1, **fields):
