@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 
 import pytest
 from django.http import QueryDict
@@ -27,8 +28,8 @@ PILOT = "/projects/default/rounds/pilot/"
 NUMBERS = ("drawn", "accepted", "rejected", "undecided", "accuracy", "low", "high")
 
 
-@pytest.fixture
-def round(db) -> Round:
+@pytest.fixture(scope="module")
+def round_of_module(module_rows) -> Round:
     """Return a judged round of three cells (two relations, two LMs). Tuples with an odd number are false."""
     bert, gpt = make_language_model("bert"), make_language_model("gpt")
     river, capital = make_relation("river"), make_relation("capital")
@@ -41,6 +42,11 @@ def round(db) -> Round:
     labels = ["false" if task.statement[-2] in "13579" else "true" for task in round.tasks.order_by("position")]
     judge_all(round, *[labels] * 3)
     return round
+
+
+@pytest.fixture
+def round(round_of_module) -> Round:
+    return deepcopy(round_of_module)
 
 
 def test_cell_accuracy_and_interval_match_reports(round):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -20,8 +21,8 @@ PILOT = "/projects/default/rounds/pilot/"
 NINE = datetime(2026, 11, 20, 9, 5, tzinfo=UTC)
 
 
-@pytest.fixture
-def round(db) -> Round:
+@pytest.fixture(scope="module")
+def round_of_module(module_rows) -> Round:
     """Return a round with 12 statements and two annotators: six agreed at 9:00, six half split at 11:00."""
     round = make_round(12, name="pilot", judgments_per_task=2, batch_size=20)
     first = ["true", "false"] * 6
@@ -30,6 +31,11 @@ def round(db) -> Round:
         judgment.judged_at = NINE + timedelta(hours=2 * (judgment.task.position >= 6))
         judgment.save(update_fields=["judged_at"])
     return round
+
+
+@pytest.fixture
+def round(round_of_module) -> Round:
+    return deepcopy(round_of_module)
 
 
 def test_history_has_judgments_and_agreement_per_hour(round):
