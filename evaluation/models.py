@@ -177,13 +177,20 @@ class ReportShare(models.Model):
     """A link that gives everyone who has it access to a frozen report.
 
     name: recipient. token_hash: SHA-256 of the link's secret, which is not stored. password: hashed like account
-    passwords; empty if not required.
+    passwords; empty if not required. with_statements: False for links that were created before the option.
     """
 
     report = models.ForeignKey(Report, on_delete=models.CASCADE, related_name="shares")
     name = models.CharField(max_length=100)
     token_hash = models.CharField(max_length=64, unique=True)
     password = models.CharField(max_length=128, blank=True)
+    with_statements = models.BooleanField(
+        "Statements",
+        default=False,
+        db_default=False,
+        help_text="Show the statements with their verdicts and numbers of labels behind every number, as long as the "
+        "judgments are the same as in the report. Annotators and comments are never shown with them.",
+    )
     created_by = person_or_null()
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()

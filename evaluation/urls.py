@@ -28,6 +28,7 @@ urlpatterns = [
     path("reports/<int:pk>/", reports_views.report_detail, name="report"),
     path("reports/<int:pk>/archive/", reports_views.report_change, {"change": archive}, name="report_archive"),
     path("reports/<int:pk>/restore/", reports_views.report_change, {"change": restore}, name="report_restore"),
+    path("reports/<int:pk>/sections/<slug:key>/", reports_views.appendix_section, name="report_section"),
     path("reports/<int:pk>/report.<slug:file_format>", reports_views.report_file, name="report_file"),
     path("reports/<int:pk>/tables/<slug:name>.csv", reports_views.table_file, name="table_file"),
     path("reports/<int:pk>/figures/<slug:name>.<slug:file_format>", reports_views.figure_file, name="figure"),

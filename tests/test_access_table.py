@@ -239,6 +239,7 @@ GET    /reports/                                                        302 403 
 GET    /reports/{report}/                                               302 403 200 200 200 200 200 404
 POST   /reports/{report}/archive/                                       302 403 403 403 302 302 302 404
 POST   /reports/{report}/restore/                                       302 403 403 403 302 302 302 404
+GET    /reports/{report}/sections/method/                               302 403 200 200 200 200 200 404
 GET    /reports/{report}/report.json                                    302 403 200 200 200 200 200 404
 GET    /reports/{report}/report.evidence                               302 403 200 200 200 200 200 404
 GET    /reports/{report}/tables/cells.csv                               302 403 200 200 200 200 200 404

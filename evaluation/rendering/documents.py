@@ -61,7 +61,9 @@ def tuples_query(about: Mapping[str, Any], **part: Any) -> str:
 def key_numbers(document: Document) -> Iterator[tuple[str, str, str]]:
     """Yield the name, the value, and the basis (sample size or interval) of each key number."""
     yield "Statements complete", f"{count(document['n_complete'])} of {count(document['n_tasks'])}", ""
-    yield "Judgments", count(document["n_judgments"]), f"by {counted(len(document['annotators']), 'annotator')}"
+    k = document["n_judgments"] / (document["n_tasks"] or 1)
+    annotators = counted(len(document["annotators"]), "annotator")
+    yield "Judgments", count(document["n_judgments"]), f"by {annotators}, k = {k:.3g} per statement"
     alpha = document["alpha"]
     basis = f"{interval(alpha['low'], alpha['high'])}, {counted(alpha['n_units'], 'statement')}".lstrip(", ")
     yield "Krippendorff's alpha", share(alpha["value"]), alpha["reason"] or basis

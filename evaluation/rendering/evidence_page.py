@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -17,18 +18,21 @@ from urllib.parse import urlencode
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
+from annotation.rounds.instructions import statement_parts
 from evaluation.rendering.documents import Document, demonstrator_mark, key_numbers, made_at, name_of
 from evaluation.rendering.figures.drawing import THEMES
 from evaluation.rendering.figures.report_figures import figure_named
-from evaluation.reports.document import finding
+from evaluation.reports.document import finding, tables_to_read
 from evaluation.reports.sections.comparisons import common_key, common_of, rank_in_words, ranks_of, ties_in_words
 from evaluation.reports.sections.rates import cells_by_relation, interval_of_average
 from kgharvest.pages.number_format import interval, points_with_interval
+from kgharvest.statistics.arrays import VERDICTS
 
 FILES = Path(__file__).resolve().parent.parent / "static" / "evaluation" / "evidence_page"
 # Characters that can end or start an element inside a script element.
 ESCAPED = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 FIGURE = "averages"
+N_EXAMPLES, SLOTS = 3, "XYZUVW"
 
 
 def write_evidence_page(document: Document, rows: Mapping[str, Any]) -> str:
@@ -44,8 +48,11 @@ def write_evidence_page(document: Document, rows: Mapping[str, Any]) -> str:
         "comparisons": list(_comparisons(document)),
         "sides": [_side(document, total) for total in document["totals"]],
         "relations": list(_relations(document)),
+        "examples": sorted(_examples(rows).items()),
+        "tables": tables_to_read(document),
         "has_incomplete": any(cell["incomplete"] for cell in document["cells"]),
         "n_hidden": sum(statement is None for statement in rows["tasks"]["statement"]),
+        "has_codes": any(rows["annotators"]),
         "judge": rows["judge"],
         "style": SafeString(style),
         "script": SafeString(script),
@@ -55,16 +62,45 @@ def write_evidence_page(document: Document, rows: Mapping[str, Any]) -> str:
     return str(render_to_string("evaluation/reports/evidence_page.html", context))
 
 
+def _examples(rows: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the statement template and the N_EXAMPLES statements with the highest scores per verdict, by relation.
+
+    In templates, X, Y, Z, ... stand for the entities in reading order. Statements of hidden tuples are omitted.
+    """
+    draws, tasks = rows["draws"], rows["tasks"]
+    columns = zip(draws["score"], draws["rank"], draws["task"], draws["cell"], strict=True)
+    examples: dict[str, dict[str, Any]] = {}
+    for *_, task, cell in sorted(columns, key=lambda row: (row[0] is None, -(row[0] or 0), row[1] or inf, row[2])):
+        text, spans = tasks["statement"][task], tasks["spans"][task]
+        if text is None:
+            continue
+        parts = statement_parts(text, list(zip(spans[::2], spans[1::2], strict=True)))
+        relation = rows["cells"][cell]["relation"]
+        if relation not in examples:
+            names: dict[str, str] = {}
+            slots = [
+                names.setdefault(part, SLOTS[len(names) % len(SLOTS)]) if is_entity else part
+                for part, is_entity in parts
+            ]
+            examples[relation] = {"template": "".join(slots), "rows": address(relation=relation)} | {
+                v: {} for v in VERDICTS
+            }
+        of_verdict = examples[relation][VERDICTS[tasks["verdict"][task]]]
+        if len(of_verdict) < N_EXAMPLES:
+            of_verdict[task] = parts
+    return examples
+
+
 @cache
 def _file(name: str) -> str:
     return (FILES / name).read_text(encoding="utf-8")
 
 
-def policy(style: str, script: str) -> str:
-    """Return a content security policy that allows only the page's script and style, and embedded images."""
+def policy(style: str, script: str = "") -> str:
+    """Return a content security policy that allows only the page's style and script, and embedded images."""
+    scripts = f"script-src '{_digest(script)}'; " if script else ""
     return (
-        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; {scripts}style-src '{_digest(style)}'; img-src data:; base-uri 'none'; form-action 'none'"
     )
 
 

@@ -59,6 +59,12 @@ def gather_rows(report: Report) -> Rows:
     return rows
 
 
+def without_annotators(rows: Rows) -> Rows:
+    """Return the rows for readers of share links: labels in a fixed order without annotators, comments, and a judge."""
+    labels = [[part for label in sorted(of_task[1::2]) for part in (0, label)] for of_task in rows["tasks"]["labels"]]
+    return {**rows, "annotators": [""], "judge": None, "tasks": {**rows["tasks"], "labels": labels, "comments": {}}}
+
+
 def _draws(round: Round, cells: Mapping[CellKey, Sequence[Any]]) -> tuple[Rows, list[int]]:
     """Return the draws, sorted by cell and rank, and the statement ids. Draws refer to statements by position."""
     positions = {

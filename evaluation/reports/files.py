@@ -30,7 +30,7 @@ class DocumentFormat(NamedTuple):
         return content if isinstance(content, bytes) else content.encode()
 
 
-def write_html(document: Document) -> str:
+def write_html(document: Document, note: str = "") -> str:
     figures = [
         {
             "name": figure.name,
@@ -43,6 +43,7 @@ def write_html(document: Document) -> str:
     ]
     context = {
         "document": document,
+        "note": note,
         "finding": finding(document),
         "made_at": made_at(document),
         "tables": tables_to_read(document),

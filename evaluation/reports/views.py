@@ -1,7 +1,7 @@
 """Pages of reports, rendered from frozen documents."""
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
 from django.contrib import messages
@@ -20,7 +20,7 @@ from annotation.judges.labels import SeveralJudges
 from annotation.models import Draw
 from annotation.rounds.views import visible_round
 from evaluation.models import Report
-from evaluation.rendering.documents import Document, key_numbers, side_name, tuples_query
+from evaluation.rendering.documents import Document, key_numbers, side_name
 from evaluation.rendering.figures.drawing import (
     FIGURE_FORMATS,
     LEAST_WIDTH,
@@ -45,9 +45,11 @@ from evaluation.reports.drawn_tuples import (
 from evaluation.reports.files import FILES, file_suffix, write_report
 from evaluation.reports.forms import BadReportOption, TuplesForm, report_options
 from evaluation.reports.report_sections import sections_of
+from evaluation.reports.sections.annotators import agreement_by_part
 from evaluation.reports.sections.comparisons import common_of, matrices_of, sides_of
 from evaluation.reports.sections.rates import cells_by_relation, relation_table, scored_relations
 from evaluation.reports.services import create_report
+from evaluation.templatetags.report_tables import evidence_url
 from kgharvest import code_version
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404
 from kgharvest.api.input import ArchiveFilters
@@ -67,6 +69,15 @@ LIST_TITLES = (
     ("sampling-cells", "Sample of every cell"),
 )
 TITLES_WITH_JUDGE = (("assisted-cuts", "Accuracy of cuts with a judge"),)
+# Sections of the appendix: titles by template in evaluation/reports/sections. Sections of apps follow the first one.
+APPENDIX = {
+    "relations": "Accuracy per relation", "comparisons": "Comparisons", "ranks": "Ranks", "averages": "Averages",
+    "sizes": "Size and accuracy curves", "assisted": "Judge-assisted estimates", "agreement": "Agreement",
+    "annotators": "Annotators", "sensitivity": "Sensitivity", "judge": "Judge quality",
+    "plan": "Sample-size planning", "conduct": "Study log", "files": "Files", "method": "Method",
+}  # fmt: skip
+# Limits of the first table: with more cells it has relations as rows, with more relations it has averages only.
+MOST_ROWS_OF_LIST, MOST_ROWS_OF_MATRIX, MOST_COLUMNS_OF_MATRIX = 12, 25, 8
 BODY_CACHE_S = 3600
 # Maximum number of rows of tables that are shown unfolded; 487 relations with eight columns are slow to load.
 MOST_RELATIONS = 60
@@ -111,56 +122,86 @@ def report_change(request: HttpRequest, pk: int, change: Callable[..., None]) ->
 
 @researcher_required
 def report_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    """Show the report. Its body is cached, because hundreds of relations are slow to render."""
+    """Show the report: its first screen, and an appendix with folded sections, all of them open with `?all`."""
     report = find_report(request, pk)
-    everything = "all" in request.GET
-    key = f"report-{pk}-{report.created_at.timestamp()}-{everything}-{code_version()}"
-    body = cache.get_or_set(key, lambda: render_body(report, everything), BODY_CACHE_S)
+    body, _ = cached_parts(report, "all" in request.GET)
     context = {"report": report, "body": body, "may": allowed_actions(request.user, report.project)}
     return render(request, "evaluation/reports/report_detail.html", context)
 
 
-def render_body(report: Report, everything: bool) -> SafeString:
-    """Return the body of the page, which is the same for all users because reports never change."""
+@researcher_required
+def appendix_section(request: HttpRequest, pk: int, key: str) -> HttpResponse:
+    """Show a section of the appendix as a page or, with `?fragment`, its content alone. Raises Http404."""
+    report = find_report(request, pk)
+    part = next((part for part in cached_parts(report, "all" in request.GET)[1] if part["key"] == key), None)
+    if part is None:
+        raise Http404(f"This report has no section {key}.")
+    if "fragment" in request.GET:
+        return HttpResponse(part["html"])
+    return render(request, "evaluation/reports/appendix_section.html", {"report": report, "part": part})
+
+
+def cached_parts(report: Report, everything: bool) -> tuple[SafeString, list[dict[str, str]]]:
+    """Return `render_parts`, cached, because hundreds of relations are slow to render."""
+    key = f"report-{report.pk}-{report.created_at.timestamp()}-{everything}-{code_version()}"
+    return cache.get_or_set(key, lambda: render_parts(report, everything), BODY_CACHE_S)
+
+
+def render_parts(report: Report, everything: bool) -> tuple[SafeString, list[dict[str, str]]]:
+    """Return the body of the page and the sections of its appendix that have data.
+
+    Both are the same for all users, because reports never change.
+    """
     document = report.document_for_pages
-    rows = cells_by_relation(document)
+    agreement = agreement_by_part(document)
+    rows = [(relation, cells, agreement.get(relation)) for relation, cells in cells_by_relation(document)]
+    totals = document["totals"]
     tables = [shortened(table) for table in tables_to_read(document)]
     lists = (*LIST_TITLES, *TITLES_WITH_JUDGE) if document.get("judge") else LIST_TITLES
     plans = document.get("planner") or {}
-    of_totals = ((plan, f"{report.tuples_url}?{with_tuples_query(plan)['query']}") for plan in plans.get("totals", []))
+    of_totals = ((plan, evidence_url(report, plan)) for plan in plans.get("totals", []))
     of_comparisons = (
         (plan, reverse("evaluation:comparison", args=[report.pk, number]))
         for number, plan in enumerate(plans.get("comparisons", []), start=1)
     )
+    results = "matrix" if len(rows) <= MOST_ROWS_OF_MATRIX and len(totals) <= MOST_COLUMNS_OF_MATRIX else "averages"
     context = {
         "report": report,
         "document": document,
+        "everything": everything,
         "finding": finding(document),
-        "sections": [
-            {
-                "section": section,
-                "badge": section.badge(document[section.key]),
-                "tables": [shortened(without_empty_columns(table)) for table in tables_of(section.tables, document)],
-            }
-            for section in sections_of(document)
-        ],
+        "badges": [(section.key, section.badge(document[section.key])) for section in sections_of(document)],
         "tables": {table.name.replace("-", "_"): table for table in tables},
         "latex_tables": [(table.name, table.title) for table in tables],
         "csv_tables": [*((table.name, table.title) for table in tables), *lists],
         "table": relation_table(document),
+        "results": "list" if len(document["cells"]) <= MOST_ROWS_OF_LIST else results,
         "rows": rows if everything else rows[:MOST_RELATIONS],
-        "totals": [with_tuples_query(total) for total in document["totals"]],
+        "totals": totals,
+        "sides": [(total, agreement.get((total["model"], total["setting"]))) for total in totals],
         "n_relations": len(rows),
         "n_hidden": 0 if everything else max(len(rows) - MOST_RELATIONS, 0),
         "plans": [(plan["sentence"], address) for plan, address in (*of_totals, *of_comparisons) if plan["sentence"]],
         "figures": {figure.name.replace("-", "_"): figure_context(figure, document) for figure in figures_of(document)},
-        "series": [side_name(total) for total in document["totals"]],
+        "series": [side_name(total) for total in totals],
         "scored_relations": scored_relations(document),
         "key_numbers": list(key_numbers(document)),
         "matrices": matrices_of(document),
         "formats": FILES,
     }
-    return render_to_string("evaluation/reports/_report_body.html", context)
+    first, *others = ((key, title, f"evaluation/reports/sections/_{key}.html", {}) for key, title in APPENDIX.items())
+    added = (
+        (section.key, section.title, section.template, {"added": {"section": section, "tables": [
+            shortened(without_empty_columns(table)) for table in tables_of(section.tables, document)
+        ]}})
+        for section in sections_of(document)
+    )  # fmt: skip
+    appendix = [
+        {"key": key, "title": title, "html": html}
+        for key, title, template, more in (first, *added, *others)
+        if (html := render_to_string(template, context | more)).strip()
+    ]
+    return render_to_string("evaluation/reports/_report_body.html", context | {"appendix": appendix}), appendix
 
 
 def shortened(table: Table) -> Table:
@@ -177,11 +218,6 @@ def figure_context(figure: ReportFigure, document: Document) -> dict[str, Any]:
     }
 
 
-def with_tuples_query(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a cell or total, extended by the query string of its tuples page."""
-    return {**cell, "query": tuples_query(cell)}
-
-
 @researcher_required
 def comparison(request: HttpRequest, pk: int, number: int) -> HttpResponse:
     """Show both sides of a comparison by relation."""
@@ -190,9 +226,7 @@ def comparison(request: HttpRequest, pk: int, number: int) -> HttpResponse:
     if not 1 <= number <= len(comparisons):
         raise Http404(f"This report has no comparison {number}.")
     compared = comparisons[number - 1]
-    cells = {
-        (cell["relation"], cell["model"], cell["setting"]): with_tuples_query(cell) for cell in report.document["cells"]
-    }
+    cells = {(cell["relation"], cell["model"], cell["setting"]): cell for cell in report.document["cells"]}
     a, b = sides_of(compared)
     rows = [
         {**entry, "a": cells[entry["relation"], *a], "b": cells[entry["relation"], *b]}

@@ -15,6 +15,8 @@ from kgharvest.access import Action
 from kgharvest.api.input import StrictSerializer
 from kgharvest.api.views import PagedList
 
+STATEMENTS = ReportShare._meta.get_field("with_statements")
+
 
 class ReportShareSerializer(serializers.ModelSerializer):
     """A share link. has_password: True if it requires a password."""
@@ -24,7 +26,7 @@ class ReportShareSerializer(serializers.ModelSerializer):
 
     class Meta:
         model = ReportShare
-        fields = ["id", "name", "status", "has_password", "created_at", "expires_at", "revoked_at"]
+        fields = ["id", "name", "status", "has_password", "with_statements", "created_at", "expires_at", "revoked_at"]
 
     @extend_schema_field(serializers.ChoiceField(["open", "revoked", "over"]))
     def get_status(self, share: ReportShare) -> str:
@@ -44,6 +46,7 @@ class ShareInput(StrictSerializer):
     password = serializers.CharField(
         max_length=LONGEST_PASSWORD, required=False, default="", allow_blank=True, trim_whitespace=False
     )
+    with_statements = serializers.BooleanField(default=True, help_text=STATEMENTS.help_text)
 
 
 class ShareViewSet(PagedList, ReportPartViewSet):

@@ -25,7 +25,9 @@ class WrongPassword(DomainError):
 
 
 @transaction.atomic
-def share_report(report: Report, name: str, days: int, now: datetime, *, password: str = "", by=None) -> ReportShare:
+def share_report(
+    report: Report, name: str, days: int, now: datetime, *, password: str = "", with_statements: bool = True, by=None
+) -> ReportShare:
     """Create a link that expires after `days`. name: the recipient. Raises NotAllowed, BadShare, or BadName.
 
     The attribute `secret` of the result is the last part of the link's URL and is not stored.
@@ -46,6 +48,7 @@ def share_report(report: Report, name: str, days: int, now: datetime, *, passwor
         name=name,
         token_hash=sha256(secret),
         password=make_password(password) if password else "",
+        with_statements=with_statements,
         expires_at=now + timedelta(days=days),
         created_by=by,
     )

@@ -1,7 +1,5 @@
 """Pages on which researchers create and revoke share links, and on which recipients read the report."""
 
-import base64
-import hashlib
 import re
 
 from django import forms
@@ -14,16 +12,19 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from django.views.decorators.http import require_http_methods, require_POST
 
 from evaluation.models import Report, ReportShare
-from evaluation.reports.files import DOCUMENT_FORMATS
+from evaluation.rendering.evidence_page import policy, write_evidence_page
+from evaluation.reports.evidence_rows import gather_rows, without_annotators
+from evaluation.reports.files import write_html
 from evaluation.sharing import services
 from kgharvest import code_version
 from kgharvest.access import Action, researcher_required, visible_or_404
 from kgharvest.accounts.throttle import TooManyAttempts, count_wrong_link, network_of
+from kgharvest.errors import DomainError
 from kgharvest.pages.refusals import refusal_in_form
 from kgharvest.tables.formats import FORMATS
 
-PAGE_CACHE_S = 3600
-STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
+PAGE_CACHE_S, STATEMENTS_CACHE_S = 3600, 60
+OWN_CODE = re.compile(r"<(?:style|script)>(.*?)</(?:style|script)>", re.DOTALL)
 
 
 class ShareForm(forms.Form):
@@ -40,6 +41,7 @@ class ShareForm(forms.Form):
         "link can read the report.",
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
+    with_statements = ReportShare._meta.get_field("with_statements").formfield(initial=True)
 
 
 @researcher_required
@@ -93,17 +95,23 @@ def shared_report(request: HttpRequest, secret: str) -> HttpResponse:
         except TooManyAttempts as refusal:
             return closed(request, {"refusal": refusal}, 429)
     report = share.report
-    key = f"shared-report-{report.pk}-{report.created_at.timestamp()}-{code_version()}"
-    content = cache.get_or_set(key, lambda: DOCUMENT_FORMATS["html"].bytes_of(report.document), PAGE_CACHE_S)
+    key = f"shared-report-{report.pk}-{report.created_at.timestamp()}-{share.with_statements}-{code_version()}"
+    # Statements can be hidden at any time.
+    timeout = STATEMENTS_CACHE_S if share.with_statements else PAGE_CACHE_S
+    content = cache.get_or_set(key, lambda: shared_page(report, share.with_statements), timeout)
     response = HttpResponse(content, content_type=FORMATS["html"].content_type)
-    [style] = STYLE.findall(content.decode())
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    # Allow only the page's own style and images in data URLs.
-    response["Content-Security-Policy"] = (
-        f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; frame-ancestors 'none'; base-uri 'none'; "
-        "form-action 'none'"
-    )
+    response["Content-Security-Policy"] = f"{policy(*OWN_CODE.findall(content))}; frame-ancestors 'none'"
     return kept_out_of_sight(response)
+
+
+def shared_page(report: Report, with_statements: bool) -> str:
+    """Return the page of a link, without statements if they have changed since the report or are too many."""
+    if not with_statements:
+        return write_html(report.document)
+    try:
+        return write_evidence_page(report.document, without_annotators(gather_rows(report)))
+    except DomainError:
+        return write_html(report.document, note="The statements cannot be shown: they are too many or have changed.")
 
 
 def closed(request: HttpRequest, context: dict, status: int = 200) -> HttpResponse:

@@ -57,15 +57,41 @@ def test_list_query_count_is_constant(researcher_client, report, django_assert_m
 
 
 def test_report_shows_table_with_intervals(researcher_client, report):
-    page = researcher_client.get(f"/reports/{report.pk}/").text
+    page = researcher_client.get(f"/reports/{report.pk}/?all").text
 
     assert '<span class="acc-value">.75</span> / <span class="rej-value">.25</span>' in page
     assert "acc-8" in page  # .75 rounds to shade 8
     assert ".75 to .75, n = 4" in page  # all four tuples of the harvest are judged
 
 
-def test_report_shows_pairwise_agreement(researcher_client, report):
+def test_first_table_has_number_interval_rejected_share_k_and_alpha(researcher_client, report):
     page = researcher_client.get(f"/reports/{report.pk}/").text
+
+    row = re.search(r"<tbody>\s*<tr>(.*?)</tr>", page[page.index('id="table"') :], re.DOTALL)[1]
+    # Three of four statements are accepted. All four tuples of the harvest are judged, by three annotators.
+    relation = report.document["cells"][0]["relation"]
+    alpha = f"{report.document['agreement'][0]['alpha']['value']:.2f}".lstrip("0")
+    assert re.sub(r"<[^>]+>", " ", row).split() == [relation, "4", ".75", ".75", "to", ".75", ".25", "3", alpha]
+    assert f"/reports/{report.pk}/tuples/?relation={relation}" in row
+
+
+def test_appendix_sections_are_served_one_by_one(researcher_client, report):
+    page = researcher_client.get(f"/reports/{report.pk}/").text
+
+    sections = re.findall(r'data-section="([^"]+)"', page)
+    titles = [re.search(r"<h2>(.*?)</h2>", researcher_client.get(section).text)[1] for section in sections]
+    fragments = [researcher_client.get(section, {"fragment": ""}).text for section in sections]
+    everything = researcher_client.get(f"/reports/{report.pk}/?all").text
+
+    assert {"Sensitivity", "Study log", "Method"} < set(titles)
+    assert "Comparisons" not in titles  # the report has one LM and one setting
+    assert all(fragment in everything and "<html" not in fragment for fragment in fragments)
+    assert not any(fragment in page for fragment in fragments)
+    assert researcher_client.get(f"/reports/{report.pk}/sections/comparisons/").status_code == 404
+
+
+def test_report_shows_pairwise_agreement(researcher_client, report):
+    page = researcher_client.get(f"/reports/{report.pk}/?all").text
 
     # Hand-calculated: the first two of three annotators agree on three of four statements.
     matrix = page[page.index("Pairwise agreement") : page.index('id="sensitivity"')]
@@ -86,7 +112,7 @@ def test_page_of_older_report_ignores_removed_keys(researcher_client, report):
     report.document["annotator_models"].append(model | {"model": "mace", "sentence": "MACE and the majority differ."})
     report.save()
 
-    page = researcher_client.get(f"/reports/{report.pk}/").text
+    page = researcher_client.get(f"/reports/{report.pk}/?all").text
 
     assert "Pairwise agreement" in page
     assert not {name for name in ("MACE", "flip rate", "competence", "pooled") if name in page}
@@ -96,7 +122,7 @@ def test_agreement_matrix_is_hidden_for_many_annotators(researcher_client, repor
     report.document["annotators"] *= 10
     report.save()
 
-    page = researcher_client.get(f"/reports/{report.pk}/").text
+    page = researcher_client.get(f"/reports/{report.pk}/?all").text
 
     assert "Pairwise agreement" not in page
     assert "There are too many pairs of annotators" in page
@@ -106,7 +132,7 @@ def test_simulated_report_is_labeled_next_to_its_numbers(researcher_client, rese
     round = make_round(1, by=researcher, source="simulated")
     report = create_report(round)
 
-    page = researcher_client.get(f"/reports/{report.pk}/").text
+    page = researcher_client.get(f"/reports/{report.pk}/?all").text
 
     assert page.count("simulated, not people") >= 3
     assert "simulated, not people" in researcher_client.get("/reports/").text
@@ -124,7 +150,7 @@ def test_names_are_escaped(researcher_client, researcher, report):
     report.document = json.loads(text)
     report.save()
 
-    assert "<script>alert" not in researcher_client.get(f"/reports/{report.pk}/").text
+    assert "<script>alert" not in researcher_client.get(f"/reports/{report.pk}/?all").text
 
 
 def test_report_can_be_created_from_round_page(researcher_client, report):
@@ -236,7 +262,7 @@ def test_cell_links_to_its_tuples_with_judgments(researcher_client, report):
 
 
 def test_agreement_and_annotator_tables_link_to_evidence(researcher_client, report):
-    page = researcher_client.get(f"/reports/{report.pk}/").text
+    page = researcher_client.get(f"/reports/{report.pk}/?all").text
     sections = page[page.index('id="agreement"') : page.index('id="method"')]
 
     addresses = {unescape(address) for address in re.findall(r'<th scope="row"><a href="([^"]+)"', sections)}
@@ -271,11 +297,13 @@ def test_long_report_shows_first_relations_and_link_to_all(researcher_client, re
     report.document["cells"] = [report.document["cells"][0] | {"relation": f"r{number:03}"} for number in range(487)]
     report.save()
 
-    page = researcher_client.get(f"/reports/{report.pk}/").text
+    address = f"/reports/{report.pk}/sections/relations/"
+    page = researcher_client.get(address).text
 
     assert "Show all 487 relations" in page
     assert "r486" not in page
-    assert "r486" in researcher_client.get(f"/reports/{report.pk}/?all").text
+    assert "r486" in researcher_client.get(f"{address}?all").text
+    assert "r000" not in researcher_client.get(f"/reports/{report.pk}/").text  # the first table has averages only
 
 
 def test_report_tables_can_be_downloaded_as_csv(researcher_client, report):
@@ -372,7 +400,7 @@ def compared(researcher):
 
 
 def test_comparison_sentence_links_to_its_relations(researcher_client, compared):
-    page = researcher_client.get(f"/reports/{compared.pk}/").text
+    page = researcher_client.get(f"/reports/{compared.pk}/?all").text
 
     sentences = page[: page.index('id="averages"')]
     [(words, address)] = re.findall(r'<li>([^<]*)<a href="(/reports/\d+/comparisons/1/)">75\.0 points', sentences)
@@ -390,7 +418,7 @@ def test_planner_numbers_link_to_evidence(researcher_client, compared):
     compared.round.strata.update(population=20)
     compared = create_report(compared.round)
 
-    page = researcher_client.get(f"/reports/{compared.pk}/").text
+    page = researcher_client.get(f"/reports/{compared.pk}/?all").text
 
     plan = page[page.index('id="plan"') :]
     [tuples] = re.findall(r'<li>lm · human: [^<]*<a href="([^"]*)">[\d.]+ points</a>', plan)

@@ -51,7 +51,8 @@ class Figure {
     const images = this.figure.querySelector("[data-images]");
     images.before(this.area, this.tip);
     images.hidden = true;
-    wireLegend(this.figure.querySelector("[data-legend]"));
+    const legend = this.figure.querySelector("[data-legend]");
+    if (legend) wireLegend(legend);
     if (this.choice) this.choice.querySelector("button").hidden = true;
   }
 
@@ -103,4 +104,8 @@ const inSight = new IntersectionObserver((entries) => {
   }
 }, { rootMargin: "300px" });
 
-for (const figure of document.querySelectorAll("[data-plot]")) inSight.observe(figure);
+export function observeFigures(root) {
+  for (const figure of root.querySelectorAll("[data-plot]")) inSight.observe(figure);
+}
+
+observeFigures(document);

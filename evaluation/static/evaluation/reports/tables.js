@@ -10,11 +10,6 @@ function remember(name, value) {
   history.replaceState(history.state, "", changed);
 }
 
-for (const box of document.querySelectorAll("[data-switch]")) {
-  box.checked ||= address().searchParams.has(box.dataset.switch);
-  box.addEventListener("change", () => remember(box.dataset.switch, box.checked ? "1" : ""));
-}
-
 // Headers of single columns. The first header can also span the row of group headers.
 function headsOf({ rows }) {
   const [first, last] = [rows[0], rows[rows.length - 1]];
@@ -77,4 +72,12 @@ function offer(table) {
   show();
 }
 
-for (const table of document.querySelectorAll("table[data-table]")) offer(table);
+export function offerColumns(root) {
+  for (const box of root.querySelectorAll("[data-switch]")) {
+    box.checked ||= address().searchParams.has(box.dataset.switch);
+    box.addEventListener("change", () => remember(box.dataset.switch, box.checked ? "1" : ""));
+  }
+  for (const table of root.querySelectorAll("table[data-table]")) offer(table);
+}
+
+offerColumns(document);
