@@ -47,7 +47,7 @@ def write_evidence_page(document: Document, rows: Mapping[str, Any]) -> str:
         "totals": list(_totals(document)),
         "comparisons": list(_comparisons(document)),
         "sides": [_side(document, total) for total in document["totals"]],
-        "relations": list(_relations(document)),
+        "relations": cells_by_relation(document),
         "examples": sorted(_examples(rows).items()),
         "tables": tables_to_read(document),
         "has_incomplete": any(cell["incomplete"] for cell in document["cells"]),
@@ -78,13 +78,10 @@ def _examples(rows: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         relation = rows["cells"][cell]["relation"]
         if relation not in examples:
             names: dict[str, str] = {}
-            slots = [
-                names.setdefault(part, SLOTS[len(names) % len(SLOTS)]) if is_entity else part
-                for part, is_entity in parts
-            ]
-            examples[relation] = {"template": "".join(slots), "rows": address(relation=relation)} | {
-                v: {} for v in VERDICTS
-            }
+            template = "".join(
+                names.setdefault(part, SLOTS[len(names) % len(SLOTS)]) if is_slot else part for part, is_slot in parts
+            )
+            examples[relation] = {"template": template, **{verdict: {} for verdict in VERDICTS}}
         of_verdict = examples[relation][VERDICTS[tasks["verdict"][task]]]
         if len(of_verdict) < N_EXAMPLES:
             of_verdict[task] = parts
@@ -126,13 +123,8 @@ def address(*, verdict: str = "", **part: Any) -> str:
 def _figure(document: Document) -> dict[str, Any] | None:
     """Return the forest plot of the averages as embedded images, or None."""
     figure = figure_named(FIGURE, document)
-    if figure is None:
-        return None
-    images = {
-        name: f"data:image/svg+xml;base64,{b64encode(figure.render(document, 'svg', theme)).decode()}"
-        for name, theme in THEMES.items()
-    }
-    return {**figure.image(document), **images}
+    images = figure and {name: figure.data_url(document, theme) for name, theme in THEMES.items()}
+    return figure and {**figure.image(document), **images}
 
 
 def _side(document: Document, total: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,7 +135,6 @@ def _totals(document: Document) -> Iterator[dict[str, Any]]:
     ranks = ranks_of(document)["sides"]
     by_side = {(side["model"], side["setting"]): side for side in ranks}
     for total in document["totals"]:
-        part = {key: total[key] for key in ("model", "setting")}
         ranked = by_side.get((total["model"], total["setting"]))
         yield {
             **total,
@@ -151,9 +142,6 @@ def _totals(document: Document) -> Iterator[dict[str, Any]]:
             "interval": interval(*interval_of_average(total)),
             "rank": rank_in_words(ranked) if ranked else "",
             "tied": ties_in_words(ranked, len(ranks)) if ranked else "",
-            "rows": address(**part),
-            "accepted_rows": address(**part, verdict="accepted"),
-            "rejected_rows": address(**part, verdict="rejected"),
         }
 
 
@@ -163,21 +151,3 @@ def _comparisons(document: Document) -> Iterator[dict[str, Any]]:
         sides = {common_key(compared): compared.get(common_key(compared)), differs: [compared["a"], compared["b"]]}
         difference = points_with_interval(compared["difference"], compared["low"], compared["high"])
         yield {**compared, "common": common_of(compared), "difference": difference, "rows": address(**sides)}
-
-
-def _relations(document: Document) -> Iterator[tuple[str, str, list[dict[str, Any] | None]]]:
-    """Yield each relation, the URL fragment that selects its rows, and its cells in the order of the totals."""
-    for relation, cells in cells_by_relation(document):
-        yield relation, address(relation=relation), [_cell(cell) for cell in cells]
-
-
-def _cell(cell: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    if cell is None:
-        return None
-    part = {key: cell[key] for key in ("relation", "model", "setting")}
-    return {
-        **cell,
-        "interval": interval(cell["accuracy_low"], cell["accuracy_high"]),
-        "rows": address(**part),
-        "rejected_rows": address(**part, verdict="rejected"),
-    }

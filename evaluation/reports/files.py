@@ -1,6 +1,5 @@
 """File formats of reports. All formats except the evidence page are written from the frozen document alone."""
 
-from base64 import b64encode
 from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple
@@ -31,16 +30,7 @@ class DocumentFormat(NamedTuple):
 
 
 def write_html(document: Document, note: str = "") -> str:
-    figures = [
-        {
-            "name": figure.name,
-            "title": figure.title,
-            "left_out": figure.left_out(document),
-            "alt": figure.alt(document),
-            "address": f"data:image/svg+xml;base64,{b64encode(figure.render(document)).decode()}",
-        }
-        for figure in figures_of(document)
-    ]
+    figures = [{**figure.image(document), "address": figure.data_url(document)} for figure in figures_of(document)]
     context = {
         "document": document,
         "note": note,

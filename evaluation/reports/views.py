@@ -33,6 +33,7 @@ from evaluation.rendering.figures.drawing import (
 from evaluation.rendering.figures.report_figures import BY_RELATION, ReportFigure, figure_named, figures_of
 from evaluation.reports.document import finding, report_tables, tables_of, tables_to_read
 from evaluation.reports.drawn_tuples import (
+    CELL,
     OUTCOMES,
     SORTED_BY,
     BestDraws,
@@ -45,7 +46,6 @@ from evaluation.reports.drawn_tuples import (
 from evaluation.reports.files import FILES, file_suffix, write_report
 from evaluation.reports.forms import BadReportOption, TuplesForm, report_options
 from evaluation.reports.report_sections import sections_of
-from evaluation.reports.sections.annotators import agreement_by_part
 from evaluation.reports.sections.comparisons import common_of, matrices_of, sides_of
 from evaluation.reports.sections.rates import cells_by_relation, relation_table, scored_relations
 from evaluation.reports.services import create_report
@@ -67,8 +67,8 @@ LIST_TITLES = (
     ("size-curves", "Accuracy by number of top-ranked tuples"),
     ("calibration", "Accuracy by score"),
     ("sampling-cells", "Sample of every cell"),
+    ("assisted-cuts", "Accuracy of cuts with a judge"),  # only with a judge
 )
-TITLES_WITH_JUDGE = (("assisted-cuts", "Accuracy of cuts with a judge"),)
 # Sections of the appendix: titles by template in evaluation/reports/sections. Sections of apps follow the first one.
 APPENDIX = {
     "relations": "Accuracy per relation", "comparisons": "Comparisons", "ranks": "Ranks", "averages": "Averages",
@@ -131,13 +131,11 @@ def report_detail(request: HttpRequest, pk: int) -> HttpResponse:
 
 @researcher_required
 def appendix_section(request: HttpRequest, pk: int, key: str) -> HttpResponse:
-    """Show a section of the appendix as a page or, with `?fragment`, its content alone. Raises Http404."""
+    """Show a section of the appendix. Raises Http404."""
     report = find_report(request, pk)
     part = next((part for part in cached_parts(report, "all" in request.GET)[1] if part["key"] == key), None)
     if part is None:
         raise Http404(f"This report has no section {key}.")
-    if "fragment" in request.GET:
-        return HttpResponse(part["html"])
     return render(request, "evaluation/reports/appendix_section.html", {"report": report, "part": part})
 
 
@@ -153,11 +151,14 @@ def render_parts(report: Report, everything: bool) -> tuple[SafeString, list[dic
     Both are the same for all users, because reports never change.
     """
     document = report.document_for_pages
-    agreement = agreement_by_part(document)
-    rows = [(relation, cells, agreement.get(relation)) for relation, cells in cells_by_relation(document)]
+    agreement = {
+        tuple(map(part.get, CELL)): {**part, "k": part["n_judgments"] / (part["n_tasks"] or 1)}
+        for part in document.get("agreement", [])
+    }
+    rows = [(relation, cells, agreement.get((relation, None, None))) for relation, cells in cells_by_relation(document)]
     totals = document["totals"]
     tables = [shortened(table) for table in tables_to_read(document)]
-    lists = (*LIST_TITLES, *TITLES_WITH_JUDGE) if document.get("judge") else LIST_TITLES
+    lists = LIST_TITLES if document.get("judge") else LIST_TITLES[:-1]
     plans = document.get("planner") or {}
     of_totals = ((plan, evidence_url(report, plan)) for plan in plans.get("totals", []))
     of_comparisons = (
@@ -178,9 +179,8 @@ def render_parts(report: Report, everything: bool) -> tuple[SafeString, list[dic
         "results": "list" if len(document["cells"]) <= MOST_ROWS_OF_LIST else results,
         "rows": rows if everything else rows[:MOST_RELATIONS],
         "totals": totals,
-        "sides": [(total, agreement.get((total["model"], total["setting"]))) for total in totals],
+        "sides": [(total, agreement.get((None, total["model"], total["setting"]))) for total in totals],
         "n_relations": len(rows),
-        "n_hidden": 0 if everything else max(len(rows) - MOST_RELATIONS, 0),
         "plans": [(plan["sentence"], address) for plan, address in (*of_totals, *of_comparisons) if plan["sentence"]],
         "figures": {figure.name.replace("-", "_"): figure_context(figure, document) for figure in figures_of(document)},
         "series": [side_name(total) for total in totals],
@@ -210,12 +210,8 @@ def shortened(table: Table) -> Table:
 
 def figure_context(figure: ReportFigure, document: Document) -> dict[str, Any]:
     """Return the template context of a figure."""
-    return {
-        **figure.image(document),
-        "left_out": figure.left_out(document),
-        "table": figure.table,
-        "numbers": figure.numbers and shortened(without_empty_columns(figure.numbers(document))),
-    }
+    numbers = figure.numbers and shortened(without_empty_columns(figure.numbers(document)))
+    return {**figure.image(document), "numbers": numbers}
 
 
 @researcher_required

@@ -8,45 +8,22 @@ from django import template
 from django.core.validators import slug_re as SLUG
 from django.urls import reverse
 from django.utils.html import format_html
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import SafeString
 
 from evaluation.models import Report
 from evaluation.rendering.documents import tuples_query
-from kgharvest.pages.number_format import count, share
+from evaluation.rendering.evidence_page import address
 from kgharvest.tables.table import Column, Kind, text_of
 
-INCOMPLETE_MARK = mark_safe("<sup>†</sup>")
 NUMBER = re.compile(r"\d+\.\d+ points")  # numbers in sentences of comparisons and plans
 
 register = template.Library()
 
 
-# One format_html call per cell. A tag per number would take half a second for hundreds of relations.
-RELATION_CELL = (
-    '<td class="num acc {shade}"><a href="{address}" title="{interval}; {counts}"><span class="acc-value">{accuracy}'
-    '</span> / <span class="rej-value">{rejection}</span></a>{mark} <span class="interval">{interval}, n = {n}</span>'
-    "</td>"
-)
-
-
 @register.simple_tag
-def relation_cell(report: Report, cell: Mapping[str, Any]) -> SafeString:
-    """Return a cell of the relation table: the shares, linked to the cell's tuples."""
-    counts = ", ".join(f"{count(cell[outcome])} {outcome}" for outcome in ("accepted", "rejected", "undecided"))
-    counts += f" of {count(cell['n'])}"
-    if n_incomplete := cell.get("incomplete"):
-        counts += f", {count(n_incomplete)} incomplete"
-    return format_html(
-        RELATION_CELL,
-        shade=accuracy_class(cell["accuracy"]),
-        address=f"{report.tuples_url}?{tuples_query(cell)}",
-        interval=f"{share(cell['accuracy_low'])} to {share(cell['accuracy_high'])}",
-        counts=counts,
-        accuracy=share(cell["accuracy"]),
-        rejection=share(cell["rejection"]),
-        mark=INCOMPLETE_MARK if n_incomplete else "",
-        n=count(cell["n"]),
-    )
+def rows_address(part: Mapping[str, Any], verdict: str = "") -> str:
+    """Return the fragment of the evidence page that selects the rows of a cell or of an LM and setting."""
+    return address(**{key: part[key] for key in ("relation", "model", "setting") if key in part}, verdict=verdict)
 
 
 @register.filter

@@ -1,5 +1,6 @@
 """Figures of a report, computed from its document."""
 
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -50,7 +51,12 @@ class ReportFigure(NamedTuple):
             "is_interactive": self.is_interactive,
             "width": width,
             "height": height,
+            "table": self.table,
+            "left_out": self.left_out(document),
         }
+
+    def data_url(self, document: Document, theme: Theme = LIGHT) -> str:
+        return f"data:image/svg+xml;base64,{b64encode(self.render(document, theme=theme)).decode()}"
 
     def render(self, document: Document, file_format: str = "svg", theme: Theme = LIGHT) -> bytes:
         return render(self.draw(document), document, file_format, theme)

@@ -411,15 +411,6 @@ def agreement_parts_table(document: Document) -> Table:
     return Table("agreement-parts", "Agreement per relation and per LM and setting", columns, tuple(rows))
 
 
-def agreement_by_part(document: Document) -> dict[Any, Mapping[str, Any]]:
-    """Return the agreement by relation and by (LM, setting). k: mean number of judgments per statement."""
-    parts = document.get("agreement", [])
-    keys = [part.get("relation") or (part["model"], part["setting"]) for part in parts]
-    return {
-        key: {**part, "k": part["n_judgments"] / (part["n_tasks"] or 1)} for key, part in zip(keys, parts, strict=True)
-    }
-
-
 # Accuracy for another panel
 
 

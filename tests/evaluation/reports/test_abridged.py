@@ -8,7 +8,7 @@ from evaluation.models import Report
 from evaluation.rendering.figures.report_figures import figures_of
 from evaluation.reports.document import abridged, build_document, tables_to_read
 from evaluation.reports.sections.rates import scores_by_relation
-from evaluation.reports.views import render_body
+from evaluation.reports.views import render_parts
 from kgharvest.statistics.paired_tests import CellKey
 from tests.evaluation.evidence_factory import make_evidence
 from tests.factories import make_round
@@ -38,11 +38,11 @@ def test_abridged_document_renders_same_page_from_a_third(document):
     report = Report.objects.create(
         round=make_round(), document=document, method="M.", code_version="1.0", created_at="2026-01-02T00:00Z"
     )
-    short = render_body(report, everything=True)
+    short = render_parts(report, everything=True)
 
     report.abridged = {}
 
-    assert render_body(report, everything=True) == short
+    assert render_parts(report, everything=True) == short
     assert 3 * len(json.dumps(abridged(document))) < len(json.dumps(document))
 
 

@@ -1,16 +1,23 @@
 """Share links to stored reports: content, passwords, expiry, and revocation."""
 
+import json
+import re
 from datetime import timedelta
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
+from annotation.models import Judgment
 from evaluation.models import ReportShare
+from evaluation.rendering.evidence_page import _digest, _examples, _file
+from evaluation.reports.evidence_rows import gather_rows
+from evaluation.reports.files import write_html
 from evaluation.reports.services import create_report
 from evaluation.sharing.services import open_share, revoke_share, share_report
 from kgharvest.events.models import Event
-from tests.factories import judge_all, make_researcher, make_round
+from kgharvest.knowledge.models import KnowledgeTuple
+from tests.factories import judge_all, make_gold, make_researcher, make_round
 from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
@@ -43,7 +50,7 @@ def test_share_link_shows_only_the_stored_report(client, report):
     assert not any(name in page for name in {*names, report.created_by.username})
 
 
-def test_shared_page_is_not_cached_and_runs_no_scripts(client, report):
+def test_shared_page_is_not_cached_and_runs_only_its_own_script(client, report):
     response = client.get(path_of(share_report(report, "Reviewers", 7, NOW)))
 
     assert response["Cache-Control"] == "no-store"
@@ -52,7 +59,95 @@ def test_shared_page_is_not_cached_and_runs_no_scripts(client, report):
     policy = response["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "unsafe-inline" not in policy
-    assert "script-src" not in policy
+    assert re.findall(r"script-src ([^;]*)", policy) == [f"'{_digest(_file('evidence.js'))}'"]  # only its own script
+
+
+def rows_of(page: str) -> dict:
+    """Return the rows of the statements that the page contains."""
+    return json.loads(re.search(r'<script type="application/json" id="evidence">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def test_links_of_older_versions_show_no_statements(client, report):
+    share = share_report(report, "Reviewers", 7, NOW)
+    ReportShare.objects.filter(pk=share.pk).update(
+        with_statements=ReportShare._meta.get_field("with_statements").db_default
+    )
+
+    response = client.get(path_of(share))
+
+    assert response.text == write_html(report.document)
+    assert not any(task.statement in response.text for task in report.round.tasks.all())
+    assert "script-src" not in response["Content-Security-Policy"]
+
+
+def test_link_shows_statements_without_annotators_comments_and_gold(client, researcher):
+    round = make_round([(f"head {n}", "tail") for n in range(6)], by=researcher)
+    tasks = list(round.tasks.order_by("position"))
+    make_gold(round, tasks[:1], "true")
+    labels = ["true"] * 4 + ["false"] * 2
+    judge_all(round, labels, labels, ["true"] * 6)
+    Judgment.objects.filter(task=tasks[1]).update(comment="My name is Ann.")
+    page = client.get(path_of(share_report(create_report(round), "Reviewers", 7, NOW))).text
+
+    rows = rows_of(page)
+
+    assert rows["annotators"] == [""]
+    assert rows["tasks"]["comments"] == {}
+    assert rows["judge"] is None
+    assert "My name is Ann." not in page
+    assert tasks[0].statement not in page
+    assert set(rows["tasks"]["statement"]) == {task.statement for task in tasks[1:]}
+    # Labels are in a fixed order: 0 is True, 1 is False.
+    assert sorted(labels[1::2] for labels in rows["tasks"]["labels"]) == [[0, 0, 0]] * 3 + [[0, 1, 1]] * 2
+
+
+def test_link_shows_only_statements_of_its_report(client, report):
+    other = make_round([("another head", "another tail")], name="other")
+    judge_all(other, ["false"], ["false"])
+    page = client.get(path_of(share_report(report, "Reviewers", 7, NOW))).text
+
+    statements = rows_of(page)["tasks"]["statement"]
+
+    assert set(statements) == {task.statement for task in report.round.tasks.all()}
+    assert "another head" not in page
+
+
+def test_changed_statements_are_not_shown(client, report):
+    share = share_report(report, "Reviewers", 7, NOW)
+    statements = [task.statement for task in report.round.tasks.all()]
+    judge_all(report.round, ["true", "true"])  # the report does not contain these judgments
+
+    page = client.get(path_of(share)).text
+
+    assert not any(statement in page for statement in statements)
+    assert "Accepted / rejected" in page
+    assert "cannot be shown" in page
+
+
+def test_hidden_tuples_are_not_shown(client, report):
+    task = report.round.tasks.order_by("position").last()
+    KnowledgeTuple.objects.filter(pk=task.knowledge_tuple_id).update(curation=KnowledgeTuple.Curation.HIDDEN)
+
+    page = client.get(path_of(share_report(report, "Reviewers", 7, NOW))).text
+
+    assert task.statement not in page
+    assert rows_of(page)["tasks"]["statement"].count(None) == 1
+
+
+def test_examples_are_the_statements_with_the_highest_scores(client, researcher):
+    round = make_round([(f"head {n}", f"tail {n}") for n in range(9)], by=researcher)  # scores fall with n
+    labels = ["true", "false", "true", "false", "true", "true", "false", "false", "false"]
+    order = [int(task.entities[0].split()[1]) for task in round.tasks.order_by("position")]
+    labels = [labels[n] for n in order]
+    judge_all(round, labels, labels, labels)
+    report = create_report(round)
+
+    [(relation, examples)] = _examples(gather_rows(report)).items()
+
+    assert relation == report.document["cells"][0]["relation"]
+    assert examples["template"] == "X goes with Y."
+    heads = {name: [parts[0][0] for parts in examples[name].values()] for name in ("accepted", "rejected")}
+    assert heads == {"accepted": ["head 0", "head 2", "head 4"], "rejected": ["head 1", "head 3", "head 6"]}
 
 
 def test_invalid_expired_and_revoked_links_get_the_same_response(client, report):
@@ -117,6 +212,7 @@ def test_link_is_created_shown_once_and_revoked_on_page(researcher_client, repor
     share = ReportShare.objects.get()
 
     assert "/shared/" in created_page
+    assert share.with_statements is False  # the box is not checked
     list_page = researcher_client.get(page).text
     assert "ACL reviewers" in list_page
     assert "/shared/" not in list_page
@@ -142,7 +238,9 @@ def test_api_creates_lists_and_revokes_links(researcher_client, client, report):
     listed = researcher_client.get(address).json()["results"]
 
     assert client.post(created["link"], {"password": PASSWORD}).status_code == 200
-    assert [(entry["status"], entry["has_password"]) for entry in listed] == [("open", True)]
+    assert [(entry["status"], entry["has_password"], entry["with_statements"]) for entry in listed] == [
+        ("open", True, True)
+    ]
     assert "link" not in listed[0]
     assert researcher_client.delete(f"{address}{created['id']}/").status_code == 204
     assert client.post(created["link"], {"password": PASSWORD}).status_code == 404

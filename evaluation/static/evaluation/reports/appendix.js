@@ -7,13 +7,14 @@ async function load(section) {
   const address = section.dataset.section;
   if (!address) return;
   delete section.dataset.section;
-  const response = await fetch(`${address}?fragment`).catch(() => null);
+  const response = await fetch(address).catch(() => null);
   if (!response?.ok || response.redirected) {
     section.dataset.section = address; // the link to the page stays; opening the section again retries
     return;
   }
   const content = section.querySelector("div");
-  content.innerHTML = await response.text(); // escaped by the server
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  content.replaceChildren(...page.querySelector("[data-content]").childNodes);
   observeFigures(content);
   offerColumns(content);
 }

@@ -1,0 +1,74 @@
+"""Report page in a browser: length of the first screen, sections of the appendix, and the page of a share link."""
+
+from __future__ import annotations
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import expect
+
+from evaluation.models import Report
+from evaluation.reports.services import create_report
+from evaluation.sharing.services import share_report
+from tests import factories
+from tests.evaluation.report_documents import make_document
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+TOP = "element => element.getBoundingClientRect().top + scrollY"
+TWO_SCREENS = 1800
+
+
+@pytest.fixture
+def report():
+    """Report on one relation and eight statements; the last two are false."""
+    owner = factories.make_researcher()
+    round = factories.make_round(8, name="pilot", by=owner)
+    labels = ["true"] * 6 + ["false"] * 2
+    factories.judge_all(round, labels, labels, labels)
+    return create_report(round, owner)
+
+
+def test_first_part_fits_two_screens_and_sections_load_when_opened(visit, report):
+    visitor = visit(report.created_by)
+    page = visitor.page
+    page.goto(report.get_absolute_url())
+    expect(page.locator("#figure-averages svg")).to_be_visible()
+    assert page.locator("#appendix").evaluate(TOP) <= TWO_SCREENS
+
+    section = page.locator("#sensitivity")
+    expect(section.get_by_role("table").first).not_to_be_attached()
+    page.get_by_role("navigation", name="Appendix").get_by_role("link", name="Sensitivity").click()
+    expect(section.get_by_role("table").first).to_be_visible()
+    page.goto(f"{report.get_absolute_url()}?all=1#method")
+    expect(page.get_by_text("Verdicts. A statement is accepted")).to_be_visible()
+    page.get_by_text("More", exact=True).click()
+    expect(page.get_by_role("link", name="Compare")).to_be_visible()
+
+    cells = {
+        (f"relation {n:02}", model, setting): (30 + n, 9, 5, 0)
+        for n in range(20)
+        for model in ("roberta-large", "bert-base-cased")
+        for setting in ("human", "multi")
+    }
+    large = Report(round=report.round, document=make_document(cells), code_version="1", created_at=timezone.now())
+    large.save()
+    page.goto(large.get_absolute_url())
+    expect(page.locator("#figure-averages svg")).to_be_visible()
+    assert page.locator("#table tbody tr").count() == 20
+    assert page.locator("#appendix").evaluate(TOP) <= TWO_SCREENS
+    assert visitor.complaints == []
+
+
+def test_first_false_statement_of_shared_page_is_on_its_first_two_screens(visit, report):
+    share = share_report(report, "Reviewers", 7, timezone.now())
+    visitor = visit(bypass_csp=True)
+    page = visitor.page
+
+    page.goto(f"/shared/{share.secret}/")
+
+    false = page.get_by_role("listitem").filter(has_text="head 6").first
+    assert false.evaluate(TOP) < 1600
+    page.get_by_role("row", name=report.document["cells"][0]["relation"]).get_by_role("link", name=".25").click()
+    expect(page.locator("table.rows tbody tr")).to_have_count(2)
+    assert visitor.axe_violations() == []
+    assert visitor.complaints == []
