@@ -22,8 +22,8 @@ class ReportSection(ABC):
 
     key: key of the section's entry in the document; absent from reports without the section. title: heading on the
     page. method: paragraphs appended to the report's text on methods. tables: functions that take the document and
-    return a table. If the document lacks the key, the table has no rows. template: template of the section on the page,
-    rendered with the context of _report_body.html; the default shows the tables.
+    return a table. If the document lacks the key, the table has no rows. template: content of the section on the page,
+    without heading, rendered with the context of _report_body.html; the default shows the tables.
     """
 
     key: str

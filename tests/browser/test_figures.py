@@ -47,7 +47,7 @@ def test_three_clicks_lead_from_closed_round_to_false_tuples(visit, report):
 def test_arrow_keys_navigate_figure_and_legend_hides_lms(visit, report):
     visitor = visit(report.created_by)
     page = visitor.page
-    page.goto(report.get_absolute_url())
+    page.goto(f"{report.get_absolute_url()}#relations")
     heat_map = page.locator("#figure-heat-map")
     heat_map.scroll_into_view_if_needed()
     marks = heat_map.locator("a.mark:visible")
@@ -64,7 +64,7 @@ def test_arrow_keys_navigate_figure_and_legend_hides_lms(visit, report):
 
     heat_map.get_by_role("button", name="lm-a · multi").click()
     expect(marks).to_have_count(3)
-    assert page.url.endswith("?off=0")
+    assert page.url.endswith("?off=0#relations")
     page.reload()
     page.locator("#figure-averages").scroll_into_view_if_needed()
     expect(page.locator("#figure-averages a.mark")).to_have_count(1)
@@ -76,7 +76,7 @@ def test_arrow_keys_navigate_figure_and_legend_hides_lms(visit, report):
 def test_selected_table_columns_persist_across_reload(visit, report):
     visitor = visit(report.created_by, width=1920)
     page = visitor.page
-    page.goto(report.get_absolute_url())
+    page.goto(f"{report.get_absolute_url()}#annotators")
     annotators = page.locator("#annotators")
     share = annotators.locator("[data-table=annotators] thead th", has_text="Unjudgeable")
     expect(share).to_be_visible()
