@@ -304,7 +304,7 @@ def test_report_page_shows_study_log(researcher_client, researcher):
     exclude_annotator(first, "guesses <b>wildly</b>", by=researcher)
     report = create_report(round, by=researcher)
 
-    page = researcher_client.get(f"/reports/{report.pk}/").text
+    page = researcher_client.get(f"/reports/{report.pk}/?all").text
 
     assert 'id="conduct"' in page
     assert "guesses &lt;b&gt;wildly&lt;/b&gt;" in page

@@ -31,7 +31,7 @@ def test_html_contents_link_to_every_table_and_figure():
 
 @pytest.mark.django_db
 def test_latex_tables_can_be_selected_on_page(researcher_client, report):
-    page = researcher_client.get(f"/reports/{report.pk}/").text
+    page = researcher_client.get(f"/reports/{report.pk}/sections/files/").text
     file = researcher_client.get(f"/reports/{report.pk}/report.tex?table=agreement").content.decode()
 
     assert '<input type="checkbox" name="table" value="agreement"' in page

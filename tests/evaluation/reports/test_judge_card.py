@@ -260,8 +260,8 @@ def test_card_on_simulated_round_is_labeled(round, researcher_client):
     run.round.refresh_from_db()
 
     assert 'Judge quality <strong class="simulated">' in panel_of(run)
-    page = researcher_client.get(create_report(run.round, judge=run).get_absolute_url()).content.decode()
-    assert 'Judge quality <strong class="simulated">' in page
+    page = researcher_client.get(f"{create_report(run.round, judge=run).get_absolute_url()}?all").text
+    assert 'Judge quality</h3></summary> <strong class="simulated">' in page
 
 
 def test_run_page_explains_missing_judge_quality():
@@ -290,7 +290,7 @@ def test_report_page_contains_judge_card(round, researcher_client):
     run = run_by_rank(round, label_with_errors)
     report = create_report(round, judge=run)
 
-    html = researcher_client.get(report.get_absolute_url()).content.decode()
+    html = researcher_client.get(f"{report.get_absolute_url()}?all").text
 
     assert 'id="judge"' in html
     assert f"judge {run.name} (judge-lm)" in html

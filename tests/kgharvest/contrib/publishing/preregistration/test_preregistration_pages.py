@@ -103,7 +103,7 @@ def test_round_and_report_badges_count_deviations(researcher_client):
     before = researcher_client.get(DRAFT).text
     report = create_report(round)
 
-    page = researcher_client.get(report.get_absolute_url()).text
+    page = researcher_client.get(f"{report.get_absolute_url()}?all").text
 
     assert "deviation" not in before.partition("preregistrations")[0]
     assert ", 1 deviation" in page
