@@ -123,8 +123,9 @@ def address(*, verdict: str = "", **part: Any) -> str:
 def _figure(document: Document) -> dict[str, Any] | None:
     """Return the forest plot of the averages as embedded images, or None."""
     figure = figure_named(FIGURE, document)
-    images = figure and {name: figure.data_url(document, theme) for name, theme in THEMES.items()}
-    return figure and {**figure.image(document), **images}
+    if figure is None:
+        return None
+    return figure.image(document) | {name: figure.data_url(document, theme) for name, theme in THEMES.items()}
 
 
 def _side(document: Document, total: Mapping[str, Any]) -> dict[str, Any]:

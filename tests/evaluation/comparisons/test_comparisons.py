@@ -250,13 +250,13 @@ def test_page_and_markdown_label_simulated_comparisons(pilot, researcher_client)
     pilot.save()
     report = create_report(pilot)
 
-    page = researcher_client.get(report.get_absolute_url()).text
+    page = researcher_client.get(f"{report.get_absolute_url()}?all").text
     text = FORMATS["md"].write(report.document)
 
     # All tuples of both harvests are judged, so the difference is exact.
     sentence = "With lm, top1 beats human by 50.0 points (50 to 50) for these 3 relations, based on their statements"
     assert sentence in re.sub("<[^>]*>", "", page)
-    assert '<h2>Comparisons <strong class="simulated">simulated, not people</strong>' in page
+    assert 'Comparisons</h3></summary> <strong class="simulated">simulated, not people</strong>' in page
     assert "## Comparisons (simulated, not people)\n" in text
     assert f"\n1. {sentence}" in text
 
