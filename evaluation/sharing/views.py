@@ -96,8 +96,7 @@ def shared_report(request: HttpRequest, secret: str) -> HttpResponse:
             return closed(request, {"refusal": refusal}, 429)
     report = share.report
     key = f"shared-report-{report.pk}-{report.created_at.timestamp()}-{share.with_statements}-{code_version()}"
-    # Statements can be hidden at any time.
-    timeout = STATEMENTS_CACHE_S if share.with_statements else PAGE_CACHE_S
+    timeout = STATEMENTS_CACHE_S if share.with_statements else PAGE_CACHE_S  # tuples can be hidden at any time
     content = cache.get_or_set(key, lambda: shared_page(report, share.with_statements), timeout)
     response = HttpResponse(content, content_type=FORMATS["html"].content_type)
     response["Content-Security-Policy"] = f"{policy(*OWN_CODE.findall(content))}; frame-ancestors 'none'"
