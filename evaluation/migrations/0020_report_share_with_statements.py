@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('evaluation', '0018_study_section_keys'),
+        ('evaluation', '0019_report_archived_at'),
     ]
 
     operations = [
