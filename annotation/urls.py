@@ -119,6 +119,7 @@ urlpatterns = [
     # invites
     path(f"{ROUND}invites/", invites_views.round_invites, name="round_invites"),
     path(f"{ROUND}invites/revoke/", invites_views.invites_revoke, name="invites_revoke"),
+    path(f"{ROUND}invites/joining/", invites_views.who_can_join, name="who_can_join"),
     path(f"{ROUND}invites.csv", invites_views.invites_csv, name="invites_csv"),
     path("judge/<int:round_id>/device/", invites_views.device, name="device"),
     path("join/<slug:token>/", invites_views.join, name="join"),

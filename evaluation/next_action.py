@@ -51,7 +51,8 @@ def _next_work(user) -> NextAction | None:
         url = reverse("evaluation:report_new", args=[round.path])
         return NextAction("create_report", "Reports", url, f"{round.name} is complete or closed.")
     if round := rounds.filter(status=Round.Status.OPEN, source=Round.Source.PEOPLE, annotators=None).first():
-        return NextAction("invite_annotators", "Rounds", round.get_absolute_url(), f"{round.name} has no annotators.")
+        url = reverse("annotation:round_invites", args=[round.path])
+        return NextAction("invite_annotators", "Rounds", url, f"{round.name} has no annotators.")
     if round := rounds.filter(status=Round.Status.DRAFT).first():
         return NextAction("view_draft", "Rounds", round.get_absolute_url(), f"{round.name} is not open yet.")
     if rounds.exists():

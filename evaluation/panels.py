@@ -78,16 +78,15 @@ def rehearse_draft(request: HttpRequest, draft: Round) -> Iterator[Panel]:
 
 
 def make_report(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    yield Panel("evaluation/reports/_make_report.html", {"round": round, "form": ReportForm(judged=round)})
+    yield Panel("evaluation/reports/_make_report.html", {"round": round})
 
 
 def round_reports(request: HttpRequest, round: Round) -> Iterator[Panel]:
-    """Yield a section with the newest reports on the round, if any."""
+    """Yield a section with the newest reports on the round and a form for a new report."""
     reports = round.reports.filter(archived_at=None).only("created_at", "headline")
     newest = list(reports.order_by("-created_at", "-pk")[: N_NEWEST + 1])
-    if newest:
-        context = {"reports": newest[:N_NEWEST], "has_more": len(newest) > N_NEWEST, "round": round}
-        yield Panel("evaluation/reports/_round_reports.html", context)
+    context = {"reports": newest[:N_NEWEST], "has_more": len(newest) > N_NEWEST, "round": round}
+    yield Panel("evaluation/reports/_round_reports.html", context | {"form": ReportForm(judged=round)})
 
 
 TOO_LARGE = "The round is too large to evaluate the judge on this page. Create a report with this judge."

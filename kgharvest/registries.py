@@ -44,11 +44,12 @@ PANELS = {
         "evaluation.panels.project_contents",
     ],
     "project_people": ["annotation.panels.erase_people"],  # subject: a project; for its owners
-    # subject: a draft that can be opened
+    # subject: a draft that can be opened; entries of a menu
     "draft_actions": ["evaluation.panels.rehearse_draft"],
     "draft": [],  # subject: a draft
-    # subject: a round; for its managers
-    "round_actions": ["evaluation.panels.make_report", "evaluation.panels.study_of_round"],
+    # subject: a round; for its managers. round_actions are entries of a menu
+    "round_report": ["evaluation.panels.make_report"],
+    "round_actions": ["evaluation.panels.study_of_round"],
     "round_badges": [],  # subject: a round or draft; next to its status
     "round": [  # subject: a round
         "evaluation.panels.round_reports",

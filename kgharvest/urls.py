@@ -18,6 +18,7 @@ from kgharvest.accounts.views import (
     PasswordResetConfirm,
     token_list,
     token_revoke,
+    welcome_tokens,
 )
 from kgharvest.api.schema_view import SchemaView
 from kgharvest.api.views import routes
@@ -71,6 +72,7 @@ harvesting = [
     path(f"{MEMBER}/role/", project_views.member_change, {"change": set_role}, name="member_role"),
     path(f"{MEMBER}/hand-over/", project_views.member_change, {"change": hand_over}, name="member_hand_over"),
     path(f"{MEMBER}/remove/", project_views.member_remove, name="member_remove"),
+    path(f"{PROJECT}/annotators/new/", project_views.annotator_new, name="annotator_new"),
     path(f"{PROJECT}/invites/", project_views.invite_new, name="project_invites"),
     path(f"{PROJECT}/invites/<int:pk>/revoke/", project_views.invite_revoke, name="project_invite_revoke"),
     path(f"{PROJECT}/audit/", audit_views.project_trail, name="project_trail"),
@@ -169,6 +171,11 @@ accounts = [
     path("password_reset/", PasswordReset.as_view(), name="password_reset"),
     path("password_reset/done/", auth.PasswordResetDoneView.as_view(), name="password_reset_done"),
     path("reset/<uidb64>/<token>/", PasswordResetConfirm.as_view(), name="password_reset_confirm"),
+    path(
+        "welcome/<uidb64>/<token>/",
+        PasswordResetConfirm.as_view(token_generator=welcome_tokens),
+        name="account_welcome",
+    ),
     path("reset/done/", auth.PasswordResetCompleteView.as_view(), name="password_reset_complete"),
     path("", sign_in_views.account, name="account"),
     path("second-factor/", sign_in_views.second_factor_code, name="second_factor"),

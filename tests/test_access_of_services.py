@@ -38,6 +38,7 @@ from annotation.rounds.services import (
     pause_round,
     reopen_round,
     save_instructions,
+    set_who_can_join,
 )
 from evaluation.models import Study
 from evaluation.reports.services import (
@@ -49,6 +50,7 @@ from evaluation.sharing.services import revoke_share, share_report
 from evaluation.studies import steps
 from evaluation.studies.services import store_study
 from kgharvest.accounts.projects import (
+    create_annotator,
     create_invite,
     create_project,
     hand_over,
@@ -116,6 +118,7 @@ CALLS: dict[Callable, Callable] = {
     set_role: lambda it, by: set_role(it.project, by, Role.OWNER, by),
     remove_member: lambda it, by: remove_member(it.project, it.owner, by),
     hand_over: lambda it, by: hand_over(it.project, it.owner, by),
+    create_annotator: lambda it, by: create_annotator(it.project, "new-annotator", by=by),
     create_invite: lambda it, by: create_invite(it.project, Role.OWNER, NOW + timedelta(days=1), by),
     revoke_invite: lambda it, by: revoke_invite(it.invite, NOW, by),
     cancel_launch: lambda it, by: cancel_launch(it.launch, by),
@@ -149,6 +152,7 @@ CALLS: dict[Callable, Callable] = {
     adjudicate: lambda it, by: adjudicate(it.task, "true", uuid4(), by=by),
     exclude_annotator: lambda it, by: exclude_annotator(it.annotator, "guesses", by),
     reinstate_annotator: lambda it, by: reinstate_annotator(it.annotator, by),
+    set_who_can_join: lambda it, by: set_who_can_join(it.round, "invite", by),
     set_limits: lambda it, by: set_limits(it.round, by, longest_run=9),
     pause_annotator: lambda it, by: pause_annotator(it.annotator, by),
     resume_annotator: lambda it, by: resume_annotator(it.annotator, by),

@@ -55,6 +55,7 @@ POST   /projects/default/rename/                                        302 403 
 POST   /projects/default/members/{member}/role/                         302 403 403 403 403 302 302 404
 POST   /projects/default/members/{member}/hand-over/                    302 403 403 403 403 302 302 404
 POST   /projects/default/members/{member}/remove/                       302 403 403 403 403 302 302 404
+GET    /projects/default/annotators/new/                                302 403 403 403 403 200 200 404
 POST   /projects/default/invites/                                       302 403 403 403 403 200 200 404
 POST   /projects/default/invites/{invite}/revoke/                       302 403 403 403 403 302 302 404
 GET    /projects/default/audit/                                         302 403 403 403 403 200 200 404
@@ -166,6 +167,7 @@ POST   /projects/default/rounds/pilot/annotators/{code}/withdraw/       302 403 
 POST   /projects/default/rounds/pilot/annotators/{code}/erase/          302 403 403 403 403 302 302 404
 GET    /projects/default/rounds/pilot/invites/                          302 403 403 403 200 200 200 404
 POST   /projects/default/rounds/pilot/invites/revoke/                   302 403 403 403 302 302 302 404
+POST   /projects/default/rounds/pilot/invites/joining/                  302 403 403 403 302 302 302 404
 GET    /projects/default/rounds/pilot/invites.csv                       302 403 403 403 200 200 200 404
 POST   /projects/default/rounds/pilot/report/                           302 403 403 403 302 302 302 404
 GET    /projects/default/rounds/pilot/study.toml                        302 403 200 200 200 200 200 404
@@ -297,6 +299,7 @@ GET    /accounts/password_change/done/                                  302 200 
 GET    /accounts/password_reset/                                        200 200 200 200 200 200 200 200
 GET    /accounts/password_reset/done/                                   200 200 200 200 200 200 200 200
 GET    /accounts/reset/MQ/made-up/                                      200 200 200 200 200 200 200 200
+GET    /accounts/welcome/MQ/made-up/                                    200 200 200 200 200 200 200 200
 GET    /accounts/reset/done/                                            200 200 200 200 200 200 200 200
 GET    /accounts/second-factor/                                         302 302 302 302 302 302 302 302
 GET    /accounts/second-factor/set-up/                                  302 404 404 404 404 404 404 404
@@ -353,7 +356,7 @@ def places(db) -> dict[str, object]:
     harvest = factories.make_harvest([("dog", "swim"), ("cat", "climb")], relation=relation, launch=launch)
     queued = factories.make_harvest_job(relation=relation, launch=launch, setting="human")
     cells = [{"job": harvest.pk, "n": None}]
-    round = factories.make_round(3, name="pilot", takes_guests=True)
+    round = factories.make_round(3, name="pilot", who_can_join="link")
     freeze(create_draft({"name": "draft", "cells": cells}, project=round.project), planned())
     factories.make_judge_run(round, "lm")
     annotator = join_round(round, factories.make_user("ann"))

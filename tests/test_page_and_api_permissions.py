@@ -69,6 +69,7 @@ COUNTERPARTS = {
     f"GET {PILOT}/annotators/": "GET rounds/{done}/annotators/",
     f"GET {PILOT}/annotators/{{code}}/exclude/": "GET rounds/{done}/annotators/{code}/exclusion/",
     f"POST {PILOT}/annotators/{{code}}/erase/": "POST rounds/{done}/annotators/{code}/erase/",
+    f"POST {PILOT}/invites/joining/": "PATCH rounds/{open}/",
     f"GET {PILOT}/invites/": "GET rounds/{open}/invites/",
     f"GET {PILOT}/judges/": "GET rounds/{open}/judge-runs/",
     f"GET {PILOT}/judges/new/": "POST rounds/{open}/judge-runs/",

@@ -49,17 +49,15 @@ def join_round(
     user: None for a guest, who needs an `invite`, a `place_size`, or a unique `name`. agrees: True if the person agrees
     to the round's consent. place_size: number of statements to judge, for panel participants. address: network of a
     guest who joins with a name; the number of such guests per network is limited. Raises RoundNotOpen for a closed
-    round, InviteNotUsable, TooManyAttempts, or DomainError NotForPeople, NoGuests, NameMissing, BadName, NameTaken, or
-    ConsentMissing.
+    round, InviteNotUsable, TooManyAttempts, or DomainError NotForPeople, InviteMissing, NoGuests, NameMissing, BadName,
+    NameTaken, or ConsentMissing.
     """
     existing = Annotator.objects.filter(round=round, user=user).first() if user else None
     if existing is not None:
         return existing
-    check_can_join(round)
     is_recruited = invite is not None or place_size is not None
+    check_can_join(round, user, is_recruited)
     if user is None and not is_recruited:
-        if not round.takes_guests:
-            raise DomainError("NoGuests", f"The round {round.name} requires an account. Log in first.")
         if not _normalized(name):
             raise DomainError("NameMissing", "Enter a name or code that identifies you.")
         if len(_normalized(name)) > LONGEST_NAME:
@@ -91,18 +89,30 @@ def find_by_link(link: str) -> tuple[Round, Invite | None] | None:
     return (invite.round, invite) if invite else None
 
 
-def check_can_join(round: Round) -> None:
+def check_can_join(round: Round, user=None, is_recruited: bool = False) -> None:
+    """Raise RoundNotOpen, or DomainError NotForPeople, InviteMissing, or NoGuests, unless the person can join.
+
+    user: None for a guest. is_recruited: True for people with an invite or a place in a panel.
+    """
     if round.source != Round.Source.PEOPLE:
         raise DomainError("NotForPeople", f"Cannot join {round.name}: its judgments are {round.source}.")
     if round.status == Round.Status.CLOSED:
         raise RoundNotOpen(f"The round {round.name} is closed. You can no longer join it.")
+    if is_recruited:
+        return
+    if round.who_can_join == Round.WhoCanJoin.INVITE:
+        reason = f"You can join the round {round.name} only with a personal invite. Ask the researchers for one."
+        raise DomainError("InviteMissing", reason)
+    if user is None and round.who_can_join == Round.WhoCanJoin.ACCOUNT:
+        raise DomainError("NoGuests", f"The round {round.name} requires an account. Log in first.")
 
 
 def _create_annotator(round: Round, user, name: str, invite: Invite | None, place_size: int | None = None) -> Annotator:
     try:
         with transaction.atomic():
             # If the round is being closed concurrently, this lock waits until it is closed; joining is then refused.
-            check_can_join(Round.objects.select_for_update(of=("self",), no_key=True).get(pk=round.pk))
+            locked = Round.objects.select_for_update(of=("self",), no_key=True).get(pk=round.pk)
+            check_can_join(locked, user, invite is not None or place_size is not None)
             code = f"a-{secrets.token_hex(4)}"
             annotator = Annotator.objects.create(
                 round=round,

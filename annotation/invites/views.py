@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import segno
 from django import forms
 from django.contrib import messages
 from django.contrib.auth import get_user_model
@@ -13,6 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_variables
+from django.views.decorators.http import require_POST
 
 from annotation.invites import services
 from annotation.invites.access import forget_guest, no_access, remember_guest, session_annotator, throttled
@@ -20,13 +22,14 @@ from annotation.invites.erasure import erase_account
 from annotation.invites.services import BadReturnCode, join_round
 from annotation.models import Invite, Round
 from annotation.rounds.instructions import instructions_html, markdown_html
-from kgharvest.access import Action, researcher_required, visible_or_404
+from annotation.rounds.services import set_who_can_join
+from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404
 from kgharvest.accounts.project_views import find_visible
 from kgharvest.accounts.throttle import TooManyAttempts, network_of
 from kgharvest.bulk.pagination import page_of
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.pages.number_format import counted
-from kgharvest.pages.refusals import refusal_in_form
+from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 from kgharvest.tables.downloads import download
 from kgharvest.tables.formats import csv_lines
 from kgharvest.tables.table import table_of_records
@@ -42,7 +45,10 @@ def managed_round(request: HttpRequest, path: str) -> Round:
 @never_cache
 @researcher_required
 def round_invites(request: HttpRequest, path: str) -> HttpResponse:
-    """List and create invites. Links are secret: only members with edit permission see them."""
+    """Show the join link and who can join, and list and create personal invites.
+
+    Links are secret: only members with edit permission see them.
+    """
     round = managed_round(request, path)
     form = InvitesForm(request.POST or None)
     if form.is_valid():
@@ -52,8 +58,13 @@ def round_invites(request: HttpRequest, path: str) -> HttpResponse:
         messages.success(request, f"{n_new} created. Download the CSV file and send one link to each person.")
         return redirect("annotation:round_invites", round.path)
     page, now = page_of(request, round.invites.select_related("annotator").order_by("-pk")), timezone.now()
+    join_url = request.build_absolute_uri(reverse("annotation:join", args=[round.join_token]))
     context = {
         "round": round,
+        "joining_form": JoiningForm(initial={"who_can_join": round.who_can_join}),
+        "join_url": join_url,
+        "qr_code": segno.make(join_url, error="m").svg_data_uri(scale=3, border=4, light="white"),
+        "may": allowed_actions(request.user, round.project),
         "form": form,
         "page_obj": page,
         "invites": [
@@ -62,6 +73,17 @@ def round_invites(request: HttpRequest, path: str) -> HttpResponse:
         "n_usable": round.invites.usable(now).count(),
     }
     return render(request, "annotation/invites/round_invites.html", context)
+
+
+@researcher_required
+@require_POST
+def who_can_join(request: HttpRequest, path: str) -> HttpResponse:
+    round, form = managed_round(request, path), JoiningForm(request.POST)
+    if form.is_valid():
+        with refusal_as_message(request):
+            set_who_can_join(round, form.cleaned_data["who_can_join"], request.user)
+            messages.success(request, f"{round.get_who_can_join_display()}.")
+    return redirect("annotation:round_invites", round.path)
 
 
 @researcher_required
@@ -96,7 +118,8 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     round = Round.objects.exclude(status=Round.Status.DRAFT).filter(join_token=token).first()
     if round is None:
         return no_access(request, WRONG_LINK, 404)
-    if request.user.is_anonymous and not round.takes_guests and not session_annotator(request, round.pk):
+    needs_account = round.who_can_join == Round.WhoCanJoin.ACCOUNT
+    if request.user.is_anonymous and needs_account and not session_annotator(request, round.pk):
         return redirect_to_login(request.path)
     return _enter(request, round)
 
@@ -118,7 +141,7 @@ def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> 
     if existing and (existing.user_id or not is_unused):
         return redirect("annotation:judge", round.pk)
     try:
-        services.check_can_join(round)
+        services.check_can_join(round, None if request.user.is_anonymous else request.user, invite is not None)
     except DomainError as refusal:
         return no_access(request, str(refusal), 409)
     if invite is not None and (invite_status := invite.status(timezone.now())) in services.NOT_USABLE:
@@ -199,6 +222,10 @@ def person_erase(request: HttpRequest, slug: str) -> HttpResponse:
             messages.success(request, f"Account erased. Its judgments in {counted(n_rounds, 'round')} are kept.")
             return redirect(project)
     return render(request, "annotation/invites/person_erase.html", {"project": project, "form": form})
+
+
+class JoiningForm(forms.Form):
+    who_can_join = Round._meta.get_field("who_can_join").formfield(widget=forms.RadioSelect)
 
 
 class InvitesForm(forms.Form):

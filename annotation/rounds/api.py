@@ -229,6 +229,10 @@ class ArchiveMixin:
         return self.changed(restore)
 
 
+class RoundChange(StrictSerializer):
+    who_can_join = serializers.ChoiceField(Round.WhoCanJoin.choices)
+
+
 class DeleteQuery(Filters):
     judge_answers = CountField(
         min_value=0, default=0, help_text="Number of answers of the draft's judge runs, to confirm their deletion."
@@ -258,6 +262,10 @@ class RoundViewSet(ArchiveMixin, PagedList, RoundOperations):
     @extend_schema(summary="Replace the description of a draft", request=RoundSerializer, examples=[EXAMPLE])
     def update(self, request: Request, round_id: int) -> Response:
         return self.answer(services.edit_draft(self.round(), request.data, request.user))
+
+    @extend_schema(summary="Change who can join an open round", request=RoundChange)
+    def partial_update(self, request: Request, round_id: int) -> Response:
+        return self.changed(services.set_who_can_join, self.sent(RoundChange)["who_can_join"])
 
     @extend_schema(summary="Delete a draft", parameters=[DeleteQuery])
     def destroy(self, request: Request, round_id: int) -> Response:

@@ -89,13 +89,15 @@ def show_round_form(request: HttpRequest, draft: Round | None, initial: dict[str
     if request.method == "POST" and action in ("draft", "open") and form.is_valid():
         with refusal_in_form(form):
             chosen_project(form, request)
-            return redirect(save_round(request, form.document(), draft, is_opened=action == "open"))
-    context = choice_context(request, form) | {"form": form, "draft": draft}
+            return redirect(save_round(request, form.document(draft and draft.spec), draft, action == "open"))
+    context = choice_context(request, form) | {"draft": draft}
     if action == "plan":
         context |= plan_context(form, request.user, draft)
     if action in ("filter", "plan"):
         # Use an unbound form: an incomplete form must not show errors yet.
-        context["form"] = round_form(request, None, {name: form[name].data for name in form.fields})
+        form = round_form(request, None, {name: form[name].data for name in form.fields})
+    groups = list(form.groups())
+    context |= {"form": form, "groups": groups, "is_advanced": any(is_open for *_, is_open in groups)}
     return render(request, "annotation/rounds/drafts/round_form.html", context)
 
 
@@ -110,12 +112,7 @@ def save_round(request: HttpRequest, document: dict[str, Any], draft: Round | No
     if draft is None and is_opened:
         round = open_round(document, request.user)
     else:
-        if draft is None:
-            round = create_draft(document, request.user)
-        else:
-            # The form does not contain the instructions of relations, which have their own pages.
-            instructions = draft.spec.get("relation_instructions", {})
-            round = edit_draft(draft, document | {"relation_instructions": instructions}, request.user)
+        round = create_draft(document, request.user) if draft is None else edit_draft(draft, document, request.user)
         if is_opened:
             round = open_draft(round, request.user)
     if is_opened:
@@ -147,7 +144,7 @@ def plan_context(form: RoundForm, user, draft: Round | None) -> dict[str, Any]:
         missing = ", ".join(form.fields[name].label or name for name in form.errors if name in form.fields)
         return {"no_plan": f"Complete these fields to see the plan: {missing}."}
     try:
-        planned = round_from_spec(form.document())
+        planned = round_from_spec(form.document(draft and draft.spec))
         planned.pk = draft and draft.pk  # to find its judge runs
         return {"plan": plan_round(planned, form.accuracy(), by=user, wish=form.wish())}
     except DomainError as refusal:

@@ -11,14 +11,18 @@ from django.db import models
 from annotation.judges.cost import WANTED_HALF_WIDTH, Wish
 from annotation.models import Limits, Round
 from annotation.rounds.instructions import DEFAULT_INSTRUCTIONS
-from annotation.rounds.models import DEFAULT_SAMPLE_SIZE, LONGEST_INSTRUCTIONS
+from annotation.rounds.models import DEFAULT_SAMPLE_SIZE, LONGEST_INSTRUCTIONS, OPTIONS
 from annotation.rounds.plan import ASSUMED_ACCURACY
-from annotation.rounds.serializers import CellSerializer, cells_of
+from annotation.rounds.serializers import cells_of
 from kgharvest.accounts.forms import ProjectField
 from kgharvest.bulk.file_reading import parse_json
 from kgharvest.models import HarvestJob
 
 SHOWN_JOBS = 500
+# Options for special cases. The form keeps their values in a draft, but does not show them.
+NOT_ON_PAGE = ("seed", "allocation", "dominance_cap", "n_gold", "longest_run")
+# Fields of the form in addition to the options of the round, by group
+MORE = {"Sample": ("cut", "strata"), "People": ("project", *Limits.OPTIONS)}
 
 
 class PercentField(forms.IntegerField):
@@ -37,13 +41,13 @@ class PercentField(forms.IntegerField):
 
 
 def option_field(option: models.Field, **kwargs: Any) -> forms.Field | None:
-    """Return the form field of an option with the limits set by its validators. Only the name is required."""
+    """Return the form field of an option with the limits set by its validators."""
     for validator in option.validators:
         if isinstance(validator, MinValueValidator):
             kwargs.setdefault("min_value", validator.limit_value)
         elif isinstance(validator, MaxValueValidator):
             kwargs.setdefault("max_value", validator.limit_value)
-    return option.formfield(required=option.name == "name", **kwargs)
+    return option.formfield(required=option.name in ("name", "who_can_join"), **kwargs)
 
 
 class RoundForm(forms.ModelForm):
@@ -52,17 +56,10 @@ class RoundForm(forms.ModelForm):
     GROUPS: collapsed fields. PLAN: fields that only the plan uses.
     """
 
-    GROUPS = (
-        ("Sample", ("cut", "strata", "allocation", *Round.OPTIONS["Sample"])),
-        ("Judgments", Round.OPTIONS["Judgments"]),
-        ("References", Round.OPTIONS["References"]),
-        ("Gold statements", Round.OPTIONS["Gold statements"]),
-        ("Instructions", Round.OPTIONS["Instructions"]),
-        ("People", ("project", *Round.OPTIONS["People"])),
-        ("Questionnaire", Round.OPTIONS["Questionnaire"]),
-        ("Limits", Limits.OPTIONS),
-        ("Closing", Round.OPTIONS["Closing"]),
-    )
+    GROUPS = {
+        heading: [name for name in (*MORE.get(heading, ()), *names) if name not in (*NOT_ON_PAGE, "who_can_join")]
+        for heading, names in Round.OPTIONS.items()
+    }
     CELL_FIELDS = ("n", "cut", "strata", "allocation")
     PLAN = ("accuracy_percent", "wished_points", "pay_per_hour")
 
@@ -88,12 +85,6 @@ class RoundForm(forms.ModelForm):
         help_text="Number of equally sized strata, or the first rank of each stratum, for example 1, 100, 1000. Leave "
         "empty for simple random sampling.",
     )
-    allocation = forms.ChoiceField(
-        choices=CellSerializer().fields["allocation"].choices.items,
-        required=False,
-        initial="equal",
-        label="Allocation",
-    )
     project = ProjectField("Project whose members can see the round and its reports.")
     accuracy_percent = forms.IntegerField(
         label="Expected accuracy (%)",
@@ -115,15 +106,12 @@ class RoundForm(forms.ModelForm):
 
     class Meta:
         model = Round
-        fields = ("name", *(name for names in Round.OPTIONS.values() for name in names))
-        field_classes = {
-            "gold_share": PercentField,
-            "dominance_cap": PercentField,
-            "closes_at_half_width": PercentField,
-        }
+        fields = [name for name in OPTIONS if name not in (*NOT_ON_PAGE, "source")]
+        field_classes = {"gold_share": PercentField, "closes_at_half_width": PercentField}
         formfield_callback = option_field
         widgets = {
             "reference_links": forms.Textarea(attrs={"rows": 3}),
+            "who_can_join": forms.RadioSelect,
             "instructions": forms.Textarea(attrs={"rows": 8}),
             "consent": forms.Textarea(attrs={"rows": 4}),
             "check_questions": forms.Textarea(attrs={"rows": 5}),
@@ -133,12 +121,13 @@ class RoundForm(forms.ModelForm):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.fields |= forms.fields_for_model(Limits, Limits.OPTIONS, formfield_callback=option_field)
+        limits = [name for name in Limits.OPTIONS if name not in NOT_ON_PAGE]
+        self.fields |= forms.fields_for_model(Limits, limits, formfield_callback=option_field)
         self.fields["instructions"].initial = DEFAULT_INSTRUCTIONS
 
     def groups(self) -> Iterator[tuple[str, list[forms.BoundField], bool]]:
         """Yield (heading, fields, has_errors_or_changes) for each collapsed group."""
-        for heading, names in self.GROUPS:
+        for heading, names in self.GROUPS.items():
             bound = [self[name] for name in names]
             yield heading, bound, any(field.errors or is_changed(field) for field in bound)
 
@@ -163,18 +152,23 @@ class RoundForm(forms.ModelForm):
     def clean(self) -> None:
         """Skip the uniqueness check of ModelForm, because the services raise NameTaken."""
 
-    def document(self) -> dict[str, Any]:
-        """Return the description for `create_draft`. The form must be valid."""
+    def document(self, spec: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the description for `create_draft`. The form must be valid.
+
+        spec: description of the edited draft. Its options that are not on the page are kept.
+        """
+        spec = spec or {"cells": [{}]}
         values = {key: value for key, value in self.cleaned_data.items() if value is not None and value != ""}
-        document = {key: values[key] for key in self._meta.fields if key in values}
+        document = {key: value for key, value in spec.items() if key not in self.fields}
+        document |= {key: values[key] for key in self._meta.fields if key in values}
         if project := values.get("project"):
             document["project"] = project.slug
         if closes_at := values.get("closes_at"):
             document["closes_at"] = closes_at.isoformat()
-        limits = {key: values[key] for key in Limits.OPTIONS if key in values}
-        if limits.keys() - {"n_gold"}:
-            document["limits"] = limits
-        cell = {"n": None} | {key: values[key] for key in self.CELL_FIELDS if key in values}
+        limits = {key: value for key, value in spec.get("limits", {}).items() if key not in self.fields}
+        document["limits"] = limits | {key: values[key] for key in Limits.OPTIONS if key in values}
+        cell = {key: value for key, value in spec["cells"][0].items() if key not in (*self.fields, "job")}
+        cell |= {"n": None} | {key: values[key] for key in self.CELL_FIELDS if key in values}
         return document | {"cells": [cell | {"job": job.pk} for job in values["jobs"]]}
 
     def accuracy(self) -> float:
@@ -214,7 +208,6 @@ def form_values(draft: Round) -> dict[str, Any] | None:
         "n": first.n,
         "cut": first.cut,
         "strata": ", ".join(map(str, first.strata)) if isinstance(first.strata, list) else first.strata or "",
-        "allocation": first.allocation,
     }
 
 

@@ -75,7 +75,8 @@ class Round(models.Model):
     relation_instructions: Markdown by relation id, frozen when the round opens. n_tasks: number of statements,
     including gold. source: origin of the judgments; pages and reports mark simulated judgments. completed_at: time at
     which all statements were found to be complete; None until then. archived_at: lists and choices hide archived rounds
-    and their reports; only closed rounds are archived.
+    and their reports; only closed rounds are archived. takes_guests: True for the choice LINK; reports and servers of
+    the last release read it.
     """
 
     class Status(models.TextChoices):
@@ -96,13 +97,19 @@ class Round(models.Model):
         NARROW = "narrow", "at a target interval width"
 
     ARCHIVABLE = {"status": "closed"}  # lookups of rows that can be archived
+
+    class WhoCanJoin(models.TextChoices):
+        ACCOUNT = "account", "People with an account: they open the join link and log in"
+        LINK = "link", "Anybody with the link: they join with a name or code, without an account"
+        INVITE = "invite", "Invited people: each personal invite link lets one person join"
+
     OPTIONS = {
         "Sample": ("seed", "include_sensitive", "judge", "cluster_size"),
         "Judgments": ("judgments_per_task", "third_only_if_split", "layout", "batch_size", "asks_wrong_part"),
         "References": ("reference_links", "imported_references"),
         "Gold statements": ("gold_share", "training_size"),
         "Instructions": ("instructions", "consent", "on_withdrawal", "check_questions"),
-        "People": ("takes_guests", "max_per_annotator", "dominance_cap"),
+        "People": ("who_can_join", "max_per_annotator", "dominance_cap"),
         "Questionnaire": ("ask_language", "ask_country", "ask_age_group", "ask_expertise", "own_questions"),
         "Closing": ("closes_when", "closes_at", "closes_at_half_width"),
     }
@@ -211,10 +218,12 @@ class Round(models.Model):
         "takes a short text. End required questions with *. Separate questions by a blank line. Do not ask for "
         "identifying information.",
     )
-    takes_guests = models.BooleanField(
-        "allow joining without an account",
-        default=False,
-        help_text="Anyone with the join link can join with a name or code. Open rounds also have personal links.",
+    who_can_join = models.CharField(
+        max_length=7,
+        choices=WhoCanJoin,
+        default=WhoCanJoin.ACCOUNT,
+        db_default=WhoCanJoin.ACCOUNT,
+        help_text="Personal invites work for every choice. You can change the choice while the round is open.",
     )
     max_per_annotator = models.PositiveIntegerField(
         "maximum statements per annotator",
@@ -243,6 +252,7 @@ class Round(models.Model):
         "setting, averaged over relations.",
     )
 
+    takes_guests = models.BooleanField(default=False, db_default=False, editable=False)
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="rounds")
     source = models.CharField(max_length=9, choices=Source, default=Source.PEOPLE)
     status = models.CharField(max_length=6, choices=Status, default=Status.DRAFT)
@@ -273,6 +283,9 @@ class Round(models.Model):
             models.CheckConstraint(condition=Q(judgments_per_task__gte=1), name="round_judgments_per_task_positive"),
             models.CheckConstraint(condition=Q(layout__in=["one", "page"]), name="round_layout_known"),
             models.CheckConstraint(
+                condition=Q(who_can_join__in=["account", "link", "invite"]), name="round_who_can_join_known"
+            ),
+            models.CheckConstraint(
                 condition=Q(third_only_if_split=False) | Q(judgments_per_task=3), name="round_third_of_three"
             ),
             models.CheckConstraint(
@@ -300,6 +313,10 @@ class Round(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def save(self, *args, **options) -> None:
+        self.takes_guests = self.who_can_join == self.WhoCanJoin.LINK
+        super().save(*args, **options)
 
     def get_absolute_url(self) -> str:
         return reverse("annotation:round", args=[self.path])

@@ -48,13 +48,16 @@ class RoundEntrySerializer(serializers.ModelSerializer):
 
 
 class RoundDetailSerializer(RoundEntrySerializer):
-    """Details of a round. join_url: null for drafts and for users who may only view the round."""
+    """Details of a round. who_can_join can change while the round is open.
+
+    join_url: null for drafts and for users who may only view the round.
+    """
 
     spec = serializers.DictField(help_text="Description of the round without default values.")
     join_url = serializers.SerializerMethodField()
 
     class Meta(RoundEntrySerializer.Meta):
-        fields = [*RoundEntrySerializer.Meta.fields, "spec", "join_url"]
+        fields = [*RoundEntrySerializer.Meta.fields, "who_can_join", "spec", "join_url"]
 
     @extend_schema_field(serializers.URLField(allow_null=True))
     def get_join_url(self, round: Round) -> str | None:
@@ -85,6 +88,12 @@ def round_from_spec(document: Any) -> Round:
     if not serializer.is_valid():
         raise DomainError("BadRoundSpec", first_fault(serializer, document, serializer.errors, ""))
     spec = _without_defaults(serializer, document)
+    if (takes_guests := spec.pop("takes_guests", None)) is not None:
+        if "who_can_join" in document:
+            raise DomainError("BadRoundSpec", "takes_guests: Omit this key. who_can_join replaces it.")
+        choice = Round.WhoCanJoin.LINK if takes_guests else Round.WhoCanJoin.ACCOUNT
+        others = {name: value for name, value in document.items() if name != "takes_guests"}
+        return round_from_spec(others | {"who_can_join": choice.value})
     spec.pop("project", None)  # stored as Round.project
     spec["cells"] = [_without_defaults(serializer.fields["cells"].child, cell) for cell in spec["cells"]]
     round = Round(**{name: serializer.validated_data[name] for name in OPTIONS}, spec=spec)
@@ -322,6 +331,11 @@ class RoundSerializer(ModelDescription):
         default="",
         help_text="Project whose members can see the round and its reports. Optional if you work in only one project.",
     )
+    takes_guests = TrueOrFalse(
+        allow_null=True,
+        default=None,
+        help_text="Key of earlier versions: true for the value link of who_can_join, false for account.",
+    )
     limits = LimitsSerializer(default=dict, help_text="Annotators who exceed a limit are paused.")
     relation_instructions = InstructionsByRelation(
         child=Text(max_length=LONGEST_INSTRUCTIONS, allow_blank=True),
@@ -331,7 +345,7 @@ class RoundSerializer(ModelDescription):
 
     class Meta:
         model = Round
-        fields = ("name", "cells", *OPTIONS[1:], "project", "limits", "relation_instructions")
+        fields = ("name", "cells", *OPTIONS[1:], "project", "takes_guests", "limits", "relation_instructions")
         # No uniqueness validator, because the services report NameTaken.
         extra_kwargs = {"name": {"validators": Round._meta.get_field("name").validators}}
 

@@ -253,6 +253,18 @@ def close_round(round: Round, by=None, half_width: float | None = None) -> int:
     return n_released
 
 
+@transaction.atomic
+def set_who_can_join(round: Round, who_can_join: str, by=None) -> None:
+    """Change who can join an open or paused round. A clone has the same choice. Raises NotAllowed or WrongStatus."""
+    check_may(by, Action.WORK, round.project)
+    joinable = Round.objects.filter(pk=round.pk, status__in=[Round.Status.OPEN, Round.Status.PAUSED])
+    choice, spec = Round.WhoCanJoin(who_can_join), round.spec | {"who_can_join": who_can_join}
+    if not joinable.update(who_can_join=choice, takes_guests=choice == Round.WhoCanJoin.LINK, spec=spec):
+        raise WrongStatus(f"Round {round.name} is {round.status}. Only open and paused rounds can be joined.")
+    record("round.who_can_join_set", round, by, round=round, who=choice.value)
+    round.refresh_from_db(fields=["who_can_join", "spec"])
+
+
 def _move(round: Round, sources: Sequence[str], target: str, **fields: Any) -> None:
     if not Round.objects.filter(pk=round.pk, status__in=sources).update(status=target, **fields):
         round.refresh_from_db(fields=["status"])

@@ -110,7 +110,9 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
         return draft_page(request, round)
     now = timezone.now()
     counts, cells = progress(round, now), round_cells(round, now)
-    n_annotators, may = round.annotators.count(), allowed_actions(request.user, round.project)
+    next_step = "report"
+    if round.source == Round.Source.PEOPLE and counts["complete"] < counts["n_tasks"]:
+        next_step = "invite" if round.is_open else "reopen" if round.status == Round.Status.PAUSED else "report"
     context = {
         "round": round,
         "progress": counts,
@@ -122,14 +124,14 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
         "cells_counted_at": cells.counted_at,
         "history": history_picture(round, now),
         "strips": strips(round, now, N_ANNOTATORS),
-        "n_annotators": n_annotators,
+        "n_annotators": round.annotators.count(),
         "holders": holders(round),
         "n_set_aside": round.annotators.exclude(status=Annotator.Status.ACTIVE).count(),
         "n_reported": StatementReport.objects.filter(task__round=round).values("task").distinct().count(),
         "events": round.events[:N_EVENTS],
-        "may": may,
+        "may": allowed_actions(request.user, round.project),
+        "next_step": next_step,
         "join_url": request.build_absolute_uri(reverse("annotation:join", args=[round.join_token])),
-        "invites_now": round.is_open and round.source == Round.Source.PEOPLE and not n_annotators and may["work"],
         "export_formats": export_formats(),
     }
     return render(request, "annotation/rounds/round_detail.html", context)

@@ -53,6 +53,11 @@ class RoleForm(forms.Form):
     role = forms.ChoiceField(choices=Role.choices)
 
 
+class AnnotatorForm(forms.Form):
+    username = forms.CharField(max_length=150, help_text="Name for logging in, for example ada.")
+    email = forms.EmailField(required=False, help_text="The link is also sent to this address if email is configured.")
+
+
 class InviteForm(forms.Form):
     role = forms.ChoiceField(
         choices=[(role.value, label) for role, label in ROLES.items()],

@@ -20,9 +20,10 @@ from django.views.decorators.http import require_POST
 
 from kgharvest.access import Action, allowed_actions, check_may, researcher_required, worker_required
 from kgharvest.accounts import projects
-from kgharvest.accounts.forms import InviteForm, ProjectNameForm, RoleForm
+from kgharvest.accounts.forms import AnnotatorForm, InviteForm, ProjectNameForm, RoleForm
 from kgharvest.accounts.sign_in.second_factor import log_in_with_password
 from kgharvest.accounts.throttle import count_wrong_link, remember_device
+from kgharvest.accounts.views import check_local_login, welcome_link
 from kgharvest.errors import NotFound
 from kgharvest.models import Project, ProjectInvite, Role
 from kgharvest.pages.lists import ListPage
@@ -132,6 +133,21 @@ def member_remove(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
         projects.remove_member(project, user, by=request.user)
     is_visible = Project.objects.visible_to(request.user).filter(pk=project.pk).exists()
     return redirect(project if is_visible else "home")
+
+
+@never_cache
+@researcher_required
+@sensitive_variables()
+def annotator_new(request: HttpRequest, slug: str) -> HttpResponse:
+    """Create an account for an annotator. Its link is shown only once."""
+    check_local_login()
+    project, form = find_visible(request, slug, Action.MANAGE), AnnotatorForm(request.POST or None)
+    context: dict[str, Any] = {"project": project, "form": form, "has_mail": bool(settings.EMAIL_URL)}
+    if form.is_valid():
+        with refusal_in_form(form, "username"):
+            user = projects.create_annotator(project, **form.cleaned_data, by=request.user)
+            context |= {"account": user, "link": welcome_link(request, user), "form": AnnotatorForm()}
+    return render(request, "kgharvest/accounts/annotator_new.html", context)
 
 
 @never_cache

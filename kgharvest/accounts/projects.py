@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils.text import slugify
 
@@ -168,6 +169,30 @@ def _check_other_owner(project: Project, user) -> None:
     owners = ProjectMember.objects.filter(project=project, role=Role.OWNER)
     if owners.filter(user=user).exists() and not owners.exclude(user=user).exists():
         raise LastOwner(f"{user} is the last owner of the project {project}. Transfer ownership first.")
+
+
+# Accounts of annotators
+
+
+@transaction.atomic
+def create_annotator(project: Project, username: str, email: str = "", by=None):
+    """Create and return an account without a role, which can only judge. Existing accounts are never changed.
+
+    The account has no password until its owner sets one. Raises NotAllowed, NameTaken, or BadAccount.
+    """
+    check_may(by, Action.MANAGE, project)
+    User = get_user_model()
+    user = User(username=User.normalize_username(username.strip()), email=email.strip())
+    if User.objects.filter(username__iexact=user.username).exists():
+        raise DomainError("NameTaken", f"An account named {user.username!r:.60} already exists. Choose another name.")
+    user.set_unusable_password()
+    try:
+        user.full_clean()
+    except ValidationError as error:
+        raise DomainError("BadAccount", " ".join(error.messages)) from None
+    user.save()
+    record("account.made", user, by, project.pk, project=project.slug, person=actor_code(user))
+    return user
 
 
 # Invitations

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from datetime import datetime
 from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,13 +11,18 @@ from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import views as auth
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.tokens import PasswordResetTokenGenerator
 from django.core.exceptions import PermissionDenied
+from django.core.mail import send_mail
 from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.template.loader import render_to_string
 from django.urls import get_script_prefix, reverse, reverse_lazy, set_script_prefix
 from django.utils import timezone
+from django.utils.http import urlsafe_base64_encode
 from django.views.decorators.http import require_POST
 
 from kgharvest.access import client_ip
@@ -38,6 +44,7 @@ from kgharvest.pages.refusals import refusal_in_form
 
 logger = logging.getLogger(__name__)
 
+WELCOME_TIMEOUT_S = 7 * 24 * 3600  # number of seconds for which the link to a new account is valid
 FAILED_LOGIN = "failed login from %s"  # read by fail2ban
 
 
@@ -45,7 +52,7 @@ def too_many(request: HttpRequest) -> HttpResponse:
     return render(request, "registration/locked_out.html", status=429)
 
 
-def _check_local_login() -> None:
+def check_local_login() -> None:
     if not settings.LOCAL_LOGIN:
         raise PermissionDenied(f"Password login is disabled. Log in with {settings.OPENID['name']}.")
 
@@ -63,7 +70,7 @@ class Login(auth.LoginView):
         }
 
     def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
-        _check_local_login()
+        check_local_login()
         try:
             return super().post(request, *args, **kwargs)
         except TooManyAttempts:
@@ -129,7 +136,7 @@ class PasswordReset(auth.PasswordResetView):
         return {**super().get_context_data(**kwargs), "has_mail": bool(settings.EMAIL_URL), "contact": settings.CONTACT}
 
     def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
-        _check_local_login()
+        check_local_login()
         network, now = network_of(request), timezone.now()
         if network and count_attempt("reset_requests", network, now) > settings.LIMITS["reset_requests"][0]:
             return too_many(request)
@@ -159,6 +166,28 @@ class PasswordReset(auth.PasswordResetView):
 
 def in_background(call: Callable[[], None]) -> None:
     Thread(target=call, name="password-reset").start()
+
+
+class WelcomeTokens(PasswordResetTokenGenerator):
+    """Tokens of links that set the first password of an account. Like reset tokens, each works once."""
+
+    key_salt = "kgharvest.accounts.WelcomeTokens"
+
+    def _num_seconds(self, dt: datetime) -> int:
+        return super()._num_seconds(dt) * settings.PASSWORD_RESET_TIMEOUT // WELCOME_TIMEOUT_S
+
+
+welcome_tokens = WelcomeTokens()
+
+
+def welcome_link(request: HttpRequest, user: AbstractBaseUser) -> str:
+    """Return the link with which the owner of a new account sets a password; send it if the account has an address."""
+    uid = urlsafe_base64_encode(str(user.pk).encode())
+    link = request.build_absolute_uri(reverse("account_welcome", args=[uid, welcome_tokens.make_token(user)]))
+    if user.email and settings.EMAIL_URL:
+        text = render_to_string("registration/welcome_email.txt", {"user": user, "link": link})
+        in_background(lambda: send_mail("Your account for kgharvest", text, None, [user.email]))
+    return link
 
 
 class PasswordResetConfirm(auth.PasswordResetConfirmView):

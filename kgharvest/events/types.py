@@ -54,6 +54,8 @@ CORE_TYPES = (
     EventType("round.restored", "restored the round {round} from the archive", "restored",
               "restored the round from the archive"),
     EventType("round.instructions_edited", "edited the instructions of the round {round}"),
+    EventType("round.who_can_join_set", "changed who can join the round {round}: {who}", "who_can_join_set",
+              "changed who can join: {who}"),
     EventType("round.imported", "imported {n_judgments} judgments into the round {round}", "imported",
               "imported {n_judgments} judgments from {file}"),
     EventType("round.complete", "noted that all {n_statements} statements of the round {round} have their judgments",
@@ -122,6 +124,7 @@ CORE_TYPES = (
     EventType("second_factor.removed", "removed a second factor"),
     EventType("openid.linked", "linked an OpenID identity"),
     EventType("openid.unlinked", "unlinked an OpenID identity"),
+    EventType("account.made", "created the account {person} for an annotator of the project {project}"),
     EventType("account.erased", "erased the account {person}"),
     # Webhooks and jobs
     EventType("webhook.made", "created the webhook {webhook}"),

@@ -21,7 +21,7 @@ TUPLES = [("كلب", "السباحة"), ("vaccine against a long-forgotten disea
 
 def join_as_guest(page, **spec):
     """Join a new round as a guest and return the round."""
-    round = factories.make_round(TUPLES, name="pilot", takes_guests=True, **spec)
+    round = factories.make_round(TUPLES, name="pilot", who_can_join="link", **spec)
     page.goto(f"/join/{round.join_token}/")
     page.get_by_label("name or code").fill("Ada")
     page.get_by_role("button", name="Start judging").click()
@@ -37,7 +37,7 @@ def open_judging_page(page, **spec):
 
 
 def join_page(page):
-    round = factories.make_round(TUPLES, name="pilot", takes_guests=True, consent="Your answers are *published*.")
+    round = factories.make_round(TUPLES, name="pilot", who_can_join="link", consent="Your answers are *published*.")
     page.goto(f"/join/{round.join_token}/")
     page.get_by_role("button", name="Start judging").click()
 
@@ -50,7 +50,7 @@ def refused_join(page):
 
 
 def return_page(page):
-    guest = join_round(factories.make_round(TUPLES, name="pilot", takes_guests=True), name="Ada")
+    guest = join_round(factories.make_round(TUPLES, name="pilot", who_can_join="link"), name="Ada")
     page.goto(f"/return/{return_code(guest)}/")
 
 

@@ -69,6 +69,7 @@ def test_plan_updates_with_selected_harvests(visit, researcher, harvest):
     page = visit(researcher).page
     page.goto("/rounds/new/")
 
+    page.get_by_text("Filter harvests").click()
     page.get_by_label("Relation").fill("goes")
     page.get_by_role("button", name="Select all listed").click()
     page.get_by_label("Statements per harvest").fill("25")
@@ -78,15 +79,23 @@ def test_plan_updates_with_selected_harvests(visit, researcher, harvest):
     assert page.locator(".pick-list li:visible").count() == 1
 
 
-def test_collapsed_section_opens_for_invalid_field(visit, researcher, harvest):
+def test_form_shows_four_fields_and_opens_closed_sections_for_an_invalid_field(visit, researcher, harvest):
     page = visit(researcher).page
     page.goto(f"/rounds/new/?job={harvest.pk}")
-    page.get_by_label("Name").fill("pilot")
-    section = page.get_by_text("Gold statements", exact=True)
+    fields = page.locator(".round-form").locator("input, select, textarea").locator("visible=true")
+    names = [field.get_attribute("name") for field in fields.all()]
+    assert list(dict.fromkeys(names)) == ["name", "jobs", "n", "who_can_join"]
+    assert page.get_by_role("main").get_by_role("button").all_inner_texts() == ["Open round", "Save as draft"]
+    expect(page.locator(".plan table")).to_have_count(2)
+    for table in page.locator(".plan .table-wrap").all():
+        assert table.evaluate("table => table.scrollWidth <= table.clientWidth")
+
+    advanced, section = page.get_by_text("Advanced", exact=True), page.get_by_text("Gold statements", exact=True)
+    advanced.click()
     section.click()
     page.get_by_label("Gold (%)").fill("90")
     section.click()
-
+    advanced.click()
     page.get_by_role("button", name="Save as draft").last.click()
 
     expect(page.get_by_label("Gold (%)")).to_be_focused()
@@ -127,6 +136,7 @@ def test_server_filters_long_harvest_list_before_select_all(visit, monkeypatch):
     page.goto("/rounds/new/")
     expect(page.get_by_text("3 of 5 listed")).to_be_visible()
 
+    page.get_by_text("Filter harvests").click()
     page.get_by_role("searchbox", name="Relation").fill("zeb")
     page.get_by_role("button", name="Select all listed").click()
 

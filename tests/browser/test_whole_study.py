@@ -122,6 +122,12 @@ def test_study_runs_from_login_to_false_tuples(visit):
             save_screenshots(annotator, "6-judged")
     page.reload()
     save_screenshots(page, "7-round")
+    controls = page.locator(".page-head .actions").locator("a, button, summary").locator("visible=true")
+    assert controls.all_inner_texts() == ["Create report", "More"]
+    page.locator(".more-menu > summary").press("Enter")
+    expect(page.get_by_role("link", name="Close round")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("link", name="Close round")).to_be_hidden()
     page.get_by_role("main").get_by_role("button", name="Create report").click()
     expect(page).to_have_url(re.compile("/reports/"))
     clicks, loads = page.evaluate("[sessionStorage.clicks, sessionStorage.loads].map(Number)")

@@ -38,6 +38,7 @@ TABLE: dict[str, str] = {
     "POST rounds/import/":                                    "401 403 403 403 201 201 201 409",
     "GET rounds/{open}/":                                     "401 403 200 200 200 200 200 404",
     "PUT rounds/{draft}/":                                    "401 403 403 403 200 200 200 404",
+    "PATCH rounds/{open}/":                                   "401 403 403 403 200 200 200 404",
     "DELETE rounds/{draft}/":                                 "401 403 403 403 204 204 204 404",
     "POST rounds/{draft}/open/":                              "401 403 403 403 200 200 200 404",
     "POST rounds/{open}/pause/":                              "401 403 403 403 200 200 200 404",
@@ -144,6 +145,7 @@ def parameters_of(operation: str, stored: dict[str, Any]) -> dict[str, Any]:
         "POST rounds/": spec,
         "POST rounds/plan/": spec,
         "PUT rounds/{draft}/": spec,
+        "PATCH rounds/{open}/": {"who_can_join": "link"},
         "POST rounds/import/": {
             "file": SimpleUploadedFile("judged.csv", FILE), "round": "old", "create": "true", "project": stored["slug"],
         },

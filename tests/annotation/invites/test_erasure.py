@@ -34,7 +34,7 @@ WHO = "ada.lovelace"
 
 @pytest.fixture
 def round(researcher):
-    return make_round(4, name="pilot", by=researcher, takes_guests=True, batch_size=4)
+    return make_round(4, name="pilot", by=researcher, who_can_join="link", batch_size=4)
 
 
 def judge_first_task(annotator: Annotator) -> Annotator:

@@ -20,9 +20,17 @@ from annotation.invites.services import (
     use_invite,
 )
 from annotation.models import Annotator, Invite, Round
-from annotation.rounds.services import close_round, pause_round
+from annotation.rounds.services import clone_round, close_round, create_draft, pause_round, set_who_can_join
 from kgharvest.models import Role
-from tests.factories import judging_page, make_annotators, make_member, make_round, make_user
+from tests.factories import (
+    judging_page,
+    make_annotators,
+    make_harvest,
+    make_member,
+    make_project,
+    make_round,
+    make_user,
+)
 from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
@@ -34,7 +42,7 @@ TOMORROW = NOW + timedelta(days=1)
 
 
 def guest_round(**fields) -> Round:
-    return make_round(4, name="pilot", takes_guests=True, **fields)
+    return make_round(4, name="pilot", who_can_join="link", **fields)
 
 
 def make_invite(round: Round, expires_at=TOMORROW) -> Invite:
@@ -43,6 +51,90 @@ def make_invite(round: Round, expires_at=TOMORROW) -> Invite:
 
 def join_url(round: Round) -> str:
     return f"/join/{round.join_token}/"
+
+
+# Who can join
+
+# Whether a person can join by the join link, by choice: account, link, invite
+BY_LINK = {
+    "guest": (False, True, False),
+    "guest without a name": (False, False, False),
+    "account": (True, True, False),
+    "member of the project": (True, True, False),
+    "owner of another project": (True, True, False),
+}
+
+
+def account_of(person: str):
+    if person == "account":
+        return make_user()
+    return make_member(Role.OWNER, None if person == "member of the project" else make_project())
+
+
+@pytest.mark.parametrize("who_can_join", Round.WhoCanJoin)
+def test_who_can_join_decides_on_people_without_an_invite(who_can_join):
+    round = make_round(4, who_can_join=who_can_join)
+    joined = {}
+    for person in BY_LINK:
+        client, n = Client(), Annotator.objects.count()
+        if "guest" not in person:
+            client.force_login(account_of(person))
+        client.post(join_url(round), {"name": "Ada"} if person == "guest" else {})
+        joined[person] = Annotator.objects.count() > n
+
+    column = Round.WhoCanJoin.values.index(who_can_join)
+    assert joined == {person: row[column] for person, row in BY_LINK.items()}
+
+
+@pytest.mark.parametrize("who_can_join", Round.WhoCanJoin)
+@pytest.mark.parametrize("person", ["guest", "account", "owner of another project"])
+def test_personal_invite_works_for_every_choice(client, who_can_join, person):
+    round = make_round(4, who_can_join=who_can_join)
+    if person != "guest":
+        client.force_login(account_of(person))
+
+    client.post(make_invite(round).get_absolute_url())
+
+    assert round.annotators.count() == 1
+
+
+def test_choice_changes_while_the_round_is_open(client):
+    round, by = guest_round(), make_member(Role.RESEARCHER)
+    client.post(join_url(round), {"name": "Ada"})
+    researcher = Client()
+    researcher.force_login(by)
+
+    researcher.post(f"{PILOT}invites/joining/", {"who_can_join": "invite"})
+    researcher.post(f"{PILOT}invites/joining/", {"who_can_join": "everybody"})
+
+    round.refresh_from_db()
+    assert (round.who_can_join, round.takes_guests) == ("invite", False)
+    assert clone_round(round, by).who_can_join == "invite"
+    assert client.get(judging_page()).status_code == 200  # Ada continues
+    assert Client().post(join_url(round), {"name": "Bea"}).status_code == 409
+    with refused("InviteMissing"):
+        join_round(Round.objects.get(pk=round.pk), make_user())
+    event = round.events.get(kind="who_can_join_set")
+    assert (event.by, event.known_facts["who"]) == (by, "invite")
+
+
+def test_choice_of_a_draft_or_closed_round_does_not_change_by_the_service():
+    draft = create_draft({"name": "draft", "cells": [{"job": make_harvest([("a", "b")]).pk, "n": 1}]})
+    closed = guest_round()
+    close_round(closed)
+
+    for round in (draft, closed):
+        with refused("WrongStatus"):
+            set_who_can_join(round, "invite")
+
+
+def test_join_of_a_guest_is_refused_if_the_choice_changes_meanwhile():
+    """`round` was loaded before the change."""
+    round = guest_round()
+    set_who_can_join(Round.objects.get(pk=round.pk), "account")
+
+    with refused("NoGuests"):
+        join_round(round, name="Ada")
 
 
 # Guests
@@ -76,7 +168,7 @@ def test_guest_name_is_unique_in_a_round():
 def test_guest_name_can_be_reused_in_another_round():
     join_round(guest_round(), name="Ada")
 
-    join_round(make_round(takes_guests=True), name="Ada")
+    join_round(make_round(who_can_join="link"), name="Ada")
 
 
 def test_round_without_guests_requires_an_account(client):
@@ -96,7 +188,7 @@ def test_guest_reopening_the_link_continues_judging(client):
 
 def test_guest_has_no_access_to_other_rounds(client):
     client.post(join_url(guest_round()), {"name": "Ada"})
-    make_round(name="other", takes_guests=True)
+    make_round(name="other", who_can_join="link")
 
     assert client.get(judging_page("other")).url.startswith("/return/?next=")
     assert client.get(judging_page("other"), headers={"accept": "application/json"}).status_code == 403
@@ -199,7 +291,7 @@ def test_forged_return_code_is_rejected(client, code):
 
 
 def test_return_code_signature_is_valid_for_one_annotator_only():
-    annotator, other = (join_round(round, name="Ada") for round in (guest_round(), make_round(takes_guests=True)))
+    annotator, other = (join_round(round, name="Ada") for round in (guest_round(), make_round(who_can_join="link")))
 
     with pytest.raises(BadReturnCode):
         find_by_return_code(return_code(annotator).replace(f"{annotator.pk}-", f"{other.pk}-", 1))
@@ -390,7 +482,7 @@ def join_as(round, name: str, address: str = "192.0.2.7") -> int:
 
 
 def test_guests_from_one_address_are_limited_to_thirty():
-    round, other = guest_round(), make_round(2, takes_guests=True)
+    round, other = guest_round(), make_round(2, who_can_join="link")
 
     statuses = [join_as(round, f"Ada {number}") for number in range(60)]
 

@@ -1,6 +1,7 @@
 """Pages of researchers and annotators: permissions, content, and actions."""
 
 import json
+import re
 from uuid import uuid4
 
 import pytest
@@ -11,7 +12,7 @@ from django.utils import timezone
 from annotation.invites.services import join_round
 from annotation.judging.assignment import next_batch
 from annotation.models import Annotator, Judgment, Round
-from annotation.rounds.services import close_round, pause_round
+from annotation.rounds.services import close_round, pause_round, reopen_round
 from kgharvest.models import Role
 from tests.factories import (
     judge,
@@ -97,6 +98,30 @@ def test_round_page_shows_progress_and_join_link(researcher_client, pilot_round)
 
     assert response.context["progress"]["accepted"] == 4
     assert f"/join/{pilot_round.join_token}/" in response.text
+
+
+def next_step(client) -> str:
+    """Return the text of the primary control in the page's header."""
+    return re.search(r'class="button primary"[^>]*>([^<]+)<', client.get(PILOT).text)[1]
+
+
+def test_primary_control_is_the_next_step_of_the_round(researcher_client, pilot_round):
+    steps = [next_step(researcher_client)]
+    pause_round(pilot_round)
+    steps.append(next_step(researcher_client))
+    reopen_round(pilot_round)
+    judge_all(pilot_round, *[["true"] * 4] * 2)
+    steps.append(next_step(researcher_client))
+    judge_all(pilot_round, ["true"] * 4)
+    steps.append(next_step(researcher_client))
+
+    assert steps == ["Invite annotators", "Reopen", "Invite annotators", "Create report"]
+
+
+def test_closed_round_asks_for_a_report(researcher_client, pilot_round):
+    close_round(pilot_round)
+
+    assert next_step(researcher_client) == "Create report"
 
 
 def test_round_page_states_third_judgments_only_for_splits(researcher_client, researcher):

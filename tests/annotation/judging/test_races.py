@@ -122,7 +122,7 @@ def test_concurrent_use_of_an_invite_admits_one():
 
 
 def test_concurrent_guests_with_one_name_create_one_annotator():
-    round = make_round(takes_guests=True)
+    round = make_round(who_can_join="link")
 
     outcomes = at_once(*[lambda: join_round(round, name="Ada")] * 2)
 

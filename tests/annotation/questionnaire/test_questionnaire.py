@@ -301,7 +301,7 @@ def test_responses_do_not_reveal_correct_choices():
         round = make_round(
             [("dog", "swim")],
             check_questions=check,
-            takes_guests=True,
+            who_can_join="link",
             name=f"same{len(responses)}",
             instructions="Judge.",
         )

@@ -154,7 +154,7 @@ def test_annotators_can_withdraw_on_their_page(client):
 
 def test_join_page_explains_withdrawal(client):
     for option, words in (("keep", "kept without your name"), ("delete", "no longer count")):
-        round = make_round(2, consent="Do you agree?", takes_guests=True, on_withdrawal=option)
+        round = make_round(2, consent="Do you agree?", who_can_join="link", on_withdrawal=option)
 
         page = client.get(f"/join/{round.join_token}/").text
 

@@ -10,7 +10,7 @@ from annotation.gold.candidates import decide_on_gold, gold_candidates
 from annotation.judges.models import JudgeAnswer
 from annotation.models import Annotator, GoldDecision, JudgmentTask, Limits, Round, Stratum
 from annotation.rounds import draft_views
-from annotation.rounds.forms import RoundForm
+from annotation.rounds.forms import NOT_ON_PAGE, RoundForm
 from annotation.rounds.models import OPTIONS
 from annotation.rounds.serializers import RoundSerializer, example
 from annotation.rounds.services import close_due_rounds, create_draft, edit_draft, open_draft
@@ -53,16 +53,18 @@ def draft(harvest, researcher):
 # Form
 
 
-def test_three_fields_create_a_draft(researcher_client, harvest):
-    response = researcher_client.post("/rounds/new/", {"name": "new-one", "jobs": [harvest.pk], "n": 5})
+def test_four_fields_create_a_draft(researcher_client, harvest):
+    fields = {"name": "new-one", "jobs": [harvest.pk], "n": 5, "who_can_join": "account"}
+
+    response = researcher_client.post("/rounds/new/", fields)
 
     assert response.url == "/projects/default/rounds/new-one/"
     assert (Round.objects.get().status, Round.objects.get().judgments_per_task) == ("draft", 3)
     assert not JudgmentTask.objects.exists()
 
 
-def test_three_fields_open_a_round(researcher_client, harvest):
-    fields = {"name": "new-one", "jobs": [harvest.pk], "n": 5, "action": "open"}
+def test_four_fields_open_a_round(researcher_client, harvest):
+    fields = {"name": "new-one", "jobs": [harvest.pk], "n": 5, "who_can_join": "link", "action": "open"}
 
     researcher_client.post("/rounds/new/", fields)
 
@@ -72,27 +74,56 @@ def test_three_fields_open_a_round(researcher_client, harvest):
 def test_form_stores_every_field_in_the_round(researcher_client, harvest):
     fields = {
         "name": "full", "jobs": [harvest.pk], "n": 12, "cut": "top:60", "strata": "1, 11, 31",
-        "allocation": "proportional", "seed": 7,
         "judgments_per_task": 3, "third_only_if_split": "on", "layout": "page", "batch_size": 5,
         "gold_share": 10, "training_size": 4, "instructions": "Judge.", "consent": "I agree.",
-        "takes_guests": "on", "max_per_annotator": 50, "dominance_cap": 40, "closes_when": "date",
+        "who_can_join": "link", "max_per_annotator": 50, "closes_when": "date",
         "closes_at": "2030-01-31T18:00", "include_sensitive": "on",
-        "gold_accuracy": 0.7, "n_gold": 5, "median_seconds": 1.5, "longest_run": 40,
+        "gold_accuracy": 0.7, "median_seconds": 1.5,
     }  # fmt: skip
 
     researcher_client.post("/rounds/new/", fields)
 
     round = Round.objects.get()
-    assert round.spec["cells"] == [
-        {"job": harvest.pk, "n": 12, "cut": "top:60", "strata": [1, 11, 31], "allocation": "proportional"}
-    ]
-    assert (round.seed, round.third_only_if_split, round.layout, round.batch_size) == (7, True, "page", 5)
-    assert (round.gold_share, round.training_size, round.max_per_annotator, round.dominance_cap) == (0.1, 4, 50, 0.4)
-    assert (round.instructions, round.consent, round.takes_guests) == ("Judge.", "I agree.", True)
-    assert round.spec["limits"] == {"gold_accuracy": 0.7, "n_gold": 5, "median_seconds": 1.5, "longest_run": 40}
+    assert round.spec["cells"] == [{"job": harvest.pk, "n": 12, "cut": "top:60", "strata": [1, 11, 31]}]
+    assert (round.third_only_if_split, round.layout, round.batch_size) == (True, "page", 5)
+    assert (round.gold_share, round.training_size, round.max_per_annotator) == (0.1, 4, 50)
+    assert (round.instructions, round.consent, round.who_can_join) == ("Judge.", "I agree.", "link")
+    assert round.spec["limits"] == {"gold_accuracy": 0.7, "median_seconds": 1.5}
     assert (round.closes_when, f"{round.closes_at:%Y-%m-%d %H:%M}") == ("date", "2030-01-31 18:00")
     form = researcher_client.get("/projects/default/rounds/full/edit/").context["form"]
-    assert (form["strata"].value(), form["longest_run"].value()) == ("1, 11, 31", 40)
+    assert (form["strata"].value(), form["median_seconds"].value()) == ("1, 11, 31", 1.5)
+
+
+def test_form_keeps_options_that_are_not_on_the_page(researcher_client, draft, harvest):
+    """Saving the unchanged form changes no option, and a changed field does not reset the others."""
+    cell = {"job": harvest.pk, "n": 20, "cut": "top:50", "strata": 2, "allocation": "proportional"}
+    options = {
+        "name": "pilot", "seed": 7, "dominance_cap": 0.4, "max_per_annotator": 9, "who_can_join": "invite",
+        "limits": {"gold_accuracy": 0.7, "n_gold": 5, "longest_run": 40},
+        "relation_instructions": {"goes_with": "As a rule."}, "ask_country": "required", "closes_when": "complete",
+    }  # fmt: skip
+    edit_draft(draft, options | {"cells": [cell]})
+    form = researcher_client.get(f"{PILOT}edit/").context["form"]
+    data = browser_form_data(form) | {"jobs": [harvest.pk]}
+
+    researcher_client.post(f"{PILOT}edit/", data)
+    draft.refresh_from_db()
+    saved = draft.spec
+    researcher_client.post(f"{PILOT}edit/", data | {"n": 5, "gold_accuracy": ""})
+    draft.refresh_from_db()
+
+    assert not form.fields.keys() & {"seed", "allocation", "dominance_cap", "n_gold", "longest_run"}
+    assert saved == options | {"cells": [cell]}
+    changed = {"cells": [cell | {"n": 5}], "limits": {"n_gold": 5, "longest_run": 40}}
+    assert draft.spec == options | changed
+
+
+def test_groups_of_fields_are_short_and_cover_every_field():
+    names = [name for group in RoundForm.GROUPS.values() for name in group]
+
+    assert max(map(len, RoundForm.GROUPS.values())) <= 7
+    assert {*names, "name", "jobs", "n", "who_can_join", *RoundForm.PLAN} == RoundForm().fields.keys()
+    assert len(names) == len(set(names))
 
 
 def open_field_groups(response) -> list[str]:
@@ -120,9 +151,11 @@ def test_form_expands_groups_with_errors_or_changes(researcher_client, harvest):
 
 
 def test_edit_form_expands_groups_with_non_default_values(researcher_client, draft, harvest):
-    edit_draft(draft, draft.spec | {"consent": "You agree.", "limits": {"longest_run": 9}})
+    edit_draft(draft, draft.spec | {"consent": "You agree.", "limits": {"median_seconds": 9}})
 
-    assert open_field_groups(researcher_client.get(f"{PILOT}edit/")) == ["Instructions", "Limits"]
+    page = researcher_client.get(f"{PILOT}edit/")
+    assert open_field_groups(page) == ["Instructions", "People"]
+    assert page.context["is_advanced"]
 
 
 def test_draft_page_shows_limits(researcher_client, draft):
@@ -167,7 +200,7 @@ def test_form_query_count_is_constant_for_many_harvests(researcher_client, djang
 
 
 def test_plan_shows_workload_and_interval_width(researcher_client, harvest):
-    fields = {"jobs": [harvest.pk], "n": 25, "judgments_per_task": 2}
+    fields = {"jobs": [harvest.pk], "n": 25, "who_can_join": "link", "judgments_per_task": 2}
 
     page = researcher_client.post("/rounds/plan/", fields).text
 
@@ -186,7 +219,7 @@ def test_plan_shows_detectable_difference_of_comparisons(researcher_client):
             tuples = [(f"{setting} {rank}", "x") for rank in range(3)]
             jobs.append(make_harvest(tuples, relation=relation, setting=setting, language_model=lm).pk)
 
-    page = researcher_client.post("/rounds/plan/", {"jobs": jobs, "n": 2}).text
+    page = researcher_client.post("/rounds/plan/", {"jobs": jobs, "n": 2, "who_can_join": "link"}).text
 
     # Student, 6 degrees: (t(.975) + t(.8)) sqrt(2 * .25 * (1 / 2 - 1 / 3)) / sqrt(7) = (2.447 + .906) * .1091.
     assert "lm: human and multi" in page
@@ -195,7 +228,7 @@ def test_plan_shows_detectable_difference_of_comparisons(researcher_client):
 
 
 def test_infeasible_plan_shows_reason(researcher_client, harvest):
-    page = researcher_client.post("/rounds/plan/", {"jobs": [harvest.pk], "n": 500}).text
+    page = researcher_client.post("/rounds/plan/", {"jobs": [harvest.pk], "n": 500, "who_can_join": "link"}).text
 
     assert "has 100 tuples but n is 500" in page
 
@@ -205,7 +238,7 @@ def test_form_shows_project_field_for_several_projects_and_remembers_choice(rese
     animals = make_project("Animals")
     ProjectMember.objects.create(project=animals, user=researcher, role=Role.RESEARCHER)
 
-    data = {"name": "here", "project": "default", "jobs": [harvest.pk], "n": 3}
+    data = {"name": "here", "project": "default", "jobs": [harvest.pk], "n": 3, "who_can_join": "link"}
     researcher_client.post("/rounds/new/", data)
     field = researcher_client.get("/rounds/new/").context["form"]["project"]
     researcher_client.post("/rounds/new/", data | {"name": "there", "project": "animals"})
@@ -220,17 +253,17 @@ def test_failed_opening_of_draft_saves_form_values(researcher_client, draft, har
     form = researcher_client.get(f"{PILOT}edit/").context["form"]
 
     page = researcher_client.post(
-        f"{PILOT}edit/", browser_form_data(form, n=500, seed=3) | {"jobs": [harvest.pk], "action": "open"}
+        f"{PILOT}edit/", browser_form_data(form, n=500, batch_size=3) | {"jobs": [harvest.pk], "action": "open"}
     )
 
     draft.refresh_from_db()
     assert "has 100 tuples but n is 500" in page.text
-    assert (draft.status, draft.seed) == ("draft", 3)
+    assert (draft.status, draft.batch_size) == ("draft", 3)
 
 
 def test_form_shows_service_errors(researcher_client):
     job = make_harvest([("dog", "swim")])
-    fields = {"name": "new-one", "jobs": [job.pk], "n": 5, "action": "open"}
+    fields = {"name": "new-one", "jobs": [job.pk], "n": 5, "who_can_join": "link", "action": "open"}
 
     page = researcher_client.post("/rounds/new/", fields).text
 
@@ -241,9 +274,8 @@ def test_form_shows_service_errors(researcher_client):
 def test_form_serializer_and_example_cover_every_round_option():
     fields = RoundForm().fields
 
-    assert set(Round.OPTIONS) <= {heading for heading, _ in RoundForm.GROUPS}
     for name in (*OPTIONS, *Limits.OPTIONS):
-        assert name in fields or name == "source"
+        assert name in (*fields, *NOT_ON_PAGE, "source")
     assert set(OPTIONS) <= RoundSerializer().fields.keys()
     assert all(f'"{name}": ' in example() for name in OPTIONS)
 
@@ -432,10 +464,10 @@ def test_form_keeps_relation_instructions(researcher_client, draft, harvest):
     edit_draft(draft, draft.spec | {"relation_instructions": {"goes_with": "Of this year."}})
     form = researcher_client.get(f"{PILOT}edit/").context["form"]
 
-    researcher_client.post(f"{PILOT}edit/", browser_form_data(form, seed=9) | {"jobs": [harvest.pk]})
+    researcher_client.post(f"{PILOT}edit/", browser_form_data(form, batch_size=9) | {"jobs": [harvest.pk]})
 
     assert relation_instructions_of(draft) == {"goes_with": "Of this year."}
-    assert draft.seed == 9
+    assert draft.batch_size == 9
 
 
 def test_instructions_for_deleted_relation_show_error(researcher_client, draft, harvest):
@@ -490,7 +522,8 @@ def test_draft_with_active_judge_run_is_not_deleted(researcher_client, draft):
 
 
 def test_round_page_shows_half_width_and_closing_threshold(researcher_client, harvest):
-    fields = {"name": "pilot", "jobs": [harvest.pk], "n": 4, "closes_when": "narrow", "closes_at_half_width": 5}
+    fields = {"name": "pilot", "jobs": [harvest.pk], "n": 4, "who_can_join": "account"}
+    fields |= {"closes_when": "narrow", "closes_at_half_width": 5}
     researcher_client.post("/rounds/new/", fields)
     assert "interval half-widths reach ± .05" in researcher_client.get(PILOT).text
     round = open_draft(Round.objects.get())

@@ -1,19 +1,20 @@
 """JSON description of a round: parsing and error messages."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from django.apps import apps
 
+from annotation.models import Round
 from annotation.rounds.serializers import RoundSerializer, read_round_spec, round_from_spec
 from annotation.rounds.services import (
     open_round,
 )
 from kgharvest.errors import DomainError
 from tests.annotation.rounds.test_builder import HUNDRED, nothing_is_stored
-from tests.factories import (
-    make_harvest,
-)
+from tests.factories import make_harvest, make_round
 from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
@@ -107,10 +108,37 @@ def test_invalid_description_error_names_the_field(document, message):
     assert nothing_is_stored()
 
 
+@pytest.mark.parametrize(("takes_guests", "who_can_join"), [(True, "link"), (False, None), (None, None)])
+def test_key_of_earlier_versions_is_replaced(takes_guests, who_can_join):
+    spec = round_from_spec({"name": "a", "cells": [CELL], "takes_guests": takes_guests}).spec
+
+    assert (spec.get("who_can_join"), "takes_guests" in spec) == (who_can_join, False)
+
+
+def test_key_of_earlier_versions_cannot_contradict_its_replacement():
+    with refused("BadRoundSpec", match="^takes_guests: "):
+        round_from_spec({"name": "a", "cells": [CELL], "takes_guests": True, "who_can_join": "invite"})
+
+
+def test_migration_keeps_who_can_join_existing_rounds():
+    guests, accounts = make_round(name="guests"), make_round(name="accounts")
+    for round, takes_guests in ((guests, True), (accounts, False)):
+        spec = round.spec | {"takes_guests": takes_guests}
+        Round.objects.filter(pk=round.pk).update(takes_guests=takes_guests, spec=spec)
+
+    import_module("annotation.migrations.0043_who_can_join").replace_takes_guests(apps, None)
+
+    guests.refresh_from_db()
+    accounts.refresh_from_db()
+    assert (guests.who_can_join, guests.spec["who_can_join"]) == ("link", "link")
+    assert (accounts.who_can_join, "who_can_join" in accounts.spec) == ("account", False)
+    assert not {"takes_guests"} & {*guests.spec, *accounts.spec}
+
+
 def test_documented_example_description_is_valid():
     text = (Path(__file__).parents[3] / "docs" / "rounds.md").read_text()
     example = json.loads(text.split("```json\n")[1].split("```")[0])
 
     round = round_from_spec(example)
 
-    assert round.spec.keys() <= example.keys() == RoundSerializer().fields.keys()
+    assert round.spec.keys() <= example.keys() == RoundSerializer().fields.keys() - {"takes_guests"}

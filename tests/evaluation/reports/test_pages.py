@@ -441,17 +441,18 @@ def test_round_page_links_to_newest_reports(researcher_client, report):
     assert "All reports on this round" in page
 
 
-def test_round_page_without_reports_has_no_reports_section(researcher_client, researcher):
-    assert "<h2>Reports" not in researcher_client.get(make_round(name="new", by=researcher).get_absolute_url()).text
+def test_round_page_without_reports_shows_only_the_form_of_a_report(researcher_client, researcher):
+    page = researcher_client.get(make_round(name="new", by=researcher).get_absolute_url()).text
+
+    assert 'aria-label="Reports"' not in page  # the table
+    assert 'name="equivalence_margin"' in page
 
 
-@pytest.mark.parametrize(
-    ("source", "sentence"), [("people", "Send the join link to annotators"), ("imported", "import_")]
-)
+@pytest.mark.parametrize(("source", "sentence"), [("people", "Invite annotators"), ("imported", "import_")])
 def test_only_people_rounds_mention_join_link(researcher_client, researcher, source, sentence):
     round = make_round(name="new", by=researcher, source=source)
 
     page = researcher_client.get(round.get_absolute_url()).text
 
-    assert ("join link" in page) == (source == "people")
+    assert ("Join link" in page) == (source == "people")
     assert sentence in page

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from threading import Barrier, Thread
+from unittest.mock import patch
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.contrib.auth.tokens import default_token_generator
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
@@ -16,10 +18,12 @@ from django.utils import timezone
 
 from kgharvest.access import NotAllowed
 from kgharvest.accounts import projects
+from kgharvest.accounts import views as account_views
 from kgharvest.accounts.projects import (
     InviteNotUsable,
     LastOwner,
     accept_invite,
+    create_annotator,
     create_invite,
     create_project,
     find_invite,
@@ -351,3 +355,58 @@ def test_project_list_counts_all_members(client):
     client.force_login(ada)
 
     assert [row["project"].n_members for row in client.get("/projects/").context["rows"]] == [3]
+
+
+# Accounts of annotators
+
+
+def welcome_path(page: str) -> str:
+    return re.search(r"http://[^/]+(/accounts/welcome/[^\"]+)", page)[1]
+
+
+def test_owner_creates_annotator_account_with_a_link_for_its_password(project, owner, client, mailoutbox, settings):
+    settings.EMAIL_URL = "smtp://mail.example.org"
+    page, fields = "/projects/default/annotators/new/", {"username": "grace", "email": "grace@example.org"}
+    fields |= {"is_superuser": "on", "is_staff": "on", "role": "owner", "password": PASSWORD}  # not in the form
+
+    with patch.object(account_views, "in_background", lambda call: call()):
+        path = welcome_path(client_of(owner).post(page, fields).text)
+
+    user = get_user_model().objects.get(username="grace")
+    assert (user.is_superuser, user.is_staff, user.has_usable_password()) == (False, False, False)
+    assert not user.memberships.exists()
+    assert [(message.to, path in message.body) for message in mailoutbox] == [(["grace@example.org"], True)]
+    event = Event.objects.get(action="account.made")
+    assert (event.by, event.project_id) == (owner, project.pk)
+
+    form = client.get(path, follow=True).redirect_chain[-1][0]
+    client.post(form, {"new_password1": PASSWORD, "new_password2": PASSWORD})
+    user.refresh_from_db()
+    assert user.check_password(PASSWORD)
+    client.post("/accounts/login/", {"username": "grace", "password": PASSWORD})
+    assert client.get("/").status_code == 200
+    assert client.get("/projects/default/").status_code == client.get("/rounds/").status_code == 403
+    assert client.get(path, follow=True).context["validlink"] is False  # used
+
+
+@pytest.mark.parametrize(("username", "code"), [("ada", "NameTaken"), ("ADA", "NameTaken"), ("a b", "BadAccount")])
+def test_annotator_account_never_replaces_an_account(project, owner, username, code):
+    before = get_user_model().objects.values().get(username="ada")
+
+    with refused(code):
+        create_annotator(project, username, by=owner)
+
+    assert get_user_model().objects.values().get() == before
+
+
+def test_welcome_link_expires_after_seven_days_and_is_no_reset_link(project, owner):
+    user = create_annotator(project, "grace", by=owner)
+    now = datetime.now()
+    with patch.object(account_views.welcome_tokens, "_now", lambda: now - timedelta(days=6, hours=23)):
+        token = account_views.welcome_tokens.make_token(user)
+    with patch.object(account_views.welcome_tokens, "_now", lambda: now - timedelta(days=7, hours=1)):
+        old_token = account_views.welcome_tokens.make_token(user)
+
+    assert account_views.welcome_tokens.check_token(user, token)
+    assert not account_views.welcome_tokens.check_token(user, old_token)
+    assert not default_token_generator.check_token(user, token)

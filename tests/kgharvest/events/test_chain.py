@@ -185,7 +185,7 @@ def test_worker_seals_once_per_minute_or_if_batch_is_full(monkeypatch):
 @pytest.mark.django_db
 def test_erasure_removes_names_and_keeps_the_chain_valid():
     owner, person = make_member(Role.OWNER), make_researcher("olga.smirnova")
-    round = make_round(3, name="pilot", by=owner, takes_guests=True)
+    round = make_round(3, name="pilot", by=owner, who_can_join="link")
     annotator, guest = join_round(round, person), join_round(round, name="Grace Hopper")
     for each in (annotator, guest):
         judge(each, next_batch(each, timezone.now())[0])

@@ -83,7 +83,9 @@
   }
   show();
   // An invalid field in a closed section would block the form without a visible message.
-  form.addEventListener("invalid", ({ target }) => { const section = target.closest("details"); if (section) section.open = true; }, true);
+  form.addEventListener("invalid", ({ target }) => {
+    for (let section = target.closest("details"); section; section = section.parentElement.closest("details")) section.open = true;
+  }, true);
   form.querySelector("[data-plan-button]").hidden = true;
   form.addEventListener("input", changed);
   changed();

@@ -102,7 +102,7 @@ def enter(
             return submission
     if panel.status != Panel.Status.PUBLISHED:
         raise DomainError("PanelNotOpen", "This study does not accept new participants at the moment.")
-    check_can_join(panel.round)
+    check_can_join(panel.round, is_recruited=True)
     if panel.submissions.holding_places().count() >= panel.places and not _free_abandoned_place(panel, now):
         raise QuotaFull("All places of this study are taken.")
     if submission is not None:
