@@ -60,7 +60,7 @@ def draft() -> str:
 
 def open_round_without_annotators() -> str:
     draft()
-    return factories.make_round(2).get_absolute_url()
+    return reverse("annotation:round_invites", args=[factories.make_round(2).path])
 
 
 def open_round_with_an_annotator() -> str:

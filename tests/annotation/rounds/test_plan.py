@@ -150,7 +150,7 @@ def test_plan_shows_expected_work_until_the_round_closes_at_its_half_width():
 def test_draft_form_plans_with_its_judge_and_new_form_shows_error(researcher_client):
     draft = judged_draft()
     data = {"jobs": [draft.spec["cells"][0]["job"]], "n": 24, "judge": "lm", "allocation": "optimal"}
-    data |= {"wished_points": "10", "pay_per_hour": "12"}
+    data |= {"who_can_join": "account", "wished_points": "10", "pay_per_hour": "12"}
 
     page = researcher_client.post(f"/rounds/plan/?draft={draft.path}", data).text
     assert "people with lm (judge-lm)" in page
