@@ -74,7 +74,7 @@ def erase_people(request: HttpRequest, project: Project) -> Iterator[Panel]:
 
 def open_round_of_harvest(request: HttpRequest, job: HarvestJob) -> Iterator[Panel]:
     if job.status == job.Status.SUCCEEDED and job.n_tuples and may(request.user, Action.WORK, job.project):
-        yield button("Create round", f"{reverse('annotation:round_new')}?job={job.pk}")
+        yield button("Create round", f"{reverse('annotation:round_new')}?job={job.pk}", is_primary=True)
 
 
 def open_round_of_launch(request: HttpRequest, launch: Launch) -> Iterator[Panel]:

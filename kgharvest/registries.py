@@ -34,7 +34,8 @@ PANELS = {
     "harvest_list_actions": [],  # shown to people who can create harvests
     "relation_harvests": ["evaluation.panels.compare_relation"],  # subject: a relation with several harvests
     # subject: a harvest
-    "harvest_actions": ["annotation.panels.open_round_of_harvest", "evaluation.panels.compare_harvest"],
+    "harvest_next": ["annotation.panels.open_round_of_harvest"],  # primary action
+    "harvest_actions": ["evaluation.panels.compare_harvest"],  # entries of the menu
     "harvest": ["annotation.panels.harvest_rounds"],
     "launch_actions": ["annotation.panels.open_round_of_launch"],  # subject: a launch
     "tuple": ["annotation.panels.tuple_judgments"],  # subject: a knowledge tuple

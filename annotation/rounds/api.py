@@ -1,5 +1,6 @@
 """Rounds API: drafts, status changes, instructions, plan, preview, and assigned statements."""
 
+from functools import partial
 from typing import Any
 
 from django.shortcuts import get_object_or_404
@@ -167,6 +168,7 @@ class RoundPlanSerializer(serializers.Serializer):
     n_gold = serializers.IntegerField()
     n_training = serializers.IntegerField()
     cells = CellPlanSerializer(many=True)
+    noise_warnings = serializers.ListField(child=serializers.DictField(), help_text="Harvests that are probably noise.")
     macros = MacroPlanSerializer(many=True)
     comparisons = PlannedComparisonSerializer(many=True, source="compared.comparisons")
     ways = WaySerializer(many=True, help_text="Ways to reach the target half-width: with people only, or with a judge.")
@@ -233,6 +235,10 @@ class RoundChange(StrictSerializer):
     who_can_join = serializers.ChoiceField(Round.WhoCanJoin.choices)
 
 
+class OpenInput(StrictSerializer):
+    confirm_noise = serializers.BooleanField(default=False, help_text="Accept harvests that are probably noise.")
+
+
 class DeleteQuery(Filters):
     judge_answers = CountField(
         min_value=0, default=0, help_text="Number of answers of the draft's judge runs, to confirm their deletion."
@@ -273,10 +279,12 @@ class RoundViewSet(ArchiveMixin, PagedList, RoundOperations):
         services.delete_draft(self.round(), request.user, self.filtered_by(DeleteQuery)["judge_answers"])
         return self.deleted()
 
-    @operation("Open a draft")
+    @operation("Open a draft", request=OpenInput)
     def open(self, request: Request, round_id: int) -> Response:
-        """Draws the samples, freezes the statements, and lets annotators judge them."""
-        return self.changed(services.open_draft)
+        """Draws the samples, freezes the statements, and lets annotators judge them. Answers NoiseNotConfirmed if a
+        harvest is probably noise and `confirm_noise` is not true.
+        """
+        return self.changed(partial(services.open_draft, **self.sent(OpenInput)))
 
     @operation("Pause a round")
     def pause(self, request: Request, round_id: int) -> Response:

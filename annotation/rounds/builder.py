@@ -85,6 +85,11 @@ class FrozenRound(NamedTuple):
     relation_instructions: dict[str, str]
     judged: JudgeStrata | None
 
+    def noise_warnings(self) -> list[dict[str, Any]]:
+        """Return the warning of each sampled harvest that is probably noise."""
+        jobs = {sample.stratum.job_id: sample.stratum.job for sample in self.samples}
+        return [job.noise_warning for job in jobs.values() if job.noise_warning]
+
     def draws(self, task_ids: Mapping[int, int]) -> Iterator[tuple[int, int, int, float, int | None]]:
         """Yield (stratum id, task id, harvested tuple id, inclusion probability, cluster) for each draw.
 

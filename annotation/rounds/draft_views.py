@@ -129,6 +129,7 @@ def choice_context(request: HttpRequest, form: RoundForm) -> dict[str, Any]:
     return {
         "filters": filters,
         "jobs": [(job, str(job.pk) in chosen) for job in jobs],
+        "needs_confirmation": any(job.noise_warning for job in jobs if str(job.pk) in chosen),
         "n_jobs": n_jobs,
         "n_chosen": len(chosen),
         "is_filtered": any(filters.values()),
@@ -217,7 +218,7 @@ def relations_with_gold(relations: Iterable[Relation], draft: Round) -> list[dic
 def round_open(request: HttpRequest, path: str) -> HttpResponse:
     draft = get_draft(request, path)
     with refusal_as_message(request):
-        round = open_draft(draft, request.user)
+        round = open_draft(draft, request.user, "confirm_noise" in request.POST)
         messages.success(request, f"Round {round.name} opened with {round.n_tasks} statements.")
     return redirect(draft)
 

@@ -103,6 +103,7 @@ class RoundForm(forms.ModelForm):
         help_text="Used only for the cost estimates below.",
     )
     pay_per_hour = forms.FloatField(label="Hourly rate", min_value=0, max_value=10_000, required=False)
+    confirm_noise = forms.BooleanField(required=False)  # rendered by drafts/_confirm_noise.html
 
     class Meta:
         model = Round
@@ -161,6 +162,8 @@ class RoundForm(forms.ModelForm):
         values = {key: value for key, value in self.cleaned_data.items() if value is not None and value != ""}
         document = {key: value for key, value in spec.items() if key not in self.fields}
         document |= {key: values[key] for key in self._meta.fields if key in values}
+        if values["confirm_noise"]:
+            document["confirm_noise"] = True
         if project := values.get("project"):
             document["project"] = project.slug
         if closes_at := values.get("closes_at"):
@@ -208,6 +211,7 @@ def form_values(draft: Round) -> dict[str, Any] | None:
         "n": first.n,
         "cut": first.cut,
         "strata": ", ".join(map(str, first.strata)) if isinstance(first.strata, list) else first.strata or "",
+        "confirm_noise": draft.spec.get("confirm_noise", False),
     }
 
 

@@ -396,6 +396,10 @@ class Round(models.Model):
         """
         return min(self.gold_share, self.n_gold / self.most_by_one) if self.n_gold else 0.0
 
+    def noisy_harvests(self) -> models.QuerySet[HarvestJob]:
+        """Return the sampled harvests that are probably noise."""
+        return HarvestJob.objects.probably_noise().filter(pk__in=self.strata.values("job")).order_by("pk")
+
     @property
     def has_references(self) -> bool:
         """True if references are shown under the statements (annotation.rounds.references)."""

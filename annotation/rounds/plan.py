@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, inf, sqrt
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from django.db.models import QuerySet
@@ -218,6 +218,7 @@ class Plan:
     n_training: int
     wish: Wish
     ways: list[Way]
+    noise_warnings: list[dict[str, Any]]
     closing: ClosingPlan | None = None
     designs: Sequence[Design] = ()
 
@@ -291,6 +292,7 @@ def plan_round(
         len(frozen.training),
         wish,
         _ways(round, list(expected.values()), bool(frozen.judged), wish, pace),
+        frozen.noise_warnings(),
         _closing(round, named, work),
         _designs(round, list(zip(cells.values(), expected.values(), strict=True)), wish, pace),
     )
@@ -449,6 +451,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         halved = f" (to halve the width: {cell.n_to_halve})" if cell.half_width else ""
         effect = f", design effect {cell.design_effect:.2f}" * bool(plan.designs)
         yield f"  {cell.name}: {cell.n} of {cell.population}, +- {in_points(cell.half_width)}{halved}{effect}"
+    yield from (f"Warning: {warning['harvest']}. {warning['text']}" for warning in plan.noise_warnings)
     for macro in plan.macros:
         yield f"  {macro.name}, average of {macro.n_relations} relations: +- {in_points(macro.half_width)}"
     yield f"required for +- {in_points(plan.wish.half_width)} in each cell:"

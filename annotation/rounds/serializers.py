@@ -342,10 +342,17 @@ class RoundSerializer(ModelDescription):
         default=dict,
         help_text="Instructions by relation. They replace the default text.",
     )
+    confirm_noise = TrueOrFalse(
+        default=False,
+        help_text="Open the round even if harvests are probably noise. Without it, such a round is not opened.",
+    )
 
     class Meta:
         model = Round
-        fields = ("name", "cells", *OPTIONS[1:], "project", "takes_guests", "limits", "relation_instructions")
+        fields = (
+            *("name", "cells", *OPTIONS[1:], "project", "takes_guests"),
+            *("limits", "relation_instructions", "confirm_noise"),
+        )
         # No uniqueness validator, because the services report NameTaken.
         extra_kwargs = {"name": {"validators": Round._meta.get_field("name").validators}}
 

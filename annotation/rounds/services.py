@@ -54,7 +54,7 @@ def open_round(document: dict[str, Any], by=None, project: Project | None = None
     Deterministic for the same document, harvests, and gold. A tuple drawn for several cells becomes one task with
     several draws. project: defaults to the project in the document or, if it names none, to the only project of `by`.
     by: None for the operator. Raises BadRoundSpec, BadCut, NotFound, NameTaken, NotAllowed, ProjectNotNamed,
-    NothingToSample, or NotEnoughGold. If an error is raised, nothing is stored.
+    NothingToSample, NotEnoughGold, or NoiseNotConfirmed. If an error is raised, nothing is stored.
     """
     with transaction.atomic():
         return open_draft(create_draft(document, by, project), by)
@@ -110,14 +110,17 @@ def clone_round(round: Round, by=None) -> Round:
     if not round.spec:
         raise DomainError("BadRoundSpec", f"Cannot clone round {round.name}: imported rounds have no description.")
     stem = re.sub(r"-\d+$", "", round.name)
-    changed = {"name": free_name(round.project, stem, first=2), "seed": round.seed + 1}
+    changed = {"name": free_name(round.project, stem, first=2), "seed": round.seed + 1, "confirm_noise": False}
     if round.status != Round.Status.DRAFT:
         changed["limits"] = limits_spec(round)
     return create_draft(round.spec | changed, by, round.project)
 
 
-def open_draft(round: Round, by=None) -> Round:
-    """Draw the samples of a draft, freeze its statements, and open it. Raises WrongStatus or errors of open_round."""
+def open_draft(round: Round, by=None, confirm_noise: bool = False) -> Round:
+    """Draw the samples of a draft, freeze its statements, and open it. Raises WrongStatus or errors of open_round.
+
+    confirm_noise: accept harvests that are probably noise, like the key of the description.
+    """
     with transaction.atomic():
         round = lock_draft(round)
         check_may(by, Action.WORK, round.project)
@@ -126,6 +129,12 @@ def open_draft(round: Round, by=None) -> Round:
                 "BadRoundSpec", f"The closing time {round.closes_at:%Y-%m-%d %H:%M} is in the past. Change closes_at."
             )
         frozen = freeze_round(round, by)
+        if warnings := frozen.noise_warnings():
+            if not (confirm_noise or round.spec.get("confirm_noise")):
+                first = "; ".join(f"{warning['harvest']}: {warning['text']}" for warning in warnings[:3])
+                advice = "Select other harvests, or confirm that you use these (confirm_noise, --confirm-noise)."
+                raise DomainError("NoiseNotConfirmed", f"Harvests are probably noise. {first} {advice}")
+            round.spec |= {"confirm_noise": True}
         Stratum.objects.bulk_create([sample.stratum for sample in frozen.samples])
         for task in frozen.tasks:
             if task.gold:

@@ -399,6 +399,8 @@ def conduct_of_rows(rows: Rows, quota: int | None, facts: Mapping[str, Any], evi
         | facts["adjudications"],
         **{name: facts[name] for name in ("answers", "exclusions", "imports", "timeline") if name in facts},
         "cells": cell_entries(evidence, rows),
+        # Absent without warnings, as in earlier reports and packages.
+        **({"noise_warnings": warnings} if (warnings := facts.get("noise_warnings")) else {}),
     }
     excluded = {}
     for number, code in enumerate(annotators["annotator"]):

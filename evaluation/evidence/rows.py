@@ -521,6 +521,13 @@ def rules_of_round(round: Round) -> dict[str, Any]:
     }
 
 
+def noise_warnings(round: Round) -> list[dict[str, Any]]:
+    """Return the warnings of harvests that are probably noise, with their cells named as in the report."""
+    noisy = round.noisy_harvests().in_bulk()
+    cells = cells_with_strata(round).items() if noisy else ()
+    return [key._asdict() | noisy[strata[0].job_id].noise_warning for key, strata in cells if strata[0].job_id in noisy]
+
+
 def conduct_facts(round: Round) -> dict[str, Any]:
     """Return the parts of `conduct` (docs/report-json.md) that no row contains: rules, dates, and the log."""
     events = list(round.events.exclude(kind__in=NOT_IN_TIMELINE).order_by("at", "pk"))
@@ -567,6 +574,7 @@ def conduct_facts(round: Round) -> dict[str, Any]:
             "closed_at": _iso(round.closed_at),
         },
         "design": {name: getattr(round, name) for name in DESIGN} | {"has_consent": bool(round.consent)},
+        "noise_warnings": noise_warnings(round),
         "limits": {name: getattr(limits, name) for name in Limits.OPTIONS} | {"sentence": limits.sentence},
         "people": {"n_invited": round.invites.count()},
         "training": {"n_statements": round.training_statements.count(), **trainings},

@@ -168,7 +168,7 @@ class RoundSection(RoundSerializer):
         fields = (
             *("name", "cells"),
             *(name for name in OPTIONS if name not in ("name", "source")),
-            *("takes_guests", "limits", "relation_instructions"),
+            *("takes_guests", "limits", "relation_instructions", "confirm_noise"),
         )
         extra_kwargs = {}
 

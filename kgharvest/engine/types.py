@@ -272,6 +272,10 @@ class ScoredTuple:
     mtl: float | None
 
 
+PROBABLY_NOISE = "probably_noise"  # code of the warning that few of the harvested tuples may be true
+MOST_NAMED = 5  # unknown words and unknown seed tuples in a sentence
+
+
 class Notice(NamedTuple):
     """A sentence for users. code: stable identifier of its topic."""
 

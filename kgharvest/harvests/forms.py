@@ -32,7 +32,7 @@ from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest
 from kgharvest.jobs.workers import devices_offered
 from kgharvest.models import Job, LanguageModel, Relation
 from kgharvest.packaged_lms import installed_lms
-from kgharvest.relations.forms import RelationPickerForm, non_blank_lines
+from kgharvest.relations.forms import RelationPickerForm, SetChoice, non_blank_lines
 
 
 class PlacementForm(forms.Form):
@@ -68,31 +68,33 @@ class PlacementForm(forms.Form):
         """Return the device and dtype of the valid form."""
         return {name: self.cleaned_data[name] for name in self.PLACEMENT}
 
-    def placement_fields(self) -> list[forms.BoundField]:
-        return [self[name] for name in self.PLACEMENT]
-
-    def has_placement(self) -> bool:
-        """Return whether a placement field was changed or has errors."""
-        return any(bound.value() not in ("", bound.field.initial) or bound.errors for bound in self.placement_fields())
-
     def other_fields(self) -> list[forms.BoundField]:
         return [bound for bound in self if bound.name not in self.PLACEMENT]
+
+
+class FirstSelect(forms.Select):
+    """Select box for the first of several values. Checkboxes elsewhere on the page can submit the others."""
+
+    value_from_datadict = forms.SelectMultiple.value_from_datadict
 
 
 class LaunchForm(RelationPickerForm, PlacementForm):
     """Form for combinations of relations, LMs, and settings, and for parameters that apply to all harvests."""
 
+    N_FIRST = 2  # relations of the user's projects that are offered first
+    ESSENTIAL = ("models", "settings", "max_tuples")
+
     ready = "can be harvested"
     not_ready = "fewer than two seed tuples"
 
     models = forms.MultipleChoiceField(
-        label="LMs",
+        label="LM",
         initial=[installed_lms()[0]],
-        widget=forms.CheckboxSelectMultiple,
+        widget=FirstSelect,
         error_messages={"required": "Select at least one LM or enter an additional one."},
     )
     other_models = forms.CharField(
-        label="Additional LMs",
+        label="Other LMs",
         required=False,
         max_length=5000,
         widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),
@@ -108,7 +110,8 @@ class LaunchForm(RelationPickerForm, PlacementForm):
     settings = forms.MultipleChoiceField(
         choices=[(name, f"{name}: {setting.label}") for name, setting in SETTINGS.items()],
         initial=["multi"],
-        widget=forms.CheckboxSelectMultiple,
+        label="Setting",
+        widget=FirstSelect,
     )
     max_tuples = forms.IntegerField(
         label="Maximum tuples",
@@ -164,14 +167,25 @@ class LaunchForm(RelationPickerForm, PlacementForm):
         """Return the chat model fields, which are rendered separately."""
         return [self[name] for name in self.fields if name.startswith(PREFIX)]
 
-    def has_chat(self) -> bool:
-        """Return whether a chat model field is filled in or has errors."""
-        return any(bound.value() or bound.errors for bound in self.chat_fields())
-
     def other_fields(self) -> list[forms.BoundField]:
-        bound_fields = super().other_fields()
-        folded = {"order", *self.PLACEMENT, *(bound.name for bound in self.chat_fields())}
-        return [bound for bound in bound_fields if bound.name not in folded]
+        rendered = {*self.ESSENTIAL, *(bound.name for bound in self.chat_fields())}
+        return [bound for bound in super().other_fields() if bound.name not in {*rendered, *self.PLACEMENT}]
+
+    def choices_by_set(self) -> list[SetChoice]:
+        """Return the sets of projects before built-in sets. `first` contains the relations to offer first.
+
+        These are the selected and the newest relations of projects. By default, the newest relation is selected.
+        """
+        sets = super().choices_by_set()
+        is_chosen = self.is_bound or any(each.is_chosen or each.is_open for each in sets)
+        ready = [c for each in sets if not each.relation_set.is_shipped for c in each.relations if c.is_ready]
+        self.first = sorted(ready, key=lambda choice: (not choice.is_chosen, -choice.relation.pk))[: self.N_FIRST]
+        first = {choice.relation for choice in self.first}
+        for each in sets:
+            each.relations[:] = [c._replace(is_chosen=c.is_chosen and c.relation not in first) for c in each.relations]
+        if self.first and not is_chosen:
+            self.first[0] = self.first[0]._replace(is_chosen=True)
+        return sorted(sets, key=lambda each: each.relation_set.is_shipped)
 
     def requests(self) -> Iterable[HarvestRequest]:
         """Return the harvests requested by a valid form.

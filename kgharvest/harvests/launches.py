@@ -16,8 +16,8 @@ from kgharvest.accounts.projects import project_for
 from kgharvest.audit.tables import batched
 from kgharvest.chat_models.options import ChatOptions
 from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE
-from kgharvest.engine.settings import PROMPT_SETTINGS
-from kgharvest.engine.types import MIN_CANDIDATES, EngineError, HarvestParams
+from kgharvest.engine.settings import PROMPT_SETTINGS, SETTINGS
+from kgharvest.engine.types import EngineError, HarvestParams
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
 from kgharvest.harvests.language_models import language_model_for_pages, name_language_model
@@ -103,7 +103,7 @@ class Plan:
 
     @property
     def without_past(self) -> list[str]:
-        """Return the pairs of LM and setting without comparable past harvests, with their non-default parameters."""
+        """Return the pairs of LM and setting without comparable past harvests."""
         unknown = [request for request in self.requests if _pace_key(request) in self.estimate.without_past]
         return list(dict.fromkeys(map(_kind_in_words, unknown)))
 
@@ -189,17 +189,9 @@ def _n_candidates_of_job(sizes: Sequence[Any], setting: str, arity: int) -> int:
 
 
 def _kind_in_words(request: HarvestRequest) -> str:
-    arity, params = request.relation.arity, request.params
-    unusual = [f"arity {arity}"] if arity > 2 else []
-    unusual += [f"order {params.order}"] if params.order != HarvestParams.order else []
-    is_shared = params.is_one_search
-    if params.n_candidates != MIN_CANDIDATES or is_shared:
-        unusual.append(counted(params.n_candidates, "candidate") + (" in all" if is_shared else ""))
-    if params.max_entity_tokens != HarvestParams.max_entity_tokens:
-        unusual.append(f"entities of up to {counted(params.max_entity_tokens, 'token')}")
-    if (request.device, request.dtype) != (DEFAULT_DEVICE, DEFAULT_DTYPE):
-        unusual.append(f"{request.dtype} on {request.device}")
-    return ", ".join([f"{request.language_model.short_name} × {request.setting}", *unusual])
+    is_default = (request.device, request.dtype) == (DEFAULT_DEVICE, DEFAULT_DTYPE)
+    placement = "" if is_default else f", {request.dtype} on {request.device}"
+    return f"{request.language_model.short_name} × {request.setting}{placement}"
 
 
 def _estimate(n_jobs: Counter[PaceKey], n_parallel: int) -> Estimate:
@@ -215,22 +207,27 @@ def _estimate(n_jobs: Counter[PaceKey], n_parallel: int) -> Estimate:
 
 
 def _median_seconds(pace_key: PaceKey) -> float | None:
-    """Return the median duration of the latest comparable harvests, or None if there are none."""
+    """Return the median duration of the latest harvests of the LM, scaled by their sizes, or None if there are none.
+
+    Harvests with the same setting and arity, and among these harvests of about the same size, are preferred. Settings
+    that learn prompts predict only each other.
+    """
     past = HarvestJob.objects.succeeded().filter(
-        kind="harvest",
-        language_model=pace_key.language_model,
-        lm=pace_key.lm,
-        setting=pace_key.setting,
-        relation__arity=pace_key.arity,
-        started_at__isnull=False,
+        kind="harvest", language_model=pace_key.language_model, lm=pace_key.lm, started_at__isnull=False
     )
-    latest = past.order_by("-pk").values_list("started_at", "finished_at", *SIZE_COLUMNS)[:JOBS_FOR_MEDIAN]
-    durations = []
-    for start, end, *sizes in latest:
-        ratio = _n_candidates_of_job(sizes, pace_key.setting, pace_key.arity) / pace_key.n_candidates
-        if 1 / MAX_SIZE_RATIO <= ratio <= MAX_SIZE_RATIO:
-            durations.append((end - start).total_seconds())
-    return median(durations) if durations else None
+    learns = pace_key.setting in SETTINGS and SETTINGS[pace_key.setting].learns
+    alike = [name for name in PROMPT_SETTINGS if SETTINGS[name].learns == learns]
+    for similar in ({"setting": pace_key.setting, "relation__arity": pace_key.arity}, {"setting__in": alike}):
+        latest = past.filter(**similar).order_by("-pk")
+        columns = ("started_at", "finished_at", "setting", "relation__arity", *SIZE_COLUMNS)
+        timed = [
+            ((end - start).total_seconds(), _n_candidates_of_job(sizes, setting, arity) / pace_key.n_candidates)
+            for start, end, setting, arity, *sizes in latest.values_list(*columns)[:JOBS_FOR_MEDIAN]
+        ]
+        near = [(seconds, ratio) for seconds, ratio in timed if 1 / MAX_SIZE_RATIO <= ratio <= MAX_SIZE_RATIO]
+        if timed:
+            return median(seconds / ratio for seconds, ratio in near or timed)
+    return None
 
 
 def summary_of_plan(plan: Plan) -> str:

@@ -1,5 +1,7 @@
 """LMs, launches, and harvest jobs, with the prompts that jobs used and the tuples that they harvested."""
 
+from typing import Any
+
 from django.db import models
 from django.db.models import Exists, F, OuterRef, Q
 from django.urls import reverse
@@ -7,7 +9,7 @@ from django.urls import reverse
 from kgharvest.access import visible
 from kgharvest.accounts.models import Project, person_or_null
 from kgharvest.engine.settings import PROMPT_SETTINGS
-from kgharvest.engine.types import HUB_ID
+from kgharvest.engine.types import HUB_ID, MOST_NAMED, PROBABLY_NOISE
 from kgharvest.jobs.models import Job, JobQuerySet
 from kgharvest.knowledge.models import KnowledgeTuple
 from kgharvest.names import short_name
@@ -99,6 +101,10 @@ class HarvestJobQuerySet(JobQuerySet):
     def succeeded(self):
         return self.filter(status=Job.Status.SUCCEEDED)
 
+    def probably_noise(self):
+        """Return the harvests that have a `noise_warning`, with their cells."""
+        return self.with_cell().filter(summary__codes__icontains=PROBABLY_NOISE)
+
 
 class HarvestJob(Job):
     """Harvest of one cell (relation x LM x setting), or tuples imported for a cell.
@@ -154,6 +160,17 @@ class HarvestJob(Job):
     def sentences(self) -> list[str]:
         """The notice and the warning of the result, if any."""
         return [text for name in ("notice", "warning") if (text := self.summary.get(name))]
+
+    @property
+    def noise_warning(self) -> dict[str, Any] | None:
+        """Return the warning that the harvest is probably noise as JSON, or None. text: names at most 5 seed tuples."""
+        if PROBABLY_NOISE not in self.summary.get("codes", ()):
+            return None
+        text, seeds = "Few of the harvested tuples may be true.", self.summary.get("unknown_seed_tuples", [])
+        if seeds:
+            named = "; ".join([*map(", ".join, seeds[:MOST_NAMED]), *["..."][: len(seeds) > MOST_NAMED]])
+            text += f" {self.language_model.short_name} seems not to know these seed tuples: {named}."
+        return {"harvest": str(self), "text": text, "unknown_seed_tuples": seeds}
 
     @property
     def is_scored(self) -> bool:

@@ -156,7 +156,7 @@ def harvest_export(request: HttpRequest, pk: int, file_format: str) -> HttpRespo
 
 @worker_required
 def launch_new(request: HttpRequest) -> HttpResponse:
-    """Launch harvests. The button "preview" shows the plan without launching the harvests."""
+    """Launch harvests. "preview": show the estimate without launching. "estimate": return only the estimate."""
     chosen = {"relations": request.GET.getlist("relation"), "sets": request.GET.getlist("set")}
     form = LaunchForm(request.POST or None, initial=chosen)
     form.offer_relations(request.user)
@@ -166,12 +166,15 @@ def launch_new(request: HttpRequest) -> HttpResponse:
         with refusal_in_form(form):
             project = chosen_project(form, request)
             plan = plan_launch(form.requests(), timezone.now(), form.cleaned_data["again"], request.user, project)
-            if "preview" not in request.POST:
+            if not {"preview", "estimate"} & set(request.POST):
                 launch, _ = start_launch(plan, request.user)
                 jobs = launch.jobs.all()[:2]
                 return redirect(jobs[0] if len(jobs) == 1 else launch)
-    context = {"form": form, "plan": plan, "sets": form.choices_by_set()}
-    return render(request, "kgharvest/harvests/launch_new.html", context)
+    sets = form.choices_by_set()
+    is_picker_open = bool(form["relations"].errors) or any(each.is_chosen or each.is_open for each in sets)
+    context = {"form": form, "plan": plan, "sets": sets, "is_picker_open": is_picker_open}
+    template = "_plan" if "estimate" in request.POST else "launch_new"
+    return render(request, f"kgharvest/harvests/{template}.html", context)
 
 
 class LaunchList(ListPage):
@@ -206,7 +209,7 @@ def launch_progress(request: HttpRequest, pk: int) -> JsonResponse:
     """
     launch = visible_or_404(request.user, Launch.objects, pk=pk)
     progress = progress_of(launch, timezone.now())
-    columns = ("pk", "status", "stage", "done", "total", "n_tuples")
+    columns = ("pk", "status", "noise_warning", "stage", "done", "total", "n_tuples")
     return JsonResponse(
         {
             "is_unfinished": progress.n_unfinished > 0,

@@ -65,6 +65,11 @@ class KnowledgeSearch(forms.Form):
         self.fields["verdict"].choices = [ANY, *verdicts.choices]
 
     @property
+    def n_more(self) -> int:
+        """Number of filters that are set, except for entity and relation."""
+        return sum(bool(self.data.get(name)) for name in self.fields.keys() - {"entity", "relation"})
+
+    @property
     def is_filtered(self) -> bool:
         return any(self.data.get(name) for name in self.fields)
 
@@ -165,8 +170,8 @@ def verdicts_visible_to(user) -> TupleVerdicts:
 
 def findings_of(knowledge_tuple: KnowledgeTuple, user) -> QuerySet[HarvestedTuple]:
     """Return at most MOST_FINDINGS harvested tuples in the user's projects, largest score first."""
-    harvested = visible(knowledge_tuple.harvested_tuples, user, "job__project").select_related("job__language_model")
-    return harvested.defer("job__payload", "job__summary").order_by("-score", "pk")[:MOST_FINDINGS]
+    harvested = visible(knowledge_tuple.harvested_tuples, user, "job__project").defer("job__payload")
+    return harvested.select_related("job__language_model", "job__relation").order_by("-score", "pk")[:MOST_FINDINGS]
 
 
 def best_tuples_of(entity: str) -> Sequence[KnowledgeTuple]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import messages
+from django.db.models import F
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -40,10 +41,12 @@ def tuple_list(request: HttpRequest) -> HttpResponse:
     sign = "-" if sort.startswith("-") else ""
     column = sign + SORT_COLUMNS[sort.removeprefix("-")]
     page = keyset_page(filtered, column, request.GET, pagination.ROWS_PER_PAGE)
+    rows = with_findings(page.rows, verdicts, request.user)
     context = {
         "search": search,
         "page": page,
-        "rows": with_findings(page.rows, verdicts, request.user),
+        "rows": rows,
+        "noisy": list({job.pk: job for row in rows for job in row["noisy"]}.values()),
         "n": None if filtered.scanned is not None else bounded_count(filtered.rows),
         "most": COUNTED_UP_TO,
         "sort": sort,
@@ -52,7 +55,10 @@ def tuple_list(request: HttpRequest) -> HttpResponse:
 
 
 def with_findings(tuples: Sequence[KnowledgeTuple], verdicts: TupleVerdicts, user) -> list[dict[str, Any]]:
-    """Return each tuple with its judged tasks, and with the settings by LM of its harvests in the user's projects."""
+    """Return each tuple with its judged tasks, and with its harvests in the user's projects.
+
+    found_by: settings by LM. noisy: harvests that are probably noise.
+    """
     ids = [knowledge_tuple.pk for knowledge_tuple in tuples]
     columns = ("knowledge_tuple", "job__language_model__name", "job__setting")
     harvested = visible(HarvestedTuple.objects, user, "job__project")
@@ -61,9 +67,13 @@ def with_findings(tuples: Sequence[KnowledgeTuple], verdicts: TupleVerdicts, use
     found_by: dict[int, dict[str, list[str]]] = {pk: {} for pk in ids}
     for pk, model, setting in sorted(findings):
         found_by[pk].setdefault(models[model], []).append(setting)
+    jobs = HarvestJob.objects.visible_to(user).probably_noise().annotate(found=F("tuples__knowledge_tuple"))
+    noisy: dict[int, list[HarvestJob]] = {pk: [] for pk in ids}
+    for job in jobs.filter(found__in=ids).order_by("pk"):
+        noisy[job.found].append(job)
     tasks = verdicts.of(ids)
     return [
-        {"tuple": knowledge_tuple, "found_by": found_by[pk], "tasks": tasks.get(pk, [])}
+        {"tuple": knowledge_tuple, "found_by": found_by[pk], "noisy": noisy[pk], "tasks": tasks.get(pk, [])}
         for pk, knowledge_tuple in zip(ids, tuples, strict=True)
     ]
 

@@ -27,9 +27,9 @@ class Panel:
     context: dict[str, Any] = field(default_factory=dict)
 
 
-def button(label: str, url: str) -> Panel:
+def button(label: str, url: str, is_primary: bool = False) -> Panel:
     """Return a link styled as a button."""
-    return Panel("partials/_button_link.html", {"label": label, "url": url})
+    return Panel("partials/_button_link.html", {"label": label, "url": url, "is_primary": is_primary})
 
 
 def panels_of(region: str, request: HttpRequest, subject: Any = None) -> list[Panel]:

@@ -276,7 +276,7 @@ class RelationPickerForm(forms.Form):
         choices: dict[RelationSet, list[RelationChoice]] = {}
         columns = ("name", "statement", "arity", "seed_tuples", "relation_set")
         relations = self.fields["relations"].queryset.select_related("relation_set")
-        for relation in relations.only(*columns, "relation_set__name"):
+        for relation in relations.only(*columns, "relation_set__name", "relation_set__is_shipped"):
             choice = RelationChoice(relation, self.is_ready(relation), str(relation.pk) in chosen_relations)
             choices.setdefault(relation.relation_set, []).append(choice)
         return [

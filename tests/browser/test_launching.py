@@ -6,6 +6,8 @@ from playwright.sync_api import expect
 from kgharvest.models import Launch, Relation
 from tests import factories
 
+VISIBLE_CONTROLS = "main :is(input, select, textarea, button, summary):visible"
+
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
@@ -39,17 +41,20 @@ def test_relations_can_be_searched_selected_and_launched_by_keyboard(visit):
     page = visit(factories.make_researcher()).page
     page.goto("/harvests/new/")
 
+    expect(page.get_by_text("1 harvest,")).to_be_visible()  # the newest relation is selected
+    assert page.locator(VISIBLE_CONTROLS).count() <= 8
+    page.get_by_role("group", name="Relations").get_by_role("checkbox", checked=True).uncheck()
+    page.get_by_text("More relations", exact=True).click()
     page.get_by_label("Search").fill("prevent")
     expect(page.get_by_role("checkbox", name="other")).to_be_hidden()
-    page.get_by_role("checkbox", name="prevents").focus()
+    page.locator("[data-picker]").get_by_role("checkbox", name="prevents").focus()
     page.keyboard.press("Space")
     page.get_by_label("Search").fill("")
     page.get_by_role("checkbox", name="other").focus()
     page.keyboard.press("Space")
     expect(page.get_by_text("3 of 3 selected")).to_be_visible()
-    page.get_by_role("button", name="Preview").focus()
-    page.keyboard.press("Enter")
-    page.get_by_role("button", name="Launch 3 harvests").focus()
+    expect(page.get_by_text("3 harvests,")).to_be_visible()
+    page.get_by_role("button", name="Start harvest").focus()
     page.keyboard.press("Enter")
 
     expect(page.get_by_role("heading", level=1)).to_contain_text("3 harvests")
@@ -66,9 +71,11 @@ def test_relation_set_is_launched_and_cancelled_without_javascript(visit):
     page = visit(factories.make_researcher(), java_script_enabled=False, width=360).page
     page.goto("/harvests/new/")
 
+    page.get_by_text("More relations", exact=True).click()
     page.get_by_role("checkbox", name="mine").check()
-    page.get_by_role("button", name="Preview").click()
-    page.get_by_role("button", name="Launch 3 harvests").click()
+    page.get_by_role("button", name="Estimate duration").click()
+    expect(page.get_by_text("3 harvests,")).to_be_visible()
+    page.get_by_role("button", name="Start harvest").click()
     page.get_by_role("button", name="Cancel unfinished harvests").click()
 
     expect(page.get_by_text("3 harvests cancelled.")).to_be_visible()

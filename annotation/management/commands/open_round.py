@@ -23,10 +23,13 @@ class Command(DomainCommand):
         mode.add_argument("--plan", action="store_true", help="only print cost and expected precision; store nothing")
         mode.add_argument("--draft", action="store_true", help="save a draft, which you can open on its page")
         parser.add_argument("--by", metavar="USER", help="user who opens the round")
+        parser.add_argument("--confirm-noise", action="store_true", help="accept harvests that are probably noise")
         add_project_argument(parser)
 
-    def handle(self, *, spec, by, plan, draft, project, **options):
+    def handle(self, *, spec, by, plan, draft, project, confirm_noise, **options):
         document = read_round_spec(spec)
+        if confirm_noise and isinstance(document, dict):
+            document["confirm_noise"] = True
         if plan:
             for line in plan_lines(plan_round(round_from_spec(document))):
                 self.stdout.write(line)
@@ -38,4 +41,6 @@ class Command(DomainCommand):
             self.stdout.write(f"draft {round.pk}: {settings.ORIGIN}{round.get_absolute_url()}")
             return
         self.stdout.write(f"round {round.pk}: {round.name}, {round.n_tasks} statements")
+        for job in round.noisy_harvests():
+            self.stdout.write(f"Warning: {job}. {job.noise_warning['text']}")
         self.stdout.write(f"join link: {settings.ORIGIN}{reverse('annotation:join', args=[round.join_token])}")

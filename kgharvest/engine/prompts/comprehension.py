@@ -23,7 +23,7 @@ from statistics import median
 from kgharvest.engine.entities import entity_of
 from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel
 from kgharvest.engine.scoring import entity_logprobs
-from kgharvest.engine.types import BadSeed, Notice, ScoredTuple
+from kgharvest.engine.types import MOST_NAMED, PROBABLY_NOISE, BadSeed, Notice, ScoredTuple
 
 MIN_FAMILIARITY = 0.58  # of familiarity plus a twentieth of the dependence
 MIN_DEPENDENCE = 3.6  # nats, if the prompts show examples
@@ -37,7 +37,6 @@ LETTERS_A_TOKEN = 1.5  # a word with at most this many letters per token counts 
 # Thai to Khmer, Japanese, Chinese, and Korean: tokenizers split these scripts into letters or syllables.
 BY_THE_LETTER = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 SHORTEST_WORD = 3  # letters; shorter words have few tokens in any tokenizer
-MOST_NAMED = 5  # unknown words and unknown seed tuples in a sentence
 UNKNOWN_SEEDS = "unknown_seed_tuples"
 WHAT_TO_DO = "Reword the prompts, use seed tuples that fit them, or use another LM."
 
@@ -122,7 +121,7 @@ def warnings_about(
                 f"are candidates for the same position, and the last entity of a candidate is {dependent:.1f} nats "
                 f"likelier than the last entities of others. {WHAT_TO_DO}"
             )
-            warnings.append(Notice("probably_noise", text))
+            warnings.append(Notice(PROBABLY_NOISE, text))
     if unknown := [", ".join(seed) for seed in unknown_seed_tuples(shown, candidates)]:
         text = f"{lm.name} seems not to know these seed tuples: {listed(unknown, '; ')}."
         warnings.append(Notice(UNKNOWN_SEEDS, text))

@@ -106,7 +106,9 @@ def test_downloaded_file_gives_the_same_tuples(settings, enqueued, researcher_cl
         seed_tuples=[["paris", "france"], ["rome", "italy"]],
     )
     job = harvested(relation, candidates=20, max_entity_tokens=1)
-    round = open_round({"name": "clicked", "cells": [{"job": job.pk, "n": 4}], "seed": 5}, project=default_project())
+    # Two seed tuples and 20 candidates look like noise. The file contains the confirmation.
+    document = {"name": "clicked", "cells": [{"job": job.pk, "n": 4}], "seed": 5, "confirm_noise": True}
+    round = open_round(document, project=default_project())
 
     other_round = run_elsewhere(downloaded(round, researcher_client, tmp_path), tmp_path)
 

@@ -69,17 +69,19 @@ def test_worker_devices_are_offered_and_selection_is_used(researcher_client, enq
     assert (payload["device"], payload["dtype"]) == ("cuda:1", "bfloat16")
 
 
-def test_order_of_tuples_is_folded_until_it_is_changed(researcher_client, enqueued):
+def test_advanced_fields_are_folded_until_one_is_changed(researcher_client, enqueued):
     form = filled_in(relations=[factories.make_relation().pk])
 
+    folded = '<details class="folded" data-part="advanced">'
     new = researcher_client.get(reverse(NEW)).content.decode()
+    invalid = researcher_client.post(reverse(NEW), form | {"candidates": 0}).content.decode()
     preview = researcher_client.post(reverse(NEW), form | {"order": "consistency", "preview": 1}).content.decode()
     for order in ("", "consistency"):
         researcher_client.post(reverse(NEW), form | {"order": order})
 
-    assert '<details class="folded" data-part="order">' in new
-    assert '<details class="folded" data-part="order" open>' in preview
-    assert "order consistency" in preview
+    assert folded in new
+    assert folded.replace(">", " open>") in preview
+    assert folded.replace(">", " open>") in invalid
     params = [job.payload["spec"]["params"] for job in HarvestJob.objects.order_by("pk")]
     assert [sent.get("order") for sent in params] == [None, "consistency"]
 
@@ -126,10 +128,25 @@ def test_a_preview_shows_the_plan_without_starting(researcher_client, enqueued):
 
     page = researcher_client.post(reverse(NEW), {**form, "preview": "1"}).content.decode()
 
-    assert "2 harvests, duration unknown" in page
-    assert "No past harvests of embedded × multi, 50 candidates, entities of up to 1 token." in " ".join(page.split())
-    assert "Launch 2 harvests" in page
+    assert "2 harvests</b>, duration unknown" in page
+    assert "No past harvests of embedded × multi." in " ".join(page.split())
+    assert "Start harvest" in page
     assert not HarvestJob.objects.exists()
+
+
+def test_newest_relations_of_projects_are_offered_first(researcher_client):
+    shipped = factories.make_relation(relation_set=factories.make_relation_set(is_shipped=True))
+    mine = factories.make_relation_set()
+    old, middle, new = (factories.make_relation(relation_set=mine) for _ in range(3))
+    factories.make_relation(relation_set=mine, seed_tuples=[])
+
+    def first(query: str = ""):
+        form = researcher_client.get(reverse(NEW) + query).context["form"]
+        return [(choice.relation, choice.is_chosen) for choice in form.first]
+
+    assert first() == [(new, True), (middle, False)]
+    assert first(f"?relation={old.pk}") == [(old, True), (new, False)]
+    assert first(f"?relation={shipped.pk}") == [(new, False), (middle, False)]
 
 
 def test_a_preview_estimates_the_harvests_with_past_durations(researcher_client, enqueued):
@@ -143,9 +160,8 @@ def test_a_preview_estimates_the_harvests_with_past_durations(researcher_client,
 
     page = " ".join(researcher_client.post(reverse(NEW), form).content.decode().split())
 
-    assert "2 harvests, at least 10 min" in page
-    assert "1 of the 2 harvests" in page
-    assert "No past harvests of embedded × human." in page
+    assert "2 harvests</b>, about 20 min" in page
+    assert "No past harvests" not in page
 
 
 def test_cells_launched_before_are_skipped_unless_repeated(researcher_client, enqueued):
@@ -192,7 +208,7 @@ def test_form_query_count_is_independent_of_relations(researcher_client, django_
     with django_assert_num_queries(6):  # session, user, group; LMs, devices of workers, relations
         page = researcher_client.get(reverse(NEW)).content.decode()
 
-    assert page.count('name="relations"') == 20
+    assert page.count('name="relations"') == 22  # two of them are also offered first
 
 
 def test_launch_page_query_count_is_independent_of_harvests(researcher_client, django_assert_max_num_queries):

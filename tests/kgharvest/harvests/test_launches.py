@@ -196,16 +196,16 @@ def test_gpu_durations_do_not_predict_cpu_durations():
 
 
 @pytest.mark.parametrize("parameters", [{"max_tuples": 2**31 - 1}, {"candidates": 100_000}, {"candidates": 100}])
-def test_durations_do_not_predict_harvests_with_more_candidates(parameters):
+def test_durations_are_scaled_for_harvests_with_more_candidates(parameters):
     [past] = make_requests(1)
     make_job_for(past, took_s=8, payload=payload_of(past))
     other = replace(past, relation=factories.make_relation(), params=HarvestParams(**parameters))
 
-    n = f"{other.params.n_candidates:,} candidates"
-    assert plan_launch([other], NOW).without_past == [f"{past.language_model.name} × multi, {n}"]
+    scaled = plan_launch([other], NOW).estimate.seconds
+    assert scaled == pytest.approx(8 * other.params.n_candidates / past.params.n_candidates)
     make_job_for(replace(other, relation=factories.make_relation()), took_s=300, payload=payload_of(other))
 
-    assert plan_launch([other], NOW).estimate.seconds == 300
+    assert plan_launch([other], NOW).estimate.seconds == 300  # a harvest of about this size is preferred
 
 
 def test_durations_predict_longer_entities_only_with_shared_budget():
@@ -216,10 +216,18 @@ def test_durations_predict_longer_entities_only_with_shared_budget():
         for tokens, budget in ((3, {}), (3, {"candidates": 4 * 900, "pattern_budget": "shared"}))
     )
 
-    assert plan_launch([longer], NOW).without_past == [
-        f"{past.language_model.name} × multi, entities of up to 3 tokens"
-    ]
-    assert plan_launch([shared], NOW).estimate.seconds == 8
+    scaled, measured = (plan_launch([request], NOW).estimate.seconds for request in (longer, shared))
+    assert scaled == pytest.approx(8 * 9 / 4)  # nine patterns instead of four
+    assert measured == 8
+
+
+def test_other_settings_predict_durations_unless_they_learn_prompts():
+    [past] = make_requests(1)
+    make_job_for(past, took_s=8, payload=payload_of(past))
+    created, learned = (replace(past, relation=factories.make_relation(), setting=name) for name in ("human", "soft"))
+
+    assert plan_launch([created], NOW).estimate.seconds == 8
+    assert plan_launch([learned], NOW).without_past == [f"{past.language_model.name} × soft"]
 
 
 def test_maximum_entity_length_does_not_affect_chat_models():
@@ -240,8 +248,7 @@ def test_the_remaining_time_of_mixed_harvests_depends_on_their_arity():
         "succeeded", launch=launch, language_model=binary.language_model, relation=binary.relation, **times
     )
 
-    assert progress_of(launch, NOW).seconds_left == 10  # only the pace of the binary harvest is available
-    assert plan_launch([ternary], NOW).without_past == [f"{binary.language_model.name} × multi, arity 3"]
+    assert progress_of(launch, NOW).seconds_left == 20  # eight token patterns instead of four
     make_job_for(ternary, took_s=300)
 
     assert progress_of(launch, NOW).seconds_left == 300

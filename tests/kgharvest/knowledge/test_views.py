@@ -57,7 +57,7 @@ def test_annotators_can_neither_see_nor_curate_a_tuple(client, multi):
 def test_the_list_costs_the_same_for_any_number_of_tuples(researcher_client, relation, django_assert_num_queries):
     factories.make_harvest([[f"head {n}", f"tail {n}"] for n in range(60)], relation=relation)
 
-    with django_assert_num_queries(9):  # session, user; relations, LMs, settings; tuples, cells, tasks, count
+    with django_assert_num_queries(10):  # session, user; relations, LMs, settings; tuples, cells, noisy, tasks, count
         response = researcher_client.get(LIST)
 
     assert len(response.context["rows"]) == 50
@@ -200,7 +200,7 @@ def test_an_entity_costs_the_same_for_any_number_of_tuples(researcher_client, dj
     for _ in range(4):
         factories.make_harvest([["dam", f"tail {n}"] for n in range(20)])
 
-    with django_assert_num_queries(8):  # session, user; places, relations, few?, tuples, cells, tasks
+    with django_assert_num_queries(9):  # session, user; places, relations, few?, tuples, cells, noisy, tasks
         response = researcher_client.get(reverse("kgharvest:entity"), {"name": "dam"})
 
     assert (response.context["n"], response.context["n_shown"]) == (80, 50)

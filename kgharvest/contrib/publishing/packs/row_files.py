@@ -37,7 +37,7 @@ ROWS_AT_ONCE = 20_000
 SMALL = 1_000_000  # number of bytes to which any Parquet file may decompress
 FACTS, PREREGISTRATION = "rows/round.json", "preregistration.json"
 # Parts of the object `conduct` of the report that are copied to the package. The other parts are recomputed from rows.
-REPEATED = ("design", "limits", "training", "exclusions", "imports", "timeline", "answers")
+REPEATED = ("design", "limits", "training", "exclusions", "imports", "timeline", "answers", "noise_warnings")
 REPEATED_OF = {
     "dates": ("created_at", "opened_at", "closed_at"),
     "people": ("n_invited",),

@@ -45,8 +45,8 @@
     const row = document.querySelector(`tr[data-job="${job.pk}"]`);
     if (!row) return; // the row is on another page of the table
     const badge = row.querySelector(".badge");
-    badge.className = `badge is-${job.status}`;
-    badge.textContent = job.status_name;
+    badge.className = `badge is-${job.noise_warning ? "warning" : job.status}`;
+    badge.textContent = job.status_name + (job.noise_warning ? ", warning" : "");
     row.querySelector("[data-stage]").textContent = stageOf(job);
     row.querySelector("[data-tuples]").textContent = number(job.n_tuples);
     row.querySelector("[data-cancel]").hidden = !["queued", "running"].includes(job.status);

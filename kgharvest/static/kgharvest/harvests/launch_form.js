@@ -1,0 +1,27 @@
+// Launch form: updates the estimate next to the button while the form changes. Without JavaScript, a button does the same.
+(() => {
+  const form = document.querySelector("[data-launch-form]");
+  if (!form) return;
+  const estimate = form.querySelector("[data-estimate]");
+  let timer = 0;
+  let request = null;
+
+  const refresh = async () => {
+    request?.abort();
+    request = new AbortController();
+    const body = new FormData(form);
+    body.set("estimate", "1");
+    const response = await fetch(location.href, { method: "POST", body, signal: request.signal }).catch(() => null);
+    if (response?.ok) estimate.innerHTML = await response.text();
+  };
+
+  form.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(refresh, 300);
+  });
+  // An invalid field in a closed section would block the form without a visible message.
+  form.addEventListener("invalid", ({ target }) => {
+    for (let section = target.closest("details"); section; section = section.parentElement.closest("details")) section.open = true;
+  }, true);
+  refresh();
+})();
