@@ -89,6 +89,7 @@ def test_warning_is_shown_wherever_the_harvest_is_used(researcher_client, resear
 
 
 ROUND_FORM = {
+    "who_can_join": "account",
     "judgments_per_task": 1,
     "layout": "one",
     "batch_size": 10,

@@ -122,7 +122,7 @@ def test_groups_of_fields_are_short_and_cover_every_field():
     names = [name for group in RoundForm.GROUPS.values() for name in group]
 
     assert max(map(len, RoundForm.GROUPS.values())) <= 7
-    assert {*names, "name", "jobs", "n", "who_can_join", *RoundForm.PLAN} == RoundForm().fields.keys()
+    assert {*names, "name", "jobs", "n", "who_can_join", "confirm_noise", *RoundForm.PLAN} == RoundForm().fields.keys()
     assert len(names) == len(set(names))
 
 
