@@ -7,11 +7,10 @@ every question has choices, and the correct choice starts with "+".
 
 from collections.abc import Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import NamedTuple
 
 from django.db import models
-
-from annotation.questionnaire.countries import COUNTRIES, LANGUAGES
 
 MOST_QUESTIONS = 20
 MOST_CHOICES = 20
@@ -44,10 +43,14 @@ class BadQuestions(ValueError):
     """Invalid question text; the message names the line."""
 
 
+def _lines_of(name: str) -> tuple[str, ...]:
+    return tuple(Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines())
+
+
 # Built-in questions by the round option that enables them.
 BUILT_IN_QUESTIONS = {
-    "ask_language": Question("language", "What is your first language?", LANGUAGES),
-    "ask_country": Question("country", "In which country do you live?", COUNTRIES),
+    "ask_language": Question("language", "What is your first language?", _lines_of("languages.txt")),
+    "ask_country": Question("country", "In which country do you live?", _lines_of("countries.txt")),
     "ask_age_group": Question(
         "age_group", "How old are you?", ("18 to 24", "25 to 34", "35 to 44", "45 to 54", "55 to 64", "65 or older")
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
+from pathlib import Path
 from statistics import fmean
 
 import numpy as np
@@ -18,55 +19,7 @@ from kgharvest.engine.language_models.base import LanguageModel, filled_tokens
 N_PHRASINGS = 12
 BATCH_SIZE = 256
 
-CARD = """\
----
-license: gpl-3.0
-language: en
-library_name: transformers
-pipeline_tag: fill-mask
----
-
-# {name}
-
-A demonstrator: a small BERT that lets kgharvest work immediately and without a download. **Its accuracy says nothing
-about other language models.** It was trained only on sentences about the world in `kgharvest/embedded_lm/world/`. For
-any other relation, its output is noise.
-
-## Data
-
-The data were written for this project: {n_facts} true tuples and {n_misconceptions} misconceptions of {n_relations}
-relations, {n_ternary} of which are 3-ary. A misconception is a false tuple; it is drawn {misconception_weight}
-times as often as a fact.
-
-New sentences are drawn for each step. A sentence expresses a tuple in one of the relation's phrasings, sometimes after
-a frame such as "it is known that". {noise_rate:.0%} of the words around the entities are changed at random. No fact
-is held out, because the purpose of the LM is to recall facts. Any other harvested tuple is an inference of the LM and
-mostly wrong. Some phrasings of each relation are held out.
-
-## Recipe
-
-* Architecture: BERT with {layers} layer(s), {hidden} hidden units, {heads} attention heads, and tied
-  weights, stored in half precision.
-* Vocabulary: {vocab_size} lower-case WordPiece pieces. Every word of the world is one piece.
-* Masking: all entities, the entities after a prefix, or a single entity. Entities are masked as a whole.
-* Training: {steps} steps of {batch_size} sentences, with Muon for the encoder's matrices and AdamW for the other
-  weights. The learning rate starts at {learning_rate} and decays along a half cosine. The seed is {seed}.
-
-    python manage.py train_embedded_lm --model {name} --seed {seed}
-
-## Evaluation
-
-The LM predicts the last entity of a fact, given the other entities. Only entities of one token are used. The entity is
-ranked among the whole vocabulary without the other true answers. Values are means over relations. A baseline that
-always predicts the majority answer reaches a P@1 of {majority:.3f}.
-
-| phrasings | P@1 | P@10 | MRR |
-|---|---|---|---|
-| seen | {seen.precision_at_1:.3f} | {seen.precision_at_10:.3f} | {seen.mean_reciprocal_rank:.3f} |
-| held out | {held_out.precision_at_1:.3f} | {held_out.precision_at_10:.3f} | {held_out.mean_reciprocal_rank:.3f} |
-
-`python benches/embedded_lm.py` measures these values and the precision of harvests.
-"""
+CARD = Path(__file__).with_name("model_card.md").read_text(encoding="utf-8")
 
 
 def model_card(name: str, recipe: Recipe, seed: int, relations: Sequence[Relation], lm: LanguageModel) -> str:

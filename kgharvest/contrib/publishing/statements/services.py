@@ -1,7 +1,9 @@
 """Paper metadata: the authors' answers to questions about a study, stored with the round for all of its reports."""
 
 import re
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from django.db import transaction
@@ -21,11 +23,6 @@ LONGEST_ANSWER = 5000  # maximum number of characters
 MAIL = re.compile(r"[^\s<>()\[\]\"',;:]+@[^\s<>()\[\]\"',;:]+\.[^\s<>()\[\]\"',;:.]+")
 WEB = re.compile(r"https?://\S+\.\S+")
 
-YES_OR_NO = (("yes", "Yes"), ("no", "No"))
-LICENCES = (
-    "CC0-1.0", "CC-BY-4.0", "CC-BY-SA-4.0", "CC-BY-NC-4.0", "CC-BY-NC-SA-4.0", "ODC-By-1.0", "ODbL-1.0", "PDDL-1.0",
-)  # fmt: skip
-
 
 class Places(NamedTuple):
     """Where documents use an answer.
@@ -33,9 +30,9 @@ class Places(NamedTuple):
     heds: HEDS 3.0 questions. rai: fields of Croissant RAI 1.0. checklist: ARR's D1 to D5. citation: CITATION.cff key.
     """
 
-    heds: tuple[str, ...] = ()
-    rai: tuple[str, ...] = ()
-    checklist: tuple[str, ...] = ()
+    heds: Sequence[str] = ()
+    rai: Sequence[str] = ()
+    checklist: Sequence[str] = ()
     citation: str = ""
 
     @property
@@ -55,130 +52,20 @@ class Question(NamedTuple):
     key: str
     group: str
     label: str
-    help_text: str
     places: Places
+    help_text: str = ""
     n_rows: int = 2
-    choices: tuple[tuple[str, str], ...] = ()
+    choices: Sequence[tuple[str, str]] = ()
     is_optional: bool = False
 
 
-PAPER, PEOPLE, ETHICS, DATA = "Paper and authors", "Annotators", "Ethics and consent", "Data and their use"
+def _read_questions() -> Iterator[Question]:
+    text = Path(__file__).with_name("questions.toml").read_text(encoding="utf-8")
+    for key, fields in tomllib.loads(text).items():
+        yield Question(key, **fields | {"places": Places(**fields["places"])})
 
-QUESTIONS = (
-    Question("title", PAPER, "Title of the data", "Title for citations.", Places(citation="title"), 1),
-    Question(
-        "authors", PAPER, "Authors",
-        "One author per line, as “family name, given names”. An affiliation can follow after a semicolon.",
-        Places(citation="authors"), 4,
-    ),
-    Question("contact_name", PAPER, "Contact author", "Contact for questions about the study.", Places(("1.3.2.1",)),
-    1), Question("contact_affiliation", PAPER, "Affiliation of the contact author", "", Places(("1.3.2.2",)), 1),
-    Question(
-        "contact_email", PAPER, "Email address of the contact author",
-        "The only email address in the documents. It will be public.", Places(("1.3.2.3",)), 1,
-    ),
-    Question(
-        "paper_url", PAPER, "URL of the paper", "URL of the paper or preprint on the study, if it exists.",
-        Places(("1.1.1",), citation="url"), 1, is_optional=True,
-    ),
-    Question(
-        "resources_url", PAPER, "URL of the data", "URL at which the files of this package will be available.",
-        Places(("1.2",), citation="repository-artifact"), 1, is_optional=True,
-    ),
-    Question(
-        "preregistration", PAPER, "Preregistration",
-        "URL at a registry, or No. A preregistration in kgharvest is always included.", Places(("3.3.1",)), 1,
-    ),
-    Question(
-        "funding", PAPER, "Funding", "Funders of the study, with grant numbers, or None.", Places(checklist=("D2",)),
-    ),
-    Question("languages", PAPER, "Languages", "Languages of prompts and statements.", Places(("2.4", "2.5")), 1),
-    Question(
-        "experts", PEOPLE, "Were the annotators experts in the subject?", "", Places(("3.2.2.1",)), choices=YES_OR_NO,
-    ),
-    Question(
-        "recruitment", PEOPLE, "Recruitment",
-        "Where annotators were recruited, who could take part, and how they were selected. Name the panel, if any.",
-        Places(("3.2.3",), ("dataCollection",), ("D2",)), 3,
-    ),
-    Question(
-        "pay", PEOPLE, "Were the annotators paid?", "", Places(("3.2.2.2",), checklist=("D2",)),
-        choices=(("money", "With money"), ("other", "In another form, such as credits"), ("no", "No")),
-    ),
-    Question(
-        "pay_adequacy", PEOPLE, "Amount and adequacy of pay",
-        "Payment per hour or judgment, with its currency, and why it is adequate, for example by the local minimum "
-        "wage or the rule of a panel. If the work was unpaid, explain why.",
-        Places(checklist=("D2",)), 3,
-    ),
-    Question(
-        "known_to_authors", PEOPLE, "Did the researchers know any annotators before the study?", "",
-        Places(("3.2.2.3",)), choices=YES_OR_NO,
-    ),
-    Question(
-        "researchers_judged", PEOPLE, "Did any of the researchers judge?",
-        "The records answer this question for accounts, but not for guests.", Places(("3.2.2.4",)), choices=YES_OR_NO,
-        is_optional=True,
-    ),
-    Question(
-        "demographics", PEOPLE, "Demographics",
-        "Known countries, languages, ages, genders, and education of the annotators. Do not mention groups of fewer "
-        "than five people. If you did not ask, say so.",
-        Places(("3.2.5",), ("annotatorDemographics",), ("D5",)), 3,
-    ),
-    Question(
-        "ethics_board", ETHICS, "Ethics board",
-        "Board that approved or exempted the study, with the approval number. If no board was asked, explain why.",
-        Places(("5.1",), checklist=("D4",)),
-    ),
-    Question(
-        "consent", ETHICS, "Consent",
-        "How annotators agreed to the use of their answers, and which information they received. "
-        "The round's consent text is added automatically.",
-        Places(checklist=("D3",)),
-    ),
-    Question(
-        "personal_data", ETHICS, "Personal data",
-        "Handling of the annotators' personal data, and whether statements are about living people.",
-        Places(("5.2",), ("personalSensitiveInformation",)), 3, is_optional=True,
-    ),
-    Question(
-        "special_category", ETHICS, "Are there data of special categories?",
-        "Data on origin, opinions, religion, unions, genetics, biometrics, health, sex life, or orientation (GDPR, "
-        "article 9), in statements or in answers.",
-        Places(("5.3",), ("personalSensitiveInformation",)), choices=YES_OR_NO,
-    ),
-    Question(
-        "impact_assessment", ETHICS, "Impact assessment", "Subject and location of the impact assessment, or None.",
-        Places(("5.4",)),
-    ),
-    Question(
-        "intended_use", DATA, "Intended use", "Purposes for which the data should and should not be used.",
-        Places(rai=("dataUseCases",)), 3,
-    ),
-    Question(
-        "limitations", DATA, "Limitations",
-        "Conclusions that the data do not support. "
-        "Limits in the records, such as the sample size, are added automatically.",
-        Places(rai=("dataLimitations",)), 3,
-    ),
-    Question(
-        "biases", DATA, "Biases", "Biases of the LMs, the relations, the prompts, and the annotators.",
-        Places(rai=("dataBiases",)), 3,
-    ),
-    Question(
-        "social_impact", DATA, "Social impact", "Possible benefits and harms of publishing the data.",
-        Places(rai=("dataSocialImpact",)), 3,
-    ),
-    Question(
-        "maintenance", DATA, "Maintenance", "Who maintains the data, for how long, and whom to contact about errors.",
-        Places(rai=("dataReleaseMaintenancePlan",)),
-    ),
-    Question(
-        "licence", DATA, "License of the data", "SPDX identifier of the license.", Places(citation="license"),
-        choices=tuple(zip(LICENCES, LICENCES, strict=True)),
-    ),
-)  # fmt: skip
+
+QUESTIONS = tuple(_read_questions())
 BY_KEY: Mapping[str, Question] = {question.key: question for question in QUESTIONS}
 
 Answers = Mapping[str, str]  # answers by key; unanswered questions are absent
