@@ -23,10 +23,11 @@ from evaluation.scores.score_jobs import (
     score_request,
 )
 from evaluation.scores.views import score_download
-from kgharvest.api.input import Filters, IdField, PlacementInput, VisibleField
+from kgharvest.api.input import IdField, PlacementInput, VisibleField
 from kgharvest.api.views import ApiViewSet, JsonParser, PagedList, RetrieveMixin, file_operation, operation
 from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.jobs import ledger
+from kgharvest.jobs.api import StatusFilters
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES, Job
 from kgharvest.models import LanguageModel
 from kgharvest.relations.api import check_file_size
@@ -52,11 +53,6 @@ class ScoreEvaluationSerializer(ScoreEvaluationEntrySerializer):
 
     class Meta(ScoreEvaluationEntrySerializer.Meta):
         fields = [*ScoreEvaluationEntrySerializer.Meta.fields, "document"]
-
-
-class ScoreFilters(Filters):
-    project = serializers.SlugField(source="project__slug", required=False, help_text="Project slug.")
-    status = serializers.ChoiceField(Job.Status.choices, required=False)
 
 
 class ScoreInput(PlacementInput):
@@ -112,7 +108,7 @@ class ScoreEvaluationViewSet(PagedList, RetrieveMixin, ApiViewSet):
 
     serializer_class = ScoreEvaluationSerializer
     entry_serializer_class = ScoreEvaluationEntrySerializer
-    filters = ScoreFilters
+    filters = StatusFilters
     parser_classes = (JsonParser, MultiPartParser)
 
     def get_queryset(self) -> QuerySet:

@@ -100,7 +100,8 @@ def written_study(path: Path, small: bool = False) -> dict[str, Any]:
             raise DomainError(
                 "NoSmallStudy", f"{path.name} has no small version. Omit --small, or add a table [{SMALL}]."
             )
-        _refuse(path, lines, list(_name_faults(sections)))
+        fixed = sections.keys() & {"name", SMALL}
+        _refuse(path, lines, [Fault((SMALL, key), f"{SMALL}.{key} cannot be replaced. Remove it") for key in fixed])
         document |= sections | {"name": f"{document.get('name', '')}-{SMALL}"}
     faults = faults_of(document)
     if small:
@@ -113,11 +114,6 @@ def has_small_version(path: Path) -> bool:
     """Return whether the file has `small` sections. Raises as read_study."""
     document = _parse(read_text(path), path)
     return isinstance(document, dict) and SMALL in document
-
-
-def _name_faults(sections: Mapping[str, Any]) -> Iterator[Fault]:
-    for name in sections.keys() & {"name", SMALL}:
-        yield Fault((SMALL, name), f"{SMALL}.{name} cannot be replaced. Remove it")
 
 
 def _parse(text: str, path: Path) -> Any:

@@ -86,15 +86,11 @@ def study_plan_lines(document: dict[str, Any], by=None) -> Iterator[str]:
         if not plan.requests and all(job.status == Job.Status.SUCCEEDED for job in jobs):
             draft = study.round or create_draft(round_spec(study, jobs), by, study.project)
             yield from plan_lines(plan_round(draft, by=by))
-            yield from _cost_of_judges(study, draft, by)
+            for judge in study.document.get("judges", []):
+                used = estimated_usage(draft, judge, by)
+                yield f"judge {judge['name']}: {counted(used.n_answers, 'answer')}, cost about {used.cost:.4f}"
         else:
             yield from _bounds(study, plan)
-
-
-def _cost_of_judges(study: Study, draft: Round, by) -> Iterator[str]:
-    for judge in study.document.get("judges", []):
-        used = estimated_usage(draft, judge, by)
-        yield f"judge {judge['name']}: {counted(used.n_answers, 'answer')}, cost about {used.cost:.4f}"
 
 
 def _bounds(study: Study, plan: Plan) -> Iterator[str]:

@@ -179,7 +179,11 @@ class ScoresSection(JobsSection):
                     evaluation = evaluation | {name: json.loads(json.dumps(named))}
             if isinstance(systems, list) and systems:
                 table = merged_scores(_read(folder / name, f"{key}.systems") for name in systems)
-                evaluation = evaluation | {"systems": _as_json(table)}
+                rows = {
+                    system: {name: [[list(key), value] for key, value in rows] for name, rows in scores.items()}
+                    for system, scores in table.items()
+                }
+                evaluation = evaluation | {"systems": rows}
             read.append(evaluation)
         return read
 
@@ -211,7 +215,20 @@ class ScoresSection(JobsSection):
             )
 
     def request(self, study: Study, entry: Mapping[str, Any], path: str) -> ScoreRequest:
-        return _request(study, entry, path)
+        runs = study.round.judge_runs.filter(name__in=entry["judges"]) if study.round else ()
+        sampled = sampled_jobs(study.round) if study.round else []
+        harvests = {job.unique_key: job.pk for job in [*queued_jobs(study), *sampled]}  # sampled ones take precedence
+        return ScoreRequest(
+            get_language_model(entry["model"]),
+            facts=BUILT_IN if entry["facts"] is None else entry["name"],
+            relations=_facts_of(study, entry, path),
+            train=_rows_of({r.path: r for r in relations_of(study)}, entry["train"] or {}, f"{path}.train"),
+            systems=entry["systems"] or {},
+            judge_runs=list(runs),
+            job_ids=list(harvests.values()),
+            **chosen_scores(entry),
+            **{name: entry[name] for name in ("seed", "device", "dtype")},
+        )
 
     def inputs(self, study: Study, request: ScoreRequest) -> Any:
         return [request.language_model.pk, payload_of(replace(request, facts=""), study.project)]
@@ -249,13 +266,6 @@ def _read(path: Path, key: str) -> tuple[bytes, str]:
         return read_bytes(path), path.name
     except DomainError as refusal:
         raise DomainError(refusal.code, f"{key}: {refusal}") from None
-
-
-def _as_json(table: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    return {
-        system: {relation: [[list(entities), score] for entities, score in rows] for relation, rows in scores.items()}
-        for system, scores in table.items()
-    }
 
 
 def _scorers(section: Mapping[str, Any]) -> dict[str, Any]:
@@ -319,23 +329,6 @@ def renamed_relations(section: Mapping[str, Any], names: Mapping[str, str]) -> d
             for system, by_relation in systems.items()
         }
     return renamed
-
-
-def _request(study: Study, section: Mapping[str, Any], path: str) -> ScoreRequest:
-    runs = study.round.judge_runs.filter(name__in=section["judges"]) if study.round else ()
-    sampled = sampled_jobs(study.round) if study.round else []
-    harvests = {job.unique_key: job.pk for job in [*queued_jobs(study), *sampled]}  # sampled ones take precedence
-    return ScoreRequest(
-        get_language_model(section["model"]),
-        facts=BUILT_IN if section["facts"] is None else section["name"],
-        relations=_facts_of(study, section, path),
-        train=_rows_of({r.path: r for r in relations_of(study)}, section["train"] or {}, f"{path}.train"),
-        systems=section["systems"] or {},
-        judge_runs=list(runs),
-        job_ids=list(harvests.values()),
-        **chosen_scores(section),
-        **{name: section[name] for name in ("seed", "device", "dtype")},
-    )
 
 
 def _order_table(

@@ -46,9 +46,12 @@ class JobSerializer(serializers.ModelSerializer):
         fields = ["id", "kind", "project", *JOB_FIELDS, *JOB_TIMES]
 
 
-class JobFilters(ProjectFilters):
-    kind = serializers.CharField(required=False, max_length=30, help_text="harvest, import, probe, ...")
+class StatusFilters(ProjectFilters):
     status = serializers.ChoiceField(Job.Status.choices, required=False)
+
+
+class JobFilters(StatusFilters):
+    kind = serializers.CharField(required=False, max_length=30, help_text="harvest, import, probe, ...")
 
 
 class JobViewSet(PagedList, RetrieveMixin, ApiViewSet):

@@ -228,8 +228,6 @@ TEXTS: Mapping[Kind, Callable[[Any], str]] = {
 def text_of(value: Any, kind: Kind) -> str:
     if isinstance(value, Marked):
         return f"{text_of(value.value, kind)} {value.mark}"
-    return number_format.DASH if value is None or value == "" else TEXTS.get(kind, _on_one_line)(value)
-
-
-def _on_one_line(value: Any) -> str:
-    return str(value).replace("\n", " ")
+    if value is None or value == "":
+        return number_format.DASH
+    return TEXTS[kind](value) if kind in TEXTS else str(value).replace("\n", " ")

@@ -2,13 +2,13 @@
 
 from typing import Any, NoReturn
 
-from django.conf import settings
 from django.db import models
 from django.urls import reverse
 
 from annotation.models import Round
 from evaluation.models import Report
 from kgharvest.access import visible
+from kgharvest.accounts.models import person_or_null
 from kgharvest.errors import DomainError
 from kgharvest.jobs.models import JobQuerySet
 from kgharvest.models import Job
@@ -38,9 +38,7 @@ class Preregistration(models.Model):
     version = models.PositiveSmallIntegerField()
     document = models.JSONField()
     sha256 = models.CharField(max_length=64)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    created_by = person_or_null()
     frozen_at = models.DateTimeField()
 
     objects = PreregistrationQuerySet.as_manager()
@@ -76,9 +74,7 @@ class PaperStatement(models.Model):
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="paper_statements")
     key = models.SlugField(max_length=50)
     text = models.TextField()
-    changed_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
-    )
+    changed_by = person_or_null()
     changed_at = models.DateTimeField(auto_now=True)
 
     class Meta:

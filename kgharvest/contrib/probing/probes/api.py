@@ -18,7 +18,6 @@ from kgharvest.api.input import (
     FiniteField,
     PlacementInput,
     ProjectField,
-    ProjectFilters,
     StrictSerializer,
     VisibleField,
 )
@@ -36,8 +35,9 @@ from kgharvest.contrib.probing.probes.services import JSON_LINES, ProbeParams, P
 from kgharvest.contrib.probing.prompt_learning.registry import BUDGET_FIELDS, DEFAULT_METHODS, METHODS, PRESETS
 from kgharvest.engine.filters import LONGEST_ENTITY
 from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, language_model_for_pages
+from kgharvest.jobs.api import StatusFilters
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
-from kgharvest.models import Job, LanguageModel, Relation, RelationSet
+from kgharvest.models import LanguageModel, Relation, RelationSet
 from kgharvest.relations.checks import LONGEST_SENTENCE
 from kgharvest.relations.prompt_files import ORIGINS
 from kgharvest.tables.downloads import download
@@ -199,16 +199,12 @@ def lines_of(source: str, rows: list[dict[str, Any]]) -> Document:
     return Document(source, lambda: BytesIO(content))
 
 
-class ProbeFilters(ProjectFilters):
-    status = serializers.ChoiceField(Job.Status.choices, required=False)
-
-
 class ProbeViewSet(PagedList, RetrieveMixin, ApiViewSet):
     """Probes of your projects, newest first. The document is available once the probe has succeeded."""
 
     serializer_class = ProbeSerializer
     entry_serializer_class = ProbeRowSerializer
-    filters = ProbeFilters
+    filters = StatusFilters
 
     def get_queryset(self) -> QuerySet:
         probes = Probe.objects.visible_to(self.request.user).select_related("project", "language_model")

@@ -9,7 +9,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kgharvest.api.input import CountField, FiniteField, PlacementInput, ProjectField, ProjectFilters, VisibleField
+from kgharvest.api.input import CountField, FiniteField, PlacementInput, ProjectField, VisibleField
 from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin
 from kgharvest.bulk.file_reading import MOST_LINES
 from kgharvest.contrib.probing.models import TextTask
@@ -17,8 +17,9 @@ from kgharvest.contrib.probing.probes.api import selected_relations
 from kgharvest.contrib.probing.text_tasks.options import LISTS, METHODS_OF, NUMBERS, default_options
 from kgharvest.contrib.probing.text_tasks.services import TextTaskRequest, queue_text_task
 from kgharvest.harvests.language_models import PROBED_LM_NAMES_HELP, language_model_for_pages
+from kgharvest.jobs.api import StatusFilters
 from kgharvest.jobs.models import JOB_FIELDS, JOB_TIMES
-from kgharvest.models import Job, Relation, RelationSet
+from kgharvest.models import Relation, RelationSet
 from kgharvest.relations.checks import LONGEST_SENTENCE
 
 ALL_METHODS = list(dict.fromkeys(method for methods in METHODS_OF.values() for method in methods))
@@ -81,16 +82,12 @@ class TextTaskInput(PlacementInput):
         return super().get_fields() | fields
 
 
-class TextTaskFilters(ProjectFilters):
-    status = serializers.ChoiceField(Job.Status.choices, required=False)
-
-
 class TextTaskViewSet(PagedList, RetrieveMixin, ApiViewSet):
     """Text tasks of your projects, newest first. Records are available once the task has succeeded."""
 
     serializer_class = TextTaskSerializer
     entry_serializer_class = TextTaskRowSerializer
-    filters = TextTaskFilters
+    filters = StatusFilters
 
     def get_queryset(self) -> QuerySet:
         tasks = TextTask.objects.visible_to(self.request.user).select_related("project", "language_model")

@@ -178,7 +178,9 @@ def _verify(contents: Mapping[str, bytes]) -> Verification:
     same_wording = document.get("code_version") in (None, code_version())
     compared, verdicts = _recomputed(document, rows, facts, same_wording)
     if compared.differences and not same_wording:
-        of_older = copy_context().run(_recomputed_by_older_rule, document, rows, facts)
+        older = copy_context()
+        older.run(uses_thin_rule.set, False)  # older versions did not have the intervals of thin strata
+        of_older = older.run(_recomputed, document, rows, facts, same_wording)
         if len(of_older[0].differences) < len(compared.differences):
             compared, verdicts = of_older
     head = document.get("audit")
@@ -224,20 +226,10 @@ def _recomputed(
         with suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             recomputed = with_students_intervals(recomputed, packed["cells"])
     if not same_wording and isinstance(models := packed.get("annotator_models"), list):
-        packed["annotator_models"] = [model for model in models if not _is_removed(model)]
+        packed["annotator_models"] = [
+            model for model in models if not (isinstance(model, dict) and model.get("model") == MACE)
+        ]
     return DocumentComparison(packed, recomputed, row_files.REPEATED_PATHS, same_wording=same_wording), verdicts
-
-
-def _recomputed_by_older_rule(
-    document: Mapping[str, Any], rows: Rows, facts: row_files.Facts
-) -> tuple[DocumentComparison, list[tuple[str, str, str]]]:
-    """Return `_recomputed` without the intervals of thin strata, which older versions did not have."""
-    uses_thin_rule.set(False)
-    return _recomputed(document, rows, facts, same_wording=False)
-
-
-def _is_removed(model: Any) -> bool:
-    return isinstance(model, dict) and model.get("model") == MACE
 
 
 def _object(contents: Mapping[str, bytes], path: str) -> dict[str, Any]:
