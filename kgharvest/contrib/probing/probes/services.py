@@ -75,17 +75,7 @@ def create_probe(request: ProbeRequest, by=None, project: Project | None = None,
         lm=language_models.in_words(str(request.language_model), request.params.device, request.params.dtype),
         created_by=by,
     )
-    ProbedRelation.objects.bulk_create(
-        ProbedRelation(
-            probe=probe,
-            name=relation.name,
-            type=relation.type,
-            prompts=relation.prompts,
-            facts=dict(relation.facts),
-            origins=dict(relation.origins),
-        )
-        for relation in request.relations
-    )
+    ProbedRelation.objects.bulk_create(ProbedRelation(probe=probe, **vars(relation)) for relation in request.relations)
     return probe
 
 
