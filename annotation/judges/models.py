@@ -3,6 +3,8 @@
 A judge's label is not a judgment. It does not affect verdicts, counts, or agreement, and annotators never see it.
 """
 
+from typing import Any
+
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
@@ -32,6 +34,14 @@ class JudgeKind(models.TextChoices):
     CAUSAL = "causal", "causal LM (most likely of three answers)"
     SCORE = "score", "LM score with threshold"
     FILE = "file", "answers from a file"
+
+
+def _between(least: float, most: float) -> list[Any]:
+    return [MinValueValidator(least), MaxValueValidator(most)]
+
+
+def _amount(*name: str, **options: Any) -> models.DecimalField:
+    return models.DecimalField(*name, max_digits=12, decimal_places=4, validators=_between(0, MOST_MONEY), **options)
 
 
 class JudgeRunQuerySet(JobQuerySet):
@@ -88,68 +98,46 @@ class JudgeRun(Job):
         validators=[MaxValueValidator(1_000_000)],
         help_text="0 alternates true and false. Other numbers are seeds of random orders, to measure order effects.",
     )
-    temperature = models.FloatField(default=0, validators=[MinValueValidator(0), MaxValueValidator(2)])
+    temperature = models.FloatField(default=0, validators=_between(0, 2))
     seed = models.PositiveBigIntegerField(default=0, help_text="Sent with each request; increases by 1 per repeat.")
     repeats = models.PositiveSmallIntegerField(
         default=1,
-        validators=[MinValueValidator(1), MaxValueValidator(99)],
+        validators=_between(1, 99),
         help_text="Answers per tuple. The label of a tuple is the most frequent label of its answers.",
     )
     threshold = models.FloatField(
         null=True,
         blank=True,
-        validators=[MinValueValidator(-1e6), MaxValueValidator(0)],
+        validators=_between(-1e6, 0),
         help_text="Minimum score of a true tuple, in nats.",
     )
     max_completion_tokens = models.PositiveIntegerField(
         "maximum completion tokens",
         default=100,
-        validators=[MinValueValidator(1), MaxValueValidator(100_000)],
+        validators=_between(1, 100_000),
         help_text="Maximum per answer. Reasoning LMs need thousands of tokens.",
     )
     max_tokens_total = models.PositiveBigIntegerField(
         "token limit",
         null=True,
         blank=True,
-        validators=[MinValueValidator(1), MaxValueValidator(MOST_TOKENS)],
+        validators=_between(1, MOST_TOKENS),
         help_text="Maximum number of prompt and completion tokens. The run stops before exceeding it. "
         "Leave empty for no limit.",
     )
-    budget = models.DecimalField(
-        max_digits=12,
-        decimal_places=4,
+    budget = _amount(
         null=True,
         blank=True,
-        validators=[MinValueValidator(0), MaxValueValidator(MOST_MONEY)],
         help_text="Maximum cost in the currency of the prices. The run stops before exceeding it. "
         "Leave empty for no limit.",
     )
-    prompt_price = models.DecimalField(
-        "price per million prompt tokens",
-        max_digits=12,
-        decimal_places=4,
-        default=0,
-        validators=[MinValueValidator(0), MaxValueValidator(MOST_MONEY)],
-    )
-    completion_price = models.DecimalField(
-        "price per million completion tokens",
-        max_digits=12,
-        decimal_places=4,
-        default=0,
-        validators=[MinValueValidator(0), MaxValueValidator(MOST_MONEY)],
-    )
-    n_parallel = models.PositiveSmallIntegerField(
-        "parallel requests", default=4, validators=[MinValueValidator(1), MaxValueValidator(64)]
-    )
+    prompt_price = _amount("price per million prompt tokens", default=0)
+    completion_price = _amount("price per million completion tokens", default=0)
+    n_parallel = models.PositiveSmallIntegerField("parallel requests", default=4, validators=_between(1, 64))
     requests_per_minute = models.PositiveIntegerField(
-        null=True,
-        blank=True,
-        validators=[MinValueValidator(1), MaxValueValidator(1_000_000)],
-        help_text="Leave empty for no rate limit.",
+        null=True, blank=True, validators=_between(1, 1_000_000), help_text="Leave empty for no rate limit."
     )
-    timeout_s = models.PositiveSmallIntegerField(
-        "timeout (seconds)", default=60, validators=[MinValueValidator(1), MaxValueValidator(3600)]
-    )
+    timeout_s = models.PositiveSmallIntegerField("timeout (seconds)", default=60, validators=_between(1, 3600))
     device = models.CharField(
         max_length=20, default=DEFAULT_DEVICE, validators=[validate_device], help_text=f"For local LMs: {DEVICE_HELP}."
     )
@@ -165,7 +153,7 @@ class JudgeRun(Job):
         "maximum tuples",
         null=True,
         blank=True,
-        validators=[MinValueValidator(1), MaxValueValidator(10_000_000)],
+        validators=_between(1, 10_000_000),
         help_text="Tuples judged by people come first. Leave empty for all tuples. Estimates need all tuples.",
     )
     panel = models.SlugField(
