@@ -127,6 +127,8 @@ def _submit(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
     task = assignment.task
     valid_parts = task.wrong_parts if answer.label == Label.FALSE else [""]
     if answer.wrong_part not in valid_parts:
+        if not answer.wrong_part:
+            raise DomainError("BadAnswer", f"Choose which part is wrong (wrong_part: {', '.join(valid_parts)}).")
         expected = f"Use one of {', '.join(valid_parts)}." if valid_parts != [""] else "Omit it."
         raise DomainError("BadAnswer", f"Invalid wrong part {answer.wrong_part!r:.40}. {expected}")
     judgment = Judgment(

@@ -141,7 +141,7 @@ def appendix_section(request: HttpRequest, pk: int, key: str) -> HttpResponse:
 
 def cached_parts(report: Report, everything: bool) -> tuple[SafeString, list[dict[str, str]]]:
     """Return `render_parts`, cached, because hundreds of relations are slow to render."""
-    key = f"report-{report.pk}-{report.created_at.timestamp()}-{everything}-{code_version()}"
+    key = f"report-parts-{report.pk}-{report.created_at.timestamp()}-{everything}-{code_version()}"
     return cache.get_or_set(key, lambda: render_parts(report, everything), BODY_CACHE_S)
 
 

@@ -46,7 +46,7 @@ class ShareInput(StrictSerializer):
     password = serializers.CharField(
         max_length=LONGEST_PASSWORD, required=False, default="", allow_blank=True, trim_whitespace=False
     )
-    with_statements = serializers.BooleanField(default=True, help_text=STATEMENTS.help_text)
+    with_statements = serializers.BooleanField(default=False, help_text=STATEMENTS.help_text)
 
 
 class ShareViewSet(PagedList, ReportPartViewSet):

@@ -26,7 +26,7 @@ class WrongPassword(DomainError):
 
 @transaction.atomic
 def share_report(
-    report: Report, name: str, days: int, now: datetime, *, password: str = "", with_statements: bool = True, by=None
+    report: Report, name: str, days: int, now: datetime, *, password: str = "", with_statements: bool = False, by=None
 ) -> ReportShare:
     """Create a link that expires after `days`. name: the recipient. Raises NotAllowed, BadShare, or BadName.
 

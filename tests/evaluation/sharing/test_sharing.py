@@ -51,7 +51,7 @@ def test_share_link_shows_only_the_stored_report(client, report):
 
 
 def test_shared_page_is_not_cached_and_runs_only_its_own_script(client, report):
-    response = client.get(path_of(share_report(report, "Reviewers", 7, NOW)))
+    response = client.get(path_of(share_report(report, "Reviewers", 7, NOW, with_statements=True)))
 
     assert response["Cache-Control"] == "no-store"
     assert "noindex" in response["X-Robots-Tag"]
@@ -87,7 +87,7 @@ def test_link_shows_statements_without_annotators_comments_and_gold(client, rese
     labels = ["true"] * 4 + ["false"] * 2
     judge_all(round, labels, labels, ["true"] * 6)
     Judgment.objects.filter(task=tasks[1]).update(comment="My name is Ann.")
-    page = client.get(path_of(share_report(create_report(round), "Reviewers", 7, NOW))).text
+    page = client.get(path_of(share_report(create_report(round), "Reviewers", 7, NOW, with_statements=True))).text
 
     rows = rows_of(page)
 
@@ -104,7 +104,7 @@ def test_link_shows_statements_without_annotators_comments_and_gold(client, rese
 def test_link_shows_only_statements_of_its_report(client, report):
     other = make_round([("another head", "another tail")], name="other")
     judge_all(other, ["false"], ["false"])
-    page = client.get(path_of(share_report(report, "Reviewers", 7, NOW))).text
+    page = client.get(path_of(share_report(report, "Reviewers", 7, NOW, with_statements=True))).text
 
     statements = rows_of(page)["tasks"]["statement"]
 
@@ -113,7 +113,7 @@ def test_link_shows_only_statements_of_its_report(client, report):
 
 
 def test_changed_statements_are_not_shown(client, report):
-    share = share_report(report, "Reviewers", 7, NOW)
+    share = share_report(report, "Reviewers", 7, NOW, with_statements=True)
     statements = [task.statement for task in report.round.tasks.all()]
     judge_all(report.round, ["true", "true"])  # the report does not contain these judgments
 
@@ -128,7 +128,7 @@ def test_hidden_tuples_are_not_shown(client, report):
     task = report.round.tasks.order_by("position").last()
     KnowledgeTuple.objects.filter(pk=task.knowledge_tuple_id).update(curation=KnowledgeTuple.Curation.HIDDEN)
 
-    page = client.get(path_of(share_report(report, "Reviewers", 7, NOW))).text
+    page = client.get(path_of(share_report(report, "Reviewers", 7, NOW, with_statements=True))).text
 
     assert task.statement not in page
     assert rows_of(page)["tasks"]["statement"].count(None) == 1
@@ -239,7 +239,7 @@ def test_api_creates_lists_and_revokes_links(researcher_client, client, report):
 
     assert client.post(created["link"], {"password": PASSWORD}).status_code == 200
     assert [(entry["status"], entry["has_password"], entry["with_statements"]) for entry in listed] == [
-        ("open", True, True)
+        ("open", True, False)
     ]
     assert "link" not in listed[0]
     assert researcher_client.delete(f"{address}{created['id']}/").status_code == 204
