@@ -41,9 +41,8 @@ class DomainCommand(BaseCommand):
     """Command that reports expected errors as one sentence on standard error, with exit status 1."""
 
     def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
-        parser = super().create_parser(prog_name, subcommand, **options)
-        parser.called_from_command_line = False  # raise parser errors instead of printing them with the usage
-        return parser
+        self._called_from_command_line = False  # raise errors of parsers and subparsers, without printing the usage
+        return super().create_parser(prog_name, subcommand, **options)
 
     def run_from_argv(self, argv: list[str]) -> None:
         try:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from django.db import transaction
 from django.db.models import Sum
+from django.utils import timezone
 
 from annotation.models import Draw, Round
 from evaluation.evidence.evidence import cells_of, drawn_verdicts
@@ -17,9 +18,11 @@ from kgharvest.contrib.crawling.models import Crawl, CrawledEntity
 from kgharvest.engine.entities import entity_of
 from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE
 from kgharvest.engine.types import HarvestParams
+from kgharvest.environment import PROGRAM
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests import language_models
 from kgharvest.harvests.runner import HarvestRequest, check_harvest
+from kgharvest.jobs.workers import lacking_for
 from kgharvest.models import LanguageModel, Launch, Project, Relation
 from kgharvest.statistics.rates import Rate
 
@@ -100,6 +103,18 @@ def find_crawl(number: int, user: Any = None) -> Crawl:
     return crawl
 
 
+def why_unfinished(crawl: Crawl) -> str:
+    """Return the status, the error, and the remedy of a crawl that has not succeeded, otherwise ""."""
+    status = Crawl.Status(crawl.status)
+    if status == Crawl.Status.SUCCEEDED:
+        return ""
+    resume = f"Continue it with {PROGRAM} crawl continue {crawl.pk}."
+    if crawl.can_retry:
+        return " ".join(filter(None, (f"{crawl} is {status.label.lower()}.", crawl.error, resume)))
+    wait = lacking_for(crawl, timezone.now()) or "Wait for its worker."
+    return f"{crawl} is {status.label.lower()}. {wait} If no worker runs it: {resume}"
+
+
 def setting_at(crawl: Crawl, depth: int) -> str:
     """Return the setting of the harvests at this depth. Rounds and reports compare settings, and therefore depths."""
     return f"{crawl.setting}-depth-{depth}"
@@ -113,18 +128,21 @@ def round_spec(crawl: Crawl, name: str, n: int) -> dict[str, Any]:
     steps = crawl.steps.filter(job__n_tuples__gt=0).order_by("depth", "relation__name", "pk")
     cells = [{"job": step.job.pk, "n": min(n, step.job.n_tuples)} for step in steps.select_related("job")]
     if not cells:
-        raise DomainError("NothingToSample", f"{crawl} has no tuples. Lower the minimum score, or add relations.")
+        reason = why_unfinished(crawl) or f"{crawl} has no tuples. Lower the minimum score, or add relations."
+        raise DomainError("NothingToSample", reason)
     return {"name": name, "cells": cells}
 
 
 class DepthSummary(NamedTuple):
     """One depth of a crawl.
 
+    n_unfit: number of skipped calls, because no tuple of the entity in the relation can reach the minimum score.
     n_entities: number of entities found at this depth. n_judged: number of statements with a verdict. accuracy: share
     of accepted tuples.
     """
 
     n_calls: int
+    n_unfit: int
     n_tuples: int
     n_entities: int
     n_judged: int
@@ -147,8 +165,10 @@ def depth_summaries(crawl: Crawl) -> list[DepthSummary]:
         totals = {entry["setting"]: entry for entry in entries if entry["model"] == str(crawl.language_model)}
     summaries = []
     for depth in range(1, crawl.depth + 1):
-        sums = crawl.steps.filter(depth=depth).aggregate(calls=Sum("n_calls"), tuples=Sum("job__n_tuples"))
+        sums = crawl.steps.filter(depth=depth).aggregate(
+            calls=Sum("n_calls", default=0), unfit=Sum("n_unfit", default=0), tuples=Sum("job__n_tuples", default=0)
+        )
         n_entities, total = crawl.entities.filter(depth=depth).count(), totals.get(setting_at(crawl, depth), {})
         accuracy = Rate(*(total.get(f"weighted_accuracy{end}") for end in ("", "_low", "_high")))
-        summaries.append(DepthSummary(sums["calls"] or 0, sums["tuples"] or 0, n_entities, total.get("n", 0), accuracy))
+        summaries.append(DepthSummary(*sums.values(), n_entities, total.get("n", 0), accuracy))
     return summaries

@@ -287,6 +287,8 @@ def test_a_tuple_file_with_an_open_quote_names_the_line(tmp_path):
         (["harvest", "--setting", "blah"], "argument --setting: invalid choice: 'blah'"),
         (["harvest", "--max-tuples", "0"], "argument --max-tuples"),
         (["report", "--round", "r", "--format", "xyz"], "argument --format: invalid choice"),
+        (["audit", "verify", "--nonsense"], "unrecognized arguments: --nonsense"),
+        (["study", "run"], "required: STUDY"),
     ],
 )
 def test_invalid_options_are_rejected_with_a_message(arguments, sentence, capsys):

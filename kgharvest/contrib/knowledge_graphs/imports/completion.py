@@ -76,18 +76,24 @@ def store_completions(rows: Iterable[Mapping[str, Any]], cell: Cell, project: Pr
         path = Path(folder) / "completions.jsonl"
         write_atomically(path, (json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
         if not path.stat().st_size:
-            raise DomainError("NothingToComplete", f"{cell.language_model} wrote no tail of {cell.relation}.")
+            reason = f"{cell.language_model} wrote no tail for {cell.relation}. Check the model and --template."
+            raise DomainError("NothingToComplete", reason)
         return import_tuples(path, cell, "jsonl", project)
 
 
 def read_pairs(path: Path) -> list[Statement]:
-    """Return the tuples of a JSONL file. Raises NoSuchFile, or ImportRefused if a tuple does not have two entities."""
+    """Return the tuples of a JSONL file. Raises NoSuchFile or ImportRefused.
+
+    The file needs at least one tuple, and each tuple two entities.
+    """
     pairs, faults = [], Faults()
     for row in read_jsonl(read_lines(path), lambda name, default: default):
         if isinstance(row, Statement) and not row.others:
             pairs.append(row)
         else:
             faults.add(row if isinstance(row, BadEntry) else BadEntry(f"line {row.line}", "has more than two entities"))
+    if not pairs and not faults.n:
+        faults.add(BadEntry("file", "has no tuples; add JSON lines with relation and two entities"))
     faults.refuse(path.name)
     return pairs
 

@@ -15,7 +15,8 @@ from kgharvest.bulk.file_values import entities_error
 from kgharvest.errors import BadEntry, ImportRefused
 
 LANGUAGE = "/c/en/"
-SHAPE = "is not an assertion of ConceptNet: URI, relation, start, end, and JSON with a weight, separated by tabs"
+FIELDS = "URI, relation, start, end, and JSON with a weight, separated by tabs"
+SHAPE = f"is not an assertion of ConceptNet: {FIELDS}"
 # Linguistic and trivial relations. The appendix names two examples: EtymologicallyDerivedFrom and RelatedTo.
 EXCLUDED = frozenset(
     {
@@ -52,6 +53,7 @@ def filtered_facts(
     """
     skipped: Counter[str] = Counter()
     weights: dict[str, dict[tuple[str, str], float]] = {}
+    number = 0
     for number, line in enumerate(read_lines(path), start=1):
         try:
             _, relation, *concepts, values = line.rstrip("\r\n").split("\t")
@@ -71,6 +73,8 @@ def filtered_facts(
             facts = weights.setdefault(relation, {})
             skipped["duplicates"] += (head, tail) in facts
             facts[head, tail] = max(weight, facts.get((head, tail), 0.0))
+    if not number:
+        raise ImportRefused(path.name, [BadEntry("file", f"is empty; add assertions of ConceptNet: {FIELDS}")])
     rows: list[dict[str, Any]] = []
     for relation, facts in weights.items():
         snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", relation).lower()

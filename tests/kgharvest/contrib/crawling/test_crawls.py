@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, execute_from_command_line
 from django.db import transaction
 
 from annotation.rounds.services import open_round
@@ -290,6 +290,16 @@ def test_command_requires_a_relation_or_a_set(tmp_path):
         call_command("crawl", "start", seeds=tmp_path / "seeds.txt")
 
 
+@pytest.mark.parametrize(("option", "value"), [("--depth", "0"), ("--max-calls", "-3"), ("--max-entities", "many")])
+def test_command_refuses_numbers_with_option_value_and_range(option, value, capsys):
+    with pytest.raises(SystemExit):
+        execute_from_command_line(["manage.py", "crawl", "start", "--seeds", "f", f"{option}={value}"])
+
+    message = capsys.readouterr().err.strip()
+    assert f"{option}: '{value}' is not an integer from 1 to " in message
+    assert "\n" not in message
+
+
 def test_command_crawls_and_creates_a_draft(tmp_path, capsys):
     make_relations()
     (tmp_path / "seeds.txt").write_text("\n".join(SEEDS))
@@ -306,11 +316,33 @@ def test_command_crawls_and_creates_a_draft(tmp_path, capsys):
     crawl = Crawl.objects.get()
     out = capsys.readouterr().out
     assert f"Crawl {crawl.pk} × embedded-small × human, succeeded, from 3 seeds" in out
-    assert "depth 1: 3 calls, " in out
+    assert "depth 1: 3 calls, 0 skipped, " in out
     call_command("crawl", "round", str(crawl.pk), name="frontier", n=1)
     assert "Draft frontier: 1 cell." in capsys.readouterr().out
+    call_command("crawl", "show", str(crawl.pk))
+    assert "maximum" not in capsys.readouterr().out
+    Crawl.objects.update(max_calls=3)
+    call_command("crawl", "show", str(crawl.pk))
+    assert "maximum of 3 calls" in capsys.readouterr().out
     with pytest.raises(CommandError, match="Crawl 99 not found"):
         call_command("crawl", "show", "99")
+
+
+@pytest.mark.parametrize(("status", "error"), [("queued", ""), ("failed", "Model nope is missing."), ("cancelled", "")])
+def test_command_gives_the_reason_and_the_remedy_of_an_unfinished_crawl(status, error, capsys):
+    crawl = make_crawl()
+    Crawl.objects.update(status=status, error=error)
+    remedy = f"crawl continue {crawl.pk}"
+
+    call_command("crawl", "show", str(crawl.pk))
+    with pytest.raises(CommandError) as refused_round:
+        call_command("crawl", "round", str(crawl.pk), name="frontier")
+
+    for text in (capsys.readouterr().err, str(refused_round.value)):
+        assert error in text
+        assert remedy in text
+        assert Job.Status(status).label.lower() in text
+        assert ("worker" in text) == (status == "queued")
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from kgharvest.contrib.crawling.services import (
     depth_summaries,
     find_crawl,
     round_spec,
+    why_unfinished,
 )
 from kgharvest.engine.settings import PROMPT_SETTINGS
 from kgharvest.errors import DomainError
@@ -24,7 +25,6 @@ from kgharvest.management.command import (
     positive,
     run_to_the_end,
 )
-from kgharvest.models import Job
 from kgharvest.pages.number_format import counted, share_with_interval
 from kgharvest.relations.names import relations_of_set, resolve_relation
 
@@ -94,20 +94,26 @@ class Command(DomainCommand):
     def run_here(self, crawl: Crawl) -> None:
         run_to_the_end(crawl)
         crawl = find_crawl(crawl.pk)
-        if crawl.status != Job.Status.SUCCEEDED:
-            reason = crawl.error or "Wait for its worker, or continue it when the worker has stopped."
-            raise DomainError("CrawlFailed", f"{crawl} is {crawl.status}. {reason}")
+        if reason := why_unfinished(crawl):
+            raise DomainError("CrawlFailed", reason)
         self.show(crawl=crawl.pk)
 
     def show(self, *, crawl, **options):
         crawl = find_crawl(crawl)
         self.stdout.write(f"{crawl}, {crawl.status}, from {counted(crawl.entities.filter(depth=0).count(), 'seed')}")
+        if reason := why_unfinished(crawl):
+            self.stderr.write(reason)
         for depth, summary in enumerate(depth_summaries(crawl), start=1):
-            n_calls, n_tuples, n_entities, n_judged, accuracy = summary
-            numbers = f"{counted(n_calls, 'call')}, {counted(n_tuples, 'tuple')}, {n_entities:,} new entities"
+            n_calls, n_unfit, n_tuples, n_entities, n_judged, accuracy = summary
+            entities = counted(n_entities, "new entity", "new entities")
+            numbers = f"{counted(n_calls, 'call')}, {n_unfit:,} skipped, {counted(n_tuples, 'tuple')}, {entities}"
             share = share_with_interval(accuracy.value, accuracy.low, accuracy.high) if accuracy.with_interval else ""
             judged = f"; accuracy {share} from {counted(n_judged, 'verdict')}" if share else ""
             self.stdout.write(f"depth {depth}: {numbers}{judged}")
+        used = {"calls": sum(step.n_calls for step in crawl.steps.all()), "entities": crawl.entities.count()}
+        for name, n in used.items():
+            if n >= getattr(crawl, f"max_{name}"):
+                self.stdout.write(f"The maximum of {n:,} {name} is reached (--max-{name}).")
         for step in crawl.steps.select_related("relation"):
             if step.suggestions:
                 named = ", ".join(f"{name} ({n:,})" for name, n in step.suggestions.items())
@@ -118,4 +124,4 @@ class Command(DomainCommand):
     def draft(self, *, crawl, name, n, **options):
         crawl = find_crawl(crawl)
         draft = create_draft(round_spec(crawl, name, n), project=crawl.project)
-        self.stdout.write(f"Draft {draft.name}: {counted(len(draft.spec['cells']), 'cell')}. Open it on its page.")
+        self.stdout.write(f"Draft {draft.name}: {counted(len(draft.spec['cells']), 'cell')}. Open it on its page: {draft.get_absolute_url()}")

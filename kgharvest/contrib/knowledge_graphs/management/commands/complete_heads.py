@@ -51,4 +51,5 @@ class Command(DomainCommand):
             cell = Cell(relation, name_language_model(model), setting)
             with ProgressBar(relation.name) as bar:
                 harvest = store_completions(completed(loaded, relation, texts, tails, template, bar), cell, project)
-            self.stdout.write(f"Job {harvest.pk}: {counted(harvest.n_tuples, 'tuple')} of {harvest}.")
+            tuples, n_heads = counted(harvest.n_tuples, "tuple"), counted(len(texts), "head")
+            self.stdout.write(f"Job {harvest.pk}: {tuples} of {harvest}, from {n_heads}.")

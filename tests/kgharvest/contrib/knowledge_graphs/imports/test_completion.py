@@ -74,7 +74,7 @@ def test_heads_of_a_file_become_a_harvest(comet, capital, tmp_path):
 
     job = HarvestJob.objects.get()
     assert (job.relation, job.setting) == (capital, "completion")
-    assert out == f"Job {job.pk}: {job.n_tuples} tuples of {job}.\n"
+    assert out == f"Job {job.pk}: {job.n_tuples} tuples of {job}, from 2 heads.\n"
     check_tails(job, comet, 2)
 
 
@@ -135,6 +135,9 @@ def test_unusable_input_is_refused(comet, capital, tmp_path):
     with pytest.raises(Exception, match=r"line 1: .*\n.*line 2: .*\n.*line 3: ") as refusal:
         call("score_tuples", str(tuples), "--model", comet, "--output", str(tmp_path / "o.jsonl"))
     assert not (tmp_path / "o.jsonl").exists(), refusal
+    tuples.write_text("\n")
+    with pytest.raises(Exception, match=r"(?s)tuples\.jsonl.*has no tuples"):
+        call("score_tuples", str(tuples), "--model", comet, "--output", str(tmp_path / "o.jsonl"))
     assert not HarvestJob.objects.exists()
 
 

@@ -108,3 +108,8 @@ def test_command_writes_facts_for_evaluate_scores(tmp_path):
 def test_other_files_are_refused(tmp_path, line, complaint):
     with pytest.raises(ImportRefused, match=complaint):
         filtered_facts(write(tmp_path, [LINES[0], line]), {"used_for"})
+
+
+def test_empty_files_are_refused(tmp_path):
+    with pytest.raises(ImportRefused, match=r"(?s)assertions\.csv.*file: is empty"):
+        filtered_facts(write(tmp_path, []), {"used_for"})
