@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -55,6 +55,8 @@ def load_lm(
 
     Raises ModelNotFound, UnsupportedModel, BrokenModel, or EngineError for an unavailable device or dtype.
     """
+    if not isinstance(name, str):
+        raise ModelNotFound(f"The LM is {name!r:.80}. Set it to a name such as 'embedded' or a result of load_lm.")
     name, revision = split_revision(name, revision or "")
     if revision and not is_on_hub(name):
         raise ModelNotFound(f"Only hub models have revisions, and {name} is not one. Remove the revision {revision!r}.")
@@ -177,15 +179,15 @@ def harvest(
     """
     spec = HarvestSpec(
         relation="",
-        initial_prompts=_texts(initial_prompts),
-        seed_tuples=tuple(_entities(seed) for seed in seed_tuples),
+        initial_prompts=_texts("initial_prompts", initial_prompts),
+        seed_tuples=_seeds("seed_tuples", seed_tuples),
         setting=setting,
-        prompts=_texts(prompts),
+        prompts=_texts("prompts", prompts),
         params=_params(params),
         paraphraser=paraphraser or ParaphraserSettings(),
-        negative_seed_tuples=tuple(_entities(seed) for seed in negative_seed_tuples),
+        negative_seed_tuples=_seeds("negative_seed_tuples", negative_seed_tuples),
     )
-    lm = load_lm(lm) if isinstance(lm, str) else lm
+    lm = lm if hasattr(lm, "encode_entity") else load_lm(lm)
     with ProgressBar(f"harvest from {lm.name}", BAR_DELAY_S) as bar:
         result = engine.harvest(spec, lm, bar)
     return Harvest(
@@ -204,14 +206,24 @@ def harvest(
     )
 
 
-def _texts(texts: str | Sequence[str]) -> tuple[str, ...]:
-    return (texts,) if isinstance(texts, str) else tuple(texts)
+def _texts(name: str, texts: Any) -> tuple[str, ...]:
+    listed = tuple(texts) if isinstance(texts, Iterable) and not isinstance(texts, str) else (texts,)
+    if not all(isinstance(text, str) for text in listed):
+        raise EngineError(f"{name} is {texts!r:.80}. Set it to a string or a list of strings.")
+    return listed
 
 
-def _entities(seed: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(seed, str) or not all(isinstance(entity, str) for entity in seed):
+def _seeds(name: str, seeds: Any) -> tuple[tuple[str, ...], ...]:
+    if isinstance(seeds, str) or not isinstance(seeds, Iterable):
+        raise BadSeed(f"{name} is {seeds!r:.80}. Set it to a list of tuples, for example [('paris', 'france')].")
+    return tuple(_entities(seed) for seed in seeds)
+
+
+def _entities(seed: Any) -> tuple[str, ...]:
+    listed = tuple(seed) if isinstance(seed, Iterable) and not isinstance(seed, str) else ()
+    if not listed or not all(isinstance(entity, str) for entity in listed):
         raise BadSeed(f"The seed tuple {seed!r:.80} is not a tuple of strings. Write for example ('paris', 'france').")
-    return tuple(seed)
+    return listed
 
 
 def _params(params: Mapping[str, Any]) -> HarvestParams:
@@ -221,7 +233,7 @@ def _params(params: Mapping[str, Any]) -> HarvestParams:
             hint = f"Did you mean {similar[0]}?" if similar else f"Use one of {', '.join(PARAMS)}."
             raise EngineError(f"Unknown harvest parameter {name!r:.80}. {hint}")
     if "disabled_filters" in params:
-        params = {**params, "disabled_filters": frozenset(_texts(params["disabled_filters"]))}
+        params = {**params, "disabled_filters": frozenset(_texts("disabled_filters", params["disabled_filters"]))}
     return HarvestParams(**params)
 
 

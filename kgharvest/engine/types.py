@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from numbers import Integral, Real
@@ -170,7 +170,8 @@ class HarvestParams:
             raise EngineError(f"alpha is {self.alpha!r:.80}. Set it to a number from 0 to 1.")
         if self.pattern_budget not in get_args(PatternBudget):
             raise EngineError(f"Unknown pattern budget {self.pattern_budget!r}. Choose each or shared.")
-        if isinstance(self.heads, str) or not all(isinstance(head, str) and head.strip() for head in self.heads):
+        is_list = isinstance(self.heads, Iterable) and not isinstance(self.heads, str)
+        if not is_list or not all(isinstance(head, str) and head.strip() for head in self.heads):
             raise EngineError(f"heads is {self.heads!r:.80}. Set it to a list of entities without blank entries.")
         object.__setattr__(self, "heads", tuple(self.heads))
         if self.min_score is not None and not (isinstance(self.min_score, Real) and isfinite(self.min_score)):

@@ -70,5 +70,5 @@ def resolve_set(name: str) -> RelationSet:
 
 
 def _unknown_set(name: str) -> UnresolvedName:
-    names = ", ".join(RelationSet.objects.values_list("name", flat=True)) or "none yet; add one with import_relations FILE"
-    return UnresolvedName(f"There is no relation set {name!r}. Existing sets: {names}.")
+    names = ", ".join(RelationSet.objects.values_list("name", flat=True))
+    return UnresolvedName(f"There is no relation set {name!r}. Existing sets: {names or 'none; import one first'}.")

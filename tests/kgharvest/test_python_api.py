@@ -171,7 +171,33 @@ def test_invalid_parameters(params, error):
         kg.harvest(PROMPT, SEEDS, FakeLM(WORDS, FACTS), **params)
 
 
-@pytest.mark.parametrize("seeds", [["paris", "france"], [("paris", "france"), ("rome", 5)]])
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"initial_prompts": None}, "initial_prompts is None"),
+        ({"initial_prompts": [PROMPT, 3]}, "initial_prompts is "),
+        ({"initial_prompts": "paris"}, "'paris' has no slot"),
+        ({"prompts": None}, "prompts is None"),
+        ({"seed_tuples": None}, "seed_tuples is None"),
+        ({"seed_tuples": []}, "0 seed tuple"),
+        (
+            {"seed_tuples": [("paris", "france", "rome"), ("rome", "italy", "paris")]},
+            "2 slots but the seed tuples have 3 entities",
+        ),
+        ({"negative_seed_tuples": None}, "negative_seed_tuples is None"),
+        ({"lm": None}, "The LM is None"),
+        ({"heads": None}, "heads is None"),
+        ({"disabled_filters": None}, "disabled_filters is None"),
+    ],
+)
+def test_invalid_arguments_are_named(arguments, name):
+    valid = {"initial_prompts": PROMPT, "seed_tuples": SEEDS, "lm": FakeLM(WORDS, FACTS), "setting": "human"}
+
+    with pytest.raises(EngineError, match=name):
+        kg.harvest(**valid | arguments)
+
+
+@pytest.mark.parametrize("seeds", [["paris", "france"], [("paris", "france"), ("rome", 5)], [None], [()]])
 def test_seed_tuples_must_be_tuples_of_strings(seeds):
     with pytest.raises(BadSeed, match="not a tuple of strings"):
         kg.harvest(PROMPT, seeds, FakeLM(WORDS, FACTS))

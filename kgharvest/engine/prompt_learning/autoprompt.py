@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kgharvest.engine.language_models.base import EncodedPrompt, TokenIds
 from kgharvest.engine.language_models.masked import MaskFillingLM, SoftWords
 from kgharvest.engine.prompt_learning.objectives import Example, Objective, differentiable_scores, scores
+from kgharvest.engine.prompt_learning.trigger_params import AutoPromptParams
 from kgharvest.engine.types import EngineError, OnProgress, Progress, ignore
 
 TRIGGER = -1  # placeholder of a trigger token in a TriggerTemplate
@@ -38,30 +39,6 @@ class TriggerTemplate:
             tuple(next(tokens) if token == TRIGGER else token for token in segment) for segment in self.segments
         ]
         return EncodedPrompt(tuple(segments), self.slots)
-
-
-@dataclass(frozen=True)
-class AutoPromptParams:
-    """Search parameters. The defaults are the values in Shin et al.'s code.
-
-    n_candidates: replacements tried per iteration. batch_size: examples per gradient and per comparison.
-    patience: number of iterations without a better dev score after which the search ends.
-    restarts: number of additional searches in `search_from_masks`.
-    """
-
-    n_candidates: int = 10
-    batch_size: int = 56
-    iterations: int = 1000
-    patience: int = 100
-    seed: int = 0
-    restarts: int = 0
-
-    def check(self, n_triggers: int, n_masks: int) -> None:
-        """Raise EngineError if there is no trigger, or if there are too few iterations to fill `n_masks` triggers."""
-        if not n_triggers:
-            raise EngineError("The template has no trigger. Add at least one [T].")
-        if n_masks > self.iterations:
-            raise EngineError(f"{self.iterations} iterations cannot fill {n_masks} triggers. Use more iterations.")
 
 
 @dataclass(frozen=True)

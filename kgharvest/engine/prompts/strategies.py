@@ -18,8 +18,9 @@ from kgharvest.engine.language_models.causal import LineByLine
 from kgharvest.engine.language_models.masked import MaskFillingLM
 from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.prompt_learning import autoprompt, lpaqa, soft_prompts
-from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, AutoPromptParams, TriggerTask, TriggerTemplate
+from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompt_learning.objectives import Compatibility, Example, step_by_step
+from kgharvest.engine.prompt_learning.trigger_params import AutoPromptParams
 from kgharvest.engine.prompts.creation import N_PROMPTS, create_prompts, make_paraphraser
 from kgharvest.engine.prompts.few_shot import (
     FORMS,

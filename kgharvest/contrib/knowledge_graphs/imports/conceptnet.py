@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -53,8 +54,7 @@ def filtered_facts(
     """
     skipped: Counter[str] = Counter()
     weights: dict[str, dict[tuple[str, str], float]] = {}
-    number = 0
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(_lines_of(path), start=1):
         try:
             _, relation, *concepts, values = line.rstrip("\r\n").split("\t")
             relation, (head, tail) = relation.removeprefix("/r/"), map(label_of, concepts)
@@ -73,8 +73,6 @@ def filtered_facts(
             facts = weights.setdefault(relation, {})
             skipped["duplicates"] += (head, tail) in facts
             facts[head, tail] = max(weight, facts.get((head, tail), 0.0))
-    if not number:
-        raise ImportRefused(path.name, [BadEntry("file", f"is empty; add assertions of ConceptNet: {FIELDS}")])
     rows: list[dict[str, Any]] = []
     for relation, facts in weights.items():
         snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", relation).lower()
@@ -88,6 +86,14 @@ def filtered_facts(
             skipped["not sampled"] += len(facts) - len(sample)
             rows += ({"relation": name, "entities": [*pair], "weight": facts[pair]} for pair in sample)
     return rows, +skipped
+
+
+def _lines_of(path: Path) -> Iterator[str]:
+    """Return the lines of a file. Raises NoSuchFile, or ImportRefused if it is empty or has a long line."""
+    lines = read_lines(path)
+    if not (first := next(lines, "")):
+        raise ImportRefused(path.name, [BadEntry("file", f"is empty; add assertions of ConceptNet: {FIELDS}")])
+    return chain([first], lines)
 
 
 def _fault_of(head: str, tail: str) -> str | None:

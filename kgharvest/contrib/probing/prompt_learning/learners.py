@@ -23,10 +23,11 @@ from kgharvest.engine.language_models.base import EncodedPrompt, Tick, TokenIds
 from kgharvest.engine.language_models.masked import MaskedLM, MaskFillingLM, SoftWords
 from kgharvest.engine.probing import Answerer, Majority, UsableFacts, probe
 from kgharvest.engine.prompt_learning import autoprompt, lpaqa, soft_prompts
-from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, AutoPromptParams, TriggerTask, TriggerTemplate
+from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompt_learning.objectives import Example, Likelihood
 from kgharvest.engine.prompt_learning.soft_prompts import SoftPromptParams
 from kgharvest.engine.prompt_learning.training import TrainingParams, train_best
+from kgharvest.engine.prompt_learning.trigger_params import AutoPromptParams
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer, uniform
 from kgharvest.engine.types import Cancelled, EngineError
 

@@ -18,19 +18,19 @@ from kgharvest.contrib.probing.text_tasks.options import (
     DEFAULT_METHODS,
     NO_CURVE,
     NO_GRID,
-    SEARCH_NUMBERS,
     Grid,
     LearningCurve,
+    search_params,
 )
 from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate
 from kgharvest.engine.language_models.base import EncodedPrompt, Tick, TokenIds
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.prompt_learning import autoprompt
-from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams, LearnedTrigger, TriggerTask, TriggerTemplate
+from kgharvest.engine.prompt_learning.autoprompt import LearnedTrigger, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompt_learning.objectives import QUERIES_AT_ONCE, Example, Likelihood, scores
 from kgharvest.engine.prompt_learning.training import TrainingParams
+from kgharvest.engine.prompt_learning.trigger_params import AutoPromptParams
 from kgharvest.engine.types import BadSeed, OnProgress, ignore
-from kgharvest.errors import DomainError
 from kgharvest.statistics.rates import Rate, rate
 
 FINE_TUNING = TrainingParams(epochs=20, warmup=0.1)  # for small data sets (Mosbach et al. 2020)
@@ -45,8 +45,7 @@ Floats = NDArray[np.float64]
 class ClassifyRequest:
     """Inputs of a classification. label_words: words by label; if empty, `k` tokens are selected for each label.
 
-    training: parameters of fine-tuning. Raises EngineError for parameters that do not fit the template, and
-    NotClassified for sizes of subsets or label words that do not fit the texts.
+    training: parameters of fine-tuning.
     """
 
     texts: TextSets
@@ -59,27 +58,6 @@ class ClassifyRequest:
     training: TrainingParams = FINE_TUNING
     grid: Grid = NO_GRID
     curve: LearningCurve = NO_CURVE
-
-    def __post_init__(self) -> None:
-        if unknown := set(self.label_words) - set(self.texts.labels):
-            labels = ", ".join(self.texts.labels)
-            raise DomainError(
-                "NotClassified", f"Unknown label {min(unknown)!r}. The labels of the training texts are {labels}."
-            )
-        missing = [label for label in self.texts.labels if not self.label_words.get(label)]
-        if self.label_words and missing:
-            raise DomainError(
-                "NotClassified", f"The label {missing[0]!r} has no words. Specify words for all labels or for none."
-            )
-        if "autoprompt" in self.methods:
-            for n_triggers in self.grid.triggers or [self.template.n_triggers]:
-                self.params.check(n_triggers, n_triggers)
-        n_train = len(self.texts.parts["train"])
-        if self.curve.sizes and not len(self.texts.labels) <= min(self.curve.sizes) <= max(self.curve.sizes) <= n_train:
-            raise DomainError(
-                "NotClassified",
-                f"Subsets have {len(self.texts.labels)} (one text per label) to {n_train:,} (all) training texts.",
-            )
 
 
 def classify_request(source: Mapping[str, Path] | str, options: Mapping[str, Any]) -> ClassifyRequest:
@@ -101,12 +79,6 @@ def classify_request(source: Mapping[str, Path] | str, options: Mapping[str, Any
         Grid(*(options[f"grid_{name}"] for name in ("triggers", "label_tokens", "candidates"))),
         LearningCurve(options["train_sizes"], options["subsets"]),
     )
-
-
-def search_params(options: Mapping[str, Any]) -> AutoPromptParams:
-    """Return the parameters of the trigger search for options of a text task."""
-    names = [name for name in SEARCH_NUMBERS if name != "candidates"]
-    return AutoPromptParams(options["candidates"], **{name: options[name] for name in names})
 
 
 # -- Classifiers -------------------------------------------------------------------------------------------------------

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kgharvest.contrib.probing.probes.facts import Document, read_facts
+from kgharvest.contrib.probing.text_tasks.options import EXTRACT_TEMPLATE, check_triggers
 from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate
+from kgharvest.engine.types import BadPrompt
 from kgharvest.errors import DomainError
 from kgharvest.models import Relation
 
+FIELDS = ("context", "subject")
 OBJECT_MASK = "[MASK]"  # in T-REx sentences; independent of the LM's mask token
 
 
@@ -41,6 +44,23 @@ class ExtractedRelation:
     name: str
     prompts: Sequence[TextTemplate]
     facts: Mapping[str, Sequence[EvidencedFact]]
+
+
+def extract_template(options: Mapping[str, Any]) -> TextTemplate:
+    """Return the template of an extraction. Raises EngineError if it is invalid or does not fit the options."""
+    template = TextTemplate.parse(options["template"] or EXTRACT_TEMPLATE)
+    check_fields(template)
+    check_triggers(options, [template.n_triggers])
+    return template
+
+
+def check_fields(template: TextTemplate) -> None:
+    """Raise BadPrompt if the template has a field that is not in FIELDS."""
+    if unknown_fields := [name for name in template.fields if name not in FIELDS]:
+        raise BadPrompt(
+            f"The template {template.text!r} has an unknown field {{{unknown_fields[0]}}}. "
+            "Use {context} and {subject}."
+        )
 
 
 def extracted_relations(relations: Sequence[Relation], documents: Sequence[Document]) -> list[ExtractedRelation]:

@@ -12,29 +12,30 @@ import torch
 from kgharvest import code_version
 from kgharvest.contrib.probing.probes.facts import PARTS, Document
 from kgharvest.contrib.probing.probes.measurement import CostMeter
-from kgharvest.contrib.probing.text_tasks.classification import search_params
 from kgharvest.contrib.probing.text_tasks.evidenced_facts import (
     OBJECT_MASK,
     Evidence,
     EvidencedFact,
     ExtractedRelation,
+    check_fields,
+    extract_template,
     extracted_relations,
 )
-from kgharvest.contrib.probing.text_tasks.options import DEFAULT_METHODS, EXTRACT_METHODS, EXTRACT_TEMPLATE
+from kgharvest.contrib.probing.text_tasks.options import DEFAULT_METHODS, EXTRACT_METHODS, search_params
 from kgharvest.contrib.probing.text_tasks.text_template import EncodedTexts, TextTemplate, encode_texts
 from kgharvest.engine.language_models.base import EncodedPrompt, LanguageModel, TokenIds
 from kgharvest.engine.language_models.masked import MaskedLM
 from kgharvest.engine.probing import EncodedFact, Majority, ProbeScores, UsableFacts, reasons_text
 from kgharvest.engine.prompt_learning import autoprompt
-from kgharvest.engine.prompt_learning.autoprompt import AutoPromptParams, LearnedTrigger, TriggerTask, TriggerTemplate
+from kgharvest.engine.prompt_learning.autoprompt import LearnedTrigger, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompt_learning.objectives import QUERIES_AT_ONCE, Example, Likelihood
+from kgharvest.engine.prompt_learning.trigger_params import AutoPromptParams
 from kgharvest.engine.ranking import rows_at_once
-from kgharvest.engine.types import BadPrompt, BadSeed, EngineError, OnProgress, ignore
+from kgharvest.engine.types import BadSeed, EngineError, OnProgress, ignore
 from kgharvest.errors import DomainError
 from kgharvest.models import Relation
 
 MOST_WORDS = 50  # per context; longer contexts are truncated
-FIELDS = ("context", "subject")
 
 
 class FactInContext(NamedTuple):
@@ -93,10 +94,7 @@ def perturb(facts: Sequence[FactInContext], objects: Sequence[str], rng: Random)
 
 @dataclass(frozen=True)
 class ExtractRequest:
-    """Inputs of an extraction. with_perturbed: also search and test prompts in contexts with replaced objects.
-
-    Raises EngineError for an invalid template or parameters that do not fit it.
-    """
+    """Inputs of an extraction. with_perturbed: also search and test prompts in contexts with replaced objects."""
 
     relations: Sequence[ExtractedRelation]
     template: TextTemplate
@@ -104,18 +102,12 @@ class ExtractRequest:
     with_perturbed: bool = False
     methods: Sequence[str] = DEFAULT_METHODS
 
-    def __post_init__(self) -> None:
-        check_fields(self.template)
-        if "autoprompt" in self.methods:
-            self.params.check(self.template.n_triggers, self.template.n_triggers)
-
 
 def extract_request(
     relations: Sequence[Relation], documents: Sequence[Document], options: Mapping[str, Any]
 ) -> ExtractRequest:
     """Return the request for options of the command, page, or API. Raises DomainError or EngineError."""
-    template = TextTemplate.parse(options["template"] or EXTRACT_TEMPLATE)
-    extracted = extracted_relations(relations, documents)
+    template, extracted = extract_template(options), extracted_relations(relations, documents)
     return ExtractRequest(extracted, template, search_params(options), options["perturbed"], options["methods"])
 
 
@@ -137,15 +129,6 @@ def single_tokens(lm: LanguageModel, words: Sequence[str]) -> TokenIds:
         with suppress(BadSeed):
             tokens.append(lm.encode_entity(word))
     return tuple(dict.fromkeys(ids[0] for ids in tokens if len(ids) == 1))
-
-
-def check_fields(template: TextTemplate) -> None:
-    """Raise BadPrompt if the template has a field that is not in FIELDS."""
-    if unknown_fields := [name for name in template.fields if name not in FIELDS]:
-        raise BadPrompt(
-            f"The template {template.text!r} has an unknown field {{{unknown_fields[0]}}}. "
-            "Use {context} and {subject}."
-        )
 
 
 def encode_contexts(

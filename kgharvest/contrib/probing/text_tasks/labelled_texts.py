@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from kgharvest.bulk.file_reading import Line, read_json_objects, read_lines
 from kgharvest.contrib.probing.probes.facts import PARTS
+from kgharvest.contrib.probing.text_tasks.options import check_triggers
 from kgharvest.contrib.probing.text_tasks.text_template import TextTemplate
 from kgharvest.errors import BadEntry, DomainError, Faults, ImportRefused
 
@@ -54,7 +55,25 @@ def labelled_texts(
     columns = list(dict.fromkeys([*template.fields, *manual.fields]))
     parts = {part: labelled_rows(lines[part], names[part], columns) for part in PARTS}
     texts = text_sets(parts, names, options["only_labels"])
-    return balanced(texts, options["seed"]) if options["balance"] else texts, template, manual
+    texts = balanced(texts, options["seed"]) if options["balance"] else texts
+    check_triggers(options, (template.n_triggers and options["grid_triggers"]) or [template.n_triggers])
+    _check_labels(texts, options)
+    return texts, template, manual
+
+
+def _check_labels(texts: TextSets, options: Mapping[str, Any]) -> None:
+    """Raise NotClassified for label words or sizes of subsets that do not fit the texts."""
+    words, sizes = options["label_words"], options["train_sizes"]
+    labels, n_train = texts.labels, len(texts.parts["train"])
+    reason = ""
+    if unknown := set(words) - set(labels):
+        reason = f"Unknown label {min(unknown)!r}. The labels of the training texts are {', '.join(labels)}."
+    elif words and (missing := [label for label in labels if not words.get(label)]):
+        reason = f"The label {missing[0]!r} has no words. Specify words for all labels or for none."
+    elif sizes and not len(labels) <= min(sizes) <= max(sizes) <= n_train:
+        reason = f"Subsets have {len(labels)} (one text per label) to {n_train:,} (all) training texts."
+    if reason:
+        raise DomainError("NotClassified", reason)
 
 
 # -- Files: JSON lines, or tab-separated columns with a header ---------------------------------------------------------

@@ -1,8 +1,10 @@
 """Methods and options of text tasks. Does not import torch."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from kgharvest.engine.prompt_learning.trigger_params import AutoPromptParams
 
 METHODS = {
     "majority": "the most frequent label of the training texts",
@@ -92,3 +94,16 @@ def default_options(task: str) -> dict[str, Any]:
         **{name: number.default_of(task) for name, number in NUMBERS.items()},
         **{name: [] for name in LISTS},
     }
+
+
+def search_params(options: Mapping[str, Any]) -> AutoPromptParams:
+    """Return the parameters of the trigger search for options of a text task."""
+    names = [name for name in SEARCH_NUMBERS if name != "candidates"]
+    return AutoPromptParams(options["candidates"], **{name: options[name] for name in names})
+
+
+def check_triggers(options: Mapping[str, Any], counts: Sequence[int]) -> None:
+    """Raise EngineError if autoprompt cannot search for one of these numbers of triggers."""
+    if "autoprompt" in options["methods"]:
+        for n_triggers in counts:
+            search_params(options).check(n_triggers, n_triggers)

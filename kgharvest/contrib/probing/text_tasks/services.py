@@ -10,7 +10,7 @@ from kgharvest.accounts.projects import project_for
 from kgharvest.contrib.probing.models import TextTask
 from kgharvest.contrib.probing.probes.facts import documents_of
 from kgharvest.contrib.probing.probes.services import check_lm
-from kgharvest.contrib.probing.text_tasks.evidenced_facts import extracted_relations
+from kgharvest.contrib.probing.text_tasks.evidenced_facts import extract_template, extracted_relations
 from kgharvest.contrib.probing.text_tasks.labelled_texts import labelled_texts
 from kgharvest.contrib.probing.text_tasks.options import METHODS_OF, default_options
 from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE
@@ -50,6 +50,7 @@ def queue_text_task(request: TextTaskRequest, by=None, project: Project | None =
         raise DomainError("NotStarted", "extract requires relations. Select a relation set.")
     if request.task == TextTask.Task.EXTRACT:
         extracted_relations(request.relations, documents_of("the file", request.lines.encode()))
+        extract_template(options)
     else:
         labelled_texts(request.lines, options)
     check_lm(request.language_model, request.device, request.dtype, request.with_control)

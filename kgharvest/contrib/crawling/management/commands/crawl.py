@@ -124,4 +124,5 @@ class Command(DomainCommand):
     def draft(self, *, crawl, name, n, **options):
         crawl = find_crawl(crawl)
         draft = create_draft(round_spec(crawl, name, n), project=crawl.project)
-        self.stdout.write(f"Draft {draft.name}: {counted(len(draft.spec['cells']), 'cell')}. Open it on its page: {draft.get_absolute_url()}")
+        n_cells = counted(len(draft.spec["cells"]), "cell")
+        self.stdout.write(f"Draft {draft.name}: {n_cells}. Open it on its page: {draft.get_absolute_url()}")

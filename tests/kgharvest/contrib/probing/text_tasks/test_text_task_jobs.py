@@ -13,7 +13,8 @@ from kgharvest.contrib.probing.models import TextTask
 from kgharvest.contrib.probing.probes.facts import split_world
 from kgharvest.contrib.probing.text_tasks.services import TextTaskRequest, queue_text_task
 from kgharvest.embedded_lm.world import load_world
-from kgharvest.errors import ImportRefused
+from kgharvest.engine.types import EngineError
+from kgharvest.errors import DomainError, ImportRefused
 from kgharvest.harvests.language_models import get_language_model
 from kgharvest.jobs import ledger
 from kgharvest.models import Job
@@ -104,6 +105,32 @@ def test_facts_without_their_object_in_the_context_are_rejected_with_their_numbe
     with pytest.raises(ImportRefused, match='line 2: has a "context" without its object'):
         make_task(facts, "extract", [capitals])
 
+    assert not TextTask.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "error"),
+    [
+        ("classify", {"methods": ["autoprompt"], "iterations": 2}, "2 iterations cannot fill 3 triggers"),
+        ("classify", {"methods": ["autoprompt"], "template": "{sentence} [P] .", "grid_triggers": [1]}, "no trigger"),
+        ("classify", {"label_words": {"animal": ["cat"]}}, "has no words"),
+        ("classify", {"train_sizes": [10_000]}, "Subsets have "),
+        ("extract", {"template": "{sentence} [T] [P] ."}, "unknown field"),
+        ("extract", {"methods": ["autoprompt"], "template": "{context} {subject} [P] ."}, "no trigger"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_before_a_worker_runs(task, options, error, enqueued):
+    capitals = make_relation(name="capital_of", relation_set=make_relation_set("known"))
+    facts = [
+        {"part": part, "sub": city, "obj": country, "context": f"{city} is in {country} ."}
+        for part, pairs in split_world()["capital_of"].items()
+        for city, country in pairs
+    ]
+
+    with pytest.raises((DomainError, EngineError), match=error):
+        make_task(*((facts, task, [capitals]) if task == "extract" else ()), **options)
+
+    assert not enqueued
     assert not TextTask.objects.exists()
 
 
