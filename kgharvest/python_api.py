@@ -55,8 +55,6 @@ def load_lm(
 
     Raises ModelNotFound, UnsupportedModel, BrokenModel, or EngineError for an unavailable device or dtype.
     """
-    if not isinstance(name, str):
-        raise ModelNotFound(f"The LM is {name!r:.80}. Set it to a name such as 'embedded' or a result of load_lm.")
     name, revision = split_revision(name, revision or "")
     if revision and not is_on_hub(name):
         raise ModelNotFound(f"Only hub models have revisions, and {name} is not one. Remove the revision {revision!r}.")
@@ -187,7 +185,9 @@ def harvest(
         paraphraser=paraphraser or ParaphraserSettings(),
         negative_seed_tuples=_seeds("negative_seed_tuples", negative_seed_tuples),
     )
-    lm = lm if hasattr(lm, "encode_entity") else load_lm(lm)
+    lm = load_lm(lm) if isinstance(lm, str) else lm
+    if not hasattr(lm, "encode_entity"):
+        raise ModelNotFound(f"The LM is {lm!r:.80}. Set it to a name such as 'embedded' or a result of load_lm.")
     with ProgressBar(f"harvest from {lm.name}", BAR_DELAY_S) as bar:
         result = engine.harvest(spec, lm, bar)
     return Harvest(

@@ -108,11 +108,9 @@ def why_unfinished(crawl: Crawl) -> str:
     status = Crawl.Status(crawl.status)
     if status == Crawl.Status.SUCCEEDED:
         return ""
-    resume = f"Continue it with {PROGRAM} crawl continue {crawl.pk}."
-    if crawl.can_retry:
-        return " ".join(filter(None, (f"{crawl} is {status.label.lower()}.", crawl.error, resume)))
-    wait = lacking_for(crawl, timezone.now()) or "Wait for its worker."
-    return f"{crawl} is {status.label.lower()}. {wait} If no worker runs it: {resume}"
+    reason = crawl.error if crawl.can_retry else lacking_for(crawl, timezone.now()) or "Wait for its worker."
+    resume = f"To continue it in this process, run {PROGRAM} crawl continue {crawl.pk}."
+    return " ".join(filter(None, (f"{crawl} is {status.label.lower()}.", reason, resume)))
 
 
 def setting_at(crawl: Crawl, depth: int) -> str:

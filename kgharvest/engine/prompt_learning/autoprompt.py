@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from kgharvest.engine.language_models.base import EncodedPrompt, TokenIds
 from kgharvest.engine.language_models.masked import MaskFillingLM, SoftWords
 from kgharvest.engine.prompt_learning.objectives import Example, Objective, differentiable_scores, scores
-from kgharvest.engine.prompt_learning.trigger_params import AutoPromptParams
-from kgharvest.engine.types import EngineError, OnProgress, Progress, ignore
+from kgharvest.engine.types import AutoPromptParams, EngineError, OnProgress, Progress, ignore
 
 TRIGGER = -1  # placeholder of a trigger token in a TriggerTemplate
 

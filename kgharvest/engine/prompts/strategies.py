@@ -20,7 +20,6 @@ from kgharvest.engine.language_models.pretrained import PretrainedLM
 from kgharvest.engine.prompt_learning import autoprompt, lpaqa, soft_prompts
 from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompt_learning.objectives import Compatibility, Example, step_by_step
-from kgharvest.engine.prompt_learning.trigger_params import AutoPromptParams
 from kgharvest.engine.prompts.creation import N_PROMPTS, create_prompts, make_paraphraser
 from kgharvest.engine.prompts.few_shot import (
     FORMS,
@@ -41,6 +40,7 @@ from kgharvest.engine.scoring import Encoded, compatibilities, consistency, prom
 from kgharvest.engine.settings import SETTINGS, WITHOUT_LEARNING, find_setting
 from kgharvest.engine.types import (
     N_TRIGGERS,
+    AutoPromptParams,
     BadPrompt,
     HarvestParams,
     HarvestSpec,

@@ -27,9 +27,8 @@ from kgharvest.engine.prompt_learning.autoprompt import TRIGGER, TriggerTask, Tr
 from kgharvest.engine.prompt_learning.objectives import Example, Likelihood
 from kgharvest.engine.prompt_learning.soft_prompts import SoftPromptParams
 from kgharvest.engine.prompt_learning.training import TrainingParams, train_best
-from kgharvest.engine.prompt_learning.trigger_params import AutoPromptParams
 from kgharvest.engine.prompts.prompt_set import PromptSet, PromptSetAnswerer, uniform
-from kgharvest.engine.types import Cancelled, EngineError
+from kgharvest.engine.types import AutoPromptParams, Cancelled, EngineError
 
 N_ENSEMBLE = 10  # prompts of a rank ensemble
 

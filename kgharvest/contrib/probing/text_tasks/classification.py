@@ -29,8 +29,7 @@ from kgharvest.engine.prompt_learning import autoprompt
 from kgharvest.engine.prompt_learning.autoprompt import LearnedTrigger, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompt_learning.objectives import QUERIES_AT_ONCE, Example, Likelihood, scores
 from kgharvest.engine.prompt_learning.training import TrainingParams
-from kgharvest.engine.prompt_learning.trigger_params import AutoPromptParams
-from kgharvest.engine.types import BadSeed, OnProgress, ignore
+from kgharvest.engine.types import AutoPromptParams, BadSeed, OnProgress, ignore
 from kgharvest.statistics.rates import Rate, rate
 
 FINE_TUNING = TrainingParams(epochs=20, warmup=0.1)  # for small data sets (Mosbach et al. 2020)

@@ -29,9 +29,8 @@ from kgharvest.engine.probing import EncodedFact, Majority, ProbeScores, UsableF
 from kgharvest.engine.prompt_learning import autoprompt
 from kgharvest.engine.prompt_learning.autoprompt import LearnedTrigger, TriggerTask, TriggerTemplate
 from kgharvest.engine.prompt_learning.objectives import QUERIES_AT_ONCE, Example, Likelihood
-from kgharvest.engine.prompt_learning.trigger_params import AutoPromptParams
 from kgharvest.engine.ranking import rows_at_once
-from kgharvest.engine.types import BadSeed, EngineError, OnProgress, ignore
+from kgharvest.engine.types import AutoPromptParams, BadSeed, EngineError, OnProgress, ignore
 from kgharvest.errors import DomainError
 from kgharvest.models import Relation
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kgharvest.engine.prompt_learning.trigger_params import AutoPromptParams
+from kgharvest.engine.types import AutoPromptParams
 
 METHODS = {
     "majority": "the most frequent label of the training texts",

@@ -319,11 +319,6 @@ def test_command_crawls_and_creates_a_draft(tmp_path, capsys):
     assert "depth 1: 3 calls, 0 skipped, " in out
     call_command("crawl", "round", str(crawl.pk), name="frontier", n=1)
     assert "Draft frontier: 1 cell." in capsys.readouterr().out
-    call_command("crawl", "show", str(crawl.pk))
-    assert "maximum" not in capsys.readouterr().out
-    Crawl.objects.update(max_calls=3)
-    call_command("crawl", "show", str(crawl.pk))
-    assert "maximum of 3 calls" in capsys.readouterr().out
     with pytest.raises(CommandError, match="Crawl 99 not found"):
         call_command("crawl", "show", "99")
 

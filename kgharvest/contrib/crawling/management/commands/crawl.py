@@ -110,10 +110,6 @@ class Command(DomainCommand):
             share = share_with_interval(accuracy.value, accuracy.low, accuracy.high) if accuracy.with_interval else ""
             judged = f"; accuracy {share} from {counted(n_judged, 'verdict')}" if share else ""
             self.stdout.write(f"depth {depth}: {numbers}{judged}")
-        used = {"calls": sum(step.n_calls for step in crawl.steps.all()), "entities": crawl.entities.count()}
-        for name, n in used.items():
-            if n >= getattr(crawl, f"max_{name}"):
-                self.stdout.write(f"The maximum of {n:,} {name} is reached (--max-{name}).")
         for step in crawl.steps.select_related("relation"):
             if step.suggestions:
                 named = ", ".join(f"{name} ({n:,})" for name, n in step.suggestions.items())
