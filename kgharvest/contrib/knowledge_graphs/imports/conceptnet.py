@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
-from itertools import chain
+from collections.abc import Collection
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,8 +15,7 @@ from kgharvest.bulk.file_values import entities_error
 from kgharvest.errors import BadEntry, ImportRefused
 
 LANGUAGE = "/c/en/"
-FIELDS = "URI, relation, start, end, and JSON with a weight, separated by tabs"
-SHAPE = f"is not an assertion of ConceptNet: {FIELDS}"
+SHAPE = "is not an assertion of ConceptNet: URI, relation, start, end, and JSON with a weight, separated by tabs"
 # Linguistic and trivial relations. The appendix names two examples: EtymologicallyDerivedFrom and RelatedTo.
 EXCLUDED = frozenset(
     {
@@ -54,7 +52,7 @@ def filtered_facts(
     """
     skipped: Counter[str] = Counter()
     weights: dict[str, dict[tuple[str, str], float]] = {}
-    for number, line in enumerate(_lines_of(path), start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         try:
             _, relation, *concepts, values = line.rstrip("\r\n").split("\t")
             relation, (head, tail) = relation.removeprefix("/r/"), map(label_of, concepts)
@@ -86,14 +84,6 @@ def filtered_facts(
             skipped["not sampled"] += len(facts) - len(sample)
             rows += ({"relation": name, "entities": [*pair], "weight": facts[pair]} for pair in sample)
     return rows, +skipped
-
-
-def _lines_of(path: Path) -> Iterator[str]:
-    """Return the lines of a file. Raises NoSuchFile, or ImportRefused if it is empty or has a long line."""
-    lines = read_lines(path)
-    if not (first := next(lines, "")):
-        raise ImportRefused(path.name, [BadEntry("file", f"is empty; add assertions of ConceptNet: {FIELDS}")])
-    return chain([first], lines)
 
 
 def _fault_of(head: str, tail: str) -> str | None:

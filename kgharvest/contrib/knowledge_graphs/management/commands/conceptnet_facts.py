@@ -3,6 +3,7 @@ from pathlib import Path
 
 from kgharvest.bulk.file_writing import check_writable, write_atomically
 from kgharvest.contrib.knowledge_graphs.imports.conceptnet import filtered_facts
+from kgharvest.errors import DomainError
 from kgharvest.management.command import DomainCommand, natural, positive
 from kgharvest.pages.number_format import counted
 from kgharvest.relations.names import relations_of_set
@@ -30,6 +31,8 @@ class Command(DomainCommand):
         check_writable(output)
         names = {relation.name for relation in relations_of_set(set_name)}
         facts, skipped = filtered_facts(file, names, min_weight, min_facts, per_relation, seed)
+        if not facts and not skipped:
+            raise DomainError("ImportRefused", f"{file} is empty. Provide tab-separated assertions of ConceptNet 5.")
         rows = [row | {"relation": f"{set_name}/{row['relation']}"} for row in facts]
         write_atomically(output, (json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
         n_relations = len({row["relation"] for row in rows})

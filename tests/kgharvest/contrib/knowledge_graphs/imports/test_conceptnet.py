@@ -6,12 +6,12 @@ import json
 from io import StringIO
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
 from evaluation.scores.facts import facts_of_content
 from kgharvest.contrib.knowledge_graphs.imports.conceptnet import filtered_facts
 from kgharvest.errors import ImportRefused
-from tests.factories import make_relation
+from tests.factories import make_relation, make_relation_set
 
 
 def assertion(relation: str, head: str, tail: str, weight: float, language: str = "en") -> str:
@@ -110,6 +110,12 @@ def test_other_files_are_refused(tmp_path, line, complaint):
         filtered_facts(write(tmp_path, [LINES[0], line]), {"used_for"})
 
 
+@pytest.mark.django_db
 def test_empty_files_are_refused(tmp_path):
-    with pytest.raises(ImportRefused, match=r"(?s)assertions\.csv.*file: is empty"):
-        filtered_facts(write(tmp_path, []), {"used_for"})
+    make_relation("used_for", relation_set=make_relation_set("facts"))
+    output = tmp_path / "facts.jsonl"
+
+    with pytest.raises(CommandError, match=r"assertions\.csv is empty\. .*ConceptNet"):
+        call_command("conceptnet_facts", write(tmp_path, []), set_name="facts", output=output)
+
+    assert not output.exists()
