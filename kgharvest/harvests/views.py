@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.paginator import Page
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST
@@ -156,9 +156,13 @@ def harvest_export(request: HttpRequest, pk: int, file_format: str) -> HttpRespo
 
 @worker_required
 def launch_new(request: HttpRequest) -> HttpResponse:
+    return launch_page(request, request.POST)
+
+
+def launch_page(request: HttpRequest, posted: QueryDict) -> HttpResponse:
     """Launch harvests. "preview": show the estimate without launching. "estimate": return only the estimate."""
     chosen = {"relations": request.GET.getlist("relation"), "sets": request.GET.getlist("set")}
-    form = LaunchForm(request.POST or None, initial=chosen)
+    form = LaunchForm(posted or None, initial=chosen)
     form.offer_relations(request.user)
     offer_projects(form, request)
     plan = None
@@ -166,14 +170,14 @@ def launch_new(request: HttpRequest) -> HttpResponse:
         with refusal_in_form(form):
             project = chosen_project(form, request)
             plan = plan_launch(form.requests(), timezone.now(), form.cleaned_data["again"], request.user, project)
-            if not {"preview", "estimate"} & set(request.POST):
+            if not {"preview", "estimate"} & set(posted):
                 launch, _ = start_launch(plan, request.user)
                 jobs = launch.jobs.all()[:2]
                 return redirect(jobs[0] if len(jobs) == 1 else launch)
     sets = form.choices_by_set()
     is_picker_open = bool(form["relations"].errors) or any(each.is_chosen or each.is_open for each in sets)
     context = {"form": form, "plan": plan, "sets": sets, "is_picker_open": is_picker_open}
-    template = "_plan" if "estimate" in request.POST else "launch_new"
+    template = "_plan" if "estimate" in posted else "launch_new"
     return render(request, f"kgharvest/harvests/{template}.html", context)
 
 

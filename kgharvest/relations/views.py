@@ -3,7 +3,7 @@
 from django.contrib import messages
 from django.db.models import Count, Q
 from django.forms import Form
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
@@ -11,7 +11,9 @@ from django.views.decorators.http import require_POST
 from kgharvest.access import MAY, Action, allowed_actions, researcher_required, visible_or_404, worker_required
 from kgharvest.accounts.forms import chosen_project, offer_projects
 from kgharvest.bulk.pagination import number_in, page_of
+from kgharvest.harvests.forms import LaunchForm
 from kgharvest.harvests.runner import MIN_SEED_TUPLES
+from kgharvest.harvests.views import launch_page
 from kgharvest.models import HarvestJob, Project, Relation, RelationSet
 from kgharvest.pages.lists import ListPage
 from kgharvest.pages.number_format import counted
@@ -84,7 +86,7 @@ def relation_edit(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _relation_form(request: HttpRequest, context: dict, initial: dict[str, str]) -> HttpResponse:
-    """Show the form, preview the relation if the button "preview" was pressed, or save the relation."""
+    """Show the form, or perform the submitted action: "preview", "harvest" (save and launch), or save the relation."""
     editable_sets = RelationSet.objects.filter(project__in=Project.objects.with_role(request.user, MAY[Action.WORK]))
     form = RelationForm(request.POST or None, initial=initial, relation=context.get("relation"), sets=editable_sets)
     offer_projects(form, request)
@@ -98,8 +100,11 @@ def _relation_form(request: HttpRequest, context: dict, initial: dict[str, str])
             set_name, project = form.cleaned_data["set_name"], chosen_project(form, request)
             relation = services.save_relation(form.entry(), set_name, form.relation, request.user, project)
             messages.success(request, f"Relation {relation.path} saved.")
+            if "harvest" in request.POST:
+                return launch_page(request, QueryDict(f"{request.POST.urlencode()}&relations={relation.pk}"))
             return redirect(relation)
-    return render(request, "kgharvest/relations/relation_edit.html", {"form": form, **context})
+    harvest = None if form.relation else LaunchForm(request.POST or None)
+    return render(request, "kgharvest/relations/relation_edit.html", {"form": form, "harvest": harvest, **context})
 
 
 @researcher_required

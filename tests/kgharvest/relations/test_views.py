@@ -8,7 +8,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 
-from kgharvest.models import Relation, RelationSet
+from kgharvest.models import HarvestJob, Relation, RelationSet
 from kgharvest.relations.forms import RelationForm, initial_values, parse_seed_tuples
 from tests import factories
 
@@ -34,6 +34,36 @@ def test_relation_is_created_in_a_new_set(researcher_client):
     assert (relation.path, relation.arity, relation.statement) == ("mine/prevent", 2, "<ENT0> prevents <ENT1>.")
     assert relation.seed_tuples == [["vaccine", "measles"], ["seat belt", "injury"]]
     assert relation.initial_prompts == ["<ENT0> prevents <ENT1>."]
+
+
+def test_new_relation_is_saved_and_harvested(researcher_client, enqueued):
+    harvest = {"harvest": "1", "models": "embedded", "settings": "human", "max_tuples": "8", "max_entity_tokens": "3"}
+    form = researcher_client.get(reverse(NEW)).context["harvest"]
+    assert [form[name].html_name for name in ("models", "settings", "max_tuples", "max_entity_tokens")] == [*harvest][1:]
+
+    response = researcher_client.post(reverse(NEW), PREVENT | harvest)
+
+    job = HarvestJob.objects.get()
+    assert (job.relation.path, job.setting, str(job.language_model)) == ("mine/prevent", "human", "embedded")
+    assert job.payload["spec"]["params"]["max_tuples"] == 8
+    assert response.url == job.get_absolute_url()
+
+
+def test_invalid_harvest_of_new_relation_is_corrected_in_the_launch_form(researcher_client):
+    harvest = {"harvest": "1", "models": "embedded", "settings": "human", "max_tuples": "0", "max_entity_tokens": "3"}
+    page = researcher_client.post(reverse(NEW), PREVENT | harvest)
+
+    relation = Relation.objects.get()
+    assert "max_tuples" in page.context["form"].errors
+    assert page.context["form"]["relations"].value() == [str(relation.pk)]
+    assert f'action="{reverse("kgharvest:harvest_new")}"' in page.text
+    assert not HarvestJob.objects.exists()
+
+
+def test_only_new_relations_offer_a_harvest(researcher_client, researcher):
+    relation = factories.make_relation(relation_set=factories.make_relation_set("mine"))
+
+    assert researcher_client.get(address("relation_edit", relation.pk)).context["harvest"] is None
 
 
 def test_negative_seed_tuples_are_entered_shown_and_edited(researcher_client):

@@ -11,7 +11,7 @@
     request = new AbortController();
     const body = new FormData(form);
     body.set("estimate", "1");
-    const response = await fetch(location.href, { method: "POST", body, signal: request.signal }).catch(() => null);
+    const response = await fetch(form.action, { method: "POST", body, signal: request.signal }).catch(() => null);
     if (response?.ok) estimate.innerHTML = await response.text();
   };
 
