@@ -37,7 +37,7 @@ def home_stages(request: HttpRequest, subject: None) -> Iterator[Panel]:
     judged = reports.for_list().filter(headline__n_judgments__gt=0)
     if report := judged.order_by("-created_at", "-pk").first():
         document = report.document_for_pages
-        figure = figure_named("averages", document)
+        figure = figure_named("averages", document) if len(document["totals"]) > 1 else None
         context = {"report": report, "finding": finding(document), "figure": figure and figure.image(document)}
         parts = [Panel("evaluation/reports/_newest_report.html", context)]
     description = "A report estimates the accuracy, with intervals, agreement, and comparisons."

@@ -177,9 +177,9 @@ def cell_tables(cells: Sequence[Cell], address: QueryDict) -> dict[str, Any]:
         (missing if row.get(key) is None else present).append(row)
     # Missing values come last in both directions.
     rows = sorted(present, key=itemgetter(key), reverse=sort.startswith("-")) + missing
-    words = q.casefold().split()
+    words = q.casefold().replace("_", " ").split()  # pages show names of relations without underscores
     for row in rows:
-        row["is_hidden"] = not all(word in row["names"] for word in words)
+        row["is_hidden"] = not all(word in row["names"].replace("_", " ") for word in words)
     groups = groupby(sides, key=itemgetter(0))
     return {
         "view": view,

@@ -229,6 +229,7 @@ def job_choices(filters: Mapping[str, str], chosen: set[str], user) -> tuple[lis
         "lm": "language_model__name",
         "setting": "setting",
     }
+    filters = {**filters, "find": filters.get("find", "").replace(" ", "_")}  # pages show names with spaces
     matching = jobs.filter(
         pk__in=newest.values(), **{lookups[key]: value for key, value in filters.items() if value}
     ).exclude(pk__in=chosen)

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil, inf, sqrt
 from statistics import median
@@ -40,12 +40,11 @@ from kgharvest.statistics.paired_tests import (
 )
 from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, wilson_interval_of_share
 
-ASSUMED_SECONDS = 6.0  # per judgment, used if no time has been measured
+ASSUMED_SECONDS = 6.0  # per judgment of a statement about a new subject, used if no time has been measured
 ASSUMED_ACCURACY = 0.5  # gives the widest intervals
 PACE_ANNOTATORS = 20  # number of recent annotators used to measure the time per judgment
 PACE_JUDGMENTS = 5000
-# Seconds to identify the subject of a fact, and to judge the fact (Gao et al. 2019, PVLDB 12).
-SUBJECT_SECONDS, FACT_SECONDS = 45.0, 25.0
+SUBJECT_SHARE = 45 / (45 + 25)  # share of this time to identify the subject (Gao et al. 2019, PVLDB 12)
 ASSUMED_DESIGN_EFFECT = 1.5  # typical of subjects in knowledge graphs: 1.1 to 1.9
 FEWEST_TIMES = 30  # judgments that follow a judgment of the same subject
 SHOWN_CELLS = 20
@@ -132,16 +131,21 @@ class Costs(NamedTuple):
     statement: float
     is_measured: bool
 
+    def __str__(self) -> str:
+        source = "measured" if self.is_measured else "ratio of Gao et al. 2019"
+        return f"{seconds(self.subject)} per subject and {seconds(self.statement)} per statement ({source})"
+
 
 class Design(NamedTuple):
     """Work to reach the target half-width in each cell with a sampling design: "simple" or "clusters".
 
-    n_subjects: expected number of different subjects, added up over cells. hours: of all annotators, by `costs`.
+    n_subjects: expected number of different subjects, added up over cells. seconds_per_judgment: mean, by `costs`.
     """
 
     name: str
     n_statements: int
     n_subjects: int
+    seconds_per_judgment: float
     hours: float
     costs: Costs
 
@@ -260,6 +264,9 @@ def plan_round(
         for job, samples in cells.items()
         for effect in [_design_effect(samples, by)]
     }
+    designs = _designs(round, list(zip(cells.values(), expected.values(), strict=True)), wish, pace)
+    if designs:
+        work = replace(work, seconds_per_judgment=designs[-1].seconds_per_judgment)
     named = [(names[cells[job][0].stratum.cell], strata) for job, strata in expected.items()]
     cell_plans = [
         CellPlan(
@@ -291,10 +298,10 @@ def plan_round(
         n_gold,
         len(frozen.training),
         wish,
-        _ways(round, list(expected.values()), bool(frozen.judged), wish, pace),
+        _ways(round, list(expected.values()), bool(frozen.judged), wish, work.seconds_per_judgment),
         frozen.noise_warnings(),
         _closing(round, named, work),
-        _designs(round, list(zip(cells.values(), expected.values(), strict=True)), wish, pace),
+        designs,
     )
 
 
@@ -330,8 +337,9 @@ def _designs(
             n_parts = np.ceil(np.concatenate([sample.n_by_subject for sample in samples]) / most)
             n_statements += n
             n_subjects += float((1 - (1 - n / population) ** n_parts).sum())
-        work_s = round.judgments_per_task * (n_subjects * costs.subject + n_statements * costs.statement)
-        designs.append(Design(name, n_statements, ceil(n_subjects - 1e-9), work_s / 3600, costs))
+        pace = costs.statement + costs.subject * n_subjects / n_statements
+        hours = workload(round, n_statements, n_statements, pace).hours
+        designs.append(Design(name, n_statements, ceil(n_subjects - 1e-9), pace, hours, costs))
     return designs
 
 
@@ -358,9 +366,7 @@ def _closing(
     return ClosingPlan(round.closes_at_half_width, n_statements, n_judgments, judged * work.hours, share <= 1)
 
 
-def _ways(
-    round: Round, cells: Sequence[Sequence[StratumPlan]], is_judged: bool, wish: Wish, pace: float | None
-) -> list[Way]:
+def _ways(round: Round, cells: Sequence[Sequence[StratumPlan]], is_judged: bool, wish: Wish, pace: float) -> list[Way]:
     """Return the work with people only, and the work with a judge.
 
     The judge is that of the round or, if the round has none, an assumed judge. A statement that several cells share
@@ -399,7 +405,7 @@ def costs_of_statements(pace: float | None) -> Costs:
     """Return the times per subject and per statement.
 
     They are measured if annotators judged enough statements directly after a statement with the same subject. Otherwise
-    they are those of Gao et al., scaled to the measured pace if there is one.
+    they share the measured pace, or ASSUMED_SECONDS, in the ratio of Gao et al.
     """
     in_order = _timed_judgments().order_by("annotator", "judged_at")
     rows = list(in_order.values_list("annotator", "task__entities__0", "seconds")[:PACE_JUDGMENTS])
@@ -409,8 +415,8 @@ def costs_of_statements(pace: float | None) -> Costs:
     if min(len(first), len(repeated)) >= FEWEST_TIMES:
         statement = median(repeated)
         return Costs(max(median(first) - statement, 0.0), statement, True)
-    scale = pace / (SUBJECT_SECONDS + FACT_SECONDS) if pace else 1.0
-    return Costs(SUBJECT_SECONDS * scale, FACT_SECONDS * scale, False)
+    pace = pace or ASSUMED_SECONDS
+    return Costs(pace * SUBJECT_SHARE, pace * (1 - SUBJECT_SHARE), False)
 
 
 def planned_comparisons(variances: Mapping[tuple[str, str, str], float]) -> PlannedComparisons:
@@ -445,7 +451,8 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield f"statements: {work.n_tasks} ({work.n_drawn} drawn, {work.n_shared} of them shared between cells)"
     yield f"judgments: {least}{work.n_judgments}"
     yield f"gold: {plan.n_gold} statements, shown at most {work.n_gold_shown} times in total"
-    yield f"annotator time: {work.hours:.1f} h at {seconds(work.seconds_per_judgment)} per judgment ({pace})"
+    costs = f": {plan.designs[-1].costs}" if plan.designs else ""
+    yield f"annotator time: {work.hours:.1f} h at {seconds(work.seconds_per_judgment)} per judgment ({pace}){costs}"
     yield f"expected 95 % intervals at {percent(plan.accuracy)} accuracy:"
     for cell in plan.cells:
         halved = f" (to halve the width: {cell.n_to_halve})" if cell.half_width else ""
@@ -458,10 +465,8 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     for way in plan.ways:
         method = f"people, with {way.judge}" if way.judge else "people alone"
         yield f"  {method}: {way.n_statements} statements, {way.n_judgments} judgments, {way.hours:.1f} h"
-    for name, n_statements, n_subjects, hours, costs in plan.designs:
-        source = "measured" if costs.is_measured else "assumed, Gao et al. 2019"
-        times = f"at {seconds(costs.subject)} per subject and {seconds(costs.statement)} per statement ({source})"
-        yield f"  {name} sampling: {n_statements} statements, {n_subjects} subjects, {hours:.1f} h {times}"
+    for name, n_statements, n_subjects, _, hours, _ in plan.designs:
+        yield f"  {name} sampling: {n_statements} statements, {n_subjects} subjects, {hours:.1f} h"
     if closing := plan.closing:
         work = f"{closing.n_statements} statements, {closing.n_judgments} judgments, {closing.hours:.1f} h"
         target = f"+- {in_points(closing.half_width)}"

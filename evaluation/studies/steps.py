@@ -185,17 +185,17 @@ def make_report(study: Study, by=None) -> list[Job]:
     return []
 
 
-def report_now(study: Study, by=None) -> Report:
+def report_now(study: Study, by=None, is_stored: bool = False) -> Report:
     """Create a report on the present state of the round. It becomes the study's report if the round is complete.
 
-    A report without judgments is not stored. Raises NotFound without an open round.
+    A report without judgments is stored only if `is_stored`. Raises NotFound without an open round.
     """
     study.refresh_from_db(fields=["round", "report"])
     if study.round is None or study.round.status == Round.Status.DRAFT:
         raise NotFound(f"Study {study.name} has no open round yet. Continue it with study run.")
     is_final = is_judged(study.round)
     report = prepare_report(study.round, by, **options_of_report(study))
-    if not report.document["n_judgments"]:
+    if not report.document["n_judgments"] and not is_stored:
         return report
     with transaction.atomic():
         current = locked(study, by)

@@ -155,12 +155,9 @@ def harvest_export(request: HttpRequest, pk: int, file_format: str) -> HttpRespo
 
 
 @worker_required
-def launch_new(request: HttpRequest) -> HttpResponse:
-    return launch_page(request, request.POST)
-
-
-def launch_page(request: HttpRequest, posted: QueryDict) -> HttpResponse:
+def launch_new(request: HttpRequest, posted: QueryDict | None = None) -> HttpResponse:
     """Launch harvests. "preview": show the estimate without launching. "estimate": return only the estimate."""
+    posted = posted or request.POST
     chosen = {"relations": request.GET.getlist("relation"), "sets": request.GET.getlist("set")}
     form = LaunchForm(posted or None, initial=chosen)
     form.offer_relations(request.user)

@@ -13,7 +13,7 @@ from kgharvest.accounts.forms import chosen_project, offer_projects
 from kgharvest.bulk.pagination import number_in, page_of
 from kgharvest.harvests.forms import LaunchForm
 from kgharvest.harvests.runner import MIN_SEED_TUPLES
-from kgharvest.harvests.views import launch_page
+from kgharvest.harvests.views import launch_new
 from kgharvest.models import HarvestJob, Project, Relation, RelationSet
 from kgharvest.pages.lists import ListPage
 from kgharvest.pages.number_format import counted
@@ -101,7 +101,7 @@ def _relation_form(request: HttpRequest, context: dict, initial: dict[str, str])
             relation = services.save_relation(form.entry(), set_name, form.relation, request.user, project)
             messages.success(request, f"Relation {relation.path} saved.")
             if "harvest" in request.POST:
-                return launch_page(request, QueryDict(f"{request.POST.urlencode()}&relations={relation.pk}"))
+                return launch_new(request, QueryDict(f"{request.POST.urlencode()}&relations={relation.pk}"))
             return redirect(relation)
     harvest = None if form.relation else LaunchForm(request.POST or None)
     return render(request, "kgharvest/relations/relation_edit.html", {"form": form, "harvest": harvest, **context})

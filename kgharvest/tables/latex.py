@@ -40,6 +40,7 @@ TEX_SPECIAL = {
     "·": r"$\cdot$",
     "×": r"$\times$",
     "†": r"\dag{}",
+    "‡": r"\ddag{}",
 } | {character: f"\\{character}" for character in "&%$#_{}"}
 
 

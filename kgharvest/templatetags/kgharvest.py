@@ -28,7 +28,8 @@ from kgharvest.pages.number_format import (
 register = template.Library()
 for number_filter in (count, duration, hours, in_points, pace, percent, points, score, seconds, share):
     register.filter(number_filter.__name__, number_filter)
-register.filter("words", lambda name: name.replace("_", " "))  # name of a relation, such as "place for"
+# Name of a relation or cell with the relation in words, such as "place for × embedded × multi"
+register.filter("words", lambda name: name.replace("_", " ", name.partition(" × ")[0].count("_")))
 register.simple_tag(messages.away_since, name="broker_away_since")
 
 

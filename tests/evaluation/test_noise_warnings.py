@@ -1,6 +1,7 @@
 """Warnings of harvests that are probably noise: shown wherever the harvest is used, and confirmed before a round."""
 
 import json
+import re
 from contextlib import nullcontext
 
 import pytest
@@ -10,9 +11,11 @@ from django.urls import reverse
 from annotation.models import Round
 from annotation.rounds.services import clone_round, open_draft, open_round
 from evaluation.evidence.rows import conduct_facts
+from evaluation.reports.sections.rates import relation_table
 from evaluation.reports.services import create_report
 from evaluation.studies.schema import RoundSection
 from kgharvest.models import HarvestJob
+from kgharvest.tables.latex import latex_of
 from tests import factories
 from tests.refusals import refused
 
@@ -194,3 +197,21 @@ def test_report_names_the_cell_only_if_it_has_a_warning(researcher):
     assert conduct_facts(round)["noise_warnings"] == [cell | noisy.noise_warning]
     assert create_report(round, researcher).document["conduct"]["noise_warnings"] == [cell | noisy.noise_warning]
     assert "noise_warnings" not in create_report(without, researcher).document["conduct"]
+
+
+def test_first_table_marks_the_cell_of_a_noisy_harvest(researcher_client, researcher):
+    noisy, plain = make_noise(), factories.make_harvest([("e", "f"), ("g", "h")])
+    cells = [{"job": job.pk, "n": 2} for job in (noisy, plain)]
+    report = create_report(open_round(description(noisy, cells=cells, confirm_noise=True), researcher), researcher)
+
+    table = relation_table(report.document)
+    marks = {row.values[0]: "".join(rates.mark for rates in row.values[1:] if rates) for row in table.rows[:-1]}
+    assert marks == {"place_for": "†‡", plain.relation.name: "†"}
+    assert [note for note in table.notes if note.startswith("‡")]
+    assert r"\ddag{}" in latex_of("pilot", [table])
+    assert "is_noise" not in str(report.document)
+
+    rows = re.findall("<tr>.*?</tr>", researcher_client.get(report.get_absolute_url()).text, re.DOTALL)
+    marked = [row for row in rows if 'aria-label="Warning' in row]
+    assert len(marked) == 1
+    assert "place for" in marked[0]

@@ -70,6 +70,7 @@ class Command(DomainCommand):
         run.add_argument("--yes", action="store_true", help="apply the changes of a changed file")
         run.add_argument("--queue", action="store_true", help="leave harvests and judge runs to the workers")
         run.add_argument("--wait", action="store_true", help="wait for workers and for the judgments of people")
+        report.add_argument("--store", action="store_true", help="store the report even if the round has no judgments")
         for verb in (run, report):
             output_help = "folder for the report's files (default: NAME-results in the folder of the file)"
             verb.add_argument("--output", type=Path, metavar="DIR", help=output_help)
@@ -208,10 +209,10 @@ class Command(DomainCommand):
         for stage in stages(stored):
             self.stdout.write(f"{stage.name:<10} {stage.state:<12} {stage.text}")
 
-    def do_report(self, study, small, output, **options):
+    def do_report(self, study, small, store, output, **options):
         path = study_path(study)
         stored = stored_study(written_study(path, small))
-        report = report_now(stored) if "round" in stored.document else None
+        report = report_now(stored, is_stored=store) if "round" in stored.document else None
         if not report and not published_tables(stored, None):
             raise NotFound(f"Study {stored.name} has no results yet. Continue it with study run.")
         if report and not is_judged(stored.round):

@@ -179,7 +179,7 @@ def _similar_relations(accuracies: Mapping[str, float], seed: int) -> dict[str, 
     return {"low": low, "high": high, "reason": reason}
 
 
-INCOMPLETE_MARK = "†"
+INCOMPLETE_MARK, NOISE_MARK = "†", "‡"
 NO_COMPARISON = (
     "No comparisons: a comparison requires two settings of an LM, or two LMs in a setting, with verdicts on at least "
     "two shared relations."
@@ -187,7 +187,7 @@ NO_COMPARISON = (
 
 
 def rates_of(cell: Mapping[str, Any]) -> Rates:
-    mark = INCOMPLETE_MARK if cell.get("incomplete") else ""
+    mark = INCOMPLETE_MARK * bool(cell.get("incomplete")) + NOISE_MARK * cell.get("is_noise", False)
     return Rates(cell["accuracy"], cell["rejection"], cell["accuracy_low"], cell["accuracy_high"], cell["n"], mark)
 
 
@@ -207,7 +207,9 @@ def interval_of_average(total: Mapping[str, Any]) -> tuple[float | None, float |
 def cells_by_relation(document: Document) -> list[tuple[str, list[Mapping[str, Any] | None]]]:
     """Return each relation with its cells in the order of the totals. A cell that was not sampled is None."""
     sides = _sides(document)
-    cells = {(cell["relation"], cell["model"], cell["setting"]): cell for cell in document["cells"]}
+    noise = {(w["relation"], w["model"], w["setting"]) for w in document.get("conduct", {}).get("noise_warnings", ())}
+    keys = [(cell["relation"], cell["model"], cell["setting"]) for cell in document["cells"]]
+    cells = {key: {**cell, "is_noise": key in noise} for key, cell in zip(keys, document["cells"], strict=True)}
     relations = sorted({cell["relation"] for cell in document["cells"]})
     return [(relation, [cells.get((relation, *side)) for side in sides]) for relation in relations]
 
@@ -245,6 +247,8 @@ def _notes(document: Document) -> Iterable[str]:
             f"{INCOMPLETE_MARK} Some statements of this cell are incomplete; they contribute the probability of each "
             "verdict given their labels."
         )
+    if document.get("conduct", {}).get("noise_warnings"):
+        yield f"{NOISE_MARK} Warning: the harvest of this cell is probably noise."
     for reason in sorted({cell["reason"] for cell in document["cells"] if cell.get("reason")}):
         yield f"{DASH} {reason}"
     if not document["comparisons"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from copy import deepcopy
+from urllib.parse import urlencode
 
 import pytest
 from django.http import QueryDict
@@ -14,6 +15,7 @@ from annotation.monitoring import cells as monitoring_cells
 from annotation.monitoring import progress as snapshots
 from annotation.monitoring.cells import LATER, cell_tables, count_cells, round_cells
 from annotation.monitoring.progress import interval_picture
+from annotation.rounds.forms import job_choices
 from annotation.rounds.services import create_draft, open_round
 from evaluation.evidence.evidence import cells_of, drawn_verdicts
 from evaluation.evidence.rows import gather_evidence
@@ -113,6 +115,15 @@ def test_query_filters_and_sorts_cells_and_marks_hidden_rows(researcher_client, 
     filtered = cells("?cells=list&q=RIV gpt&sort=-drawn")
     assert [(row["drawn"], row["is_hidden"]) for row in filtered["rows"]] == [(8, True), (6, False), (4, True)]
     assert (filtered["n_shown"], cells("?sort=made-up")["sort"]) == (1, "relation")
+
+
+def test_filters_find_relations_with_and_without_underscores(researcher):
+    job = make_harvest([("a", "b"), ("c", "d")], relation=make_relation("place_for"))
+    cells = count_cells(open_round({"name": "underscores", "cells": [{"job": job.pk, "n": 2}]}, researcher))
+    for q in ("place_for", "place for"):
+        assert cell_tables(cells, QueryDict(urlencode({"q": q})))["n_shown"] == 1
+        assert len(job_choices({"find": q}, set(), researcher)[0]) == 1
+    assert cell_tables(cells, QueryDict("q=placefor"))["n_shown"] == 0
 
 
 def test_interval_picture_spans_the_interval_or_is_empty():

@@ -9,7 +9,7 @@ from annotation.judges.cost import Wish
 from annotation.judging.assignment import next_batch
 from annotation.models import Draw, Round
 from annotation.rounds.builder import freeze_round
-from annotation.rounds.plan import ASSUMED_DESIGN_EFFECT, Costs, costs_of_statements, plan_lines, plan_round
+from annotation.rounds.plan import ASSUMED_DESIGN_EFFECT, costs_of_statements, plan_lines, plan_round
 from annotation.rounds.serializers import round_from_spec
 from annotation.rounds.services import create_draft, open_round
 from evaluation.rehearsals.rehearsal import draft_evidence
@@ -133,7 +133,7 @@ def test_plan_compares_designs_with_the_assumed_effect():
 
     simple, clusters = plan.designs
     assert plan.cells[0].design_effect == ASSUMED_DESIGN_EFFECT
-    assert simple.costs == clusters.costs == Costs(45, 25, False)
+    assert simple.costs == clusters.costs == pytest.approx((27 / 7, 15 / 7, False))  # 6 s in the ratio 45 : 25
     # Clusters require more statements: p (1 - p) (1 / n - 1 / N) is divided by the effect.
     ratio = (1 / simple.n_statements - 1 / 80) / (1 / clusters.n_statements - 1 / 80)
     assert ratio == pytest.approx(1.5, rel=0.05)
@@ -141,7 +141,13 @@ def test_plan_compares_designs_with_the_assumed_effect():
     n, m = simple.n_statements / 80, clusters.n_statements / 80
     assert simple.n_subjects == pytest.approx(20 * (1 - (1 - n) ** 4), abs=1)
     assert clusters.n_subjects == pytest.approx(20 * (1 - (1 - m) ** 2), abs=1)
-    assert clusters.hours == pytest.approx(2 * (clusters.n_subjects * 45 + clusters.n_statements * 25) / 3600, rel=0.05)
+    seconds = 2 * (clusters.n_subjects * 27 + clusters.n_statements * 15) / 7
+    assert clusters.hours == pytest.approx(seconds / 3600, rel=0.05)
+    # All times of the plan use the same time per judgment.
+    assert plan.ways[0].hours == clusters.hours
+    assert plan.workload.hours == pytest.approx(clusters.hours * plan.workload.n_tasks / clusters.n_statements)
+    [line] = [line for line in plan_lines(plan) if "per judgment" in line or "per subject" in line]
+    assert line.endswith("per judgment (assumed): 3.9 s per subject and 2.1 s per statement (ratio of Gao et al. 2019)")
     assert any("design effect 1.50" in line for line in plan_lines(plan))
 
 
@@ -168,8 +174,10 @@ def test_plan_estimates_the_effect_and_the_times_from_earlier_judgments():
 
     # All statements of a subject have the same verdict: the effect is the mean size of a cluster.
     assert plan_round(draft).cells[0].design_effect == pytest.approx(2)
-    assert costs_of_statements(None) == Costs(45, 25, False)  # 19 first statements of other subjects are too few
-    assert costs_of_statements(7) == Costs(4.5, 2.5, False)
+    assert costs_of_statements(None) == pytest.approx(
+        (27 / 7, 15 / 7, False)
+    )  # 19 first statements of other subjects are too few
+    assert costs_of_statements(7) == pytest.approx((4.5, 2.5, False))
 
 
 def test_draft_page_and_api_show_the_designs(researcher_client, researcher):

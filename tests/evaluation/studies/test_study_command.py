@@ -230,12 +230,14 @@ def test_status_and_report_do_not_read_the_files_of_data(run, study):
     assert "0 of 12" in run("report")
 
 
-def test_report_without_judgments_is_not_stored(run, study):
+def test_report_without_judgments_is_only_stored_with_store(run, study):
     run()
 
     run("report")
     assert not Report.objects.exists()
     assert (study.parent / "capitals-results" / "report.json").exists()
+    run("report", "--store")
+    assert Report.objects.get().document["n_judgments"] == 0
 
 
 def test_check_and_plan_store_nothing(run):

@@ -39,7 +39,9 @@ def test_relation_is_created_in_a_new_set(researcher_client):
 def test_new_relation_is_saved_and_harvested(researcher_client, enqueued):
     harvest = {"harvest": "1", "models": "embedded", "settings": "human", "max_tuples": "8", "max_entity_tokens": "3"}
     form = researcher_client.get(reverse(NEW)).context["harvest"]
-    assert [form[name].html_name for name in ("models", "settings", "max_tuples", "max_entity_tokens")] == [*harvest][1:]
+    assert [form[name].html_name for name in ("models", "settings", "max_tuples", "max_entity_tokens")] == [*harvest][
+        1:
+    ]
 
     response = researcher_client.post(reverse(NEW), PREVENT | harvest)
 

@@ -14,7 +14,7 @@
 
   const show = () => {
     const [find, ...rest] = filters;
-    const words = find.value.trim().toLowerCase();
+    const words = find.value.trim().toLowerCase().replaceAll("_", " ");
     for (const row of rowsOf()) {
       const name = row.querySelector("b").textContent.toLowerCase();
       row.hidden = !name.includes(words) || rest.some((filter) => filter.value && row.dataset[filter.name] !== filter.value);

@@ -10,7 +10,7 @@
     history.replaceState(history.state, "", url);
   };
 
-  const namesOf = (row) => [...row.cells].filter((cell) => !cell.classList.contains("num")).map((cell) => cell.textContent).join(" ").toLowerCase();
+  const namesOf = (row) => [...row.cells].filter((cell) => !cell.classList.contains("num")).map((cell) => cell.textContent).join(" ").toLowerCase().replaceAll("_", " ");
 
   const matches = (row, words) => {
     const names = (row.names ??= namesOf(row));
@@ -25,7 +25,7 @@
   };
 
   const show = (section) => {
-    const words = section.querySelector("[data-filter]").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = section.querySelector("[data-filter]").value.toLowerCase().replaceAll("_", " ").split(/\s+/).filter(Boolean);
     const matchingRows = [];
     for (const row of rowsOf(section)) {
       if (matches(row, words)) matchingRows.push(row);
