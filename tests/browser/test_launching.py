@@ -27,8 +27,8 @@ def test_relation_preview_updates_while_typing(visit):
     expect(page.get_by_text("seat belt prevents injury.")).to_be_visible()
 
     page.get_by_label("Name").fill("prevent")
-    page.get_by_label("Set").fill("mine")
-    page.keyboard.press("Enter")
+    page.get_by_label("Set", exact=True).fill("mine")
+    page.get_by_role("button", name="Save relation").press("Enter")
     expect(page.get_by_role("heading", level=1, name="prevent")).to_be_visible()
     assert Relation.objects.get().path == "mine/prevent"
 
