@@ -207,7 +207,8 @@ def interval_of_average(total: Mapping[str, Any]) -> tuple[float | None, float |
 def cells_by_relation(document: Document) -> list[tuple[str, list[Mapping[str, Any] | None]]]:
     """Return each relation with its cells in the order of the totals. A cell that was not sampled is None."""
     sides = _sides(document)
-    noise = {(w["relation"], w["model"], w["setting"]) for w in document.get("conduct", {}).get("noise_warnings", ())}
+    warnings = (document.get("conduct") or {}).get("noise_warnings", ())
+    noise = {(w["relation"], w["model"], w["setting"]) for w in warnings}
     keys = [(cell["relation"], cell["model"], cell["setting"]) for cell in document["cells"]]
     cells = {key: {**cell, "is_noise": key in noise} for key, cell in zip(keys, document["cells"], strict=True)}
     relations = sorted({cell["relation"] for cell in document["cells"]})
@@ -247,7 +248,7 @@ def _notes(document: Document) -> Iterable[str]:
             f"{INCOMPLETE_MARK} Some statements of this cell are incomplete; they contribute the probability of each "
             "verdict given their labels."
         )
-    if document.get("conduct", {}).get("noise_warnings"):
+    if (document.get("conduct") or {}).get("noise_warnings"):
         yield f"{NOISE_MARK} Warning: the harvest of this cell is probably noise."
     for reason in sorted({cell["reason"] for cell in document["cells"] if cell.get("reason")}):
         yield f"{DASH} {reason}"
