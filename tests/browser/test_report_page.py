@@ -61,7 +61,7 @@ def test_first_part_fits_two_screens_and_sections_load_when_opened(visit, report
 
 
 def test_first_false_statement_of_shared_page_is_on_its_first_two_screens(visit, report):
-    share = share_report(report, "Reviewers", 7, timezone.now())
+    share = share_report(report, "Reviewers", 7, timezone.now(), with_statements=True)
     visitor = visit(bypass_csp=True)
     page = visitor.page
 

@@ -146,10 +146,13 @@ def test_matplotlib_is_not_imported_at_startup():
 
 @pytest.mark.django_db
 def test_report_page_shows_figure_images_in_both_themes(researcher_client, researcher):
+    from annotation.rounds.services import open_round
     from evaluation.reports.services import create_report
-    from tests.factories import judge_all, make_round
+    from tests.factories import judge_all, make_harvest, make_relation
 
-    round = make_round(2, name="pilot", by=researcher)
+    relation, tuples = make_relation(), [("head 0", "tail 0"), ("head 1", "tail 1")]
+    jobs = [make_harvest(tuples, relation=relation) for _ in range(2)]  # of two LMs
+    round = open_round({"name": "pilot", "cells": [{"job": job.pk, "n": None} for job in jobs]}, researcher)
     judge_all(round, ["true", "false"], ["true", "false"], ["true", "true"])
     report = create_report(round)
 
@@ -158,7 +161,8 @@ def test_report_page_shows_figure_images_in_both_themes(researcher_client, resea
     cached = researcher_client.get(image.request["PATH_INFO"] + "?theme=dark", headers={"if-none-match": image["ETag"]})
     pdf = researcher_client.get(f"/reports/{report.pk}/figures/averages.pdf")
 
-    assert "figures/averages.svg" not in page  # a figure of one LM and setting has one point
+    assert page.count(f'src="/reports/{report.pk}/figures/averages.svg?theme=') == 2
+    assert 'alt="Accuracy, mean over relations: ' in page
     assert image["Content-Type"] == "image/svg+xml"
     assert cached.status_code == 304
     assert pdf.content.startswith(b"%PDF")
