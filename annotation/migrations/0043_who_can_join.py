@@ -1,6 +1,6 @@
-"""Replace the option `takes_guests` of rounds by `who_can_join`, in the columns and in the descriptions.
+"""Replace the option `takes_guests` of rounds by `who_can_join`. The same people can join existing rounds.
 
-The same people can join existing rounds. The old column is written too, because web servers of the last release read it.
+The old column and the old key of descriptions stay, because web servers of the last release read and write them.
 """
 
 from django.db import migrations, models
@@ -8,13 +8,17 @@ from django.db import migrations, models
 ROWS_AT_ONCE = 500
 
 
-def replace_takes_guests(apps, schema_editor):
+def set_who_can_join(apps, schema_editor):
+    apps.get_model("annotation", "Round").objects.filter(takes_guests=True).update(who_can_join="link")
+
+
+def restore_descriptions(apps, schema_editor):
+    """Remove the key that the last release rejects."""
     rounds = apps.get_model("annotation", "Round").objects
-    rounds.filter(takes_guests=True).update(who_can_join="link")
     changed = []
-    for round in rounds.filter(spec__has_key="takes_guests").only("spec").iterator(chunk_size=ROWS_AT_ONCE):
-        if round.spec.pop("takes_guests"):
-            round.spec["who_can_join"] = "link"
+    for round in rounds.filter(spec__has_key="who_can_join").only("spec").iterator(chunk_size=ROWS_AT_ONCE):
+        if round.spec.pop("who_can_join") == "link":
+            round.spec["takes_guests"] = True
         changed.append(round)
     rounds.bulk_update(changed, ["spec"], batch_size=ROWS_AT_ONCE)
 
@@ -40,7 +44,7 @@ class Migration(migrations.Migration):
                 max_length=7,
             ),
         ),
-        migrations.RunPython(replace_takes_guests, migrations.RunPython.noop),
+        migrations.RunPython(set_who_can_join, restore_descriptions),
         migrations.AddConstraint(
             model_name="round",
             constraint=models.CheckConstraint(

@@ -160,7 +160,7 @@ class RoundForm(forms.ModelForm):
         """
         spec = spec or {"cells": [{}]}
         values = {key: value for key, value in self.cleaned_data.items() if value is not None and value != ""}
-        document = {key: value for key, value in spec.items() if key not in self.fields}
+        document = {key: value for key, value in spec.items() if key not in (*self.fields, "takes_guests")}
         document |= {key: values[key] for key in self._meta.fields if key in values}
         if values["confirm_noise"]:
             document["confirm_noise"] = True

@@ -75,8 +75,8 @@ class Round(models.Model):
     relation_instructions: Markdown by relation id, frozen when the round opens. n_tasks: number of statements,
     including gold. source: origin of the judgments; pages and reports mark simulated judgments. completed_at: time at
     which all statements were found to be complete; None until then. archived_at: lists and choices hide archived rounds
-    and their reports; only closed rounds are archived. takes_guests: True for the choice LINK; reports and servers of
-    the last release read it.
+    and their reports; only closed rounds are archived. takes_guests: True for the choice LINK. Reports read
+    it, and servers of the last release read and write it instead of who_can_join.
     """
 
     class Status(models.TextChoices):
@@ -313,6 +313,15 @@ class Round(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @classmethod
+    def from_db(cls, *args, **options) -> "Round":
+        """Load a round. If a server of the last release changed takes_guests, set who_can_join accordingly."""
+        round = super().from_db(*args, **options)
+        takes_link = round.__dict__.get("who_can_join") == cls.WhoCanJoin.LINK
+        if round.__dict__.get("takes_guests", takes_link) != takes_link:
+            round.who_can_join = cls.WhoCanJoin.LINK if round.takes_guests else cls.WhoCanJoin.ACCOUNT
+        return round
 
     def save(self, *args, **options) -> None:
         self.takes_guests = self.who_can_join == self.WhoCanJoin.LINK

@@ -87,22 +87,28 @@ def round_from_spec(document: Any) -> Round:
     serializer = RoundSerializer(data=document)
     if not serializer.is_valid():
         raise DomainError("BadRoundSpec", first_fault(serializer, document, serializer.errors, ""))
-    spec = _without_defaults(serializer, document)
-    if (takes_guests := spec.pop("takes_guests", None)) is not None:
+    options = {name: serializer.validated_data[name] for name in OPTIONS}
+    if (takes_guests := document.get("takes_guests")) is not None:
         if "who_can_join" in document:
             raise DomainError("BadRoundSpec", "takes_guests: Omit this key. who_can_join replaces it.")
-        choice = Round.WhoCanJoin.LINK if takes_guests else Round.WhoCanJoin.ACCOUNT
-        others = {name: value for name, value in document.items() if name != "takes_guests"}
-        return round_from_spec(others | {"who_can_join": choice.value})
+        options["who_can_join"] = Round.WhoCanJoin.LINK if takes_guests else Round.WhoCanJoin.ACCOUNT
+    spec = with_who_can_join(_without_defaults(serializer, document), options["who_can_join"])
     spec.pop("project", None)  # stored as Round.project
     spec["cells"] = [_without_defaults(serializer.fields["cells"].child, cell) for cell in spec["cells"]]
-    round = Round(**{name: serializer.validated_data[name] for name in OPTIONS}, spec=spec)
+    round = Round(**options, spec=spec)
     try:
         round.clean()
     except ValidationError as error:
         [(name, [reason])] = error.message_dict.items()
         raise DomainError("BadRoundSpec", f"{name}: {reason}") from None
     return round
+
+
+def with_who_can_join(spec: dict[str, Any], who_can_join: str) -> dict[str, Any]:
+    """Return the description with the choice. Servers of the last release read takes_guests, not who_can_join."""
+    others = {key: value for key, value in spec.items() if key not in ("takes_guests", "who_can_join")}
+    keys = {Round.WhoCanJoin.LINK: {"takes_guests": True}, Round.WhoCanJoin.INVITE: {"who_can_join": "invite"}}
+    return others | keys.get(who_can_join, {})
 
 
 def cells_of(round: Round) -> list[Cell]:

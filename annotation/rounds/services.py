@@ -24,7 +24,7 @@ from annotation.monitoring.progress import look_at_half_width
 from annotation.quality.limits import limits_spec, set_limits
 from annotation.rounds.builder import freeze_round, instructions_by_relation
 from annotation.rounds.models import OPTIONS
-from annotation.rounds.serializers import round_from_spec
+from annotation.rounds.serializers import round_from_spec, with_who_can_join
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.projects import project_for
 from kgharvest.bulk.insert import insert_rows
@@ -267,7 +267,7 @@ def set_who_can_join(round: Round, who_can_join: str, by=None) -> None:
     """Change who can join an open or paused round. A clone has the same choice. Raises NotAllowed or WrongStatus."""
     check_may(by, Action.WORK, round.project)
     joinable = Round.objects.filter(pk=round.pk, status__in=[Round.Status.OPEN, Round.Status.PAUSED])
-    choice, spec = Round.WhoCanJoin(who_can_join), round.spec | {"who_can_join": who_can_join}
+    choice, spec = Round.WhoCanJoin(who_can_join), with_who_can_join(round.spec, who_can_join)
     if not joinable.update(who_can_join=choice, takes_guests=choice == Round.WhoCanJoin.LINK, spec=spec):
         raise WrongStatus(f"Round {round.name} is {round.status}. Only open and paused rounds can be joined.")
     record("round.who_can_join_set", round, by, round=round, who=choice.value)

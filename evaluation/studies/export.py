@@ -303,6 +303,8 @@ def _round(
 ) -> dict[str, Any]:
     """Return the section of the round. Cells are listed only if their order or their samples differ."""
     spec = _without_date({name: value for name, value in round.spec.items() if name not in ("name", "source", "cells")})
+    if spec.pop("takes_guests", False):
+        spec["who_can_join"] = Round.WhoCanJoin.LINK.value
     if instructions := instructions_by_relation(round):
         spec["relation_instructions"] = {names[pk]: text for pk, text in instructions.items() if pk in names}
     sample_keys = SAMPLE

@@ -94,11 +94,12 @@ def test_form_stores_every_field_in_the_round(researcher_client, harvest):
     assert (form["strata"].value(), form["median_seconds"].value()) == ("1, 11, 31", 1.5)
 
 
-def test_form_keeps_options_that_are_not_on_the_page(researcher_client, draft, harvest):
+@pytest.mark.parametrize("stored", [{"takes_guests": True}, {"who_can_join": "invite"}])
+def test_form_keeps_options_that_are_not_on_the_page(researcher_client, draft, harvest, stored):
     """Saving the unchanged form changes no option, and a changed field does not reset the others."""
     cell = {"job": harvest.pk, "n": 20, "cut": "top:50", "strata": 2, "allocation": "proportional"}
     options = {
-        "name": "pilot", "seed": 7, "dominance_cap": 0.4, "max_per_annotator": 9, "who_can_join": "invite",
+        "name": "pilot", "seed": 7, "dominance_cap": 0.4, "max_per_annotator": 9, **stored,
         "limits": {"gold_accuracy": 0.7, "n_gold": 5, "longest_run": 40},
         "relation_instructions": {"goes_with": "As a rule."}, "ask_country": "required", "closes_when": "complete",
     }  # fmt: skip

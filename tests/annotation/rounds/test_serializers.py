@@ -9,9 +9,7 @@ from django.apps import apps
 
 from annotation.models import Round
 from annotation.rounds.serializers import RoundSerializer, read_round_spec, round_from_spec
-from annotation.rounds.services import (
-    open_round,
-)
+from annotation.rounds.services import clone_round, create_draft, open_draft, open_round, set_who_can_join
 from kgharvest.errors import DomainError
 from tests.annotation.rounds.test_builder import HUNDRED, nothing_is_stored
 from tests.factories import make_harvest, make_round
@@ -108,11 +106,19 @@ def test_invalid_description_error_names_the_field(document, message):
     assert nothing_is_stored()
 
 
-@pytest.mark.parametrize(("takes_guests", "who_can_join"), [(True, "link"), (False, None), (None, None)])
-def test_key_of_earlier_versions_is_replaced(takes_guests, who_can_join):
-    spec = round_from_spec({"name": "a", "cells": [CELL], "takes_guests": takes_guests}).spec
+@pytest.mark.parametrize("document", [{"takes_guests": True}, {"who_can_join": "link"}])
+def test_link_is_stored_as_the_key_of_the_last_release(document):
+    round = round_from_spec({"name": "a", "cells": [CELL], **document})
 
-    assert (spec.get("who_can_join"), "takes_guests" in spec) == (who_can_join, False)
+    assert round.who_can_join == "link"
+    assert round.spec == {"name": "a", "cells": [CELL], "takes_guests": True}
+
+
+@pytest.mark.parametrize("document", [{"takes_guests": False}, {"takes_guests": None}, {"who_can_join": "account"}])
+def test_account_is_the_default_without_a_key(document):
+    round = round_from_spec({"name": "a", "cells": [CELL], **document})
+
+    assert (round.who_can_join, round.spec) == ("account", {"name": "a", "cells": [CELL]})
 
 
 def test_key_of_earlier_versions_cannot_contradict_its_replacement():
@@ -121,18 +127,43 @@ def test_key_of_earlier_versions_cannot_contradict_its_replacement():
 
 
 def test_migration_keeps_who_can_join_existing_rounds():
-    guests, accounts = make_round(name="guests"), make_round(name="accounts")
-    for round, takes_guests in ((guests, True), (accounts, False)):
-        spec = round.spec | {"takes_guests": takes_guests}
-        Round.objects.filter(pk=round.pk).update(takes_guests=takes_guests, spec=spec)
+    rounds = [make_round(name=name) for name in ("guests", "accounts")]
+    specs = []
+    for round, takes_guests in zip(rounds, (True, False), strict=True):
+        specs.append(round.spec | {"takes_guests": takes_guests})
+        Round.objects.filter(pk=round.pk).update(takes_guests=takes_guests, spec=specs[-1])
 
-    import_module("annotation.migrations.0043_who_can_join").replace_takes_guests(apps, None)
+    import_module("annotation.migrations.0043_who_can_join").set_who_can_join(apps, None)
 
-    guests.refresh_from_db()
-    accounts.refresh_from_db()
-    assert (guests.who_can_join, guests.spec["who_can_join"]) == ("link", "link")
-    assert (accounts.who_can_join, "who_can_join" in accounts.spec) == ("account", False)
-    assert not {"takes_guests"} & {*guests.spec, *accounts.spec}
+    stored = Round.objects.order_by("pk").values_list("who_can_join", "spec")
+    assert list(stored) == [("link", specs[0]), ("account", specs[1])]
+
+
+def test_reverse_migration_removes_the_key_that_the_last_release_rejects():
+    rounds = [make_round(name=name, who_can_join=name) for name in ("account", "link", "invite")]
+
+    import_module("annotation.migrations.0043_who_can_join").restore_descriptions(apps, None)
+
+    specs = [Round.objects.get(pk=round.pk).spec for round in rounds]
+    assert [spec.get("takes_guests") for spec in specs] == [None, True, None]
+    assert not any("who_can_join" in spec for spec in specs)
+
+
+@pytest.mark.parametrize(("before", "after"), [("account", "link"), ("link", "account")])
+def test_servers_of_the_last_release_change_who_can_join(before, after):
+    """They write only takes_guests, in the column and in the description."""
+    draft = create_draft(
+        {"name": "a", "cells": [{"job": make_harvest([("a", "b")]).pk, "n": 1}], "who_can_join": before}
+    )
+    spec = {"name": "a", "cells": draft.spec["cells"]} | ({"takes_guests": True} if after == "link" else {})
+    Round.objects.filter(pk=draft.pk).update(takes_guests=after == "link", spec=spec)
+
+    round = open_draft(Round.objects.get(pk=draft.pk))
+
+    assert Round.objects.values_list("who_can_join", "takes_guests", "spec").get() == (after, after == "link", spec)
+    set_who_can_join(round, "link")
+    assert clone_round(round).who_can_join == "link"
+    assert round.spec == {"name": "a", "cells": draft.spec["cells"], "takes_guests": True}
 
 
 def test_documented_example_description_is_valid():
