@@ -114,7 +114,7 @@ def save_round(request: HttpRequest, document: dict[str, Any], draft: Round | No
     else:
         round = create_draft(document, request.user) if draft is None else edit_draft(draft, document, request.user)
         if is_opened:
-            round = open_draft(round, request.user)
+            round = open_draft(round, request.user, document.get("confirm_noise", False))
     if is_opened:
         messages.success(request, f"Round {round.name} opened with {round.n_tasks} statements.")
     return round

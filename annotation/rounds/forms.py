@@ -211,7 +211,6 @@ def form_values(draft: Round) -> dict[str, Any] | None:
         "n": first.n,
         "cut": first.cut,
         "strata": ", ".join(map(str, first.strata)) if isinstance(first.strata, list) else first.strata or "",
-        "confirm_noise": draft.spec.get("confirm_noise", False),
     }
 
 

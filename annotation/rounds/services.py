@@ -70,10 +70,15 @@ def create_draft(document: dict[str, Any], by=None, project: Project | None = No
 
 
 def edit_draft(round: Round, document: dict[str, Any], by=None) -> Round:
-    """Replace the description of a draft. Raises WrongStatus or the same errors as open_round."""
+    """Replace the description of a draft. Raises WrongStatus or the same errors as open_round.
+
+    A confirmation of noise applies to the confirmed cells only, so new cells remove it.
+    """
     edited = round_from_spec(document)
     with transaction.atomic():
         draft = lock_draft(round)
+        if edited.spec["cells"] != draft.spec["cells"]:
+            edited.spec.pop("confirm_noise", None)
         before = _wording(draft)
         check_may(by, Action.WORK, draft.project)
         draft.project = project_for(by, document.get("project") or draft.project)

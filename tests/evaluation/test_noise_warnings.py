@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.urls import reverse
 
 from annotation.models import Round
-from annotation.rounds.services import clone_round, open_draft, open_round
+from annotation.rounds.services import clone_round, create_draft, edit_draft, open_draft, open_round
 from evaluation.evidence.rows import conduct_facts
 from evaluation.reports.sections.rates import relation_table
 from evaluation.reports.services import create_report
@@ -181,6 +181,33 @@ def test_confirmation_is_not_cloned_and_refusal_stores_nothing(researcher):
     with refused("NoiseNotConfirmed"):
         open_draft(clone, researcher)
     assert not clone.strata.exists()
+
+
+def test_confirmation_applies_only_to_the_confirmed_cells(researcher):
+    draft = create_draft(description(make_noise(), confirm_noise=True), researcher)
+    edited = edit_draft(draft, draft.spec | {"seed": 1}, researcher)
+    assert edited.spec["confirm_noise"] is True
+
+    other = factories.make_harvest([("e", "f"), ("g", "h")], summary=NOISE)
+    edited = edit_draft(edited, edited.spec | {"cells": [{"job": other.pk, "n": 2}]}, researcher)
+
+    with refused("NoiseNotConfirmed"):
+        open_draft(edited, researcher)
+
+
+@pytest.mark.parametrize("is_confirmed", [False, True])
+def test_form_asks_for_the_confirmation_of_each_selection(researcher_client, researcher, is_confirmed):
+    draft = create_draft(description(make_noise(), confirm_noise=True), researcher)
+    other = factories.make_harvest([("e", "f"), ("g", "h")], summary=NOISE)
+    url = reverse("annotation:round_edit", args=[draft.path])
+    [box] = re.findall(r'<input[^>]*name="confirm_noise"[^>]*>', researcher_client.get(url).text)
+    assert "checked" not in box
+
+    form = {"name": draft.name, "jobs": [other.pk], "n": 2, "action": "open"} | ROUND_FORM
+    researcher_client.post(url, form | ({"confirm_noise": "true"} if is_confirmed else {}))
+
+    draft.refresh_from_db()
+    assert draft.status == ("open" if is_confirmed else "draft")
 
 
 # Reports
