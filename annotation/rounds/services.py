@@ -269,8 +269,13 @@ def close_round(round: Round, by=None, half_width: float | None = None) -> int:
 
 @transaction.atomic
 def set_who_can_join(round: Round, who_can_join: str, by=None) -> None:
-    """Change who can join an open or paused round. A clone has the same choice. Raises NotAllowed or WrongStatus."""
+    """Change who can join an open or paused round. A clone has the same choice.
+
+    Raises NotAllowed, NotForPeople, or WrongStatus.
+    """
     check_may(by, Action.WORK, round.project)
+    if round.source != Round.Source.PEOPLE:
+        raise DomainError("NotForPeople", f"Cannot join {round.name}: its judgments are {round.source}.")
     joinable = Round.objects.filter(pk=round.pk, status__in=[Round.Status.OPEN, Round.Status.PAUSED])
     choice, spec = Round.WhoCanJoin(who_can_join), with_who_can_join(round.spec, who_can_join)
     if not joinable.update(who_can_join=choice, takes_guests=choice == Round.WhoCanJoin.LINK, spec=spec):

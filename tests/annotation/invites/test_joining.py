@@ -128,6 +128,16 @@ def test_choice_of_a_draft_or_closed_round_does_not_change_by_the_service():
             set_who_can_join(round, "invite")
 
 
+@pytest.mark.parametrize("source", ["imported", "simulated"])
+def test_choice_is_refused_for_rounds_without_people(source):
+    round = guest_round()
+    Round.objects.filter(pk=round.pk).update(source=source, spec={})
+
+    with refused("NotForPeople"):
+        set_who_can_join(Round.objects.get(pk=round.pk), "link")
+    assert Round.objects.get(pk=round.pk).spec == {}
+
+
 def test_join_of_a_guest_is_refused_if_the_choice_changes_meanwhile():
     """`round` was loaded before the change."""
     round = guest_round()
