@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q
 from django.urls import reverse
 
 from annotation.models import Annotator, Round
@@ -47,7 +47,7 @@ def _next_work(user) -> NextAction | None:
     rounds = Round.objects.archived(False).filter(project__in=projects).select_related("project")
     judged = Exists(Annotator.objects.filter(round=OuterRef("pk"), n_judged__gt=0))
     is_over = Q(completed_at__isnull=False) | (Q(status=Round.Status.CLOSED) & judged)
-    if round := rounds.filter(is_over, reports=None).order_by("-completed_at", "-pk").first():
+    if round := rounds.filter(is_over, reports=None).order_by(F("completed_at").desc(nulls_last=True), "-pk").first():
         url = reverse("evaluation:report_new", args=[round.path])
         return NextAction("create_report", "Reports", url, f"{round.name} is complete or closed.")
     if round := rounds.filter(status=Round.Status.OPEN, source=Round.Source.PEOPLE, annotators=None).first():

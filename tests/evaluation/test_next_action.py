@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
@@ -142,6 +144,20 @@ def test_each_state_of_a_study_has_one_next_action(state: Callable[[], str], for
 
     assert (action.key, action.url) == (for_researcher, url)
     assert (of_viewer and of_viewer.key) == for_viewer
+
+
+def test_a_complete_round_comes_before_a_closed_round():
+    """PostgreSQL sorts NULL first in descending order, SQLite last."""
+    complete, closed = judged_round(), factories.make_round(2, name="closed")
+    factories.judge_all(closed, ["true", "false"])
+    close_round(closed)
+
+    with CaptureQueriesContext(connection) as captured:
+        action = next_action(factories.make_researcher())
+
+    assert complete.name in action.text
+    [query] = [query["sql"] for query in captured if 'ORDER BY "annotation_round"."completed_at"' in query["sql"]]
+    assert "NULLS LAST" in query
 
 
 def test_work_is_offered_only_in_the_projects_of_a_researcher():
