@@ -53,6 +53,17 @@ def test_archiving_a_round_hides_its_reports_and_restoring_shows_them(round):
     assert not Report.objects.archived().exists()
 
 
+def test_report_of_an_archived_round_cannot_be_restored(round):
+    report, archived = create_report(round), create_report(round)
+    archive(archived)
+    archive(round)
+
+    for hidden in (report, archived):
+        with pytest.raises(DomainError) as refusal:
+            restore(hidden)
+        assert refusal.value.code == "RoundArchived"
+
+
 def test_reopening_restores_a_round(round):
     archive(round)
 
