@@ -91,7 +91,7 @@ def create_project(name: str, by=None) -> Project:
     stem = slugify(name)[:90] or "project"
     existing_slugs = set(Project.objects.filter(slug__startswith=stem).values_list("slug", flat=True)) | {"new"}
     slugs = (stem, *(f"{stem}-{n}" for n in range(2, len(existing_slugs) + 3)))
-    with _unique_name(name):
+    with _unique_name("A project", name):
         project = Project.objects.create(name=name, slug=next(slug for slug in slugs if slug not in existing_slugs))
     if by is not None:
         project.members.create(user=by, role=Role.OWNER)
@@ -105,18 +105,18 @@ def rename_project(project: Project, name: str, by=None) -> None:
     check_may(by, Action.MANAGE, project)
     name = name.strip()
     check_name(name, LONGEST_NAME, "project")
-    with _unique_name(name):
+    with _unique_name("A project", name):
         Project.objects.filter(pk=project.pk).update(name=name)
     project.name = name
 
 
 @contextmanager
-def _unique_name(name: str) -> Iterator[None]:
+def _unique_name(noun: str, name: str) -> Iterator[None]:
     try:
         with transaction.atomic():
             yield
     except IntegrityError:
-        raise DomainError("NameTaken", f"A project named {name!r:.60} already exists. Choose another name.") from None
+        raise DomainError("NameTaken", f"{noun} named {name!r:.60} already exists. Choose another name.") from None
 
 
 # Members
@@ -183,14 +183,15 @@ def create_annotator(project: Project, username: str, email: str = "", by=None):
     check_may(by, Action.MANAGE, project)
     User = get_user_model()
     user = User(username=User.normalize_username(username.strip()), email=email.strip())
-    if User.objects.filter(username__iexact=user.username).exists():
-        raise DomainError("NameTaken", f"An account named {user.username!r:.60} already exists. Choose another name.")
     user.set_unusable_password()
     try:
-        user.full_clean()
+        user.full_clean(validate_unique=False)
     except ValidationError as error:
         raise DomainError("BadAccount", " ".join(error.messages)) from None
-    user.save()
+    with _unique_name("An account", user.username):
+        if User.objects.filter(username__iexact=user.username).exists():
+            raise IntegrityError("The username differs only in case from another username.")
+        user.save()
     record("account.made", user, by, project.pk, project=project.slug, person=actor_code(user))
     return user
 

@@ -399,6 +399,18 @@ def test_annotator_account_never_replaces_an_account(project, owner, username, c
     assert get_user_model().objects.values().get() == before
 
 
+def test_two_owners_create_the_same_username_at_once(project, owner):
+    """The other account is stored between the check and the insert."""
+    User, insert = get_user_model(), get_user_model().save
+
+    def save(user, **options):
+        User.objects.bulk_create([User(username=user.username)])
+        insert(user, **options)
+
+    with patch.object(User, "save", save), refused("NameTaken"):
+        create_annotator(project, "grace", by=owner)
+
+
 def test_welcome_link_expires_after_seven_days_and_is_no_reset_link(project, owner):
     user = create_annotator(project, "grace", by=owner)
     now = datetime.now()
