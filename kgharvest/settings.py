@@ -177,6 +177,7 @@ LIMITS = {
     "share_passwords_everywhere": env.limit("KGHARVEST_SHARE_PASSWORDS_EVERYWHERE", 100, 3600),  # per report link
     "reset_requests": env.limit("KGHARVEST_RESET_REQUESTS", 20, 3600),  # per address
     "reset_mails": env.limit("KGHARVEST_RESET_MAILS", 3, 3600),  # per email address
+    "account_mails": env.limit("KGHARVEST_ACCOUNT_MAILS", 100, 86400),  # to owners of new accounts, per project owner
 }
 # API rate limits: (requests, seconds) (kgharvest.api.authentication.count_request)
 API_LIMITS = {

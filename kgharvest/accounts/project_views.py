@@ -22,7 +22,7 @@ from kgharvest.access import Action, allowed_actions, check_may, researcher_requ
 from kgharvest.accounts import projects
 from kgharvest.accounts.forms import AnnotatorForm, InviteForm, ProjectNameForm, RoleForm
 from kgharvest.accounts.sign_in.second_factor import log_in_with_password
-from kgharvest.accounts.throttle import count_wrong_link, remember_device
+from kgharvest.accounts.throttle import check_attempt, count_wrong_link, remember_device
 from kgharvest.accounts.views import check_local_login, welcome_link
 from kgharvest.errors import NotFound
 from kgharvest.models import Project, ProjectInvite, Role
@@ -145,6 +145,9 @@ def annotator_new(request: HttpRequest, slug: str) -> HttpResponse:
     context: dict[str, Any] = {"project": project, "form": form, "has_mail": bool(settings.EMAIL_URL)}
     if form.is_valid():
         with refusal_in_form(form, "username"):
+            if form.cleaned_data["email"]:
+                too_many = "Too many emails about accounts. Create the account without an email address, or wait a day."
+                check_attempt("account_mails", str(request.user.pk), timezone.now(), too_many)
             user = projects.create_annotator(project, **form.cleaned_data, by=request.user)
             context |= {"account": user, "link": welcome_link(request, user), "form": AnnotatorForm()}
     return render(request, "kgharvest/accounts/annotator_new.html", context)

@@ -411,6 +411,20 @@ def test_two_owners_create_the_same_username_at_once(project, owner):
         create_annotator(project, "grace", by=owner)
 
 
+def test_mails_about_accounts_are_limited_per_owner(project, owner, settings, mailoutbox):
+    settings.EMAIL_URL, settings.LIMITS = "smtp://localhost", settings.LIMITS | {"account_mails": (2, 3600)}
+    page, client = f"/projects/{project.slug}/annotators/new/", client_of(owner)
+
+    with patch.object(account_views, "in_background", lambda call: call()):
+        for number in range(4):
+            client.post(page, {"username": f"grace-{number}", "email": "grace@example.org"})
+    client.post(page, {"username": "without-address"})
+
+    assert len(mailoutbox) == 2
+    names = get_user_model().objects.exclude(pk=owner.pk).order_by("pk").values_list("username", flat=True)
+    assert list(names) == ["grace-0", "grace-1", "without-address"]
+
+
 def test_welcome_link_expires_after_seven_days_and_is_no_reset_link(project, owner):
     user = create_annotator(project, "grace", by=owner)
     now = datetime.now()
