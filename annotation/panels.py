@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from annotation.invites.access import session_annotators
-from annotation.judging.judgments import has_statements_left
+from annotation.judging.judgments import with_statements_left
 from annotation.judging.verdicts import Verdict
 from annotation.models import Annotator, Judgment, JudgmentTask, Round, Stratum
 from annotation.monitoring.cells import harvest_cells, shown
@@ -56,7 +56,7 @@ def return_link(request: HttpRequest, subject: None) -> Iterator[Panel]:
 def home_work(request: HttpRequest, subject: None) -> Iterator[Panel]:
     """Yield the rounds that the annotator can continue, and the rounds without statements left for the annotator."""
     annotators = session_annotators(request).select_related("round").order_by("-round_id")[:N_JOINED]
-    can_continue = [annotator for annotator in annotators if annotator.round.is_open and has_statements_left(annotator)]
+    can_continue = with_statements_left(annotator for annotator in annotators if annotator.round.is_open)
     over = [annotator for annotator in annotators if annotator.round.status != Round.Status.PAUSED]
     finished = [annotator for annotator in over if annotator.n_judged and annotator not in can_continue]
     if can_continue or finished:

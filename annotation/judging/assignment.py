@@ -19,7 +19,7 @@ from itertools import pairwise
 from math import ceil
 
 from django.db import transaction
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Case, Count, Exists, F, IntegerField, Min, OuterRef, Q, QuerySet, When
 
 from annotation.judging.models import AssignmentQuerySet
 from annotation.judging.verdict_update import update_verdicts
@@ -115,7 +115,7 @@ def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
         tasks = _mix_in_gold(annotator, tasks)
     if len(tasks) < n and annotator.round.n_gold:
         returned = annotator.assignments.filter(status=Assignment.Status.EXPIRED)
-        tasks += wanted_gold(annotator, returned)[: n - len(tasks)]
+        tasks += wanted_gold(returned)[: n - len(tasks)]
     if not tasks:
         return
     JudgmentTask.objects.without_gold().filter(pk__in=[task.pk for task in tasks]).update(n_leased=F("n_leased") + 1)
@@ -160,17 +160,19 @@ def _between_subjects(round: Round, tasks: list[JudgmentTask], positions: list[i
     return [place + n_before for n_before, place in enumerate(nearest)]
 
 
-def wanted_gold(annotator: Annotator, assignments: AssignmentQuerySet) -> JudgmentTaskQuerySet:
+def wanted_gold(assignments: AssignmentQuerySet) -> JudgmentTaskQuerySet:
     """Return the gold tasks among these assignments that would still need judgments if they were ordinary tasks.
 
     Skipped and expired gold is assigned again only while it has fewer than k judgments and the round has open tasks. If
     gold were always assigned again, annotators could recognize it.
     """
-    round = annotator.round
-    k = 2 if round.third_only_if_split else round.judgments_per_task
     n_judged = Count("judgments", filter=Q(judgments__superseded_by=None))
-    wanted = round.tasks.gold().filter(Exists(round.tasks.with_open_slot()), pk__in=assignments.values("task"))
-    return wanted.alias(n_judged=n_judged).filter(n_judged__lt=k)
+    in_round = F("round__judgments_per_task")
+    k = Case(When(round__third_only_if_split=True, then=2), default=in_round, output_field=IntegerField())
+    open_tasks = JudgmentTask.objects.filter(round=OuterRef("round")).with_open_slot()
+    wanted = JudgmentTask.objects.gold().filter(Exists(open_tasks), pk__in=assignments.values("task"))
+    # Min: k is the same for all judgments of a task, but PostgreSQL requires an aggregate.
+    return wanted.alias(n_judged=n_judged, k=Min(k)).filter(n_judged__lt=F("k"))
 
 
 def _next_in_cycle(annotator: Annotator, tasks: Tasks, n: int) -> list[JudgmentTask]:

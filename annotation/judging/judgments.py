@@ -5,6 +5,7 @@ constraint rejects more judgments than required. Lock order: annotator, assignme
 held, the loaded counters are current, so new values are written without another query.
 """
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +14,7 @@ from math import inf
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import F, QuerySet
+from django.db.models import Exists, F, OuterRef, QuerySet
 
 from annotation.judging.assignment import AnnotatorNotActive, ComesFirst, fill_batch, free_slots, wanted_gold
 from annotation.judging.verdicts import majority, wanted_if_split
@@ -235,18 +236,20 @@ def n_skipped(annotator: Annotator) -> int:
     """Return the number of skipped tasks that need judgments. Gold is treated like ordinary tasks."""
     skipped = annotator.assignments.skipped()
     n_open = annotator.round.tasks.with_open_slot().filter(assignments__in=skipped).count()
-    return n_open + wanted_gold(annotator, skipped).count()
+    return n_open + wanted_gold(skipped).count()
 
 
-def has_statements_left(annotator: Annotator) -> bool:
-    """Return True if there are assigned, open, or skipped statements that need judgments of the annotator."""
-    if annotator.has_judged_share:
-        return False
-    given, status = annotator.assignments, Assignment.Status
-    untouched = annotator.round.tasks.with_open_slot().exclude(pk__in=given.taken().values("task"))
-    if given.filter(status=status.LEASED).exists() or untouched.exists():
-        return True
-    return wanted_gold(annotator, given.filter(status=status.EXPIRED)).exists() or n_skipped(annotator) > 0
+def with_statements_left(annotators: Iterable[Annotator]) -> list[Annotator]:
+    """Return the annotators with assigned, open, or skipped statements that need their judgments, in one query."""
+    candidates = [annotator for annotator in annotators if not annotator.has_judged_share]
+    status, of_annotator = Assignment.Status, Assignment.objects.filter(annotator=OuterRef("pk"))
+    given = Assignment.objects.filter(annotator=OuterRef(OuterRef("pk")))
+    is_done = Exists(given.filter(task=OuterRef("pk"), status=status.DONE))
+    statements = JudgmentTask.objects.filter(~is_done, round=OuterRef("round")).with_open_slot()
+    gold = wanted_gold(given.filter(status__in=[status.EXPIRED, status.SKIPPED]))
+    is_left = Exists(of_annotator.filter(status=status.LEASED)) | Exists(statements) | Exists(gold)
+    left = set(Annotator.objects.filter(is_left, pk__in=[annotator.pk for annotator in candidates]))
+    return [annotator for annotator in candidates if annotator in left]
 
 
 def report_statement(annotator: Annotator, task_id: int, reason: str, comment: str, now: datetime) -> None:

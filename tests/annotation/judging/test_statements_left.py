@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from annotation.judging.assignment import next_batch, release_batch
-from annotation.judging.judgments import has_statements_left, n_skipped, skip_task
+from annotation.judging.judgments import n_skipped, skip_task, with_statements_left
 from annotation.models import Annotator
 from tests import factories
 
@@ -23,7 +23,7 @@ def test_statements_are_left_while_the_next_batch_or_skipped_statements_remain(s
     pks = [annotator.pk for annotator in factories.make_annotators(round, 3)]
     for _ in range(60):
         annotator = Annotator.objects.select_related("round").get(pk=random.choice(pks))
-        left = has_statements_left(annotator)
+        left = bool(with_statements_left([annotator]))
         batch = next_batch(annotator, timezone.now())
         annotator.refresh_from_db()
         assert left == (not annotator.has_judged_share and bool(batch or n_skipped(annotator)))

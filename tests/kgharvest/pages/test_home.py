@@ -6,11 +6,13 @@ import re
 
 import pytest
 from django.conf import settings
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
 from annotation.invites.services import join_round
-from annotation.judging.assignment import next_batch
+from annotation.judging.assignment import next_batch, release_batch
 from annotation.models import Round
 from annotation.rounds.services import close_round, pause_round
 from evaluation.models import Report
@@ -157,6 +159,24 @@ def test_an_annotator_of_a_paused_round_has_neither_finished_nor_anything_to_do(
 
     assert "No open rounds" in page
     assert "All your statements are judged" not in page
+
+
+@pytest.mark.parametrize("person", [factories.make_user, factories.make_researcher])
+def test_number_of_queries_does_not_grow_with_joined_rounds(client, person):
+    user, n_queries = person(), []
+    client.force_login(user)
+    for n_rounds in (4, 4):
+        for number in range(n_rounds):
+            annotator = join_round(factories.make_round(2), user)
+            if number % 2:
+                factories.judge(annotator, next_batch(annotator, timezone.now())[0])
+                release_batch(annotator)
+        with CaptureQueriesContext(connection) as captured:
+            page = client.get(reverse("home")).text
+        n_queries.append(len(captured))
+
+    assert page.count("/judge/") == 8
+    assert n_queries[0] == n_queries[1]
 
 
 def test_a_researcher_who_judges_sees_both(client):
