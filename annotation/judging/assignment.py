@@ -140,23 +140,29 @@ def _mix_in_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[Judgme
     """
     round = annotator.round
     positions = gold_positions(round.seed, annotator.code, round.gold_rate, annotator.n_handed_out, len(tasks))
+    if round.cluster_size:
+        n_gold = annotator.assignments.filter(task__is_gold=True).count()
+        n_missed = int(annotator.n_handed_out * round.gold_rate) - n_gold  # for lack of a place in earlier batches
+        positions = _between_subjects(round, tasks, sorted({*range(n_missed)[: len(tasks)], *positions}))
     gold = _next_in_cycle(annotator, _new_gold, max(1, len(positions)))[: len(positions)]
     mixed = tasks[: len(tasks) - len(gold)]
-    if round.cluster_size:
-        positions = _between_subjects(round, mixed, positions)
     for position, task in zip(positions, gold, strict=False):
         mixed.insert(position, task)
     return mixed
 
 
 def _between_subjects(round: Round, tasks: list[JudgmentTask], positions: list[int]) -> list[int]:
-    """Move positions of gold so that it does not separate statements of a subject, which would reveal gold."""
-    places = [task.position for task in tasks]
-    around = [places[0] - 1, *places, places[-1] + 1] if places else []
+    """Move positions of gold so that it does not separate statements of a subject, which would reveal gold.
+
+    Gold displaces the last tasks. Positions without a place are omitted, for example if all tasks have one subject.
+    """
+    around = [tasks[0].position - 1, *(task.position for task in tasks)]
     subjects = dict(round.tasks.filter(position__in=around).values_list("position", "entities__0"))
     names = [subjects.get(place, "").casefold() for place in around]
     free = [number for number, (one, other) in enumerate(pairwise(names)) if one != other]
-    nearest = sorted(min(free, key=lambda place: abs(place - position), default=position) for position in positions)
+    positions = positions[: len(tasks) - free[0]] if free else []
+    free = [place for place in free if place <= len(tasks) - len(positions)]
+    nearest = sorted(min(free, key=lambda place: abs(place - position)) for position in positions)
     return [place + n_before for n_before, place in enumerate(nearest)]
 
 

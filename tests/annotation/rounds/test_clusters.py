@@ -75,28 +75,49 @@ def test_statements_of_a_subject_follow_one_another():
     assert runs != sorted(runs, key=lambda subject: int(subject.split()[1]))
 
 
-def test_gold_does_not_separate_statements_of_a_subject():
-    round = open_round(spec(make_harvest(SUBJECTS), batch_size=6))
+def add_gold(round: Round) -> Round:
     for number in range(4):
         known = make_harvest([(f"gold {number}", "tail")]).tuples.get().knowledge_tuple
         round.tasks.create(
             knowledge_tuple=known, statement=f"gold {number}", entities=[f"gold {number}", "tail"], spans=[],
             is_gold=True, gold_label="true", position=100 + number, n_wanted=0,
         )  # fmt: skip
-    Round.objects.filter(pk=round.pk).update(gold_share=0.2, n_gold=4, n_tasks=28)
-    for annotator in make_annotators(Round.objects.get(pk=round.pk), 3):
-        judged = []
-        while batch := next_batch(annotator, timezone.now()):
-            judged += batch
-            for task in batch:
-                judge(annotator, task)
+    Round.objects.filter(pk=round.pk).update(gold_share=0.2, n_gold=4, n_tasks=round.n_tasks + 4)
+    return Round.objects.get(pk=round.pk)
 
-        tasks = {task.pk: task for task in round.tasks.all()}
-        runs = runs_of_subjects(tasks[task.pk] for task in judged)
+
+def judged_runs(annotator) -> list[str]:
+    judged = []
+    while batch := next_batch(annotator, timezone.now()):
+        judged += batch
+        for task in batch:
+            judge(annotator, task)
+    tasks = {task.pk: task for task in annotator.round.tasks.all()}
+    assert len(judged) == len({task.pk for task in judged})
+    return runs_of_subjects(tasks[task.pk] for task in judged)
+
+
+def test_gold_does_not_separate_statements_of_a_subject():
+    round = add_gold(open_round(spec(make_harvest(SUBJECTS), batch_size=6)))
+    for annotator in make_annotators(round, 3):
+        runs = judged_runs(annotator)
         n_gold = sum(run.startswith("gold") for run in runs)
         assert n_gold > 1
         # The cycle of an annotator can begin within a subject, which then comes last, too.
         assert len(runs) - len(set(runs)) <= 1
+
+
+@pytest.mark.parametrize("batch_size", [1, 6])
+def test_batches_within_a_subject_have_no_gold_and_later_batches_have_it(batch_size):
+    subjects = [(f"head {number // 10}", f"tail {number}") for number in range(40)]
+    fields = {"n": 40, "cluster_size": 10, "batch_size": batch_size, "judgments_per_task": 3}
+    round = add_gold(open_round(spec(make_harvest(subjects), **fields)))
+
+    for annotator in make_annotators(round, 3):
+        runs = judged_runs(annotator)
+        # Statements are assigned in a cycle, so the first subject can also come last.
+        assert len(runs) - len(set(runs)) <= 1
+        assert sum(run.startswith("gold") for run in runs) >= 3
 
 
 def test_clusters_cannot_close_at_a_half_width():
