@@ -20,6 +20,7 @@ from math import ceil
 
 from django.db import transaction
 from django.db.models import Case, Count, Exists, F, IntegerField, Min, OuterRef, Q, QuerySet, When
+from django.db.models.fields.json import KT
 
 from annotation.judging.models import AssignmentQuerySet
 from annotation.judging.verdict_update import update_verdicts
@@ -157,7 +158,7 @@ def _between_subjects(round: Round, tasks: list[JudgmentTask], positions: list[i
     Gold displaces the last tasks. Positions without a place are omitted, for example if all tasks have one subject.
     """
     around = [tasks[0].position - 1, *(task.position for task in tasks)]
-    subjects = dict(round.tasks.filter(position__in=around).values_list("position", "entities__0"))
+    subjects = dict(round.tasks.filter(position__in=around).values_list("position", KT("entities__0")))
     names = [subjects.get(place, "").casefold() for place in around]
     free = [number for number, (one, other) in enumerate(pairwise(names)) if one != other]
     positions = positions[: len(tasks) - free[0]] if free else []

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from django.db.models import Q, QuerySet
+from django.db.models.fields.json import KeyTextTransform
 
 from annotation.gold.selection import DrawnTuple, GoldStatement, choose_gold, training_statement
 from annotation.judges.allocation import LEAST_PER_STRATUM, JudgeStrata, allocate, judge_strata
@@ -269,7 +270,8 @@ def draw_cell(
     """
     tuples = population_of(round, cell, job)
     population = list(tuples.values_list("rank", "knowledge_tuple"))
-    subjects = dict(tuples.values_list("rank", "knowledge_tuple__entities__0")) if round.cluster_size else {}
+    subject = KeyTextTransform("0", "knowledge_tuple__entities")
+    subjects = dict(tuples.values_list("rank", subject)) if round.cluster_size else {}
     n = len(population) if cell.n is None else cell.n
     if not population:
         place = f"within the cut {cell.cut}" if cell.cut else "in its harvest"

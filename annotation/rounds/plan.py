@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from django.db.models import QuerySet
+from django.db.models.fields.json import KeyTextTransform
 
 from annotation.judges.cost import (
     StratumPlan,
@@ -312,7 +313,8 @@ def _design_effect(samples: Sequence[Sample], by) -> float:
     rounds = Round.objects.visible_to(by).filter(source=Round.Source.PEOPLE)
     tasks = JudgmentTask.objects.without_gold().complete().filter(round__in=rounds)
     tasks = tasks.filter(knowledge_tuple__relation=samples[0].stratum.relation_id).order_by("-pk")
-    rows = tasks.values_list("round", "knowledge_tuple__entities__0", "verdict")[:PACE_JUDGMENTS]
+    subject = KeyTextTransform("0", "knowledge_tuple__entities")
+    rows = tasks.values_list("round", subject, "verdict")[:PACE_JUDGMENTS]
     number: dict[tuple[int, str], int] = {}
     cluster = np.array([number.setdefault(row[:2], len(number)) for row in rows], dtype=np.int64)
     is_hit = np.array([row[2] == Verdict.ACCEPTED for row in rows], dtype=np.bool_)
@@ -408,7 +410,8 @@ def costs_of_statements(pace: float | None) -> Costs:
     they share the measured pace, or ASSUMED_SECONDS, in the ratio of Gao et al.
     """
     in_order = _timed_judgments().order_by("annotator", "judged_at")
-    rows = list(in_order.values_list("annotator", "task__entities__0", "seconds")[:PACE_JUDGMENTS])
+    subject = KeyTextTransform("0", "task__entities")
+    rows = list(in_order.values_list("annotator", subject, "seconds")[:PACE_JUDGMENTS])
     first, repeated = [], []
     for before, row in pairwise(rows):
         (repeated if before[:2] == row[:2] else first).append(row[2])

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from annotation.judges.cost import Wish
 from annotation.judging.assignment import next_batch
-from annotation.models import Draw, Round
+from annotation.models import Draw, Judgment, Round
 from annotation.rounds.builder import freeze_round
 from annotation.rounds.plan import ASSUMED_DESIGN_EFFECT, costs_of_statements, plan_lines, plan_round
 from annotation.rounds.serializers import round_from_spec
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.django_db
 SUBJECTS = [(f"head {number // 4}", f"tail {number}") for number in range(80)]  # 20 subjects with four tuples
 
 
-def spec(job, n=24, name="pilot", **fields):
-    return {"name": name, "cells": [{"job": job.pk, "n": n}], "cluster_size": 3, **fields}
+def spec(*jobs, n=24, name="pilot", **fields):
+    return {"name": name, "cells": [{"job": job.pk, "n": n} for job in jobs], "cluster_size": 3, **fields}
 
 
 def runs_of_subjects(tasks) -> list[str]:
@@ -110,7 +110,7 @@ def test_gold_does_not_separate_statements_of_a_subject():
 @pytest.mark.parametrize("batch_size", [1, 6])
 def test_batches_within_a_subject_have_no_gold_and_later_batches_have_it(batch_size):
     subjects = [(f"head {number // 10}", f"tail {number}") for number in range(40)]
-    fields = {"n": 40, "cluster_size": 10, "batch_size": batch_size, "judgments_per_task": 3}
+    fields = {"n": 40, "cluster_size": 10, "batch_size": batch_size, "judgments_per_task": 3, "seed": 3}
     round = add_gold(open_round(spec(make_harvest(subjects), **fields)))
 
     for annotator in make_annotators(round, 3):
@@ -118,6 +118,18 @@ def test_batches_within_a_subject_have_no_gold_and_later_batches_have_it(batch_s
         # Statements are assigned in a cycle, so the first subject can also come last.
         assert len(runs) - len(set(runs)) <= 1
         assert sum(run.startswith("gold") for run in runs) >= 3
+
+
+@pytest.mark.parametrize("word", ["1990", "null", "true", "[1]", '{"a": 1}'])
+def test_subjects_can_be_json(word):
+    job = make_harvest([(word if number < 4 else subject, tail) for number, (subject, tail) in enumerate(SUBJECTS)])
+    round = add_gold(open_round(spec(job, n=None, batch_size=100, judgments_per_task=1)))
+    [annotator] = make_annotators(round, 1)
+
+    assert word in judged_runs(annotator)
+
+    Judgment._base_manager.update(seconds=4)
+    assert plan_round(create_draft(spec(job, name="later"))).cells[0].design_effect >= 1
 
 
 def test_clusters_cannot_close_at_a_half_width():
