@@ -1,8 +1,9 @@
 """Plan of a round: the required statements, judgments, and hours, and the expected intervals. Nothing is stored."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import pairwise
 from math import ceil, inf, sqrt
 from statistics import median
@@ -27,6 +28,7 @@ from annotation.models import Annotator, Judgment, JudgmentTask, Round
 from annotation.rounds.builder import FrozenRound, Sample, freeze_round
 from annotation.rounds.models import cell_names
 from kgharvest.pages.number_format import in_points, percent, seconds
+from kgharvest.statistics.arrays import Codes, Flags
 from kgharvest.statistics.clusters import expected_effect
 from kgharvest.statistics.fixed_width import expected_statements
 from kgharvest.statistics.paired_tests import (
@@ -256,6 +258,7 @@ def plan_round(
     work = workload(round, sum(len(sample.tuples) for sample in frozen.samples), len(frozen.tasks) - n_gold, pace)
     names = cell_names(sample.stratum for sample in frozen.samples)
     of_labels = frozen.judged.accuracy if frozen.judged else {}
+    earlier = cache(partial(_earlier_verdicts, by))
     # Strata defined by judge labels have the accuracy estimated for their label.
     expected = {
         job: [
@@ -263,7 +266,7 @@ def plan_round(
             for stratum, *_ in samples
         ]
         for job, samples in cells.items()
-        for effect in [_design_effect(samples, by)]
+        for effect in [_design_effect(samples, earlier)]
     }
     designs = _designs(round, list(zip(cells.values(), expected.values(), strict=True)), wish, pace)
     if designs:
@@ -306,21 +309,26 @@ def plan_round(
     )
 
 
-def _design_effect(samples: Sequence[Sample], by) -> float:
-    """Return the expected design effect of a cell, estimated from earlier verdicts on its relation if possible."""
-    if not samples[0].clusters:
-        return 1.0
+def _earlier_verdicts(by, relation: int) -> tuple[Flags, Codes]:
+    """Return which earlier verdicts on the relation are ACCEPTED, and the subjects of their statements, as numbers."""
     rounds = Round.objects.visible_to(by).filter(source=Round.Source.PEOPLE)
     tasks = JudgmentTask.objects.without_gold().complete().filter(round__in=rounds)
-    tasks = tasks.filter(knowledge_tuple__relation=samples[0].stratum.relation_id).order_by("-pk")
+    tasks = tasks.filter(knowledge_tuple__relation=relation).order_by("-pk")
     subject = KeyTextTransform("0", "knowledge_tuple__entities")
     rows = tasks.values_list("round", subject, "verdict")[:PACE_JUDGMENTS]
     number: dict[tuple[int, str], int] = {}
     cluster = np.array([number.setdefault(row[:2], len(number)) for row in rows], dtype=np.int64)
-    is_hit = np.array([row[2] == Verdict.ACCEPTED for row in rows], dtype=np.bool_)
+    return np.array([row[2] == Verdict.ACCEPTED for row in rows], dtype=np.bool_), cluster
+
+
+def _design_effect(samples: Sequence[Sample], earlier: Callable[[int], tuple[Flags, Codes]]) -> float:
+    """Return the expected design effect of a cell, estimated from earlier verdicts on its relation if possible."""
+    if not samples[0].clusters:
+        return 1.0
     n = np.concatenate([sample.n_by_subject for sample in samples])
     n_parts = -(-n // samples[0].stratum.round.cluster_size)
-    return expected_effect(is_hit, cluster, np.repeat(n / n_parts, n_parts)) or ASSUMED_DESIGN_EFFECT
+    verdicts = earlier(samples[0].stratum.relation_id)
+    return expected_effect(*verdicts, np.repeat(n / n_parts, n_parts)) or ASSUMED_DESIGN_EFFECT
 
 
 def _designs(

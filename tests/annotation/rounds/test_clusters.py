@@ -3,6 +3,8 @@
 from itertools import groupby
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from annotation.judges.cost import Wish
@@ -13,7 +15,7 @@ from annotation.rounds.plan import ASSUMED_DESIGN_EFFECT, costs_of_statements, p
 from annotation.rounds.serializers import round_from_spec
 from annotation.rounds.services import create_draft, open_round
 from evaluation.rehearsals.rehearsal import draft_evidence
-from tests.factories import judge, judge_all, make_annotators, make_harvest
+from tests.factories import judge, judge_all, make_annotators, make_harvest, make_relation
 from tests.refusals import refused
 
 pytestmark = pytest.mark.django_db
@@ -211,6 +213,18 @@ def test_plan_estimates_the_effect_and_the_times_from_earlier_judgments():
         (27 / 7, 15 / 7, False)
     )  # 19 first statements of other subjects are too few
     assert costs_of_statements(7) == pytest.approx((4.5, 2.5, False))
+
+
+def test_plan_reads_earlier_verdicts_once_per_relation(django_assert_num_queries):
+    relation = make_relation("cause")
+    jobs = [make_harvest(SUBJECTS, relation=relation) for _ in range(3)]
+    one, three = create_draft(spec(*jobs[:1], name="one")), create_draft(spec(*jobs, name="three"))
+    frozen_one, frozen_three = freeze_round(one), freeze_round(three)
+    with CaptureQueriesContext(connection) as queries:
+        plan_round(one, frozen=frozen_one)
+
+    with django_assert_num_queries(len(queries)):
+        plan_round(three, frozen=frozen_three)
 
 
 def test_draft_page_and_api_show_the_designs(researcher_client, researcher):
