@@ -617,13 +617,15 @@ def ranked_strata(evidence: Evidence, drawn: DrawnVerdicts) -> RankedStrata:
     """Return the strata with their ranked draws. If the population of a stratum is unknown, its ranks are 0."""
     strata, draws = evidence.strata, evidence.draws
     has_rank = (draws.rank > 0) & (evidence.population_of_stratum[draws.stratum] > 0)
-    accepted = evidence.effective(drawn.accepted).at(has_rank)
+    task = draws.task[has_rank]
+    clusters = None if evidence.cluster is None else (evidence.cluster[has_rank], evidence.verdict[task] == ACCEPTED)
     return RankedStrata(
         np.array([stratum.rank_from or 0 for stratum in strata], dtype=np.int64),
         np.array([stratum.rank_to or 0 for stratum in strata], dtype=np.int64),
         evidence.population_of_stratum.astype(np.int64),
-        (draws.stratum[has_rank], draws.rank[has_rank], accepted, evidence.is_complete[draws.task[has_rank]]),
+        (draws.stratum[has_rank], draws.rank[has_rank], drawn.accepted.at(has_rank), evidence.is_complete[task]),
         members_of([stratum.ranks for stratum in strata]),
+        clusters,
     )
 
 

@@ -8,8 +8,8 @@ from operator import attrgetter
 import numpy as np
 from django.db.models import QuerySet
 
+from annotation.judging.verdicts import Verdict
 from annotation.models import Draw, Round, Stratum
-from annotation.monitoring.cells import accuracy_effects
 from evaluation.evidence.evidence import DrawnVerdicts, drawn_verdicts, evidence_of_rows, members_of, patterns_of
 from evaluation.evidence.judges import JudgedStrata, judged_tuples_of_rows
 from evaluation.evidence.rows import rows_of_round, rules_of_round
@@ -75,6 +75,7 @@ class JudgedHarvest:
         is_taken = population > 0
         if not sample.n.any():
             return 0, Rate(reason=NOTHING_COUNTED)
+        sample = sample.divided(self.ranked.effects(is_in, population))
         return int(np.count_nonzero(self.has_verdict[is_in])), sample_rate(sample.at(is_taken), population[is_taken])
 
 
@@ -91,14 +92,22 @@ def judged_harvest(job: HarvestJob, rounds: QuerySet[Round]) -> JudgedHarvest | 
     ranks, *numbers = zip(*map(fields, strata), strict=True)
     keys, *ranges = map(np.array, numbers)
     labels = (f"task__{name}" for name in ("n_true", "n_false", "n_unjudgeable", "n_wanted", "verdict"))
-    columns = ("stratum", "harvested_tuple__rank", "harvested_tuple__score", "task__knowledge_tuple", *labels)
+    columns = (
+        "stratum",
+        "harvested_tuple__rank",
+        "harvested_tuple__score",
+        "task__knowledge_tuple",
+        "cluster",
+        *labels,
+    )
     rows = draws.filter(stratum__round=round).order_by("harvested_tuple__rank").values_list(*columns)
-    stratum, rank, score, knowledge_tuple, *counts, n_wanted, verdict = map(np.array, zip(*rows, strict=True))
+    stratum, rank, score, knowledge_tuple, cluster, *counts, n_wanted, verdict = map(np.array, zip(*rows, strict=True))
     number = np.searchsorted(keys, stratum)
     patterns = patterns_of(np.column_stack(counts), np.maximum(n_wanted, round.least_k))
     drawn = DrawnVerdicts(len(keys), (number, np.arange(len(number))), patterns, round.quorum)
-    accepted, has_verdict = drawn.accepted.divided(accuracy_effects(round, strata)[number]), verdict != ""
-    ranked = RankedStrata(*ranges, (number, rank, accepted, has_verdict), members_of(ranks))
+    accepted, has_verdict = drawn.accepted, verdict != ""
+    clusters = (cluster.astype(np.int64), verdict == Verdict.ACCEPTED) if round.cluster_size else None
+    ranked = RankedStrata(*ranges, (number, rank, accepted, has_verdict), members_of(ranks), clusters)
     return JudgedHarvest(round, ranked, number, rank, score.astype(np.float64), knowledge_tuple, accepted, has_verdict)
 
 

@@ -204,7 +204,7 @@ class JudgedStrata:
         self.ranked = ranked_strata(evidence, drawn)
         draws = evidence.draws
         counted = (draws.rank > 0) & (evidence.population_of_stratum[draws.stratum] > 0)
-        accepted = evidence.effective(drawn.accepted).at(counted)
+        accepted = drawn.accepted.at(counted)
         most = int(np.concatenate([draws.rank, tuples.rank, self.ranked.last]).max(initial=0)) + 1
         group = draws.stratum[counted] * N_GROUPS + tuples.group_of_draw[counted]
         self._drawn = Cumulated(group, draws.rank[counted], most, [np.ones(len(group)), *accepted])
@@ -233,7 +233,8 @@ class JudgedStrata:
         counted, _ = self._up_to(self._all, strata, last_rank)
         population = self.ranked.parts(strata, last_rank).population
         drawn = n_drawn.astype(np.int64)
-        return JudgedSample(_apportioned(counted, population, drawn), drawn, VerdictSample(*accepted))
+        effective = VerdictSample(*accepted).divided(self.ranked.effects_up_to(strata, last_rank, population)[:, None])
+        return JudgedSample(_apportioned(counted, population, drawn), drawn, effective)
 
     def rate(self, strata: Codes, last_rank: Codes, weights: Floats | None = None) -> AssistedRate:
         """Return the joint share of accepted tuples up to `last_rank`. weights (S,): as in `judge_assisted_rate`."""

@@ -25,6 +25,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from kgharvest.statistics.arrays import Codes, Counts, Flags, Floats
+from kgharvest.statistics.clusters import design_effects
 
 SIGNIFICANCE = 0.05  # level of every test; intervals have the confidence level 1 - SIGNIFICANCE
 Z_95 = 1.959963984540054  # scipy.special.ndtri(1 - SIGNIFICANCE / 2); a literal, because scipy.special loads slowly
@@ -622,10 +623,15 @@ class RankedStrata:
         population: Codes,
         draws: tuple[Codes, Codes, VerdictSample, Flags],
         members: Members | None = None,
+        clusters: tuple[Codes, Flags] | None = None,
     ) -> None:
-        """draws: stratum, rank (from 1), evidence for acceptance, and whether the draw has a verdict."""
+        """draws: stratum, rank (from 1), evidence for acceptance, and whether the draw has a verdict.
+
+        clusters: cluster of each draw, and whether its verdict is ACCEPTED. None if tuples were drawn one by one.
+        """
         self.first, self.last, self.population = first, last, population
         stratum, rank, accepted, has_verdict = draws
+        self._stratum, self._rank, self._has_verdict, self._clusters = stratum, rank, has_verdict, clusters
         most = int(max(rank.max(initial=0), last.max(initial=0))) + 1
         self._draws = Cumulated(stratum, rank, most, [np.ones(len(rank)), has_verdict, *accepted])
         self.members = members
@@ -642,13 +648,32 @@ class RankedStrata:
         population = np.clip(expected, drawn, np.maximum(size - below, drawn)).astype(np.int64)
         return Parts(population, n.astype(np.int64), VerdictSample(*accepted))
 
+    def effects(self, is_in: Flags, population: Codes) -> Floats:
+        """Return the design effects on the accuracy of a part of each stratum (of all S).
+
+        is_in (D,): True for draws in the part. population (S,): number of tuples in the part. The number of complete
+        statements divided by the effect is at least 1.
+        """
+        if self._clusters is None:
+            return np.ones(len(self.first))
+        chosen = is_in & self._has_verdict
+        cluster, is_hit = (column[chosen] for column in self._clusters)
+        return design_effects(is_hit, self._stratum[chosen], cluster, len(self.first), population)
+
+    def effects_up_to(self, strata: Codes, last_rank: Codes, population: Codes) -> Floats:
+        """Return `effects` (S,) of `strata` (S,) up to `last_rank` (S,)."""
+        end, size = np.zeros((2, len(self.first)), dtype=np.int64)
+        end[strata], size[strata] = last_rank, population
+        return self.effects(self._rank <= end[self._stratum], size)[strata]
+
     def rate(self, strata: Codes, last_rank: Codes) -> tuple[Rate, Parts]:
         """Return the accuracy of the union of the cuts of `strata` (S,) after `last_rank` (S,)."""
         parts = self.parts(strata, last_rank)
         is_taken = parts.population > 0
         if not is_taken.any():
             return Rate(reason=NOTHING_COUNTED), parts
-        return sample_rate(parts.accepted.at(is_taken), parts.population[is_taken]), parts
+        accepted = parts.accepted.divided(self.effects_up_to(strata, last_rank, parts.population))
+        return sample_rate(accepted.at(is_taken), parts.population[is_taken]), parts
 
     def shares(self, strata: Codes, last_ranks: Codes) -> Floats:
         """Return the values of `rate` (K,) for cuts of all `strata` after `last_ranks` (K,), NaN if undefined."""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from annotation.rounds.services import open_round
+from evaluation.evidence.judged_harvests import judged_harvest
 from evaluation.reports.document import method_of
 from evaluation.reports.services import create_report
 from kgharvest.statistics.clusters import design_effects
@@ -42,6 +43,35 @@ def test_interval_of_a_cell_has_the_design_effect_of_its_clusters():
     assert [cell["accuracy_low"], cell["accuracy_high"]] == pytest.approx([rate.low, rate.high], abs=1e-6)
     simple = population_rate([is_hit.sum()], [24], [80])
     assert rate.high - rate.low > simple.high - simple.low
+
+
+def test_cuts_have_the_design_effects_of_their_statements():
+    """Verdicts depend only on the subject, so the design effect of the stratum is large."""
+    job = make_harvest([(f"head {number % 20}", f"tail {number}") for number in range(200)])
+    cells = [{"job": job.pk, "n": 60}]
+    round = open_round({"name": "pilot", "cluster_size": 10, "judgments_per_task": 1, "cells": cells, "seed": 1})
+    entities = [entities for _, entities in sorted(round.tasks.values_list("position", "entities"))]
+    judge_all(round, ["true" if int(subject.split()[1]) % 2 else "false" for subject, _ in entities])
+    columns = ("harvested_tuple__rank", "cluster", "task__verdict")
+    rank, cluster, verdict = map(np.array, zip(*round.strata.get().draws.values_list(*columns), strict=True))
+    is_hit = verdict == "accepted"
+
+    document = create_report(round).document
+
+    harvest = judged_harvest(job, type(round).objects.all())
+    assert [cut["cut"] for cut in document["cuts"]] == ["base:10", "base:100", "share:0.5", "all"]
+    for cut in document["cuts"]:
+        is_in, size = rank <= cut["size"], cut["size"]
+        stratum = np.zeros(is_in.sum(), dtype=int)
+        [effect] = design_effects(is_hit[is_in], stratum, cluster[is_in], 1, np.array([float(size)]))
+        rate = population_rate([is_hit[is_in].sum() / effect], [is_in.sum() / effect], [size])
+        numbers = [rate.value, rate.low, rate.high]
+        assert [cut["accuracy"], cut["low"], cut["high"]] == pytest.approx(numbers, abs=1e-6)
+        ranks = dict(job.tuples.filter(rank__lte=size).values_list("knowledge_tuple", "rank"))
+        of_part = harvest.part(ranks)[1]
+        assert of_part[:3] == pytest.approx(numbers)
+    [cell] = document["cells"]
+    assert [cut["low"], cut["high"]] == [cell["accuracy_low"], cell["accuracy_high"]]
 
 
 def test_census_of_clusters_has_the_exact_share_and_no_width():
