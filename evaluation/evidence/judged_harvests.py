@@ -92,14 +92,8 @@ def judged_harvest(job: HarvestJob, rounds: QuerySet[Round]) -> JudgedHarvest | 
     ranks, *numbers = zip(*map(fields, strata), strict=True)
     keys, *ranges = map(np.array, numbers)
     labels = (f"task__{name}" for name in ("n_true", "n_false", "n_unjudgeable", "n_wanted", "verdict"))
-    columns = (
-        "stratum",
-        "harvested_tuple__rank",
-        "harvested_tuple__score",
-        "task__knowledge_tuple",
-        "cluster",
-        *labels,
-    )
+    of_tuple = ("harvested_tuple__rank", "harvested_tuple__score", "task__knowledge_tuple")
+    columns = ("stratum", *of_tuple, "cluster", *labels)
     rows = draws.filter(stratum__round=round).order_by("harvested_tuple__rank").values_list(*columns)
     stratum, rank, score, knowledge_tuple, cluster, *counts, n_wanted, verdict = map(np.array, zip(*rows, strict=True))
     number = np.searchsorted(keys, stratum)

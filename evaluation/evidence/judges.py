@@ -204,10 +204,9 @@ class JudgedStrata:
         self.ranked = ranked_strata(evidence, drawn)
         draws = evidence.draws
         counted = (draws.rank > 0) & (evidence.population_of_stratum[draws.stratum] > 0)
-        accepted = drawn.accepted.at(counted)
         most = int(np.concatenate([draws.rank, tuples.rank, self.ranked.last]).max(initial=0)) + 1
         group = draws.stratum[counted] * N_GROUPS + tuples.group_of_draw[counted]
-        self._drawn = Cumulated(group, draws.rank[counted], most, [np.ones(len(group)), *accepted])
+        self._drawn = Cumulated(group, draws.rank[counted], most, [np.ones(len(group)), *drawn.accepted.at(counted)])
         of_all = tuples.stratum * N_GROUPS + tuples.group
         self._all = Cumulated(of_all, tuples.rank, most, [np.ones(len(of_all)), tuples.is_labelled])
         sides = evidence.side_of_cell[evidence.cell_of_stratum]

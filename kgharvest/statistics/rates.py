@@ -657,8 +657,9 @@ class RankedStrata:
         if self._clusters is None:
             return np.ones(len(self.first))
         chosen = is_in & self._has_verdict
-        cluster, is_hit = (column[chosen] for column in self._clusters)
-        return design_effects(is_hit, self._stratum[chosen], cluster, len(self.first), population)
+        cluster, is_hit = self._clusters
+        columns = (is_hit[chosen], self._stratum[chosen], cluster[chosen])
+        return design_effects(*columns, len(self.first), population.astype(np.float64))
 
     def effects_up_to(self, strata: Codes, last_rank: Codes, population: Codes) -> Floats:
         """Return `effects` (S,) of `strata` (S,) up to `last_rank` (S,)."""
