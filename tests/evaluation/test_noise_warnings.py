@@ -11,6 +11,8 @@ from django.urls import reverse
 from annotation.models import Round
 from annotation.rounds.services import clone_round, create_draft, edit_draft, open_draft, open_round
 from evaluation.evidence.rows import conduct_facts
+from evaluation.reports.document import report_tables
+from evaluation.reports.files import write_report
 from evaluation.reports.sections.rates import relation_table
 from evaluation.reports.services import create_report
 from evaluation.studies.schema import RoundSection
@@ -242,3 +244,24 @@ def test_first_table_marks_the_cell_of_a_noisy_harvest(researcher_client, resear
     marked = [row for row in rows if 'aria-label="Warning' in row]
     assert len(marked) == 1
     assert "place for" in marked[0]
+
+
+def test_every_file_of_the_report_has_the_warning_next_to_the_accuracy(researcher):
+    noisy, plain = make_noise(), factories.make_harvest([("e", "f"), ("g", "h")])
+    cells = [{"job": job.pk, "n": 2} for job in (noisy, plain)]
+    report = create_report(open_round(description(noisy, cells=cells, confirm_noise=True), researcher), researcher)
+    without = create_report(open_round(description(plain, name="plain"), researcher), researcher)
+    seeds = noisy.noise_warning["text"].split(": ")[-1]
+
+    for name in ("html", "evidence", "md", "tex", "csv"):
+        text = write_report(report, name).decode()
+        assert seeds in text, name
+        if name in ("html", "evidence"):
+            assert text.index(seeds) < text.index("<table"), name
+        assert "noise" not in write_report(without, name).decode().partition("</style>")[2], name
+    [rates, cells] = [{table.name: table for table in report_tables(report.document)}[n] for n in ("settings", "cells")]
+    assert any(seeds in note for note in rates.notes)
+    warnings = {record["relation"]: record["warning"] for record in cells.records()}
+    assert seeds in warnings["place_for"]
+    assert warnings[plain.relation.name] is None
+    assert "warning" not in write_report(without, "csv").decode()

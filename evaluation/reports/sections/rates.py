@@ -207,12 +207,21 @@ def interval_of_average(total: Mapping[str, Any]) -> tuple[float | None, float |
 def cells_by_relation(document: Document) -> list[tuple[str, list[Mapping[str, Any] | None]]]:
     """Return each relation with its cells in the order of the totals. A cell that was not sampled is None."""
     sides = _sides(document)
-    warnings = (document.get("conduct") or {}).get("noise_warnings", ())
-    noise = {(w["relation"], w["model"], w["setting"]) for w in warnings}
-    keys = [(cell["relation"], cell["model"], cell["setting"]) for cell in document["cells"]]
+    noise = _noise_texts(document)
+    keys = [_key_of(cell) for cell in document["cells"]]
     cells = {key: {**cell, "is_noise": key in noise} for key, cell in zip(keys, document["cells"], strict=True)}
     relations = sorted({cell["relation"] for cell in document["cells"]})
     return [(relation, [cells.get((relation, *side)) for side in sides]) for relation in relations]
+
+
+def _key_of(cell: Mapping[str, Any]) -> tuple[str | None, ...]:
+    return cell["relation"], cell["model"], cell["setting"]
+
+
+def _noise_texts(document: Document) -> dict[tuple[str | None, ...], str]:
+    """Return the warnings of harvests that are probably noise, by cell."""
+    warnings = (document.get("conduct") or {}).get("noise_warnings", ())
+    return {_key_of(warning): f"Warning: {warning['harvest']}. {warning['text']}" for warning in warnings}
 
 
 def _sides(document: Document) -> list[tuple[str | None, str | None]]:
@@ -248,8 +257,7 @@ def _notes(document: Document) -> Iterable[str]:
             f"{INCOMPLETE_MARK} Some statements of this cell are incomplete; they contribute the probability of each "
             "verdict given their labels."
         )
-    if (document.get("conduct") or {}).get("noise_warnings"):
-        yield f"{NOISE_MARK} Warning: the harvest of this cell is probably noise."
+    yield from (f"{NOISE_MARK} {text}" for text in _noise_texts(document).values())
     for reason in sorted({cell["reason"] for cell in document["cells"] if cell.get("reason")}):
         yield f"{DASH} {reason}"
     if not document["comparisons"]:
@@ -310,7 +318,8 @@ def _macro_table(
             *numbers,
         )
         rows.append(Row(values, about=about_side(total)))
-    return Table(name, title, (*map(Column, columns), *MACRO_COLUMNS), tuple(rows), (MACRO_NOTE,))
+    notes = (MACRO_NOTE, *_noise_texts(document).values())
+    return Table(name, title, (*map(Column, columns), *MACRO_COLUMNS), tuple(rows), notes)
 
 
 SIMILAR_NOTES = (
@@ -359,6 +368,8 @@ COUNTS = {"n", "accepted", "rejected", "undecided", "incomplete"}
 
 
 def cell_table(document: Document) -> Table:
+    """Return the table of all cells. It has the column `warning` only if a harvest is probably noise."""
+    noise = _noise_texts(document)
     rows = [
         Row((
             document["source"],
@@ -366,12 +377,14 @@ def cell_table(document: Document) -> Table:
             cell["model"],
             cell["setting"],
             *(cell.get(key) for key in CELL_KEYS),
+            *([noise.get(_key_of(cell))] if noise else ()),
         ))
         for cell in document["cells"]
     ]  # fmt: skip
     columns = (
         *map(Column, ("source", "relation", "model", "setting")),
         *(Column(key, Kind.COUNT if key in COUNTS else Kind.SHARE) for key in CELL_KEYS),
+        *([Column("warning")] if noise else ()),
     )
     return Table("cells", "Every cell", columns, tuple(rows))
 
