@@ -452,24 +452,25 @@ def finding(document: Document) -> str:
         return "No statement has a verdict yet."
     origin = f"{ORIGINS[document['source']].capitalize()}: " if document["source"] in ORIGINS else ""
     numbers = {total["n_relations"] for total in totals}
-    relations = "these relations"
-    if len(numbers) == 1:
-        relations = "this relation" if numbers == {1} else f"these {numbers.pop():,} relations"
+    over = "over these relations" if len(numbers) > 1 else f"over these {max(numbers):,} relations"
+    names = {cell["relation"] for cell in document["cells"] if cell["accuracy"] is not None}
+    of_relation = f" of {name.replace('_', ' ')}" if len(names) == 1 and (name := names.pop()) else ""
     if len(totals) == 1:
         [total] = totals
-        is_named = total["model"] is not None or total["setting"] is not None
-        subject = f"{lm_and_setting(total)}: {_share_of(total)} of its" if is_named else f"{_share_of(total)} of the"
-        return f"{origin}{subject} tuples are true, on average over {relations}."
+        subject = "" if total["model"] is None and total["setting"] is None else f"{lm_and_setting(total)}: "
+        average = "" if numbers == {1} else f", on average {over}"
+        return f"{origin}{subject}{_share_of(total)} of the tuples{of_relation} are true{average}."
     leading = _leading_group(document, totals)
     named = [f"{lm_and_setting(total)} {_share_of(total)}" for total in leading[:MOST_NAMED]]
     if len(leading) > MOST_NAMED:
         named.append(f"and {counted(len(leading) - MOST_NAMED, 'other')}")
     sides, end = f"{len(totals)} LMs and settings", ""
     if len(leading) < len(totals):
-        sides, end = f"Leading group, {len(leading)} of {sides}", " The others are less accurate (95 %)."
-    elif ranks_of(document)["sides"]:
-        sides = f"{sides} that are not distinguishable"
-    return f"{origin}{sides}, mean accuracy over {relations}: {'; '.join(named)}.{end}{_preregistered(document)}"
+        sides, end = f"The leading group contains {len(leading)} of {sides}", " The others are less accurate (95 %)."
+    else:
+        sides += " are not distinguishable" if ranks_of(document)["sides"] else " were evaluated"
+    accuracy = f"Accuracy{of_relation}" if numbers == {1} else f"Mean accuracy {over}"
+    return f"{origin}{sides}. {accuracy}: {'; '.join(named)}.{end}{_preregistered(document)}"
 
 
 def _share_of(total: Mapping[str, Any]) -> str:

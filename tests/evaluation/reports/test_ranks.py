@@ -45,7 +45,7 @@ def test_clear_differences_give_single_ranks():
     document = document_of(12, lambda relation, setting: 16 - 6 * SETTINGS.index(setting) + relation % 3)
 
     assert ranks(document) == {"human": (1, 1), "top1": (2, 2), "multi": (3, 3)}
-    assert finding(document).startswith("Leading group, 1 of 3 LMs and settings")
+    assert finding(document).startswith("The leading group contains 1 of 3 LMs and settings")
 
 
 def test_similar_settings_have_full_rank_range():
@@ -55,7 +55,7 @@ def test_similar_settings_have_full_rank_range():
     assert ranks(document) == dict.fromkeys(SETTINGS, (1, 3))
     assert {row.values[-1] for row in table.rows} == {"all others"}
     assert any(note.startswith("No difference is significant") for note in table.notes)
-    assert finding(document).startswith("3 LMs and settings that are not distinguishable")
+    assert finding(document).startswith("3 LMs and settings are not distinguishable")
     assert not relation_rank_table(document).rows
 
 
