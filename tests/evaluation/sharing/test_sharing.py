@@ -62,6 +62,14 @@ def test_shared_page_is_not_cached_and_runs_only_its_own_script(client, report):
     assert re.findall(r"script-src ([^;]*)", policy) == [f"'{_digest(_file('evidence.js'))}'"]  # only its own script
 
 
+def test_new_link_has_a_copy_button(researcher_client, report):
+    page = researcher_client.post(f"/reports/{report.pk}/shares/", {"name": "Reviewers", "days": 7}).text
+
+    [field] = re.findall(r'data-copy="([^"]*)"', page)
+    assert re.search(f'<input id="{field}" value="[^"]*/shared/', page)
+    assert "copy.js" in page
+
+
 def rows_of(page: str) -> dict:
     """Return the rows of the statements that the page contains."""
     return json.loads(re.search(r'<script type="application/json" id="evidence">(.*?)</script>', page, re.DOTALL)[1])
