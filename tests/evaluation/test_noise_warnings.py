@@ -265,3 +265,13 @@ def test_every_file_of_the_report_has_the_warning_next_to_the_accuracy(researche
     assert seeds in warnings["place_for"]
     assert warnings[plain.relation.name] is None
     assert "warning" not in write_report(without, "csv").decode()
+
+
+def test_harvest_page_has_one_callout(researcher_client):
+    job = make_noise()
+    type(job.language_model).objects.update(is_demonstrator=True)
+
+    page = researcher_client.get(job.get_absolute_url()).text
+
+    assert page.count('class="callout') == 1
+    assert "demonstrator" in page
