@@ -310,7 +310,7 @@ def assert_evidence_page(document, page: str) -> None:
         assert f"{shares} {limits}, n = {cell['n']}" in text
     for total in document["totals"]:
         limits = interval(total["macro_accuracy_low"], total["macro_accuracy_high"]) or DASH
-        rates = share(total["macro_accuracy"]), limits, share(total["macro_rejection"]), f"{total['n']:,}"
+        rates = share(total["macro_accuracy"]), f"{total['n']:,}", limits, share(total["macro_rejection"])
         assert f"{total['setting']} {' '.join(rates)}" in text
 
 
