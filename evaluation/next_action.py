@@ -34,7 +34,7 @@ def next_action(user) -> NextAction | None:
     reports = Report.objects.visible_to(user).archived(False).for_list().filter(headline__n_judgments__gt=0)
     if report := reports.order_by("-created_at", "-pk").first():
         url, name = report.get_absolute_url(), report.round.name
-        return NextAction("open_report", "Reports", url, f"The newest report is about {name}.")
+        return NextAction("open_report", "Reports", url, f"The newest report with judgments is about {name}.")
     rounds = Round.objects.visible_to(user).archived(False).exclude(status=Round.Status.DRAFT)
     if round := rounds.select_related("project").first():
         text = f"Annotators judge the statements of {round.name}."
