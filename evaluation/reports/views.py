@@ -48,7 +48,7 @@ from evaluation.reports.forms import BadReportOption, TuplesForm, report_options
 from evaluation.reports.report_sections import sections_of
 from evaluation.reports.sections.comparisons import common_of, matrices_of, sides_of
 from evaluation.reports.sections.rates import cells_by_relation, relation_table, scored_relations
-from evaluation.reports.services import create_report
+from evaluation.reports.services import prepare_report, store_report
 from evaluation.templatetags.report_tables import evidence_url
 from kgharvest import code_version
 from kgharvest.access import Action, allowed_actions, researcher_required, visible_or_404
@@ -101,10 +101,14 @@ class ReportList(ListPage):
 def report_new(request: HttpRequest, path: str) -> HttpResponse:
     round = visible_round(request, path, Action.WORK)
     try:
-        return redirect(create_report(round, by=request.user, **report_options(request.POST, round)))
+        report = prepare_report(round, request.user, **report_options(request.POST, round))
     except (BadReportOption, SeveralJudges) as refusal:
         messages.error(request, str(refusal))
         return redirect(round)
+    if not report.document["n_judgments"]:
+        messages.error(request, "The round has no judgments yet. No report was created.")
+        return redirect(round)
+    return redirect(store_report(report, request.user))
 
 
 def find_report(request: HttpRequest, pk: int) -> Report:

@@ -5,6 +5,7 @@ import re
 from html import unescape
 
 import pytest
+from django.urls import reverse
 
 from annotation.models import Round
 from annotation.rounds.services import open_round
@@ -429,6 +430,15 @@ def test_planner_numbers_link_to_evidence(researcher_client, compared):
 def test_unknown_comparison_is_not_found(researcher_client, compared):
     assert researcher_client.get(f"/reports/{compared.pk}/comparisons/2/").status_code == 404
     assert researcher_client.get(f"/reports/{compared.pk}/comparisons/0/").status_code == 404
+
+
+def test_page_creates_no_report_without_judgments(researcher_client):
+    round = make_round()
+
+    response = researcher_client.post(reverse("evaluation:report_new", args=[round.path]))
+
+    assert response.url == round.get_absolute_url()
+    assert not Report.objects.exists()
 
 
 def test_round_page_links_to_newest_reports(researcher_client, report):
