@@ -18,13 +18,14 @@ class DomainError(Exception):
 
     The message states the problem, its location, and a fix.
 
-    Pages show the message. The API answers 409 with the code and the message. Commands print the message and exit
-    with status 1. Codes are part of the API. A subclass exists only if a caller catches it by name. The code of a
-    subclass is its class name, and its constructor takes only the message.
+    Pages show `on_page` or the message. The API answers 409 with the code and the message. Commands print the message
+    and exit with status 1. Codes are part of the API. A subclass exists only if a caller catches it by name. The code
+    of a subclass is its class name, and its constructor takes only the message.
     """
 
-    def __init__(self, *args: object):
+    def __init__(self, *args: object, on_page: str = ""):
         super().__init__(*args)
+        self.on_page = on_page
         if type(self) is DomainError:
             code, self._message = args
             self.code = str(code)

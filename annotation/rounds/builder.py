@@ -24,6 +24,7 @@ from kgharvest.errors import DomainError, NotFound
 from kgharvest.harvests.cuts import kept_size, parse_cut
 from kgharvest.models import HarvestedTuple, HarvestJob, Job, LanguageModel, Relation
 from kgharvest.names import UnresolvedName, resolve_name
+from kgharvest.pages.number_format import counted
 from kgharvest.relations.names import resolve_relation
 from kgharvest.statistics.clusters import draw_clusters, parts_of_clusters
 
@@ -282,6 +283,9 @@ def draw_cell(
         raise DomainError(
             "NothingToSample",
             f"{path} ({job}, job {job.pk}) has {len(population)} tuples but n is {n}. Reduce n, or use null for all.",
+            on_page=f"The harvest {job} has {counted(len(population), 'tuple')}"
+            f"{f' in the cut {cell.cut}' if cell.cut else ''}. "
+            f"Enter at most {counted(len(population), 'statement')}, or leave the field empty to use all.",
         )
     labels, strata = _strata_of(population, cell, path, judged)
     if n < len(strata):

@@ -37,7 +37,7 @@ from kgharvest.accounts.forms import chosen_project, offer_projects
 from kgharvest.bulk.pagination import number_in
 from kgharvest.errors import DomainError
 from kgharvest.models import HarvestJob, Relation
-from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
+from kgharvest.pages.refusals import page_text, refusal_as_message, refusal_in_form
 
 FILTERS = ("find", "set", "lm", "setting")
 
@@ -149,7 +149,7 @@ def plan_context(form: RoundForm, user, draft: Round | None) -> dict[str, Any]:
         planned.pk = draft and draft.pk  # to find its judge runs
         return {"plan": plan_round(planned, form.accuracy(), by=user, wish=form.wish())}
     except DomainError as refusal:
-        return {"no_plan": str(refusal)}
+        return {"no_plan": page_text(refusal)}
 
 
 @worker_required
@@ -189,7 +189,7 @@ def draft_page(request: HttpRequest, draft: Round) -> HttpResponse:
         # The relations of cells that specify a job are known even if the plan fails.
         jobs = [cell["job"] for cell in draft.spec["cells"] if "job" in cell]
         relations = Relation.objects.filter(jobs__in=jobs).select_related("relation_set").distinct()
-        context |= {"no_plan": str(refusal), "relations": relations_with_gold(relations, draft)}
+        context |= {"no_plan": page_text(refusal), "relations": relations_with_gold(relations, draft)}
     else:
         draft.relation_instructions = frozen.relation_instructions
         context |= {

@@ -11,13 +11,17 @@ from kgharvest.engine.types import EngineError
 from kgharvest.errors import DomainError, ImportRefused
 
 
+def page_text(refusal: DomainError | EngineError) -> str:
+    return getattr(refusal, "on_page", "") or str(refusal)
+
+
 @contextmanager
 def refusal_as_message(request: HttpRequest) -> Iterator[None]:
     """Suppress a DomainError in the block and show its message on the next page."""
     try:
         yield
     except DomainError as refusal:
-        messages.error(request, str(refusal))
+        messages.error(request, page_text(refusal))
 
 
 @contextmanager
@@ -31,4 +35,4 @@ def refusal_in_form(form: forms.BaseForm, field: str | None = None) -> Iterator[
     except ImportRefused as refusal:
         form.import_refusal = refusal
     except (DomainError, EngineError) as refusal:
-        form.add_error(field, str(refusal))
+        form.add_error(field, page_text(refusal))

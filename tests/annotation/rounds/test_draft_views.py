@@ -231,7 +231,8 @@ def test_plan_shows_detectable_difference_of_comparisons(researcher_client):
 def test_infeasible_plan_shows_reason(researcher_client, harvest):
     page = researcher_client.post("/rounds/plan/", {"jobs": [harvest.pk], "n": 500, "who_can_join": "link"}).text
 
-    assert "has 100 tuples but n is 500" in page
+    assert "has 100 tuples. Enter at most 100 statements" in page
+    assert "cells[0]" not in page
 
 
 def test_form_shows_project_field_for_several_projects_and_remembers_choice(researcher_client, researcher, harvest):
@@ -258,7 +259,7 @@ def test_failed_opening_of_draft_saves_form_values(researcher_client, draft, har
     )
 
     draft.refresh_from_db()
-    assert "has 100 tuples but n is 500" in page.text
+    assert "Enter at most 100 statements" in page.text
     assert (draft.status, draft.batch_size) == ("draft", 3)
 
 
@@ -268,7 +269,7 @@ def test_form_shows_service_errors(researcher_client):
 
     page = researcher_client.post("/rounds/new/", fields).text
 
-    assert "has 1 tuples but n is 5" in page
+    assert "Enter at most 1 statement," in page
     assert not Round.objects.exists()
 
 
