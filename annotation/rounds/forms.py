@@ -47,6 +47,8 @@ def option_field(option: models.Field, **kwargs: Any) -> forms.Field | None:
             kwargs.setdefault("min_value", validator.limit_value)
         elif isinstance(validator, MaxValueValidator):
             kwargs.setdefault("max_value", validator.limit_value)
+    if isinstance(option, models.SlugField):
+        kwargs["error_messages"] = {"invalid": "Use only letters from a to z, digits, hyphens, and underscores."}
     return option.formfield(required=option.name in ("name", "who_can_join"), **kwargs)
 
 

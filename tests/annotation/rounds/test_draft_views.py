@@ -263,6 +263,13 @@ def test_failed_opening_of_draft_saves_form_values(researcher_client, draft, har
     assert (draft.status, draft.batch_size) == ("draft", 3)
 
 
+def test_form_lists_the_allowed_characters_of_a_name():
+    errors = RoundForm({"name": "my round"}).errors["name"]
+
+    assert "hyphens" in errors[0]
+    assert "slug" not in errors[0]
+
+
 def test_form_shows_service_errors(researcher_client):
     job = make_harvest([("dog", "swim")])
     fields = {"name": "new-one", "jobs": [job.pk], "n": 5, "who_can_join": "link", "action": "open"}
