@@ -138,7 +138,12 @@ def open_draft(round: Round, by=None, confirm_noise: bool = False) -> Round:
             if not (confirm_noise or round.spec.get("confirm_noise")):
                 first = "; ".join(f"{warning['harvest']}: {warning['text']}" for warning in warnings[:3])
                 advice = "Select other harvests, or confirm that you use these (confirm_noise, --confirm-noise)."
-                raise DomainError("NoiseNotConfirmed", f"Harvests are probably noise. {first} {advice}")
+                on_page = "Select other harvests, or select “Use harvests that are probably noise”."
+                raise DomainError(
+                    "NoiseNotConfirmed",
+                    f"Harvests are probably noise. {first} {advice}",
+                    on_page=f"Harvests are probably noise. {first} {on_page}",
+                )
             round.spec |= {"confirm_noise": True}
         Stratum.objects.bulk_create([sample.stratum for sample in frozen.samples])
         for task in frozen.tasks:

@@ -120,7 +120,11 @@ def test_round_on_noise_needs_a_confirmation_on_its_page(researcher_client, is_c
 
     assert Round.objects.filter(status="open").exists() == is_confirmed
     if not is_confirmed:
-        assert 'name="confirm_noise"' in response.content.decode()
+        page = response.text
+        assert page.count('name="confirm_noise"') == 1
+        assert page.index("“Use harvests that are probably noise”") < page.index('class="confirm-noise is-marked"')
+        assert page.index('name="confirm_noise"') < page.index('name="name"')
+        assert "--confirm-noise" not in page
 
 
 @pytest.mark.parametrize("is_confirmed", [False, True])
