@@ -9,6 +9,7 @@ from django.utils.text import capfirst
 
 from kgharvest.accounts.forms import ProjectField
 from kgharvest.chat_models.options import PREFIX, form_fields, from_arguments
+from kgharvest.embedded_lm import EMBEDDED_LMS
 from kgharvest.engine.language_models.networks.placement import (
     DEFAULT_DEVICE,
     DEFAULT_DTYPE,
@@ -91,6 +92,8 @@ class LaunchForm(RelationPickerForm, PlacementForm):
         label="LM",
         initial=[installed_lms()[0]],
         widget=FirstSelect,
+        help_text=f"{' and '.join(EMBEDDED_LMS)}: small built-in LMs for demonstrations. Their accuracy does not "
+        "generalize to other LMs.",
         error_messages={"required": "Select at least one LM or enter an additional one."},
     )
     other_models = forms.CharField(

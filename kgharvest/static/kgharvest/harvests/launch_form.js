@@ -15,7 +15,15 @@
     if (response?.ok) estimate.innerHTML = await response.text();
   };
 
+  // The additional LMs and settings do not list the selected one.
+  const hideSelected = () => {
+    for (const { name, value } of form.querySelectorAll("select[name=models], select[name=settings]")) {
+      for (const box of form.querySelectorAll(`input[name=${name}]`)) box.closest("label").hidden = box.value === value;
+    }
+  };
+
   form.addEventListener("input", () => {
+    hideSelected();
     clearTimeout(timer);
     timer = setTimeout(refresh, 300);
   });
@@ -23,5 +31,6 @@
   form.addEventListener("invalid", ({ target }) => {
     for (let section = target.closest("details"); section; section = section.parentElement.closest("details")) section.open = true;
   }, true);
+  hideSelected();
   refresh();
 })();
