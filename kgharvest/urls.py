@@ -2,7 +2,7 @@
 
 from django.contrib import admin
 from django.contrib.auth import views as auth
-from django.urls import include, path
+from django.urls import include, path, reverse_lazy
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
@@ -173,8 +173,13 @@ accounts = [
     path("reset/<uidb64>/<token>/", PasswordResetConfirm.as_view(), name="password_reset_confirm"),
     path(
         "welcome/<uidb64>/<token>/",
-        PasswordResetConfirm.as_view(token_generator=welcome_tokens),
+        PasswordResetConfirm.as_view(token_generator=welcome_tokens, success_url=reverse_lazy("account_welcome_done")),
         name="account_welcome",
+    ),
+    path(
+        "welcome/done/",
+        auth.PasswordResetCompleteView.as_view(extra_context={"is_first": True}),
+        name="account_welcome_done",
     ),
     path("reset/done/", auth.PasswordResetCompleteView.as_view(), name="password_reset_complete"),
     path("", sign_in_views.account, name="account"),

@@ -14,6 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_POST
@@ -139,10 +140,13 @@ def member_remove(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 @researcher_required
 @sensitive_variables()
 def annotator_new(request: HttpRequest, slug: str) -> HttpResponse:
-    """Create an account for an annotator. Its link is shown only once."""
+    """Create an account for an annotator. Its link is shown only once. Query parameter `next`: page to go back to."""
     check_local_login()
     project, form = find_visible(request, slug, Action.MANAGE), AnnotatorForm(request.POST or None)
     context: dict[str, Any] = {"project": project, "form": form, "has_mail": bool(settings.EMAIL_URL)}
+    back = request.GET.get("next")
+    if url_has_allowed_host_and_scheme(back, {request.get_host()}, request.is_secure()):
+        context["back"] = back
     if form.is_valid():
         with refusal_in_form(form, "username"):
             if form.cleaned_data["email"]:

@@ -380,13 +380,25 @@ def test_owner_creates_annotator_account_with_a_link_for_its_password(project, o
     assert (event.by, event.project_id) == (owner, project.pk)
 
     form = client.get(path, follow=True).redirect_chain[-1][0]
-    client.post(form, {"new_password1": PASSWORD, "new_password2": PASSWORD})
+    done = client.post(form, {"new_password1": PASSWORD, "new_password2": PASSWORD}, follow=True).text
+    assert ("logged out" in done, 'href="/accounts/login/"' in done) == (False, True)
     user.refresh_from_db()
     assert user.check_password(PASSWORD)
     client.post("/accounts/login/", {"username": "grace", "password": PASSWORD})
     assert client.get("/").status_code == 200
     assert client.get("/projects/default/").status_code == client.get("/rounds/").status_code == 403
     assert client.get(path, follow=True).context["validlink"] is False  # used
+
+
+@pytest.mark.parametrize(("address", "is_linked"), [("/rounds/a/b/invites/", True), ("https://example.com/", False)])
+def test_page_of_annotator_account_links_back_only_to_this_site(owner, address, is_linked):
+    client = client_of(owner)
+
+    pages = [
+        send("/projects/default/annotators/new/", query_params={"next": address}) for send in (client.get, client.post)
+    ]
+
+    assert [f'href="{address}"' in page.text for page in pages] == [is_linked] * 2
 
 
 @pytest.mark.parametrize(("username", "code"), [("ada", "NameTaken"), ("ADA", "NameTaken"), ("a b", "BadAccount")])
