@@ -52,9 +52,14 @@ class RelationForm(forms.Form):
     sets: sets to suggest; by default all sets that are not built-in.
     """
 
-    name = forms.CharField(max_length=100, help_text="Short name without spaces, for example <code>place_for</code>.")
+    name = forms.CharField(
+        max_length=100, help_text="Short name without spaces and /, for example <code>place_for</code>."
+    )
     set_name = forms.CharField(
-        label="Set", max_length=100, widget=DatalistInput, help_text="Name of one of your sets or of a new set."
+        label="Set",
+        max_length=100,
+        widget=DatalistInput,
+        help_text="Name of one of your sets or of a new set. Letters, digits, -, and _.",
     )
     project = ProjectField("Project of a new set.")
     statement = forms.CharField(

@@ -27,6 +27,7 @@ from kgharvest.relations.prompt_files import PromptFile, import_prompts, prompts
 from kgharvest.tables.downloads import download
 
 N_EXAMPLES = 5  # number of seed tuples that are shown as filled statements
+FIRST_SET = "mine"  # name to suggest for a user's first set
 RELATIONS = Relation.objects.select_related("relation_set__project")
 SETS = RelationSet.objects.select_related("project")
 
@@ -88,6 +89,10 @@ def relation_edit(request: HttpRequest, pk: int) -> HttpResponse:
 def _relation_form(request: HttpRequest, context: dict, initial: dict[str, str]) -> HttpResponse:
     """Show the form, or perform the submitted action: "preview", "harvest" (save and launch), or save the relation."""
     editable_sets = RelationSet.objects.filter(project__in=Project.objects.with_role(request.user, MAY[Action.WORK]))
+    if not initial["set_name"]:
+        newest = editable_sets.order_by("-pk").first()
+        is_taken = newest is None and RelationSet.objects.filter(name=FIRST_SET).exists()
+        initial["set_name"] = newest.name if newest else "" if is_taken else FIRST_SET
     form = RelationForm(request.POST or None, initial=initial, relation=context.get("relation"), sets=editable_sets)
     offer_projects(form, request)
     context["fixed_fields"] = f"{services.FIXED_FIELDS} {services.EDITABLE_FIELDS}" if form.is_in_use else ""

@@ -121,6 +121,16 @@ def test_errors_are_shown_next_to_their_field():
     ]
 
 
+@pytest.mark.parametrize(
+    ("existing", "suggested"), [([], "mine"), ([("mine", True)], ""), ([("old", False), ("new", False)], "new")]
+)
+def test_new_relation_suggests_the_newest_set_or_an_unused_name(researcher_client, existing, suggested):
+    for name, is_shipped in existing:
+        factories.make_relation_set(name, is_shipped=is_shipped)
+
+    assert researcher_client.get(reverse(NEW)).context["form"]["set_name"].value() == suggested
+
+
 def test_a_preview_fills_the_statement_and_stores_nothing(researcher_client):
     form = {**PREVENT, "statement": "the <ENT0> prevents <ENT1>", "preview": "1"}
 
