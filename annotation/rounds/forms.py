@@ -94,7 +94,7 @@ class RoundForm(forms.ModelForm):
         max_value=99,
         required=False,
         initial=round(100 * ASSUMED_ACCURACY),
-        help_text="Used only for the interval widths below. 50 gives the widest intervals.",
+        help_text="Used only for the interval widths in the plan. 50 gives the widest intervals.",
     )
     wished_points = forms.FloatField(
         label="Target half-width per cell (percentage points)",
@@ -102,7 +102,7 @@ class RoundForm(forms.ModelForm):
         max_value=50,
         required=False,
         initial=100 * WANTED_HALF_WIDTH,
-        help_text="Used only for the cost estimates below.",
+        help_text="Used only for the cost estimates in the plan.",
     )
     pay_per_hour = forms.FloatField(label="Hourly rate", min_value=0, max_value=10_000, required=False)
     confirm_noise = forms.BooleanField(required=False)  # rendered by drafts/_confirm_noise.html
