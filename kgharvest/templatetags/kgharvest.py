@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString, mark_safe
 from kgharvest.access import knows
 from kgharvest.engine.prompts.template import SLOT, SPACE_BEFORE_END
 from kgharvest.jobs import messages
+from kgharvest.models import Job
 from kgharvest.pages.number_format import (
     count,
     duration,
@@ -44,6 +45,11 @@ def named_for(person: Any, user: Any) -> str:
 def _with_slots(text: str, show: Callable[[str], SafeString]) -> SafeString:
     pieces = [show(piece) if index % 2 else escape(piece) for index, piece in enumerate(SLOT.split(text))]
     return mark_safe("".join(pieces))  # noqa: S308  every piece is escaped
+
+
+@register.filter
+def status_name(status: str) -> str:
+    return Job.Status(status).label.lower()
 
 
 @register.filter

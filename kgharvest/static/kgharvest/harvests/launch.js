@@ -19,7 +19,7 @@
     if (launch.rate) parts.push(span(launch.rate));
     if (launch.left) parts.push(span(`${launch.left} left`));
     text.replaceChildren(...parts.flatMap((element) => [element, " "]));
-    const summary = Object.entries(launch.counts).filter(([, n]) => n).map(([status, n]) => `${number(n)} ${status}`);
+    const summary = Object.entries(launch.counts).filter(([, n]) => n).map(([status, n]) => `${number(n)} ${status.replace("cancelled", "canceled")}`);
     bar.setAttribute("aria-label", `${bar.getAttribute("aria-label").split(":")[0]}: ${summary.join(" ")}`);
     for (const [status, start, width] of launch.bar) {
       const segment = bar.querySelector(`.is-${status}`);
