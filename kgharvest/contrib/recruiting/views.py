@@ -281,7 +281,8 @@ def recruit(request: HttpRequest, round: Round) -> Iterator[PagePanel]:
     if round.source == Round.Source.PEOPLE:
         has_panels = round.panels.exists()
         page, label = ("panel_list", "Panels") if has_panels else ("panel_new", "Recruit people")
-        yield button(label, reverse(f"recruiting:{page}", args=[round.path]))
+        if has_panels or not round.is_archived:
+            yield button(label, reverse(f"recruiting:{page}", args=[round.path]))
 
 
 @for_panel
