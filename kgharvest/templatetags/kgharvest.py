@@ -49,7 +49,7 @@ def _with_slots(text: str, show: Callable[[str], SafeString]) -> SafeString:
 
 @register.filter
 def status_name(status: str) -> str:
-    return Job.Status(status).label.lower()
+    return dict(Job.Status.choices).get(status, status).lower()
 
 
 @register.filter

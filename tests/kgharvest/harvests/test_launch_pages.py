@@ -312,3 +312,11 @@ def test_large_launch_is_paginated(researcher_client, django_assert_max_num_quer
         response = researcher_client.get(launch.get_absolute_url(), {"page": 3})
 
     assert len(response.context["page_obj"]) == 20
+
+
+@pytest.mark.parametrize(("status", "heading"), [("cancelled", "Harvests: canceled"), ("unknown", "Harvests: unknown")])
+def test_launch_page_names_the_status_of_its_filter(researcher_client, status, heading):
+    page = researcher_client.get(f"{make_launch('cancelled').get_absolute_url()}?status={status}").text
+
+    assert f"<h2>{heading}</h2>" in page
+    assert "<dt>Canceled</dt>" in page
