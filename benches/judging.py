@@ -3,7 +3,8 @@
     python benches/judging.py             on a SQLite file in a temporary folder
     DATABASE_URL=postgres://... DEBUG=1 python benches/judging.py    on an empty PostgreSQL database
 
-Measured for a newcomer and for an annotator with 20,000 earlier judgments.
+Measured for a newcomer and for an annotator with 20,000 earlier judgments. Then 5 % of the statements are reserved.
+Measured for an expert and for another annotator, also when only reserved statements are open.
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ from benches.installation import migrate, set_up_django
 set_up_django()
 
 from django.db import connection, transaction
+from django.db.models import F
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from annotation.judging.assignment import next_batch
+from annotation.judging.assignment import next_batch, release_batch
 from annotation.judging.judgments import Answer, submit_judgment
+from annotation.judging.reservations import release_reservation, reserve_statements
 from annotation.models import Annotator, Assignment, Judgment, JudgmentTask, Label, Round
 from evaluation.reports.services import create_report
 from kgharvest.bulk.insert import insert_rows
@@ -79,6 +83,63 @@ def cost_of_judging(annotator: Annotator) -> tuple[float, float]:
     return (time.perf_counter() - wall) / MEASURED, (time.process_time() - cpu) / MEASURED
 
 
+def print_cost_of_reservations(round: Round) -> None:
+    tasks = round.tasks.filter(verdict="", n_leased=0)
+    expert, other = (
+        Annotator.objects.create(round=round, code=code, next_position=round.n_tasks // 4)
+        for code in ("expert", "other")
+    )
+    begin = time.perf_counter()
+    reservation = reserve_statements(round, [expert.code], knowledge_tuple__relation=relation_of(round, tasks))
+    print(f"{round.n_tasks:>9,} tasks, {reservation.n_reserved:,} reserved in {time.perf_counter() - begin:.2f} s")
+    for annotator in (expert, other):
+        wall, cpu = cost_of_judging(annotator)
+        print(f"{round.n_tasks:>9,} tasks, {annotator.code:<14} wall {1000 * wall:6.2f}  CPU {1000 * cpu:6.2f}")
+        print_plans(annotator)
+    pool = round.tasks.filter(reservation=None, n_leased=0)
+    pool.update(n_judgments=3, n_true=3, n_false=0, n_unjudgeable=0, n_wanted=3, verdict="accepted")
+    release_batch(other)
+    for annotator in (expert, other):
+        begin = time.perf_counter()
+        for _ in range(10):
+            next_batch(annotator, timezone.now())
+        wall = (time.perf_counter() - begin) / 10
+        print(
+            f"{round.n_tasks:>9,} tasks, end of the pool, {annotator.code}: {1000 * wall:.2f} ms per batch", flush=True
+        )
+    begin = time.perf_counter()
+    release_reservation(reservation)
+    print(f"{round.n_tasks:>9,} tasks, released in {time.perf_counter() - begin:.2f} s", flush=True)
+
+
+def relation_of(round: Round, tasks) -> int:
+    """Move every 20th tuple of the round to a second relation, and return its id."""
+    relation = Relation.objects.create(
+        relation_set=RelationSet.objects.get(name=f"set-{round.n_tasks}"),
+        name="second",
+        statement="<ENT0> <ENT1>",
+        arity=2,
+        initial_prompts=[],
+        seed_tuples=[],
+    )
+    KnowledgeTuple.objects.filter(judgment_tasks__in=tasks.alias(rest=F("position") % 20).filter(rest=0)).update(
+        relation=relation
+    )
+    return relation.pk
+
+
+def print_plans(annotator: Annotator) -> None:
+    release_batch(annotator)
+    with CaptureQueriesContext(connection) as queries:
+        next_batch(annotator, timezone.now())
+    explain = "EXPLAIN QUERY PLAN" if connection.vendor == "sqlite" else "EXPLAIN"
+    for query in queries:
+        if "judgmenttask" in query["sql"] and 'ORDER BY "annotation_judgmenttask"."position"' in query["sql"]:
+            with connection.cursor() as cursor:
+                cursor.execute(f"{explain} {query['sql']}")
+                print(*(f"    {row[-1]}" for row in cursor.fetchall()), sep="\n")
+
+
 def main() -> None:
     migrate()
     print(f"{connection.vendor}; milliseconds per judgment (next_batch + submit_judgment)")
@@ -97,6 +158,7 @@ def main() -> None:
         begin = time.perf_counter()
         create_report(round)
         print(f"{n_tasks:>9,} tasks, report          {time.perf_counter() - begin:.2f} s", flush=True)
+        print_cost_of_reservations(round)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ FIELDS: dict[str, Mapping[str, Any]] = {
         "n_unjudgeable": 0,
     },
     "annotation.Draw": {"inclusion_probability": 0.2},
-    "annotation.Judgment": {"label": "true", "is_counted": True, "is_excluded": False},
+    "annotation.Judgment": {"label": "true", "wrong_part": "", "is_counted": True, "is_excluded": False},
     "annotation.StatementReport": {"reason": "other"},
     "annotation.Adjudication": {"label": "true"},
     "annotation.Invite": {"revoked_at": None},

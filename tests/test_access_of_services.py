@@ -21,6 +21,7 @@ from annotation.gold.candidates import decide_on_gold, gold_candidates, withdraw
 from annotation.invites.erasure import erase_account, erase_annotator
 from annotation.invites.services import make_invites, revoke_invites
 from annotation.judges.runs import continue_run, prepare_run
+from annotation.judging.reservations import release_reservation, reserve_statements
 from annotation.models import JudgeRun
 from annotation.monitoring.progress import release_assigned
 from annotation.quality.adjudication import adjudicate
@@ -190,6 +191,8 @@ CALLS: dict[Callable, Callable] = {
     close_round: lambda it, by: close_round(it.round, by),
     prepare_run: lambda it, by: prepare_run(JudgeRun(), it.round, by),
     continue_run: lambda it, by: continue_run(JudgeRun(project=it.project), {}, by),
+    reserve_statements: lambda it, by: reserve_statements(it.round, [it.annotator.code], pk__in=[1], by=by),
+    release_reservation: lambda it, by: release_reservation(it.reservation, by),
     release_assigned: lambda it, by: release_assigned(it.round, by=by),
     create_report: lambda it, by: create_report(it.round, by),
     prepare_report: lambda it, by: prepare_report(it.round, by),
@@ -269,6 +272,7 @@ def it(tmp_path) -> SimpleNamespace:
         draft=create_draft(document, project=project),
         task=round.tasks.first(),
         annotator=factories.make_annotators(round, 1)[0],
+        reservation=round.reservations.create(n_reserved=0),
         project=project,
         owner=owner,
         invite=create_invite(project, Role.VIEWER, NOW + timedelta(days=1))[0],

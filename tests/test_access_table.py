@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from annotation.gold.candidates import decide_on_gold, gold_candidates
 from annotation.invites.services import join_round
+from annotation.judging.reservations import reserve_statements
 from annotation.rounds.services import create_draft
 from evaluation.models import ScoreEvaluation, Study
 from evaluation.reports.services import create_report
@@ -168,6 +169,9 @@ POST   /projects/default/rounds/pilot/annotators/{code}/erase/          302 403 
 GET    /projects/default/rounds/pilot/invites/                          302 403 403 403 200 200 200 404
 POST   /projects/default/rounds/pilot/invites/revoke/                   302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/invites/joining/                  302 403 403 403 302 302 302 404
+GET    /projects/default/rounds/pilot/reservations/                     302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/pilot/reservations/                     302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/pilot/reservations/{reservation}/release/ 302 403 403 403 302 302 302 404
 GET    /projects/default/rounds/pilot/invites.csv                       302 403 403 403 200 200 200 404
 POST   /projects/default/rounds/pilot/report/                           302 403 403 403 302 302 302 404
 GET    /projects/default/rounds/pilot/study.toml                        302 403 200 200 200 200 200 404
@@ -400,6 +404,7 @@ def places(db) -> dict[str, object]:
         "tuple": harvest.tuples.first().knowledge_tuple_id,
         "decision": relation.gold_decisions.get().pk,
         "round": round.pk,
+        "reservation": reserve_statements(round, [annotator.code], pk__in=[round.tasks.last().pk]).pk,
         "join": round.join_token,
         "entry": make_panel(round, name="open").token,
         "submission": submission.pk,

@@ -71,6 +71,8 @@ COUNTERPARTS = {
     f"POST {PILOT}/annotators/{{code}}/erase/": "POST rounds/{done}/annotators/{code}/erase/",
     f"POST {PILOT}/invites/joining/": "PATCH rounds/{open}/",
     f"GET {PILOT}/invites/": "GET rounds/{open}/invites/",
+    f"GET {PILOT}/reservations/": "GET rounds/{open}/reservations/",
+    f"POST {PILOT}/reservations/{{reservation}}/release/": "DELETE rounds/{open}/reservations/{reservation}/",
     f"GET {PILOT}/judges/": "GET rounds/{open}/judge-runs/",
     f"GET {PILOT}/judges/new/": "POST rounds/{open}/judge-runs/",
     f"GET {PILOT}/panels/": "GET rounds/{open}/panels/",

@@ -24,7 +24,7 @@ from django.db.models.fields.json import KT
 
 from annotation.judging.models import AssignmentQuerySet
 from annotation.judging.verdict_update import update_verdicts
-from annotation.models import Annotator, Assignment, JudgmentTask, Round
+from annotation.models import Annotator, Assignment, JudgmentTask, Reservation, Round
 from annotation.rounds.models import JudgmentTaskQuerySet, RoundNotOpen
 from kgharvest.bulk.prepared import Parameter, PreparedSelect, PreparedUpdate
 from kgharvest.errors import DomainError
@@ -111,7 +111,7 @@ def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
     The query checks the status of the round again, because the round may have been closed while this transaction waited
     for the annotator's lock (wait_for_answers).
     """
-    tasks = _next_in_cycle(annotator, _untouched, n)
+    tasks = _next_tasks(annotator, n)
     if tasks and annotator.round.gold_rate:
         tasks = _mix_in_gold(annotator, tasks)
     if len(tasks) < n and annotator.round.n_gold:
@@ -131,6 +131,31 @@ def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
         next_position=positions[-1] + 1 if positions else annotator.next_position,
         n_handed_out=F("n_handed_out") + len(tasks),
     )
+
+
+def _next_tasks(annotator: Annotator, n: int) -> list[JudgmentTask]:
+    """Lock and return up to `n` tasks: first the annotator's reserved tasks, then tasks of the pool."""
+    if not annotator.round.has_reservations:
+        tasks = _next_in_cycle(annotator, _untouched, n)
+        if not any(task.reservation_id for task in tasks):
+            return tasks
+        # The round got its first reservation while this transaction waited for the annotator's lock, so the loaded flag
+        # is outdated. The tasks were read later.
+        annotator.round.has_reservations = True
+    tasks = []
+    for reservation in _own_reservations(id=annotator.pk):
+        tasks += _next_in_cycle(annotator, _reserved, n - len(tasks), reservation=reservation.pk)
+        if len(tasks) == n:
+            return tasks
+    return tasks + _next_in_cycle(annotator, _pooled, n - len(tasks))
+
+
+@PreparedSelect
+def _own_reservations() -> QuerySet[Reservation]:
+    """Return the annotator's reservations with open tasks, if the round is still open (see _lease_more)."""
+    own = Reservation.objects.filter(annotators=Parameter(Annotator, "id"), released_at=None)
+    own = own.filter(round__status=Round.Status.OPEN)
+    return own.filter(Exists(JudgmentTask.objects.with_open_slot().filter(reservation=OuterRef("pk")))).only("pk")
 
 
 def _mix_in_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[JudgmentTask]:
@@ -182,8 +207,8 @@ def wanted_gold(assignments: AssignmentQuerySet) -> JudgmentTaskQuerySet:
     return wanted.alias(n_judged=n_judged, k=Min(k)).filter(n_judged__lt=F("k"))
 
 
-def _next_in_cycle(annotator: Annotator, tasks: Tasks, n: int) -> list[JudgmentTask]:
-    parameters = {"annotator": annotator.pk, "round": annotator.round_id, "position": annotator.next_position}
+def _next_in_cycle(annotator: Annotator, tasks: Tasks, n: int, **parameters: int) -> list[JudgmentTask]:
+    parameters |= {"annotator": annotator.pk, "round": annotator.round_id, "position": annotator.next_position}
     ahead = _first_of(tasks, "position__gte", n)(**parameters)
     if len(ahead) == n:
         return ahead
@@ -196,15 +221,27 @@ def _first_of(tasks: Tasks, lookup: str, n: int) -> PreparedSelect[JudgmentTask]
         lambda: (
             tasks()
             .filter(**{lookup: Parameter(JudgmentTask, "position")})
-            .only("round", "position", "is_gold")
+            .only("round", "position", "is_gold", "reservation")
             .order_by("position")[:n]
         )
     )
 
 
 def _untouched() -> JudgmentTaskQuerySet:
-    open_tasks = _tasks_of_round().filter(round__status=Round.Status.OPEN).with_open_slot()
-    untouched = open_tasks.filter(~Exists(_given().taken()))
+    return _locked_untouched(_tasks_of_round().filter(round__status=Round.Status.OPEN))
+
+
+def _pooled() -> JudgmentTaskQuerySet:
+    return _untouched().filter(reservation=None)
+
+
+def _reserved() -> JudgmentTaskQuerySet:
+    # Without a join, because SQLite would begin with a small table of rounds and then sort the tasks.
+    return _locked_untouched(JudgmentTask.objects.filter(reservation=Parameter(JudgmentTask, "reservation")))
+
+
+def _locked_untouched(tasks: JudgmentTaskQuerySet) -> JudgmentTaskQuerySet:
+    untouched = tasks.with_open_slot().filter(~Exists(_given().taken()))
     return untouched.select_for_update(skip_locked=True, of=("self",), no_key=True)
 
 

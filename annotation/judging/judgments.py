@@ -14,7 +14,7 @@ from math import inf
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, F, OuterRef, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from annotation.judging.assignment import AnnotatorNotActive, ComesFirst, fill_batch, free_slots, wanted_gold
 from annotation.judging.verdicts import majority, wanted_if_split
@@ -25,6 +25,7 @@ from annotation.models import (
     Judgment,
     JudgmentTask,
     Label,
+    Reservation,
     StatementReport,
 )
 from annotation.quality.limits import CHECK_LIMITS_EVERY, enforce_limits
@@ -235,7 +236,7 @@ def reassign_skipped(annotator: Annotator) -> int:
 def n_skipped(annotator: Annotator) -> int:
     """Return the number of skipped tasks that need judgments. Gold is treated like ordinary tasks."""
     skipped = annotator.assignments.skipped()
-    n_open = annotator.round.tasks.with_open_slot().filter(assignments__in=skipped).count()
+    n_open = annotator.round.tasks.available_to(annotator).filter(assignments__in=skipped).count()
     return n_open + wanted_gold(skipped).count()
 
 
@@ -245,7 +246,9 @@ def with_statements_left(annotators: Iterable[Annotator]) -> list[Annotator]:
     status, of_annotator = Assignment.Status, Assignment.objects.filter(annotator=OuterRef("pk"))
     given = Assignment.objects.filter(annotator=OuterRef(OuterRef("pk")))
     is_done = Exists(given.filter(task=OuterRef("pk"), status=status.DONE))
-    statements = JudgmentTask.objects.filter(~is_done, round=OuterRef("round")).with_open_slot()
+    members = Reservation.annotators.through.objects.filter(annotator=OuterRef(OuterRef("pk")))
+    is_available = Q(reservation=None) | Exists(members.filter(reservation=OuterRef("reservation")))
+    statements = JudgmentTask.objects.filter(~is_done, is_available, round=OuterRef("round")).with_open_slot()
     gold = wanted_gold(given.filter(status__in=[status.EXPIRED, status.SKIPPED]))
     is_left = Exists(of_annotator.filter(status=status.LEASED)) | Exists(statements) | Exists(gold)
     left = set(Annotator.objects.filter(is_left, pk__in=[annotator.pk for annotator in candidates]))

@@ -11,13 +11,15 @@ from hashlib import blake2s
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import Count, F, Q
 from django.db.models.functions import Lower
+from django.utils.functional import cached_property
 
 from annotation.exchange.judgment_files import LONGEST_COMMENT  # noqa: F401  # that module does without Django
 from annotation.questionnaire.questions import OnWithdrawal
 from annotation.rounds.models import JudgmentTask, Layout, Round
 from annotation.rounds.references import wrong_parts
+from kgharvest.accounts.models import person_or_null
 from kgharvest.bulk.file_reading import MOST_ENTITIES
 from kgharvest.bulk.prepared import Parameter, PreparedSelect
 
@@ -30,6 +32,7 @@ JUDGING_COLUMNS = (
         for name in (
             "name", "status", "source", "closes_at", "seed", "n_tasks", "n_gold", "batch_size", "gold_share",
             "training_size", "judgments_per_task", "third_only_if_split", "max_per_annotator", "dominance_cap",
+            "has_reservations",
         )
     ),
 )  # fmt: skip
@@ -67,6 +70,10 @@ class AnnotatorManager(models.Manager):
         annotators = self.filter(user=user)
         bound_to = getattr(user, "bound_to", None)
         return annotators if bound_to is None else annotators.filter(round__project=bound_to)
+
+    def able(self) -> models.QuerySet[Annotator]:
+        """Return annotators who have neither withdrawn nor been excluded or erased."""
+        return self.filter(erased_at=None, withdrawal=None).exclude(status=Annotator.Status.EXCLUDED)
 
     def lock(self, pk: int) -> Annotator:
         """Return the annotator, reloaded and locked until the transaction ends.
@@ -177,6 +184,41 @@ class Annotator(models.Model):
     @property
     def has_judged_share(self) -> bool:
         return self.quota is not None and self.n_judged >= self.quota
+
+
+class Reservation(models.Model):
+    """Statements of a round that only some of its annotators may judge (annotation.judging.reservations).
+
+    n_reserved: number of statements at the time of the reservation. released_at: time at which the statements returned
+    to the pool, or None. Rows are not deleted: without a full index on JudgmentTask.reservation, the database would
+    search the whole table for references.
+    """
+
+    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="reservations")
+    annotators = models.ManyToManyField(Annotator, related_name="reservations")
+    n_reserved = models.PositiveIntegerField()
+    created_by = person_or_null()
+    created_at = models.DateTimeField(auto_now_add=True)
+    released_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["pk"]
+
+    def __str__(self) -> str:
+        return f"{self.n_reserved} statements of round {self.round_id}"
+
+    @property
+    def statements_left(self) -> models.QuerySet[JudgmentTask]:
+        return self.round.tasks.filter(reservation=self, verdict="")
+
+    @cached_property
+    def n_stuck(self) -> int:
+        """Number of statements that need more judgments than the annotators of the reservation can add."""
+        able = list(self.round.annotators.able().filter(reservations=self).values_list("pk", flat=True))
+        taken = [Assignment.Status.LEASED, Assignment.Status.DONE]
+        n_taken = Count("assignments", filter=Q(assignments__annotator__in=able, assignments__status__in=taken))
+        n = F("n_wanted") - F("n_judgments") - F("n_leased") + n_taken
+        return self.tasks.with_open_slot().alias(n=n).filter(n__gt=len(able)).count()
 
 
 class AssignmentQuerySet(models.QuerySet):

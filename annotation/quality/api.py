@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from annotation.invites.erasure import erase_annotator
+from annotation.judging.reservations import release_reservation, reserve_statements
 from annotation.models import (
     Adjudication,
     Annotator,
@@ -21,6 +22,7 @@ from annotation.models import (
     JudgmentTask,
     Label,
     Limits,
+    Reservation,
     StatementReport,
 )
 from annotation.monitoring.cells import round_cells
@@ -521,3 +523,62 @@ class AdjudicationQueueViewSet(PagedList, RoundPartViewSet):
     def get_queryset(self) -> QuerySet:
         queue = self.request.query_params.get("queue", "undecided")
         return adjudication_queue(self.round(), queue).select_related("knowledge_tuple__relation__relation_set")
+
+
+# Reservations
+
+
+class ReservationSerializer(serializers.ModelSerializer):
+    """Statements that only these annotators may judge."""
+
+    annotators = serializers.SlugRelatedField("code", many=True, read_only=True)
+    n_left = serializers.IntegerField(source="statements_left.count", help_text="Number of incomplete statements.")
+    n_stuck = serializers.IntegerField(
+        help_text="Number of statements that need more judgments than the annotators can add."
+    )
+
+    class Meta:
+        model = Reservation
+        fields = ["id", "annotators", "n_reserved", "n_left", "n_stuck", "created_at"]
+
+
+class ReservationInput(StrictSerializer):
+    annotators = serializers.ListField(
+        child=serializers.CharField(max_length=30), min_length=1, max_length=100, help_text="Codes of the annotators."
+    )
+    relation = IdField(
+        source="knowledge_tuple__relation",
+        required=False,
+        help_text="Id of a relation. Its incomplete statements are reserved.",
+    )
+    statements = serializers.ListField(
+        child=IdField(), source="pk__in", required=False, min_length=1, max_length=1000, help_text="Ids of statements."
+    )
+
+    def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
+        if len(sent) != 2:
+            raise serializers.ValidationError("Send either a relation or statements.")
+        return sent
+
+
+class ReservationViewSet(PagedList, RoundPartViewSet):
+    """Reservations of a round, newest first, without released ones."""
+
+    access = Action.WORK
+    serializer_class = ReservationSerializer
+
+    def get_queryset(self) -> QuerySet:
+        current = self.round().reservations.filter(released_at=None)
+        return current.select_related("round__project").prefetch_related("annotators")
+
+    @extend_schema(summary="Reserve statements", request=ReservationInput, responses={201: ReservationSerializer})
+    def create(self, request: Request, round_id: int) -> Response:
+        """Complete statements, gold, and statements of other reservations are not reserved."""
+        sent = self.sent(ReservationInput)
+        return self.created(reserve_statements(self.round(), sent.pop("annotators"), request.user, **sent))
+
+    @extend_schema(summary="Release reserved statements")
+    def destroy(self, request: Request, round_id: int, pk: int) -> Response:
+        """The statements return to the pool of all annotators."""
+        release_reservation(self.row(self.get_queryset()), request.user)
+        return self.deleted()

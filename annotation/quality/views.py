@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
+from annotation.judging.reservations import release_reservation, reserve_statements
 from annotation.models import Annotator, Exclusion, Judgment, JudgmentTask, Label, Limits, Round, Withdrawal
 from annotation.monitoring.progress import OUTCOMES
 from annotation.quality import statement_list as statement_lists
@@ -27,7 +28,8 @@ from annotation.rounds.views import visible_round
 from kgharvest.access import Action, allowed_actions, researcher_required
 from kgharvest.bulk.pagination import number_in, page_of, sort_key
 from kgharvest.models import Relation
-from kgharvest.pages.refusals import refusal_as_message
+from kgharvest.pages.number_format import counted
+from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 
 AnnotatorRow = dict[str, Any]  # a row of annotator_statistics
 
@@ -272,3 +274,42 @@ def statement_detail(request: HttpRequest, path: str, pk: int) -> HttpResponse:
         "may": allowed_actions(request.user, round.project),
     }
     return render(request, "annotation/quality/statement_detail.html", context)
+
+
+# Reservations
+
+
+class ReservationForm(forms.Form):
+    relation = forms.ModelChoiceField(None, help_text="Its incomplete statements are reserved.")
+    annotators = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple)
+
+    def __init__(self, round: Round, *args):
+        super().__init__(*args)
+        self.fields["relation"].queryset = Relation.objects.filter(strata__round=round).distinct().order_by("name")
+        able = round.annotators.able().select_related("user", "invite")
+        self.fields["annotators"].choices = [(it.code, f"{it.code} {it.who}".strip()) for it in able]
+
+
+@researcher_required
+def round_reservations(request: HttpRequest, path: str) -> HttpResponse:
+    round = visible_round(request, path, Action.WORK)
+    form = ReservationForm(round, request.POST or None)
+    if form.is_valid():
+        with refusal_in_form(form):
+            relation, codes = form.cleaned_data["relation"], form.cleaned_data["annotators"]
+            new = reserve_statements(round, codes, request.user, knowledge_tuple__relation=relation)
+            messages.success(request, f"{counted(new.n_reserved, 'statement')} reserved.")
+            return redirect("annotation:round_reservations", round.path)
+    reservations = round.reservations.filter(released_at=None).select_related("round").prefetch_related("annotators")
+    context = {"round": round, "form": form, "reservations": reservations}
+    return render(request, "annotation/quality/round_reservations.html", context)
+
+
+@researcher_required
+@require_POST
+def reservation_release(request: HttpRequest, path: str, pk: int) -> HttpResponse:
+    round = visible_round(request, path, Action.WORK)
+    with refusal_as_message(request):
+        n = release_reservation(get_object_or_404(round.reservations, pk=pk), request.user)
+        messages.success(request, f"{counted(n, 'statement')} released to all annotators.")
+    return redirect("annotation:round_reservations", round.path)

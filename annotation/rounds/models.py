@@ -76,7 +76,8 @@ class Round(models.Model):
     including gold. source: origin of the judgments; pages and reports mark simulated judgments. completed_at: time at
     which all statements were found to be complete; None until then. archived_at: lists and choices hide archived rounds
     and their reports; only closed rounds are archived. takes_guests: True for the choice LINK. Reports read
-    it, and servers of the last release read and write it instead of who_can_join.
+    it, and servers of the last release read and write it instead of who_can_join. has_reservations: True from the first
+    reservation on. Other rounds assign tasks without checking reservations.
     """
 
     class Status(models.TextChoices):
@@ -267,6 +268,7 @@ class Round(models.Model):
     closed_at = models.DateTimeField(null=True, blank=True)
     completed_at = models.DateTimeField(null=True, blank=True)
     archived_at = models.DateTimeField(null=True, blank=True, editable=False)
+    has_reservations = models.BooleanField(default=False, db_default=False, editable=False)
 
     objects = RoundQuerySet.as_manager()
 
@@ -569,12 +571,20 @@ def cell_names(strata: Iterable[Stratum]) -> dict[CellId, tuple[str, str, str]]:
 class JudgmentTaskQuerySet(models.QuerySet):
     # Same condition as the partial index judgment_task_open. It has no parameters, so all databases can use the index.
     OPEN = Q(n_wanted__gt=F("n_judgments") + F("n_leased"))
+    RESERVED = Q(n_wanted__gt=F("n_judgments") + F("n_leased"), reservation__isnull=False)  # of judgment_task_reserved
     # Same condition as the index judgment_task_contested: the labels are neither all True nor all False.
     DISAGREEMENT = Q(n_judgments__gt=F("n_true")) & Q(n_judgments__gt=F("n_false"))
 
     def with_open_slot(self):
         """Return tasks that need more judgments than are stored or leased."""
         return self.filter(self.OPEN)
+
+    def available_to(self, annotator):
+        """Return tasks with an open slot, except those that are reserved for other annotators."""
+        tasks = self.with_open_slot()
+        if not annotator.round.has_reservations:
+            return tasks
+        return tasks.filter(Q(reservation=None) | Q(reservation__in=annotator.reservations.values("pk")))
 
     def with_disagreement(self):
         return self.filter(self.DISAGREEMENT, n_judgments__gt=F("n_unjudgeable"))
@@ -601,7 +611,8 @@ class JudgmentTask(models.Model):
     reading order. position: index in the round's random order, from 0. n_wanted: number of required judgments (k).
     n_wanted is 0 for gold: every annotator may judge it, its judgments are not counted, and its counters stay 0.
     n_leased: number of assigned judgments. verdict: empty until `n_wanted` judgments are counted. additions: further
-    keys of the statement as sent to annotators (annotation.rounds.references); None in most rounds.
+    keys of the statement as sent to annotators (annotation.rounds.references); None in most rounds. reservation: the
+    annotators that the task is reserved for; None in most rounds, and never set for gold.
     """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="tasks")
@@ -622,6 +633,10 @@ class JudgmentTask(models.Model):
         max_length=9, blank=True, choices=[(verdict.value, verdict.value.capitalize()) for verdict in Verdict]
     )
     additions = models.JSONField(null=True, blank=True)
+    # The partial index judgment_task_reserved excludes NULL, so rounds without reservations do not write to it.
+    reservation = models.ForeignKey(
+        "annotation.Reservation", on_delete=models.SET_NULL, null=True, blank=True, related_name="tasks", db_index=False
+    )
 
     objects = JudgmentTaskQuerySet.as_manager()
 
@@ -655,6 +670,11 @@ class JudgmentTask(models.Model):
         indexes = [
             models.Index(fields=["round", "position"], condition=JudgmentTaskQuerySet.OPEN, name="judgment_task_open"),
             models.Index(fields=["round", "position"], condition=Q(is_gold=True), name="judgment_task_gold"),
+            models.Index(
+                fields=["reservation", "position"],
+                condition=JudgmentTaskQuerySet.RESERVED,
+                name="judgment_task_reserved",
+            ),
             models.Index(
                 fields=["round", "n_true", "n_false", "n_unjudgeable", "position"],
                 condition=JudgmentTaskQuerySet.DISAGREEMENT,

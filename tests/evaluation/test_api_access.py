@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from annotation.gold.candidates import decide_on_gold, gold_candidates
 from annotation.invites.services import join_round, make_invites
+from annotation.judging.reservations import reserve_statements
 from annotation.rounds.services import create_draft
 from evaluation.models import ScoreEvaluation
 from evaluation.reports.services import create_report
@@ -58,6 +59,9 @@ TABLE: dict[str, str] = {
     "GET rounds/{open}/invites/":                             "401 403 403 403 200 200 200 404",
     "POST rounds/{open}/invites/":                            "401 403 403 403 201 201 201 404",
     "DELETE rounds/{open}/invites/{invite}/":                 "401 403 403 403 204 204 204 404",
+    "GET rounds/{open}/reservations/":                        "401 403 403 403 200 200 200 404",
+    "POST rounds/{open}/reservations/":                       "401 403 403 403 201 201 201 404",
+    "DELETE rounds/{open}/reservations/{reservation}/":       "401 403 403 403 204 204 204 404",
     "GET rounds/{done}/tasks/":                               "401 403 200 200 200 200 200 404",
     "GET rounds/{done}/tasks/{task}/":                        "401 403 200 200 200 200 200 404",
     "POST rounds/{done}/tasks/{task}/adjudications/":         "401 403 403 201 201 201 201 404",
@@ -146,6 +150,9 @@ def parameters_of(operation: str, stored: dict[str, Any]) -> dict[str, Any]:
         "POST rounds/plan/": spec,
         "PUT rounds/{draft}/": spec,
         "PATCH rounds/{open}/": {"who_can_join": "link"},
+        "POST rounds/{open}/reservations/": {
+            "relation": stored["relation_of_open"], "annotators": [stored["open_code"]],
+        },
         "POST rounds/import/": {
             "file": SimpleUploadedFile("judged.csv", FILE), "round": "old", "create": "true", "project": stored["slug"],
         },
@@ -214,6 +221,9 @@ def stored(db) -> dict[str, Any]:
         "failed_judge_run": factories.make_judge_run(open_round, "failed-lm", status="failed").pk,
         "draft": draft.pk,
         "link": open_round.join_token,
+        "reservation": reserve_statements(open_round, [annotator.code], pk__in=[open_round.tasks.last().pk]).pk,
+        "open_code": annotator.code,
+        "relation_of_open": task.knowledge_tuple.relation_id,
         "invite": make_invites(open_round, 1, timezone.now() + timedelta(days=1))[0].pk,
         "task": done.tasks.first().pk,
         "code": judge.code,

@@ -17,6 +17,7 @@ from django.utils import timezone
 from annotation.invites.services import join_round, make_invites
 from annotation.judging.assignment import LEASE, next_batch
 from annotation.judging.judgments import Answer, skip_task, submit_judgment
+from annotation.judging.reservations import release_reservation, reserve_statements
 from annotation.models import Annotator, Assignment, Invite, Judgment, Label, Round
 from annotation.rounds.models import RoundNotOpen
 from annotation.rounds.services import close_round
@@ -234,6 +235,64 @@ def test_concurrent_split_requires_one_third_judgment():
     batches = at_once(*[partial(next_batch, annotator, timezone.now()) for annotator in annotators[2:]])
 
     assert sorted(map(len, batches)) == [0, 1]
+
+
+def judge_everything(annotator):
+    while batch := next_batch(annotator, timezone.now()):
+        for task in batch:
+            judge(annotator, task)
+
+
+def test_only_experts_judge_reserved_statements():
+    round = make_round(40, batch_size=3, judgments_per_task=2)
+    *experts, one, two, three = make_annotators(round, 5)
+    ids = list(round.tasks.order_by("pk").values_list("pk", flat=True)[:20])
+    reserve_statements(round, [expert.code for expert in experts], pk__in=ids)
+
+    at_once(*[partial(judge_everything, annotator) for annotator in (*experts, one, two, three)])
+
+    assert set(round.tasks.values_list("n_judgments", "n_leased")) == {(2, 0)}
+    judges = set(Judgment.objects.counted().filter(task__in=ids).values_list("annotator", flat=True))
+    assert judges == {expert.pk for expert in experts}
+
+
+def test_first_reservation_takes_effect_during_judging():
+    round = make_round(120, batch_size=2, judgments_per_task=1)
+    expert, *others = make_annotators(round, 4)
+    ids = list(round.tasks.order_by("pk").values_list("pk", flat=True)[:60])
+
+    def reserve():
+        while Judgment.objects.count() < 5:
+            pass
+        reserve_statements(Round.objects.get(pk=round.pk), [expert.code], pk__in=ids)
+        reserved = round.tasks.exclude(reservation=None)
+        return set(Assignment.objects.filter(task__in=reserved, annotator__in=others).values_list("pk", flat=True))
+
+    *_, assigned_before = at_once(*[partial(judge_everything, other) for other in others], reserve)
+
+    reserved = round.tasks.exclude(reservation=None)
+    given = set(Assignment.objects.filter(task__in=reserved, annotator__in=others).values_list("pk", flat=True))
+    assert reserved.exists()
+    assert given <= assigned_before
+    judge_everything(expert)
+    assert set(round.tasks.values_list("n_judgments", "n_leased")) == {(1, 0)}
+
+
+def test_release_during_judging_gives_statements_to_everyone():
+    round = make_round(40, batch_size=2, judgments_per_task=1)
+    expert, *others = make_annotators(round, 4)
+    ids = list(round.tasks.order_by("pk").values_list("pk", flat=True)[:30])
+    reservation = reserve_statements(round, [expert.code], pk__in=ids)
+
+    def release():
+        while Judgment.objects.count() < 5:
+            pass
+        release_reservation(reservation)
+
+    at_once(partial(judge_everything, expert), *[partial(judge_everything, other) for other in others], release)
+    at_once(*[partial(judge_everything, annotator) for annotator in (expert, *others)])
+
+    assert set(round.tasks.values_list("n_judgments", "n_leased", "reservation")) == {(1, 0, None)}
 
 
 # Processes
