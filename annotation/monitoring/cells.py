@@ -96,7 +96,7 @@ def cell_rates(
     n_tasks = n_tasks.reshape(len(n_by_labels), len(rows))  # needed for drafts, which have no labels
     accepted = CompletedVerdicts(patterns[:, :3], patterns[:, 3], n_tasks, round.quorum).of_groups(ACCEPTED)
     if has_interval:
-        accepted = accepted.divided(accuracy_effects(round, [stratum for strata in cells for stratum in strata]))
+        accepted = accepted.effective(accuracy_effects(round, [stratum for strata in cells for stratum in strata]))
     rates, first = [], 0
     for strata in cells:
         sample = accepted.at(list(range(first, first + len(strata))))

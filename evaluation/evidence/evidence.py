@@ -544,7 +544,7 @@ class Cell:
 
     def effective_sample(self, verdict: int) -> VerdictSample:
         """Return the evidence for a verdict in each stratum (s,), converted to statements of a simple random sample."""
-        return self.samples[verdict].divided(self.design_effects[verdict])
+        return self.samples[verdict].effective(self.design_effects[verdict])
 
 
 def joint_rate(

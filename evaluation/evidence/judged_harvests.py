@@ -75,7 +75,7 @@ class JudgedHarvest:
         is_taken = population > 0
         if not sample.n.any():
             return 0, Rate(reason=NOTHING_COUNTED)
-        sample = sample.divided(self.ranked.effects(is_in, population))
+        sample = sample.effective(self.ranked.effects(is_in, population))
         return int(np.count_nonzero(self.has_verdict[is_in])), sample_rate(sample.at(is_taken), population[is_taken])
 
 

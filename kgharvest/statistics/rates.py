@@ -207,6 +207,14 @@ class VerdictSample(NamedTuple):
         """
         return VerdictSample(*(column / effects for column in self))
 
+    def effective(self, effects: Floats) -> VerdictSample:
+        """Return the sample divided by the design effects of its groups, but by at most its number of statements.
+
+        The value of a group is then defined with and without its design effect. With incomplete statements, the design
+        effect can exceed the number of statements that a group is worth.
+        """
+        return self.divided(np.minimum(effects, np.maximum(self.n, 1)))
+
     def at(self, positions: Counts | NDArray[np.bool_] | list[int]) -> VerdictSample:
         return VerdictSample(*(column[positions] for column in self))
 
@@ -673,7 +681,7 @@ class RankedStrata:
         is_taken = parts.population > 0
         if not is_taken.any():
             return Rate(reason=NOTHING_COUNTED), parts
-        accepted = parts.accepted.divided(self.effects_up_to(strata, last_rank, parts.population))
+        accepted = parts.accepted.effective(self.effects_up_to(strata, last_rank, parts.population))
         return sample_rate(accepted.at(is_taken), parts.population[is_taken]), parts
 
     def shares(self, strata: Codes, last_ranks: Codes) -> Floats:

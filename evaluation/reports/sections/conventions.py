@@ -80,7 +80,7 @@ def _whole_population(evidence: Evidence, sample: VerdictSample, share_of_frame:
         sizes = np.where(evidence.size_of_stratum > 0, evidence.size_of_stratum, 1)
         of_cell = np.bincount(evidence.cell_of_stratum, sizes, len(evidence.cells))
         weights = sizes / of_cell[evidence.cell_of_stratum] / len(evidence.cells)
-    effective = sample.divided(effects)
+    effective = sample.effective(effects)
     in_frame = np.maximum(np.rint(population * share_of_frame), whole_statements(effective.n))
     return sample_rate(effective, np.where(population > 0, in_frame, 0), weights)
 

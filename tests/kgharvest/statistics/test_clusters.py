@@ -13,7 +13,7 @@ from kgharvest.statistics.clusters import (
     expected_effect,
     parts_of_clusters,
 )
-from kgharvest.statistics.rates import population_rate, simple_interval
+from kgharvest.statistics.rates import VerdictSample, population_rate, simple_interval
 
 
 class Scripted:
@@ -138,3 +138,12 @@ def test_intervals_on_the_effective_sample_size_cover_the_share_of_a_clustered_p
 
     assert covered / n_runs > 0.93
     assert covered_if_ignored / n_runs < 0.85
+
+
+def test_design_effect_leaves_at_least_one_statement():
+    sample = VerdictSample.of_complete([1.4, 0.8, 10.0], [1.05, 0.6, 2.0])  # incomplete statements count in part
+
+    effective = sample.effective(np.array([3.0, 2.0, 2.5]))
+
+    assert effective.n == pytest.approx([1, 0.8, 4])
+    assert effective.n_hits == pytest.approx([0.75, 0.6, 0.8])
