@@ -22,7 +22,12 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 PICTURES = Path(__file__).resolve().parent
 ROOT = PICTURES.parents[1]
-CHROMIUM = os.environ.get("KGHARVEST_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+CHROMIUM = (
+    os.environ.get("KGHARVEST_CHROMIUM")
+    or shutil.which("chromium")
+    or shutil.which("chromium-headless-shell")
+    or shutil.which("google-chrome")
+)
 SIZE = {"width": 1280, "height": 800}
 TALL = {"width": 1280, "height": 1080}
 WAITING_FOR_THE_SERVER_S = 60
