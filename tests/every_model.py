@@ -89,6 +89,7 @@ def make_row(model: type[Model]) -> Model:
         for ancestor in [*model.__mro__][::-1]
         if hasattr(ancestor, "_meta")
         for name, value in FIELDS.get(ancestor._meta.label, {}).items()
+        if name in {field.name for field in model._meta.concrete_fields}  # an old release lacks newer fields
     }
     values = {
         field.name: _value(field)

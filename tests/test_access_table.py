@@ -304,6 +304,7 @@ GET    /accounts/password_reset/                                        200 200 
 GET    /accounts/password_reset/done/                                   200 200 200 200 200 200 200 200
 GET    /accounts/reset/MQ/made-up/                                      200 200 200 200 200 200 200 200
 GET    /accounts/welcome/MQ/made-up/                                    200 200 200 200 200 200 200 200
+GET    /accounts/welcome/done/                                          200 200 200 200 200 200 200 200
 GET    /accounts/reset/done/                                            200 200 200 200 200 200 200 200
 GET    /accounts/second-factor/                                         302 302 302 302 302 302 302 302
 GET    /accounts/second-factor/set-up/                                  302 404 404 404 404 404 404 404

@@ -149,7 +149,7 @@ def test_panel_name_starts_with_its_region(install, monkeypatch, settings):
 
     [panel] = panels_of("report_actions", RequestFactory().get("/"), None)
 
-    assert panel.context == {"label": "Acme", "url": "/acme/"}
+    assert panel.context == {"label": "Acme", "url": "/acme/", "is_primary": False}
 
 
 def test_settings_and_formats_of_a_distribution_are_registered(tmp_path):

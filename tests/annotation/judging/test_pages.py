@@ -87,7 +87,7 @@ def test_list_query_count_is_constant(researcher_client, pilot_round, researcher
     for _ in range(5):
         make_round(by=researcher)
 
-    with django_assert_max_num_queries(7):
+    with django_assert_max_num_queries(8):
         researcher_client.get("/rounds/")
 
 

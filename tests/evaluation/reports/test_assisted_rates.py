@@ -238,7 +238,9 @@ def test_command_and_page_accept_judge_run_name(researcher_client):
         reverse("evaluation:report_new", args=[round.path]), {"judge": "lm-judge"}, follow=True
     )
 
-    assert "Judge-assisted estimates: judge-lm" in page.content.decode()
+    whole_page = researcher_client.get(f"{page.request['PATH_INFO']}?all").text
+    assert "Judge-assisted estimates" in whole_page
+    assert "judge-lm" in whole_page
     assert Report.objects.latest("pk").document["cells"] == by_command["cells"]
 
 
