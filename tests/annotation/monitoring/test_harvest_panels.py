@@ -52,7 +52,9 @@ def test_round_form_of_a_harvest_suggests_a_free_name(researcher_client, harvest
     assert f'href="{address}"' in researcher_client.get(harvest.get_absolute_url()).text
     form = researcher_client.get(address).context["form"]
 
-    opened = researcher_client.post(NEW, {**form.initial, "n": 2, "who_can_join": "account", "action": "open"}, follow=True).text
+    opened = researcher_client.post(
+        NEW, {**form.initial, "n": 2, "who_can_join": "account", "action": "open"}, follow=True
+    ).text
 
     round = Round.objects.get()
     assert (round.name, round.status, round.n_tasks) == ("capable-of-1", "open", 2)
