@@ -112,7 +112,10 @@ def round_detail(request: HttpRequest, path: str) -> HttpResponse:
     counts, cells = progress(round, now), round_cells(round, now)
     next_step = "report"
     if round.source == Round.Source.PEOPLE and counts["complete"] < counts["n_tasks"]:
-        next_step = "invite" if round.is_open else "reopen" if round.status == Round.Status.PAUSED else "report"
+        if round.is_open:
+            next_step = "invite"
+        elif round.status == Round.Status.PAUSED:
+            next_step = "reopen"
     context = {
         "round": round,
         "progress": counts,

@@ -90,9 +90,10 @@ def _relation_form(request: HttpRequest, context: dict, initial: dict[str, str])
     """Show the form, or perform the submitted action: "preview", "harvest" (save and launch), or save the relation."""
     editable_sets = RelationSet.objects.filter(project__in=Project.objects.with_role(request.user, MAY[Action.WORK]))
     if not initial["set_name"]:
-        newest = editable_sets.order_by("-pk").first()
-        is_taken = newest is None and RelationSet.objects.filter(name=FIRST_SET).exists()
-        initial["set_name"] = newest.name if newest else "" if is_taken else FIRST_SET
+        if newest := editable_sets.order_by("-pk").first():
+            initial["set_name"] = newest.name
+        elif not RelationSet.objects.filter(name=FIRST_SET).exists():
+            initial["set_name"] = FIRST_SET
     form = RelationForm(request.POST or None, initial=initial, relation=context.get("relation"), sets=editable_sets)
     offer_projects(form, request)
     context["fixed_fields"] = f"{services.FIXED_FIELDS} {services.EDITABLE_FIELDS}" if form.is_in_use else ""
