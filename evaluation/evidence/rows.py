@@ -221,7 +221,7 @@ def _judgment_rows(
 ) -> Columns:
     """Return the judgments sorted by statement.
 
-    They are also sorted by time if files are written, or to find third judgments.
+    The judgments of a statement are also sorted by time if files are written, or to find third judgments.
 
     Gold judgments have the status GOLD unless superseded.
     """

@@ -97,7 +97,7 @@ class LaunchForm(RelationPickerForm, PlacementForm):
         error_messages={"required": "Select at least one LM or enter an additional one."},
     )
     other_models = forms.CharField(
-        label="Other LMs",
+        label="Additional LMs",
         required=False,
         max_length=5000,
         widget=forms.Textarea(attrs={"rows": 2, "class": "short"}),

@@ -355,7 +355,7 @@ def better_by_tests(n_sides: int, tests: Sequence[PairTest]) -> Flags:
 
 
 def better_by_limits(lower_limits: Callable[[float], Floats]) -> Flags:
-    """Return a matrix (S, S): True if the row's side is better by Holm's steps on intervals instead of p values.
+    """Return a matrix (S, S): True if the row's side is better than the column's, by Holm's procedure on intervals.
 
     lower_limits: function that takes z and returns the lower limits (S, S) of row minus column at z standard errors,
     NaN if undefined. Each pair that is significant at a step relaxes the level for the remaining pairs.

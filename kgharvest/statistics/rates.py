@@ -210,8 +210,8 @@ class VerdictSample(NamedTuple):
     def effective(self, effects: Floats) -> VerdictSample:
         """Return the sample divided by the design effects of its groups, but by at most its number of statements.
 
-        The value of a group is then defined with and without its design effect. With incomplete statements, the design
-        effect can exceed the number of statements that a group is worth.
+        The limit keeps every group at one effective statement or more: with incomplete statements, a design effect can
+        exceed the number of statements that a group is worth.
         """
         return self.divided(np.minimum(effects, np.maximum(self.n, 1)))
 

@@ -72,8 +72,8 @@ class Seq2SeqParaphraser(Paraphraser):
 class TranslationParaphraser(Paraphraser):
     """Paraphraser that translates a sentence to another language and back (LPAQA: Jiang et al. 2020, section 3.2).
 
-    models: two encoder-decoders (hub ids or folders) as "OUT,BACK", loaded at the first call. Each of BEAM translations
-        is translated back in BEAM ways. The most likely round trips come first.
+    models: two encoder-decoders (hub ids or folders) as "OUT,BACK", loaded at the first call. A sentence
+        gets BEAM translations, and each translation BEAM back-translations. The most likely round trips come first.
     """
 
     BEAM = 7  # as in LPAQA's code

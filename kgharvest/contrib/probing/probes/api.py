@@ -138,7 +138,7 @@ class ProbeOptions(PlacementInput):
     examples=[OpenApiExample("A set", {"sets": [1], "model": "embedded", "methods": ["manual"], "with_control": False})]
 )
 class ProbeInput(ProbeOptions):
-    """Binary relations or whole sets, an LM, and methods. The preset provides defaults for the learning budget."""
+    """Request for a probe of binary relations or whole sets. The preset provides defaults for the learning budget."""
 
     project = ProjectField()
     relations = serializers.ListField(child=VisibleField(Relation.objects.all()), default=list, max_length=1000)

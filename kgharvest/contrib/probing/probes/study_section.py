@@ -61,7 +61,7 @@ class ProbeEntry(ProbeOptions):
     checksum = Text(
         max_length=64,
         default="",
-        help_text="Checksum of the files, which is set whenever the study file is read.",
+        help_text="Checksum of the files. Computed whenever the study file is read.",
         style=NOT_WRITTEN,
     )
 
@@ -69,7 +69,9 @@ class ProbeEntry(ProbeOptions):
 class PublishedP1(Description):
     method = Text(max_length=30)
     model = Text(
-        max_length=500, default="", help_text="LM. If the study does not probe it, the study's own LMs are compared."
+        max_length=500,
+        default="",
+        help_text="LM of the publication. If the study does not probe this LM, its own LMs are compared.",
     )
     p1 = Number(min_value=0, max_value=1, help_text="Published P@1, averaged over relations.")
     source = Text(max_length=200, default="", help_text="Publication and table.")

@@ -125,5 +125,5 @@ class TextTaskForm(PlacementForm):
 
 
 def items(text: str) -> list[str]:
-    """Return the stripped parts of a text between commas, without empty ones."""
+    """Return the non-empty items of a comma-separated list."""
     return [part.strip() for part in text.split(",") if part.strip()]

@@ -161,7 +161,7 @@ def randomize_weights(model: Any, seed: int) -> None:
 def weights_fingerprint(folder: Path) -> str:
     """Return the start of the SHA-256 digest of the weights in a local folder or GGUF file.
 
-    They have no commit as identifier.
+    The digest identifies these weights, which have no commit on a hub.
     """
     digest = hashlib.sha256()
     for file in [folder] if folder.is_file() else sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")]):
