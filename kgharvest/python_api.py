@@ -55,6 +55,8 @@ def load_lm(
 
     Raises ModelNotFound, UnsupportedModel, BrokenModel, or EngineError for an unavailable device or dtype.
     """
+    if not isinstance(name, str):
+        raise ModelNotFound(f"The name of the LM is {name!r:.80}. Set it to a string, for example 'embedded'.")
     name, revision = split_revision(name, revision or "")
     if revision and not is_on_hub(name):
         raise ModelNotFound(f"Only hub models have revisions, and {name} is not one. Remove the revision {revision!r}.")
@@ -175,6 +177,12 @@ def harvest(
     A progress bar appears after a second on terminals and in notebooks. The result equals that of the platform for the
     same relation, LM, and parameters. Raises EngineError with problem and fix.
     """
+    if not isinstance(setting, str):
+        raise EngineError(f"setting is {setting!r:.80}. Set it to the name of one setting, for example 'multi'.")
+    if not isinstance(paraphraser, ParaphraserSettings | None):
+        raise EngineError(
+            f"paraphraser is {paraphraser!r:.80}. Set it to kgharvest.engine.types.ParaphraserSettings or None."
+        )
     spec = HarvestSpec(
         relation="",
         initial_prompts=_texts("initial_prompts", initial_prompts),

@@ -186,6 +186,9 @@ def test_invalid_parameters(params, error):
         ),
         ({"negative_seed_tuples": None}, "negative_seed_tuples is None"),
         ({"lm": None}, "The LM is None"),
+        ({"setting": ["human"]}, "setting is .'human'"),
+        ({"setting": None}, "setting is None"),
+        ({"paraphraser": "offline"}, "paraphraser is 'offline'"),
         ({"heads": None}, "heads is None"),
         ({"disabled_filters": None}, "disabled_filters is None"),
     ],
@@ -225,7 +228,7 @@ def test_an_lm_can_be_named():
     assert kg.harvest(PROMPT, SEEDS, "embedded-small", setting="human", **SHORT).lm == "embedded-small"
 
 
-@pytest.mark.parametrize("name", ["./missing", "embedded@main"])
+@pytest.mark.parametrize("name", ["./missing", "embedded@main", None, 3])
 def test_load_lm_rejects_names_of_no_lm(name):
     with pytest.raises(ModelNotFound):
         kg.load_lm(name)
