@@ -191,6 +191,13 @@ def networks(name: str) -> list[IPv4Network | IPv6Network]:
         raise ImproperlyConfigured(f"{name}: {error}. Use networks such as 10.0.0.0/8,127.0.0.1/32.") from None
 
 
+def ports(name: str, default: list[int]) -> list[int]:
+    texts = words(name)
+    if not all(text.isdecimal() and 0 < int(text) < 65536 for text in texts):
+        raise ImproperlyConfigured(f"{name} is {','.join(texts)!r}. Use port numbers, for example 80,443,8443.")
+    return [int(text) for text in texts] or default
+
+
 def lm_servers(name: str) -> dict[str, str]:
     """Parse "http://a/v1 https://b/v1=NAME" into a mapping from server URLs to the variables with their API keys."""
     entries = [

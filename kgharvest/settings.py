@@ -168,7 +168,9 @@ LIMITS = {
     # Per address; after that, only a few attempts per name.
     "wrong_passwords": env.limit("KGHARVEST_WRONG_PASSWORDS", 50, 900),
     "wrong_passwords_of_name": env.limit("KGHARVEST_WRONG_PASSWORDS_OF_NAME", 10, 900),  # per name and address
-    "wrong_passwords_everywhere": env.limit("KGHARVEST_WRONG_PASSWORDS_EVERYWHERE", 100, 3600),  # per name
+    "wrong_passwords_everywhere": env.limit(
+        "KGHARVEST_WRONG_PASSWORDS_EVERYWHERE", 100, 3600
+    ),  # per name; then few per address
     # Per browser in which the user has logged in before.
     "wrong_passwords_of_device": env.limit("KGHARVEST_WRONG_PASSWORDS_OF_DEVICE", 10, 900),
     "old_passwords": env.limit("KGHARVEST_OLD_PASSWORDS", 5, 900),  # wrong password confirmations, per account
@@ -280,6 +282,7 @@ SPECTACULAR_SETTINGS = {
 
 # Private networks that webhooks may access, also by plain http
 WEBHOOK_NETWORKS = env.networks("KGHARVEST_WEBHOOK_NETWORKS")
+WEBHOOK_PORTS = env.ports("KGHARVEST_WEBHOOK_PORTS", [80, 443])  # of all addresses that users enter
 
 # URLs of log-probability servers, with the environment variables that contain their keys
 LM_SERVERS = env.lm_servers("KGHARVEST_LM_SERVERS")

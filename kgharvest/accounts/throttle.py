@@ -90,7 +90,7 @@ DEVICES = "kgharvest_devices"  # cookie: {digest of a username: random id}, for 
 SALT = "kgharvest.accounts.sign_in.devices"
 COOKIE_LASTS_S = 365 * 24 * 3600
 MOST_NAMES = 5  # accounts remembered per browser
-FEW = 3  # attempts for each name from an address that has sent too many wrong passwords
+FEW = 3  # attempts per name and address, after too many wrong passwords from the address or for the name
 TOO_MANY = "Too many wrong passwords. Wait 15 minutes, then log in again."
 
 
@@ -109,8 +109,8 @@ def check_password_attempt(request: HttpRequest, name: str, now: datetime) -> No
 
     One person's wrong passwords do not lock out other people who use the same name or IP address. A browser that has
     logged in to an account has a signed cookie; its attempts for that account are counted separately. All other
-    attempts are counted per pair of name and address, and also per name (at most 100: NIST SP 800-63B, 3.2.2). An
-    address is never blocked: after many wrong passwords from an address, each name gets FEW attempts from it. See
+    attempts are counted per pair of name and address. Names and addresses are never blocked: after many wrong passwords
+    from an address, each name gets FEW attempts from it, and after many for a name, it gets FEW from each address. See
     OWASP, "Slow Down Online Guessing Attacks with Device Cookies".
     """
     if device := _devices(request).get(_digest(name)):
@@ -119,12 +119,12 @@ def check_password_attempt(request: HttpRequest, name: str, now: datetime) -> No
             return
     network = network_of(request)
     n = count_attempt("wrong_passwords_of_name", _name_at(name, network), now)
-    if network and n > FEW and is_exhausted("wrong_passwords", network, now):
-        raise TooManyAttempts(TOO_MANY)
+    n_everywhere = count_attempt("wrong_passwords_everywhere", _digest(name), now)
     most, _ = settings.LIMITS["wrong_passwords_of_name"]
-    if n > most:
+    most_everywhere, _ = settings.LIMITS["wrong_passwords_everywhere"]
+    is_slowed = n_everywhere > most_everywhere or (network and is_exhausted("wrong_passwords", network, now))
+    if n > (FEW if is_slowed else most):
         raise TooManyAttempts(TOO_MANY)
-    check_attempt("wrong_passwords_everywhere", _digest(name), now, TOO_MANY)
 
 
 def count_right_password(request: HttpRequest, user: AbstractBaseUser) -> None:

@@ -14,6 +14,9 @@ from kgharvest.errors import DomainError
 
 LONGEST_URL = 500
 NAT64 = ip_network("64:ff9b::/96")
+# Metadata services of clouds with addresses that are neither link-local nor private, or can be in an allowed network:
+# Azure, Oracle Cloud, Alibaba Cloud, Amazon (IPv6), Google (IPv6)
+METADATA = tuple(map(ip_address, ("168.63.129.16", "192.0.0.192", "100.100.100.200", "fd00:ec2::254", "fd20:ce::254")))
 Address = IPv4Address | IPv6Address
 
 
@@ -46,6 +49,12 @@ def resolve(url: str) -> Target:
         raise BadAddress("Remove the username and password from the URL. They would be stored in plain text.")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     port = port or (443 if scheme == "https" else 80)
+    if port not in settings.WEBHOOK_PORTS:
+        allowed = ", ".join(map(str, list(settings.WEBHOOK_PORTS)[:5]))
+        raise BadAddress(
+            f"The port {port} is not allowed. Use one of {allowed}, or ask the operator to add it to "
+            "KGHARVEST_WEBHOOK_PORTS."
+        )
     try:
         results = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError:  # a part of the hostname between two dots is empty or too long
@@ -65,8 +74,13 @@ def resolve(url: str) -> Target:
 
 
 def is_allowed(address: Address) -> bool:
-    """Return whether `address` is a public internet address or in settings.WEBHOOK_NETWORKS."""
+    """Return whether `address` is a public internet address or in settings.WEBHOOK_NETWORKS.
+
+    Link-local addresses and metadata services of clouds are never allowed.
+    """
     inner = _inner(address)
+    if inner.is_link_local or inner in METADATA:
+        return False
     is_special = inner.is_multicast or inner.is_reserved or (inner.version == 6 and inner.is_site_local)
     return _is_named_in_settings(address) or (inner.is_global and not is_special)
 

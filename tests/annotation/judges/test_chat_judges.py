@@ -308,6 +308,7 @@ def test_private_address_is_rejected_unless_configured(settings):
         round, researcher = make_round(2), make_researcher()
         spec = {"name": "judge", "kind": "chat", "model": "gpt-x", "base_url": fake.url}
 
+        settings.WEBHOOK_PORTS = range(65536)
         with pytest.raises(BadAddress, match=r"127\.0\.0\.1, which is not a public internet address"):
             create_run(round, spec, researcher)
         settings.JUDGE_BASE_URL = fake.url
@@ -319,6 +320,7 @@ def test_private_address_is_rejected_unless_configured(settings):
 def test_api_key_is_not_sent_to_addresses_set_by_researchers(settings):
     """Prevent researchers from reading the installation's key on a server of their own."""
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    settings.WEBHOOK_PORTS = range(65536)
     with serving(truth) as fake:
         spec = {"name": "judge", "kind": "chat", "model": "gpt-x", "base_url": fake.url}
         run = finish(create_run(make_round(2), spec, make_researcher()))

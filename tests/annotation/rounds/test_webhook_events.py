@@ -27,6 +27,7 @@ T = Label.TRUE
 @pytest.fixture
 def round(settings, researcher) -> Round:
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    settings.WEBHOOK_PORTS = range(65536)
     round = make_round(2, name="pilot", by=researcher)
     create_webhook(round.project_id, "http://127.0.0.1:9/hook", list(TOPICS))
     return round
@@ -76,6 +77,7 @@ def test_pause_and_report_events_identify_annotators_by_code(round):
 
 def test_pause_by_limit_sends_event_with_reason(settings, researcher):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    settings.WEBHOOK_PORTS = range(65536)
     round = make_round(10, by=researcher)
     create_webhook(round.project_id, "http://127.0.0.1:9/hook", ["annotator.paused"])
     set_limits(round, longest_run=5)

@@ -346,6 +346,7 @@ def test_researcher_cannot_use_local_network_address():
 
 def test_user_supplied_address_receives_no_api_key(settings):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    settings.WEBHOOK_PORTS = range(65536)
 
     with harvesting(by=factories.make_researcher()) as (fake, job):
         run_to_end(job)

@@ -28,6 +28,7 @@ def delivered_events() -> list[tuple[str, str | int]]:
 
 def test_ended_jobs_and_their_launch_are_announced_once(settings):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    settings.WEBHOOK_PORTS = range(65536)
     project = default_project()
     create_webhook(project.pk, "http://127.0.0.1:9/hook", list(TOPICS))
     launch = Launch.objects.create(project=project)
@@ -49,6 +50,7 @@ def test_ended_jobs_and_their_launch_are_announced_once(settings):
 
 def test_launch_with_simultaneously_ending_jobs_is_announced_once(settings, monkeypatch):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    settings.WEBHOOK_PORTS = range(65536)
     monkeypatch.setattr(ledger, "JOBS_AT_ONCE", 1)
     project = default_project()
     create_webhook(project.pk, "http://127.0.0.1:9/hook", list(TOPICS))

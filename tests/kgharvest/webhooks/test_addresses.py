@@ -30,10 +30,34 @@ def resolving_to(monkeypatch, *texts: str) -> None:
         "127.0.0.1", "127.8.8.8", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
         "224.0.0.1", "255.255.255.255", "::1", "::", "fe80::1", "fc00::1", "ff02::1", "::ffff:127.0.0.1",
         "64:ff9b::7f00:1", "2002:7f00:1::", "2002:c0a8:101::1", "fec0::1",
+        "168.63.129.16", "192.0.0.192", "100.100.100.200", "fd00:ec2::254", "fd20:ce::254", "64:ff9b::a83f:8110",
     ],
 )  # fmt: skip
 def test_non_public_address_is_rejected(address):
     assert not is_allowed(ip_address(address))
+
+
+@pytest.mark.parametrize(
+    "address", ["169.254.169.254", "168.63.129.16", "192.0.0.192", "100.100.100.200", "fe80::1", "::ffff:169.254.1.1"]
+)
+def test_allowed_networks_never_include_cloud_metadata_and_link_local_addresses(settings, address):
+    settings.WEBHOOK_NETWORKS = [ip_network("0.0.0.0/0"), ip_network("::/0")]
+
+    assert not is_allowed(ip_address(address))
+    assert is_allowed(ip_address("10.0.0.1"))
+
+
+@pytest.mark.parametrize("port", [22, 6379, 8443])
+def test_only_configured_ports_are_allowed(monkeypatch, settings, port):
+    resolving_to(monkeypatch, "93.184.216.34")
+    url = f"https://example.org:{port}/hook"
+
+    with pytest.raises(BadAddress, match=rf"{port}.*KGHARVEST_WEBHOOK_PORTS"):
+        resolve(url)
+    settings.WEBHOOK_PORTS = [port]
+    assert resolve(url).port == port
+    with pytest.raises(BadAddress, match="443"):
+        resolve("https://example.org/hook")
 
 
 @pytest.mark.parametrize("address", ["93.184.216.34", "2606:4700::6810:84e5", "64:ff9b::5db8:d822", "::ffff:8.8.8.8"])
@@ -50,6 +74,7 @@ def test_host_with_one_private_address_is_rejected(monkeypatch):
 
 def test_allowed_network_permits_plain_http(settings):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    settings.WEBHOOK_PORTS = range(65536)
 
     assert str(resolve("http://127.0.0.1:8080/hook").address) == "127.0.0.1"
     with pytest.raises(BadAddress, match="Use https"):
@@ -81,6 +106,7 @@ def test_dns_rebinding_does_not_change_the_target(monkeypatch, settings):
 
         monkeypatch.setattr(addresses.socket, "getaddrinfo", getaddrinfo)
         settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+        settings.WEBHOOK_PORTS = range(65536)
         answer = post(f"http://rebound.example:{port}/hook", b"{}", {})
 
     assert answer.error == ""
@@ -141,6 +167,7 @@ def flood(connection) -> None:
 )
 def test_delivery_attempt_ends_for_any_server_behavior(settings, monkeypatch, script, error):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    settings.WEBHOOK_PORTS = range(65536)
     monkeypatch.setattr(delivery, "ANSWER_TIMEOUT_S", 0.4)
 
     answer = post(f"http://127.0.0.1:{start_server(script)}/", b"{}", {})
@@ -151,6 +178,7 @@ def test_delivery_attempt_ends_for_any_server_behavior(settings, monkeypatch, sc
 
 def test_a_certificate_for_another_name_is_refused(settings, tmp_path):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    settings.WEBHOOK_PORTS = range(65536)
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     create = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     options = ["-subj", "/CN=other.example", "-keyout", str(key), "-out", str(certificate), "-days", "1"]

@@ -62,6 +62,7 @@ def projects(db) -> None:
 @pytest.fixture(autouse=True)
 def loopback_allowed(settings):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    settings.WEBHOOK_PORTS = range(65536)
 
 
 def make_webhook(url: str = "http://127.0.0.1:9/hook", events=(EVENT,)) -> Webhook:

@@ -16,6 +16,7 @@ from tests.refusals import codes_of
 @pytest.mark.django_db(transaction=True)
 def test_concurrent_creation_respects_the_webhook_limit(settings):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    settings.WEBHOOK_PORTS = range(65536)
     project = default_project().pk
     urls = [f"http://127.0.0.1:{1000 + number}/" for number in range(MOST_WEBHOOKS + 3)]
     for url in urls[4:]:

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def owner(client, settings):
     settings.WEBHOOK_NETWORKS = [ip_network("127.0.0.0/8")]
+    settings.WEBHOOK_PORTS = range(65536)
     owner = make_member(Role.OWNER, make_project("Animals"))
     client.force_login(owner)
     return owner
