@@ -66,6 +66,7 @@ class ProxiedServer:
             "listen 443 ": f"listen 127.0.0.1:{self._port} ",
             "https://$host$": f"https://$host:{self._port}$",
             "/etc/letsencrypt/live/harvest.example.org": str(self._folder),
+            "/var/log/nginx": str(self._folder),
             "harvest.example.org;": "127.0.0.1;",
             "127.0.0.1:8000": f"127.0.0.1:{self._web.port}",
             "location / ": f"location {PREFIX}/ ",

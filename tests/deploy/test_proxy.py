@@ -12,9 +12,11 @@ from threading import Thread
 
 import httpx
 import pytest
+from django.urls import get_resolver
 
 from kgharvest.settings import LARGEST_UPLOAD
 from kgharvest.wsgi import below
+from tests.test_access_table import routes
 from tests.browser.proxied_server import FRAME, free_port, has_ipv6, make_certificate, over_ipv4, wait_for_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,10 +40,30 @@ def test_proxy_keepalive_is_shorter_than_server_keepalive():
     assert int(value_of("keepalive_timeout").partition("s")[0]) < int(keepalive)
 
 
+TOKEN = "Zm9vYmFyYmF6"
+TOKEN_ROUTES = sorted(
+    {
+        route.replace("<uidb64>", "MQ")
+        for route in routes(get_resolver().url_patterns)
+        if re.search(r"<(?:\w+:)?(?:token|secret)>|^return/<", route)
+    }
+)
+
+
+@pytest.mark.parametrize("route", TOKEN_ROUTES)
+def test_access_log_masks_tokens_of_links(route):
+    [pattern] = re.findall(r'"~(\^\(\?<kgharvest_start>.*)"  ', NGINX.read_text())
+    match = re.match(pattern.replace("?<", "?P<"), f"/kg/{re.sub('<[^>]+>', TOKEN, route)}")
+
+    assert match
+    assert TOKEN not in match["kgharvest_start"]
+
+
 def configuration(folder: Path, **changes: str) -> Path:
     """Write the shipped site with `changes` and a certificate to `folder`; return the configuration path."""
     make_certificate(folder)
     site = NGINX.read_text().replace("/etc/letsencrypt/live/harvest.example.org", str(folder))
+    site = site.replace("/var/log/nginx", str(folder))
     site = site if has_ipv6() else over_ipv4(site)
     for shipped, replacement in changes.items():
         assert shipped in site
@@ -115,10 +137,14 @@ def test_proxy_answers_over_ipv6(tmp_path):
         stack.callback(nginx.terminate)
         wait_for_port(tls)
 
-        page = httpx.get(f"https://[::1]:{tls}/", verify=False)
-        plain_page = httpx.get(f"http://[::1]:{plain}/")
+        page = httpx.get(f"https://[::1]:{tls}/join/{TOKEN}/?PROLIFIC_PID={TOKEN}", verify=False)
+        plain_page = httpx.get(f"http://[::1]:{plain}/rounds/?{TOKEN}")
 
     assert (page.status_code, plain_page.status_code) == (200, 308)
+    log = (tmp_path / "access.log").read_text()
+    assert '"GET /join/..." 200' in log
+    assert '"GET /rounds/" 308' in log
+    assert TOKEN not in log
 
 
 @needs_nginx
