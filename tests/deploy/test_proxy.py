@@ -16,8 +16,8 @@ from django.urls import get_resolver
 
 from kgharvest.settings import LARGEST_UPLOAD
 from kgharvest.wsgi import below
-from tests.test_access_table import routes
 from tests.browser.proxied_server import FRAME, free_port, has_ipv6, make_certificate, over_ipv4, wait_for_port
+from tests.test_access_table import routes
 
 ROOT = Path(__file__).resolve().parents[2]
 NGINX = ROOT / "deploy" / "nginx.conf"
