@@ -80,7 +80,7 @@ def read_csv(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement | Ba
     def rows() -> Iterator[tuple[int, list[str]]]:
         for cells in reader:
             if cells:
-                yield reader.line_num, [cell[1:] if cell.startswith(ESCAPED_FORMULAS) else cell for cell in cells]
+                yield reader.line_num, cells
 
     try:
         yield from _read_table(rows(), label_of)
@@ -91,7 +91,8 @@ def read_csv(lines: Iterable[str], label_of: LabelOf) -> Iterator[Statement | Ba
 def _read_table(rows: Iterator[tuple[int, list[str]]], label_of: LabelOf) -> Iterator[Statement | BadEntry]:
     """Read head, relation, tail, and optionally score. A header line, if present, names the columns."""
     columns: Sequence[str] = ("head", "relation", "tail", "score")
-    for position, (line, cells) in enumerate(rows):
+    for position, (line, texts) in enumerate(rows):
+        cells = [text[1:] if text.startswith(ESCAPED_FORMULAS) else text for text in texts]
         if position == 0:
             if header := header_columns(cells):
                 columns = header

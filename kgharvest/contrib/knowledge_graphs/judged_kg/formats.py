@@ -1,7 +1,4 @@
-"""Streamed export formats of the judged KG: Hugging Face data set, PyKEEN triples, N-Triples, and Turtle.
-
-Values that spreadsheets would read as formulas are not escaped, because these files are not meant for spreadsheets.
-"""
+"""Streamed export formats of the judged KG: Hugging Face data set, PyKEEN triples, N-Triples, and Turtle."""
 
 import json
 import re
@@ -18,7 +15,7 @@ from kgharvest.bulk.file_writing import StreamedFile, check_writable, in_chunks,
 from kgharvest.contrib.knowledge_graphs.judged_kg.rows import NOT_JUDGED, Counted, JudgedKG, Row, Selection, Source
 from kgharvest.errors import DomainError
 from kgharvest.knowledge import rdf
-from kgharvest.tables.formats import parquet_of
+from kgharvest.tables.formats import csv_value, parquet_of
 
 File = tuple[str, Iterable[bytes]]  # name and content. The content must be read before the next file is requested
 
@@ -194,10 +191,10 @@ Only tuples drawn at random for the round were judged. To estimate a rate, weigh
 
 def as_pykeen(kg: JudgedKG, rows: Counted) -> Iterator[File]:
     """Yield head, relation, and tail of binary tuples. Tuples with more slots are counted in `rows.n_left_out`."""
-    # The format has no quoting, so tabs and line breaks are replaced by spaces.
+    # The format has no quoting, so tabs and line breaks are replaced by spaces. Formulas are escaped as in CSV files.
     binary = rows.only(lambda row: len(row.entities) == 2)
     cells = ((row.entities[0], row.source.relation.path, row.entities[1]) for row in binary)
-    lines = ("\t".join(" ".join(re.split(r"[\t\r\n]+", cell)) for cell in line) + "\n" for line in cells)
+    lines = ("\t".join(csv_value(" ".join(re.split(r"[\t\r\n]+", cell))) for cell in line) + "\n" for line in cells)
     yield f"{kg.round.name}.tsv", _encoded(lines)
 
 

@@ -19,6 +19,7 @@ from annotation.models import Draw, Round
 from annotation.rounds.services import open_round
 from evaluation.reports.services import compute_report
 from kgharvest.accounts.projects import default_project
+from kgharvest.contrib.knowledge_graphs.imports.statements import read_tsv
 from kgharvest.contrib.knowledge_graphs.judged_kg.formats import FORMATS, Export
 from kgharvest.contrib.knowledge_graphs.judged_kg.rows import NOT_JUDGED, JudgedKG, Selection
 from kgharvest.models import HarvestJob, KnowledgeTuple
@@ -66,6 +67,19 @@ def test_pykeen_export_joins_lines_of_an_entity(tmp_path):
     path = write_format(Round.objects.get(), tmp_path, "pykeen", Selection.ALL)
 
     assert path.read_text() == f"two lines\t{harvest.relation.path}\ttail\n"
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@"])
+def test_pykeen_export_neutralizes_formulas_and_the_import_restores_them(tmp_path, start):
+    formula = f"{start}1+cmd|' /C calc'!A0"
+    harvest = factories.make_harvest([(formula, "tail")])
+    open_round({"name": "formulas", "cells": [{"job": harvest.pk, "n": None}]}, None, default_project())
+
+    path = write_format(Round.objects.get(), tmp_path, "pykeen", Selection.ALL)
+
+    assert path.read_text() == f"'{formula}\t{harvest.relation.path}\ttail\n"
+    [statement] = read_tsv(path.read_text().splitlines(), lambda _, label: label)
+    assert statement.head == formula
 
 
 def read_hugging_face(path: Path) -> Counter[Read]:
