@@ -18,7 +18,7 @@ from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, ge
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, HTTPError, OfflineModeIsEnabled
 from huggingface_hub.utils import validate_repo_id
 
-from kgharvest.contrib.publishing.packs.archive import SUMS, checksum_differences, read_pack
+from kgharvest.contrib.publishing.packs.archive import SUMS, Pack, checksum_differences
 from kgharvest.errors import DomainError
 
 CARD = "README.md"
@@ -50,7 +50,7 @@ def read_data_set(path: Path) -> DataSet:
     Raises BadPack, or DomainError NotADataSet for other folders, files that do not belong to the export, and packages
     with altered files.
     """
-    contents = read_pack(path)
+    contents = Pack(path)
     card = _card_fields(contents.get(CARD, b""))
     if "pretty_name" not in card:
         raise DomainError(

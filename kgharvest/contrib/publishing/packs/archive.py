@@ -1,6 +1,7 @@
 """Replication packages on disk: reproducible ZIP files or folders, and safe reading.
 
-Packages to read are untrusted: nothing is extracted, and file names, counts, and sizes are checked.
+Packages to read are untrusted: nothing is extracted, and file names, counts, and sizes are checked. Files are read one
+at a time.
 """
 
 import os
@@ -10,9 +11,9 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from evaluation.evidence.tables import RowColumn
 from kgharvest.bulk.file_writing import write_atomically
@@ -115,39 +116,78 @@ def check_output(output: Path) -> None:
 # Reading
 
 
-def read_pack(path: Path) -> dict[str, bytes]:
-    """Return the content of each file of a package by its path. Raises BadPack."""
-    if path.is_dir():
-        return dict(_read_folder(path))
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return dict(_read_zip(archive))
-    except FileNotFoundError:
-        raise BadPack(f"{path} not found. Specify the folder or ZIP file of a package.") from None
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError, ValueError) as error:
-        raise BadPack(f"Cannot read {path} as a ZIP file ({error}). Download the package again.") from error
+class Pack(Mapping[str, bytes]):
+    """Files of a package, read on access. sizes: number of bytes by path.
+
+    Raises BadPack, also on access.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        with self._reading():
+            self.sizes = dict(_files_of_folder(path) if path.is_dir() else _files_of_zip(path))
+
+    def __getitem__(self, name: str) -> bytes:
+        with self._opened(name) as file:
+            return file.read()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.sizes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.sizes)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def sha256(self, name: str) -> str:
+        with self._opened(name) as file:
+            return file_digest(file, "sha256").hexdigest()
+
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[Any]:
+        if name not in self.sizes:
+            raise KeyError(name)
+        with self._reading(), ExitStack() as stack:
+            if self.path.is_dir():
+                yield stack.enter_context((self.path / name).open("rb"))
+            else:
+                yield stack.enter_context(stack.enter_context(zipfile.ZipFile(self.path)).open(name))
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise BadPack(f"{self.path} not found. Specify the folder or ZIP file of a package.") from None
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            NotImplementedError,
+            RuntimeError,
+            EOFError,
+            OSError,
+            ValueError,
+        ) as error:
+            raise BadPack(f"Cannot read {self.path} as a ZIP file ({error}). Download the package again.") from error
 
 
-def _read_zip(archive: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
-    entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+def _files_of_zip(path: Path) -> Iterator[tuple[str, int]]:
+    with zipfile.ZipFile(path) as archive:
+        entries = [entry for entry in archive.infolist() if not entry.is_dir()]
     names = [entry.filename for entry in entries]
     for name in names:
-        path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or path.as_posix() != name:
+        parts = PurePosixPath(name)
+        if parts.is_absolute() or ".." in parts.parts or "\\" in name or "\0" in name or parts.as_posix() != name:
             raise BadPack(f"Invalid file name in the package: {name!r:.100}. Download the package again.")
-    _check_limits(len(names), 0)
     if len(set(names)) < len(names):
         raise BadPack("Duplicate file names in the package. Download the package again.")
-    n_bytes = 0
-    for name, entry in zip(names, entries, strict=True):
-        with archive.open(entry) as file:
-            content = file.read(LARGEST_PACK - n_bytes + 1)  # the size in the archive's directory is untrusted
-        n_bytes += len(content)
-        _check_limits(len(names), n_bytes)
-        yield name, content
+    # A file is read up to its size in the directory. If it is longer, its checksum is wrong.
+    _check_limits(len(names), sum(entry.file_size for entry in entries))
+    yield from ((entry.filename, entry.file_size) for entry in entries)
 
 
-def _read_folder(folder: Path) -> Iterator[tuple[str, bytes]]:
+def _files_of_folder(folder: Path) -> Iterator[tuple[str, int]]:
     n_files = n_bytes = 0
     for parent, folders, names in os.walk(folder):
         folders.sort()
@@ -158,7 +198,7 @@ def _read_folder(folder: Path) -> Iterator[tuple[str, bytes]]:
             n_files += 1
             n_bytes += path.stat().st_size
             _check_limits(n_files, n_bytes)
-            yield path.relative_to(folder).as_posix(), path.read_bytes()
+            yield path.relative_to(folder).as_posix(), path.stat().st_size
 
 
 def _check_limits(n_files: int, n_bytes: int) -> None:
@@ -168,7 +208,7 @@ def _check_limits(n_files: int, n_bytes: int) -> None:
         raise BadPack(f"The files of the package exceed {LARGEST_PACK_GB} GB.")
 
 
-def checksum_differences(contents: Mapping[str, bytes]) -> Iterator[str]:
+def checksum_differences(contents: Pack) -> Iterator[str]:
     """Yield a sentence for each difference from SHA256SUMS: missing, additional, and altered files."""
     if SUMS not in contents:
         yield f"{SUMS}: missing"
@@ -184,5 +224,5 @@ def checksum_differences(contents: Mapping[str, bytes]) -> Iterator[str]:
             yield f"{name}: missing"
         elif name not in recorded:
             yield f"{name}: not in {SUMS}"
-        elif PackFile(name, contents[name], "", "").sha256 != recorded[name]:
+        elif contents.sha256(name) != recorded[name]:
             yield f"{name}: altered; the checksum differs"

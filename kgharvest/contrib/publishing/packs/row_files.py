@@ -284,7 +284,7 @@ def recompute(values: Rows, facts: Facts) -> tuple[dict[str, Any], list[tuple[st
         return document_of_rows(rows, facts, section_facts=facts), differences
     except BadPack:
         raise
-    except (DomainError, ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
+    except (DomainError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise BadPack(f"The rows of this package yield no report ({reason:.150}). They may be altered.") from error
 

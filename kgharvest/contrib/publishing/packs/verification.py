@@ -22,7 +22,7 @@ from evaluation.reports.document import report_tables, tables_to_read
 from kgharvest import code_version
 from kgharvest.bulk.file_reading import parse_json
 from kgharvest.contrib.publishing.packs import row_files
-from kgharvest.contrib.publishing.packs.archive import BadPack, PackFile, checksum_differences, read_pack
+from kgharvest.contrib.publishing.packs.archive import BadPack, Pack, PackFile, checksum_differences
 from kgharvest.contrib.publishing.packs.row_files import parquet_differences, read_rows, recompute
 from kgharvest.pages.number_format import DECIMALS, counted
 from kgharvest.statistics.rates import macro_interval, uses_thin_rule
@@ -153,7 +153,7 @@ class Verification(NamedTuple):
 
 def verify_pack(path: Path) -> Verification:
     """Verify a folder or ZIP file. Raises BadPack if it is not a replication package."""
-    contents = read_pack(path)
+    contents = Pack(path)
     altered = list(checksum_differences(contents))
     try:
         verification = verify_contents(contents)

@@ -2,12 +2,15 @@
 
 import io
 import os
+import subprocess
+import sys
 import zipfile
 
 import pytest
+from django.conf import settings
 
 from kgharvest.contrib.publishing.packs import archive
-from kgharvest.contrib.publishing.packs.archive import PackFile, read_pack, write_pack
+from kgharvest.contrib.publishing.packs.archive import Pack, PackFile, write_pack
 from kgharvest.contrib.publishing.packs.row_files import BadPack, read_rows
 from tests.refusals import refused
 
@@ -25,7 +28,7 @@ def zip_of(**files: bytes) -> bytes:
 def refusal(tmp_path, content: bytes) -> str:
     (tmp_path / "pack.zip").write_bytes(content)
     with pytest.raises(BadPack) as refused:
-        read_pack(tmp_path / "pack.zip")
+        dict(Pack(tmp_path / "pack.zip"))
     assert "\n" not in str(refused.value)
     return str(refused.value)
 
@@ -42,7 +45,7 @@ def test_zip_is_independent_of_time_and_order(tmp_path):
 def test_folder_and_zip_have_the_same_contents(tmp_path):
     for name in ("pack", "pack.zip"):
         write_pack(FILES, tmp_path / name)
-        assert read_pack(tmp_path / name) == {file.path: file.content for file in FILES}
+        assert dict(Pack(tmp_path / name)) == {file.path: file.content for file in FILES}
 
 
 def test_failed_write_leaves_no_folder(tmp_path):
@@ -67,12 +70,37 @@ def test_zip_bombs_are_rejected(tmp_path, monkeypatch):
     assert "more than 3 files" in refusal(tmp_path, zip_of(a=b"", b=b"", c=b"", d=b""))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux enforces the limit")
+@pytest.mark.parametrize(
+    ("name", "piece", "n"),
+    [
+        ("report.json", b"0" * (1 << 20), 1000),
+        ("report.json", b"[]," * 300_000, 400),
+        ("SHA256SUMS", b"\n" * (1 << 20), 400),
+    ],
+)
+def test_memory_of_verification_is_limited(tmp_path, name, piece, n):
+    with zipfile.ZipFile(tmp_path / "pack.zip", "w", zipfile.ZIP_DEFLATED) as bomb, bomb.open(name, "w") as file:
+        file.write(b"[")
+        for _ in range(n):
+            file.write(piece)
+        file.write(b"0]")
+    measured = "import resource; print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    command = [sys.executable, "manage.py", "verify", str(tmp_path / "pack.zip")]
+    script = f"import subprocess; subprocess.run({command!r}); {measured}"
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=settings.BASE_DIR)
+
+    assert "needs more than 300 MB" in done.stderr
+    assert int(done.stdout) < 320 << 10  # kilobytes
+
+
 def test_broken_files_are_rejected(tmp_path):
     content = zip_of(**{"report.json": b"{}" * 500})
     assert "as a ZIP file" in refusal(tmp_path, b"PK no ZIP")
     assert "as a ZIP file" in refusal(tmp_path, content[:40] + b"\xff\xff\xff" + content[43:])
     with pytest.raises(BadPack, match="not found"):
-        read_pack(tmp_path / "none.zip")
+        Pack(tmp_path / "none.zip")
 
 
 def test_links_in_a_folder_are_rejected(tmp_path):
@@ -80,7 +108,7 @@ def test_links_in_a_folder_are_rejected(tmp_path):
     (tmp_path / "pack" / "report.json").symlink_to("/etc/passwd")
 
     with pytest.raises(BadPack, match="not a regular file"):
-        read_pack(tmp_path / "pack")
+        Pack(tmp_path / "pack")
 
 
 @pytest.mark.parametrize(
