@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 CONNECTION_IS_LOST = ("08", "57P")  # SQLSTATE classes of PostgreSQL for connection errors and server shutdown
 TOO_MANY_CONNECTIONS = "53300"
+DATABASE_DISK_IS_FULL = "53100"
 FILE_IS_BUSY = ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_IOERR")
 DISK_IS_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -116,6 +117,17 @@ def is_connection_lost(error: BaseException) -> bool:
     """Return whether the connection to PostgreSQL failed or was lost."""
     state = getattr(error.__cause__, "sqlstate", "")  # None if the server did not respond
     return state is None or state.startswith(CONNECTION_IS_LOST)
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Return whether the disk of a file or of the database is full."""
+    from django.db import OperationalError
+
+    if isinstance(error, OperationalError):
+        cause = error.__cause__
+        is_sqlite_full = getattr(cause, "sqlite_errorname", "") == "SQLITE_FULL"
+        return is_sqlite_full or getattr(cause, "sqlstate", "") == DATABASE_DISK_IS_FULL
+    return isinstance(error, OSError) and error.errno in DISK_IS_FULL
 
 
 def is_database_away(error: BaseException | None) -> bool:

@@ -15,7 +15,7 @@ from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 from kgharvest.access import NotAllowed
 from kgharvest.engine.types import EngineError
-from kgharvest.errors import DomainError, ImportRefused, is_database_away
+from kgharvest.errors import DomainError, ImportRefused, is_database_away, is_disk_full
 from kgharvest.operations.files import FilesUnavailable
 
 TOO_LARGE_A_NUMBER = "The request contains a number too large for the database."
@@ -90,9 +90,11 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def failed(request: HttpRequest) -> HttpResponse:
-    """Answer 500 after a bug, or 503 while the database is unavailable."""
+    """Answer 500 after a bug, or 503 while the database is unavailable or a disk is full."""
     if is_database_away(sys.exception()):
         return database_is_away(request)
+    if is_disk_full(sys.exception()):
+        return disk_is_full(request)
     if is_api(request):
         return JsonResponse(refusal("Failed", "Internal server error. See the server log."), status=500)
     return server_error(request)
@@ -105,6 +107,12 @@ DATABASE_IS_AWAY = (
 RETRY_AFTER_S = 5
 
 
+DISK_IS_FULL = (
+    "The disk is full. All confirmed input is stored, but your last input is not. Ask the operator of this "
+    "installation to free disk space, then submit it again."
+)
+
+
 class DatabaseIsAway(HttpResponse):
     """Response 503 while the database is unavailable."""
 
@@ -112,7 +120,7 @@ class DatabaseIsAway(HttpResponse):
 
 
 def database_is_away(request: HttpRequest) -> HttpResponse:
-    if is_api(request) or request.headers.get("Accept", "").startswith("application/json"):
+    if _expects_json(request):
         body = json.dumps(refusal("DatabaseAway", DATABASE_IS_AWAY))
         response = DatabaseIsAway(body, content_type="application/json")
     else:
@@ -121,3 +129,15 @@ def database_is_away(request: HttpRequest) -> HttpResponse:
     response.headers["Retry-After"] = str(RETRY_AFTER_S)
     response.headers["Cache-Control"] = "no-store"
     return response
+
+
+def disk_is_full(request: HttpRequest) -> HttpResponse:
+    headers = {"Retry-After": "60", "Cache-Control": "no-store"}
+    if _expects_json(request):
+        return JsonResponse(refusal("DiskFull", DISK_IS_FULL), status=503, headers=headers)
+    page = render_to_string("503.html", {"reason": DISK_IS_FULL})
+    return HttpResponse(page, status=503, headers=headers)
+
+
+def _expects_json(request: HttpRequest) -> bool:
+    return is_api(request) or request.headers.get("Accept", "").startswith("application/json")

@@ -8,7 +8,7 @@ import sqlite3
 
 import psycopg
 import pytest
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError, connection
 from django.http import HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import reverse
@@ -16,6 +16,7 @@ from django.urls import reverse
 from kgharvest import http, middleware
 from kgharvest.bulk.prepared import PreparedSelect
 from kgharvest.errors import is_database_away
+from tests.factories import make_researcher
 from tests.kgharvest.test_settings import PRODUCTION, run_python
 
 
@@ -91,6 +92,29 @@ def test_json_clients_receive_the_standard_error_format(away, path, headers):
     assert (answer.status_code, answer["Retry-After"]) == (503, "5")
     assert answer.json()["error"]["code"] == "DatabaseAway"
     assert "All confirmed input is stored" in answer.json()["error"]["message"]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="the size of a SQLite database can be limited")
+def test_full_disk_is_explained(client):
+    client.force_login(make_researcher())
+    client.raise_request_exception = False
+    with connection.cursor() as cursor:
+        [most] = cursor.execute("PRAGMA max_page_count").fetchone()
+        [n_pages] = cursor.execute("PRAGMA page_count").fetchone()
+        cursor.execute(f"PRAGMA max_page_count = {n_pages}")
+        try:
+            pages = [client.post(reverse("kgharvest:project_new"), {"name": f"p{n}"}) for n in range(300)]
+            answer = client.post(
+                reverse("kgharvest:project_new"), {"name": "last"}, headers={"accept": "application/json"}
+            )
+        finally:
+            cursor.execute(f"PRAGMA max_page_count = {most}")
+
+    assert {page.status_code for page in pages} == {302, 503}
+    assert pages[-1]["Retry-After"] == "60"
+    assert "disk is full" in pages[-1].content.decode()
+    assert answer.json()["error"]["code"] == "DiskFull"
 
 
 def test_endpoints_without_database_access_keep_working(away):
