@@ -91,7 +91,7 @@ def test_form_accepts_model_revision(round, researcher_client, form, model_field
         ({"budget": "1", "prompt_price": ""}, "budget requires prompt_price"),
         ({"prompt": "Is it so?"}, "Add {statement}"),
         ({"judge_kind": "file"}, "answer file is missing"),
-        ({"base_url": "http://127.0.0.1:7/"}, "not a public internet address"),
+        ({"base_url": "http://127.0.0.1/"}, "not a public internet address"),
         ({"judge_kind": "score", "threshold": "-5", "model": "/etc"}, "not found"),
     ],
 )
