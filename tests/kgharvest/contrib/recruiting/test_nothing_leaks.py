@@ -117,7 +117,9 @@ def study(owner, prolific, enqueued, settings, tmp_path, monkeypatch) -> Study:
     settings.STORAGES = settings.STORAGES | {"files": files}
     # The search finds no text in PDF files, because they are compressed.
     monkeypatch.setattr("kgharvest.contrib.publishing.packs.pack.rendered_figures", lambda document: [])
-    round = factories.make_round(4, name="pilot", by=owner, consent="We keep **nothing** of who you are.")
+    # Each annotator starts at a random statement. With fewer than 6 statements, three annotators can fill so many that
+    # the participant who left at Prolific runs out of statements and completes.
+    round = factories.make_round(6, name="pilot", by=owner, consent="We keep **nothing** of who you are.")
     create_webhook(round.project_id, "https://1.1.1.1/hook", list(TOPICS), owner)
     panel = make_panel(
         round, name="people", places=2, statements_per_place=3, reward=120, completion_code=CODES["completion"],
