@@ -108,6 +108,13 @@ class Installation:
         )
         return names[0].partition("@")[0] if names else ""
 
+    def expire_leases(self, worker: str) -> None:
+        """Expire the leases of a killed worker, so that its jobs count as lost at once."""
+        with closing(sqlite3.connect(self.folder / "kgharvest.sqlite3", timeout=PATIENCE_S)) as database, database:
+            of_worker = "worker_id IN (SELECT id FROM kgharvest_worker WHERE name LIKE ?) AND status = 'running'"
+            query = f"UPDATE kgharvest_job SET lease_expires_at = '2000-01-01 00:00:00' WHERE {of_worker}"
+            database.execute(query, [f"{worker}@%"])
+
     def n_succeeded(self) -> int:
         return self.values("SELECT COUNT(*) FROM kgharvest_job WHERE status = 'succeeded'")[0]
 
