@@ -27,6 +27,8 @@ from benches.simulated_intervals import (
     of_alpha,
     of_annotators,
     of_another_panel,
+    of_clustered_annotators,
+    of_clustered_judge,
     of_clustered_round,
     of_clusters,
     of_difference,
@@ -87,6 +89,12 @@ def lines_of_thin_strata() -> Iterator[Line]:
         yield of_clusters(n_clusters, 5, 1000, share)
     for n, effect, share in product((60, 120, 200), (1.4, 1.9), (0.8, 0.9, 0.95)):
         yield of_clustered_round(n, 200, share, effect)
+    for (n, size, share), kind in product(
+        ((60, 5, 0.8), (100, 5, 0.7), (100, 10, 0.7), (200, 10, 0.8), (200, 5, 0.95)), ("independent", "knows half")
+    ):
+        yield of_clustered_judge(n, size, share, kind)
+    for n, effect, share in product((60, 200), (1.4, 1.9), (0.8, 0.9)):
+        yield of_clustered_annotators(n, share, effect, Crowd(10, 0.85, 0.8, 0.1))
 
 
 GOOD, BAD, SHARE_GOOD = 0.95, 0.3, 0.85

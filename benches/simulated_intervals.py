@@ -31,6 +31,7 @@ from kgharvest.statistics.annotator_errors import (
 from kgharvest.statistics.annotator_models import Judged
 from kgharvest.statistics.arrays import ACCEPTED, FALSE, REJECTED, TRUE
 from kgharvest.statistics.clusters import design_effects, draw_clusters, parts_of_clusters
+from kgharvest.statistics.judge_assisted import JudgedSample, judge_assisted_rate
 from kgharvest.statistics.paired_tests import interval_for_similar
 from kgharvest.statistics.rates import (
     Rate,
@@ -135,6 +136,67 @@ def of_clustered_round(n: int, n_subjects: int, share: float, effect: float, mos
 
     of_subjects = f"at most {most} per cluster, design effect {effect:g}"
     return Line(f"clustered round: {n} of {len(subject)}, {of_subjects}, mean p {share:g}", simulate)
+
+
+def of_clustered_judge(n: int, size: int, share: float, kind: str) -> Line:
+    """Draws of a round of clusters, from 1,000 tuples of subjects with `size` tuples each, with the labels of a judge.
+
+    kind: "independent" (sensitivity .9, specificity .8), or "knows half" (right for half of the subjects, and True for
+    all tuples of the others). Verdicts do not depend on the subject, so the errors of the judge are more alike in a
+    cluster than the verdicts.
+    """
+    subject = np.repeat(np.arange(1000 // size), size)
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        results, stratum, population = [], np.zeros(n, dtype=np.int64), np.array([1000.0])
+        for _ in range(runs):
+            is_true = rng.random(1000) < share
+            says_true = rng.random(1000) < np.where(is_true, 0.9, 0.2)
+            if kind == "knows half":
+                says_true = is_true | (rng.random(len(subject) // size) < 0.5)[subject]
+            cluster, group = parts_of_clusters(subject, size, rng), np.where(says_true, 0, 1)
+            drawn = draw_clusters(cluster, n, rng)
+            columns = is_true[drawn], stratum, cluster[drawn], 1, population
+            effect, of_errors = design_effects(*columns), design_effects(*columns, group[drawn])
+            n_drawn, hits = np.bincount(group[drawn], minlength=3), np.bincount(group[drawn], is_true[drawn], 3)
+            accepted = VerdictSample.of_complete([n_drawn], [hits]).divided(effect)
+            in_all = np.bincount(group, minlength=3)[np.newaxis]
+            sample = JudgedSample(in_all, n_drawn[np.newaxis], accepted, np.maximum(of_errors / effect, 1))
+            results.append((is_true.mean(), *judge_assisted_rate(sample).rate[1:3]))
+        return np.array(results)
+
+    return Line(f"clusters, judge: {n} of 1000, {size} per subject, p {share:g}, {kind}", simulate)
+
+
+def of_clustered_annotators(n: int, share: float, effect: float, crowd: Crowd) -> Line:
+    """Accuracy of a round of clusters, corrected for errors of annotators. The same people judge a whole cluster."""
+    subject = np.repeat(np.arange(200), 1 + np.arange(200) % 10)
+    size = np.bincount(parts_of_clusters(subject, 5, np.random.default_rng(0)))
+    precision = ((size**2).sum() / size.sum() - 1) / (effect - 1) - 1
+    none, stratum, population = np.zeros(0, dtype=np.int64), np.zeros(n, dtype=np.int64), np.array([len(subject)])
+
+    def simulate(rng: np.random.Generator, runs: int) -> np.ndarray:
+        results = []
+        for _ in range(runs):
+            of_subject = rng.beta(precision * share, precision * (1 - share), 200)
+            is_true = rng.random(len(subject)) < of_subject[subject]
+            cluster = parts_of_clusters(subject, 5, rng)
+            drawn = draw_clusters(cluster, n, rng)
+            number = np.unique(cluster[drawn], return_inverse=True)[1].reshape(-1)
+            judged = crowd.judge(is_true[drawn], 0, rng, number)
+            if why_unidentified(judged, none):
+                results.append((is_true.mean(), np.nan, np.nan))
+                continue
+            truths = sample_truths(judged, none, StatementSample(np.arange(n), stratum, 1), rng)
+            is_accepted = np.bincount(judged.task, judged.label == 0, n) > K / 2
+            effects = design_effects(is_accepted, stratum, number, 1, population.astype(float))
+            rate = corrected_rate(truths, np.array([0]), population, np.ones(1), effects)
+            results.append((is_true.mean(), rate.low, rate.high))
+        return np.array(results)
+
+    return Line(
+        f"clusters, annotators' errors: {n} of {len(subject)}, design effect {effect:g}, p {share:g}, {crowd}", simulate
+    )
 
 
 def of_difference(a: Sample, b: Sample) -> Line:
@@ -297,10 +359,16 @@ class Crowd(NamedTuple):
         unlike = f" +- {self.spread:g}" if self.spread else ""
         return f"{self.n_annotators} people right {self.sensitivity:g} and {self.specificity:g}{unlike}"
 
-    def judge(self, is_true: np.ndarray, n_gold: int, rng: np.random.Generator) -> Judged:
-        """is_true: truth of the statements, of which the last `n_gold` are gold."""
+    def judge(
+        self, is_true: np.ndarray, n_gold: int, rng: np.random.Generator, cluster: np.ndarray | None = None
+    ) -> Judged:
+        """is_true: truth of the statements, of which the last `n_gold` are gold.
+
+        cluster: number of each statement's cluster, if the same people judge all statements of a cluster.
+        """
         n = len(is_true)
-        annotator = np.argsort(rng.random((n, self.n_annotators)), axis=1)[:, :K].ravel()
+        order = np.argsort(rng.random((n, self.n_annotators)), axis=1)[:, :K]
+        annotator = (order if cluster is None else order[cluster]).ravel()
         away = np.linspace(-self.spread, self.spread, self.n_annotators)[annotator]
         true_called_true, false_called_false = (
             np.minimum(skill, 0.995) for skill in (self.sensitivity + away, self.specificity - away)

@@ -205,7 +205,8 @@ class JudgedStrata:
         draws = evidence.draws
         counted = (draws.rank > 0) & (evidence.population_of_stratum[draws.stratum] > 0)
         most = int(np.concatenate([draws.rank, tuples.rank, self.ranked.last]).max(initial=0)) + 1
-        group = draws.stratum[counted] * N_GROUPS + tuples.group_of_draw[counted]
+        self._group_of_ranked = tuples.group_of_draw[counted]  # by draw of `ranked`
+        group = draws.stratum[counted] * N_GROUPS + self._group_of_ranked
         self._drawn = Cumulated(group, draws.rank[counted], most, [np.ones(len(group)), *drawn.accepted.at(counted)])
         of_all = tuples.stratum * N_GROUPS + tuples.group
         self._all = Cumulated(of_all, tuples.rank, most, [np.ones(len(of_all)), tuples.is_labelled])
@@ -224,7 +225,7 @@ class JudgedStrata:
         alone, is_heard = people_alone(sample), self._is_heard[strata][:, np.newaxis]
         population, drawn = (np.where(is_heard, sample[part], alone[part]) for part in (0, 1))
         accepted = (np.where(is_heard, *both) for both in zip(sample.accepted, alone.accepted, strict=True))
-        return JudgedSample(population, drawn, VerdictSample(*accepted))
+        return JudgedSample(population, drawn, VerdictSample(*accepted), sample.further_effects)
 
     def sample(self, strata: Codes, last_rank: Codes) -> JudgedSample:
         """Return the sample of `strata` (S,) up to `last_rank` (S,), by label group."""
@@ -232,8 +233,17 @@ class JudgedStrata:
         counted, _ = self._up_to(self._all, strata, last_rank)
         population = self.ranked.parts(strata, last_rank).population
         drawn = n_drawn.astype(np.int64)
-        effective = VerdictSample(*accepted).divided(self.ranked.effects_up_to(strata, last_rank, population)[:, None])
-        return JudgedSample(_apportioned(counted, population, drawn), drawn, effective)
+        of_groups = VerdictSample(*accepted)
+        effects, of_errors = (
+            np.minimum(
+                self.ranked.effects_up_to(strata, last_rank, population, group),
+                np.maximum(of_groups.n.sum(axis=1), 1),
+            )
+            for group in (None, self._group_of_ranked)
+        )
+        further = np.maximum(of_errors / effects, 1)
+        effective = of_groups.divided(effects[:, None])
+        return JudgedSample(_apportioned(counted, population, drawn), drawn, effective, further)
 
     def rate(self, strata: Codes, last_rank: Codes, weights: Floats | None = None) -> AssistedRate:
         """Return the joint share of accepted tuples up to `last_rank`. weights (S,): as in `judge_assisted_rate`."""
@@ -267,7 +277,8 @@ class JudgedStrata:
         sample = self.heard(strata, last_rank)
         is_taken = sample.population.any(axis=1)
         accepted = VerdictSample(*(column[is_taken] for column in sample.accepted))
-        return JudgedSample(sample.population[is_taken], sample.drawn[is_taken], accepted), is_taken
+        further = None if sample.further_effects is None else sample.further_effects[is_taken]
+        return JudgedSample(sample.population[is_taken], sample.drawn[is_taken], accepted, further), is_taken
 
     def groups(self) -> tuple[Codes, Codes]:
         """Return the group of each draw (D,), and the number of tuples by stratum and group (S, 3)."""

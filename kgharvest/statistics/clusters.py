@@ -57,7 +57,12 @@ def expected_effect(is_hit: Flags, cluster: Codes, size: Floats) -> float | None
 
 
 def design_effects(
-    is_hit: Flags, stratum: Codes, cluster: Codes, n_strata: int, population: Floats | None = None
+    is_hit: Flags,
+    stratum: Codes,
+    cluster: Codes,
+    n_strata: int,
+    population: Floats | None = None,
+    group: Codes | None = None,
 ) -> Floats:
     """Return the design effect of clustering on the share of hits in each stratum (S,). It is at least 1.
 
@@ -70,22 +75,25 @@ def design_effects(
     variance is unknown. The statements of a cluster then count as one. population (S,): number of tuples of each
     stratum, 0 if unknown. With n of N tuples, the effect is n / N + (1 - n / N) times the effect in an infinite
     population. The variance of the effective sample without replacement is then the effect times (1 - n / N), so the
-    effect of a census is 1.
+    effect of a census is 1. group (D,): group of each statement, such as the label of a judge. The effect is then that
+    on the post-stratified share: the residuals are differences from the share of the group in the stratum.
     """
     n = np.bincount(stratum, minlength=n_strata).astype(np.float64)  # (S,)
-    share = np.bincount(stratum, is_hit, n_strata) / np.maximum(n, 1)
+    part = stratum if group is None else np.unique(np.column_stack([stratum, group]), axis=0, return_inverse=True)[1]
+    part = part.reshape(-1)
+    rest = is_hit - (np.bincount(part, is_hit) / np.maximum(np.bincount(part), 1))[part]
     clusters, number = np.unique(np.column_stack([stratum, cluster]), axis=0, return_inverse=True)
     number, of_cluster = number.reshape(-1), clusters[:, 0]  # (D,), (C,)
     size = np.bincount(number, minlength=len(clusters))
-    residual = np.bincount(number, is_hit - share[stratum], len(clusters))
+    residual = np.bincount(number, rest, len(clusters))
     n_clusters = np.bincount(of_cluster, minlength=n_strata)
-    simple = share * (1 - share) / np.maximum(n - 1, 1)
+    simple = np.bincount(stratum, rest**2, n_strata) / np.maximum(n * (n - 1), 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         between = n_clusters / (n_clusters - 1) * np.bincount(of_cluster, residual**2, n_strata) / n**2
         wider = (scipy.special.stdtrit(n_clusters - 1, 0.975) / scipy.special.stdtrit(n - 1, 0.975)) ** 2
         effect = between / simple * wider
         same_in_cluster = np.bincount(of_cluster, size**2, n_strata) / n
-    is_known = (n_clusters > 1) & (simple > 0)
+    is_known = (n_clusters > 1) & (simple > 1e-12)
     effect = np.clip(np.where(is_known, effect, np.nan_to_num(same_in_cluster, nan=1.0)), 1, np.maximum(n, 1))
     if population is not None:
         effect += np.divide(n, population, out=np.zeros(n_strata), where=population > 0) * (1 - effect)

@@ -51,12 +51,15 @@ PRIOR = 0.5  # both parameters of Jeffreys's prior
 class JudgedSample(NamedTuple):
     """Strata by the judge's label. population, drawn (S, 3): numbers of tuples in the population and in the sample.
 
-    accepted: evidence for acceptance of the drawn tuples, in arrays of shape (S, 3).
+    accepted: evidence for acceptance of the drawn tuples, in arrays of shape (S, 3). further_effects (S,): factors, at
+    least 1, by which clusters of statements reduce the evidence of post-stratified groups further, because the errors
+    of the judge can be more alike in a cluster than the verdicts; None for simple random samples.
     """
 
     population: Counts
     drawn: Counts
     accepted: VerdictSample
+    further_effects: Floats | None = None
 
 
 class PostStrata(NamedTuple):
@@ -167,6 +170,9 @@ def post_strata(sample: JudgedSample) -> PostStrata:
     )
     stratum_of = np.zeros(n_groups, dtype=np.int64)
     stratum_of[flat] = np.repeat(np.arange(len(group_of)), len(GROUPS))
+    if sample.further_effects is not None:
+        is_split = np.bincount(stratum_of)[stratum_of] > 1
+        accepted = accepted.effective(np.where(is_split, sample.further_effects[stratum_of], 1))
     part = sizes / np.maximum(sample.population.sum(axis=1), 1)[stratum_of]
     return PostStrata(sizes, accepted, part, stratum_of, group_of)
 

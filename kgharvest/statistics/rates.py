@@ -656,24 +656,26 @@ class RankedStrata:
         population = np.clip(expected, drawn, np.maximum(size - below, drawn)).astype(np.int64)
         return Parts(population, n.astype(np.int64), VerdictSample(*accepted))
 
-    def effects(self, is_in: Flags, population: Codes) -> Floats:
+    def effects(self, is_in: Flags, population: Codes, group: Codes | None = None) -> Floats:
         """Return the design effects on the accuracy of a part of each stratum (of all S).
 
-        is_in (D,): True for draws in the part. population (S,): number of tuples in the part. The number of complete
-        statements divided by the effect is at least 1.
+        is_in (D,): True for draws in the part. population (S,): number of tuples in the part. group (D,): group of each
+        draw, for the effects on the post-stratified accuracy. The number of complete statements divided by the effect
+        is at least 1.
         """
         if self._clusters is None:
             return np.ones(len(self.first))
         chosen = is_in & self._has_verdict
         cluster, is_hit = self._clusters
         columns = (is_hit[chosen], self._stratum[chosen], cluster[chosen])
-        return design_effects(*columns, len(self.first), population.astype(np.float64))
+        group = None if group is None else group[chosen]
+        return design_effects(*columns, len(self.first), population.astype(np.float64), group)
 
-    def effects_up_to(self, strata: Codes, last_rank: Codes, population: Codes) -> Floats:
+    def effects_up_to(self, strata: Codes, last_rank: Codes, population: Codes, group: Codes | None = None) -> Floats:
         """Return `effects` (S,) of `strata` (S,) up to `last_rank` (S,)."""
         end, size = np.zeros((2, len(self.first)), dtype=np.int64)
         end[strata], size[strata] = last_rank, population
-        return self.effects(self._rank <= end[self._stratum], size)[strata]
+        return self.effects(self._rank <= end[self._stratum], size, group)[strata]
 
     def rate(self, strata: Codes, last_rank: Codes) -> tuple[Rate, Parts]:
         """Return the accuracy of the union of the cuts of `strata` (S,) after `last_rank` (S,)."""

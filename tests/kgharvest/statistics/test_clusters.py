@@ -76,10 +76,10 @@ def test_expected_effect_grows_with_the_intraclass_correlation():
     assert expected_effect(np.tile([1, 0], 40), cluster, np.array([4])) == 1  # negative correlation
 
 
-def effects(is_hit, cluster, stratum=None, n_strata=1) -> list[float]:
+def effects(is_hit, cluster, stratum=None, n_strata=1, group=None) -> list[float]:
     hits = np.array(is_hit, dtype=bool)
     strata = np.zeros(len(hits), dtype=int) if stratum is None else np.array(stratum)
-    return design_effects(hits, strata, np.array(cluster), n_strata).tolist()
+    return design_effects(hits, strata, np.array(cluster), n_strata, group=group).tolist()
 
 
 def test_statements_in_separate_clusters_are_a_simple_sample():
@@ -138,6 +138,20 @@ def test_intervals_on_the_effective_sample_size_cover_the_share_of_a_clustered_p
 
     assert covered / n_runs > 0.93
     assert covered_if_ignored / n_runs < 0.85
+
+
+def test_design_effect_within_groups_counts_errors_that_a_cluster_shares():
+    """Half of the statements of each cluster are true, so verdicts alone have no effect; a judge knows two clusters."""
+    cluster, is_hit = np.repeat(np.arange(4), 4), np.tile([1, 1, 0, 0], 4)
+    group = np.where(cluster < 2, is_hit, 1)  # the label of the judge, which calls unknown statements true
+
+    [alone], [within] = (effects(is_hit, cluster, group=of_judge) for of_judge in (np.zeros(16, dtype=int), group))
+
+    # 12 statements are called true, 8 of them rightly. Residuals of a known cluster add up to 2/3, others to -2/3.
+    between = 4 / 3 * 4 * (2 / 3) ** 2 / 16**2
+    simple = (8 * (1 / 3) ** 2 + 4 * (2 / 3) ** 2) / (16 * 15)
+    assert alone == 1
+    assert within == pytest.approx(between / simple * (t.ppf(0.975, 3) / t.ppf(0.975, 15)) ** 2)
 
 
 def test_design_effect_leaves_at_least_one_statement():

@@ -44,6 +44,17 @@ def test_groups_are_weighted_by_number_of_tuples():
     assert rate.people.value == 0.6
 
 
+def test_further_effects_of_clusters_widen_only_the_interval_with_the_judge():
+    sample = judged(((300, 30, 24), (100, 20, 6)))
+
+    simple, clustered = (judge_assisted_rate(sample._replace(further_effects=f)) for f in (None, np.array([2.0])))
+
+    assert clustered.people == simple.people
+    assert clustered.rate.value == pytest.approx(simple.rate.value)
+    widths = [rate.rate.high - rate.rate.low for rate in (simple, clustered)]
+    assert widths[1] / widths[0] == pytest.approx(2**0.5, rel=0.1)
+
+
 def test_posterior_of_one_group_is_beta_binomial():
     low, high = posterior_interval(((8.0, 10, 60),))
 
