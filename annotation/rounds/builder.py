@@ -34,14 +34,14 @@ ROWS_AT_ONCE = 500  # maximum ranks per query, because each rank is a query para
 class Sample(NamedTuple):
     """The unsaved sample of one stratum, ordered by rank.
 
-    clusters: number of the cluster of each tuple, unique in the stratum. n_by_subject: number of tuples of each subject
-    in the population. Both are empty for simple random samples.
+    clusters: number of the cluster of each tuple, unique in the stratum. n_by_subject: number of tuples in the
+    population by subject. Both are empty for simple random samples.
     """
 
     stratum: Stratum
     tuples: list[DrawnTuple]
     clusters: Sequence[int] = ()
-    n_by_subject: Sequence[int] = ()
+    n_by_subject: Mapping[str, int] = {}
 
 
 @dataclass(slots=True)
@@ -348,15 +348,15 @@ def _drawn(
     rng: np.random.Generator,
     subjects: Mapping[int, str],
     most: int | None,
-) -> tuple[list[DrawnTuple], Sequence[int], Sequence[int]]:
+) -> tuple[list[DrawnTuple], Sequence[int], Mapping[str, int]]:
     """Return the fields of a Sample after its stratum. subjects: by rank. most: maximum size of a cluster, or None."""
     if most is None:
-        return _tuples_of(job, draw_ranks(ranks, n, rng)), (), ()
-    _, subject = np.unique([subjects[rank] for rank in ranks], return_inverse=True)
+        return _tuples_of(job, draw_ranks(ranks, n, rng)), (), {}
+    names, subject = np.unique([subjects[rank] for rank in ranks], return_inverse=True)
     cluster = parts_of_clusters(subject, most, rng)
     drawn = np.sort(draw_clusters(cluster, n, rng))
     tuples = _tuples_of(job, np.asarray(ranks)[drawn].tolist())
-    return tuples, cluster[drawn].tolist(), np.bincount(subject).tolist()
+    return tuples, cluster[drawn].tolist(), dict(zip(names.tolist(), np.bincount(subject).tolist(), strict=True))
 
 
 def draw_ranks(ranks: Sequence[int], sample_size: int, rng: np.random.Generator) -> list[int]:

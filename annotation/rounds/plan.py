@@ -1,6 +1,6 @@
 """Plan of a round: the required statements, judgments, and hours, and the expected intervals. Nothing is stored."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -41,7 +41,7 @@ from kgharvest.statistics.paired_tests import (
     fewest_relations,
     statements_to_shrink,
 )
-from kgharvest.statistics.rates import SIGNIFICANCE, Z_95, wilson_interval_of_share
+from kgharvest.statistics.rates import SIGNIFICANCE, wilson_interval_of_share
 
 ASSUMED_SECONDS = 6.0  # per judgment of a statement about a new subject, used if no time has been measured
 ASSUMED_ACCURACY = 0.5  # gives the widest intervals
@@ -103,19 +103,19 @@ def half_width_of(variance: float, accuracy: float) -> float:
     return half_width(accuracy * (1 - accuracy) / variance if variance > 0 else inf, accuracy)
 
 
-def macro_half_width(variances: Sequence[float]) -> float:
-    """Return the half-width of the 95 % normal interval of the mean over independently sampled cells.
+def macro_half_width(variances: Sequence[float], accuracy: float = ASSUMED_ACCURACY) -> float:
+    """Return the half-width of the 95 % interval of the mean over independently sampled cells.
 
     Covers sampling error only, not variation between relations.
     """
-    return Z_95 * sqrt(sum(variances)) / len(variances)
+    return half_width_of(sum(variances) / len(variances) ** 2, accuracy)
 
 
 class CellPlan(NamedTuple):
     """Plan for a cell. half_width: half-width of the expected 95 % interval. n_strata: 1 for a simple random sample.
 
     n_to_halve: number of statements that would halve the half-width, at most the population. design_effect: expected
-    effect of clusters; 1 for simple random samples.
+    effect of clusters in the finite population, as in reports; 1 for simple random samples.
     """
 
     name: str
@@ -134,6 +134,10 @@ class Costs(NamedTuple):
     statement: float
     is_measured: bool
 
+    def per_judgment(self, n_statements: float, n_subjects: float) -> float:
+        """Return the mean time per judgment if the statements of a subject follow one another."""
+        return self.statement + self.subject * n_subjects / n_statements
+
     def __str__(self) -> str:
         source = "measured" if self.is_measured else "ratio of Gao et al. 2019"
         return f"{seconds(self.subject)} per subject and {seconds(self.statement)} per statement ({source})"
@@ -142,7 +146,7 @@ class Costs(NamedTuple):
 class Design(NamedTuple):
     """Work to reach the target half-width in each cell with a sampling design: "simple" or "clusters".
 
-    n_subjects: expected number of different subjects, added up over cells. seconds_per_judgment: mean, by `costs`.
+    n_subjects: expected number of different subjects of each cell, added up. seconds_per_judgment: mean, by `costs`.
     """
 
     name: str
@@ -269,8 +273,11 @@ def plan_round(
         for effect in [_design_effect(samples, earlier)]
     }
     designs = _designs(round, list(zip(cells.values(), expected.values(), strict=True)), wish, pace)
+    pace_of_wish = work.seconds_per_judgment
     if designs:
-        work = replace(work, seconds_per_judgment=designs[-1].seconds_per_judgment)
+        n_subjects = len({task.entities[0].casefold() for task in frozen.tasks if not task.is_gold})
+        work = replace(work, seconds_per_judgment=designs[-1].costs.per_judgment(work.n_tasks, n_subjects))
+        pace_of_wish = designs[-1].seconds_per_judgment
     named = [(names[cells[job][0].stratum.cell], strata) for job, strata in expected.items()]
     cell_plans = [
         CellPlan(
@@ -280,17 +287,19 @@ def plan_round(
             n_strata=len(strata),
             half_width=half_width_of(variance(strata), accuracy_of(strata)),
             n_to_halve=sum(statements_to_shrink(stratum.n, stratum.population, 0.5) for stratum in strata),
-            design_effect=strata[0].effect,
+            design_effect=share + (1 - share) * strata[0].effect,
         )
         for name, strata in named
+        for share in [sum(stratum.n for stratum in strata) / sum(stratum.population for stratum in strata)]
     ]
     variances = {name: variance(strata) for name, strata in named}
-    by_side: dict[str, list[float]] = defaultdict(list)
-    for (_, *side), cell_variance in variances.items():
-        by_side[" × ".join(side)].append(cell_variance)
+    by_side: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for (_, *side), strata in named:
+        by_side[" × ".join(side)].append((variance(strata), accuracy_of(strata)))
     macros = [
-        MacroPlan(side, len(of_side), macro_half_width(of_side))
+        MacroPlan(side, len(of_side), macro_half_width(of_cells, sum(accuracies) / len(of_side)))
         for side, of_side in by_side.items()
+        for of_cells, accuracies in [list(zip(*of_side, strict=True))]
         if len(of_side) > 1
     ]
     return Plan(
@@ -302,7 +311,7 @@ def plan_round(
         n_gold,
         len(frozen.training),
         wish,
-        _ways(round, list(expected.values()), bool(frozen.judged), wish, work.seconds_per_judgment),
+        _ways(round, list(expected.values()), bool(frozen.judged), wish, pace_of_wish),
         frozen.noise_warnings(),
         _closing(round, named, work),
         designs,
@@ -325,7 +334,7 @@ def _design_effect(samples: Sequence[Sample], earlier: Callable[[int], tuple[Fla
     """Return the expected design effect of a cell, estimated from earlier verdicts on its relation if possible."""
     if not samples[0].clusters:
         return 1.0
-    n = np.concatenate([sample.n_by_subject for sample in samples])
+    n = np.array([size for sample in samples for size in sample.n_by_subject.values()])
     n_parts = -(-n // samples[0].stratum.round.cluster_size)
     verdicts = earlier(samples[0].stratum.relation_id)
     return expected_effect(*verdicts, np.repeat(n / n_parts, n_parts)) or ASSUMED_DESIGN_EFFECT
@@ -344,10 +353,12 @@ def _designs(
             population, effect = sum(part.population for part in strata), strata[0].effect if most > 1 else 1.0
             whole = [StratumPlan(population, 0, accuracy_of(strata), effect)]
             n = statements_for(whole, half_width_of, wish.half_width)
-            n_parts = np.ceil(np.concatenate([sample.n_by_subject for sample in samples]) / most)
+            n_parts: Counter[str] = Counter()  # a subject can have tuples in several strata
+            for sample in samples:
+                n_parts.update({subject: ceil(size / most) for subject, size in sample.n_by_subject.items()})
             n_statements += n
-            n_subjects += float((1 - (1 - n / population) ** n_parts).sum())
-        pace = costs.statement + costs.subject * n_subjects / n_statements
+            n_subjects += float((1 - (1 - n / population) ** np.array(list(n_parts.values()))).sum())
+        pace = costs.per_judgment(n_statements, n_subjects)
         hours = workload(round, n_statements, n_statements, pace).hours
         designs.append(Design(name, n_statements, ceil(n_subjects - 1e-9), pace, hours, costs))
     return designs
@@ -477,7 +488,8 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         method = f"people, with {way.judge}" if way.judge else "people alone"
         yield f"  {method}: {way.n_statements} statements, {way.n_judgments} judgments, {way.hours:.1f} h"
     for name, n_statements, n_subjects, _, hours, _ in plan.designs:
-        yield f"  {name} sampling: {n_statements} statements, {n_subjects} subjects, {hours:.1f} h"
+        sampling = "clusters of subjects" if name == "clusters" else "simple random samples"
+        yield f"  {sampling}: {n_statements} statements, {n_subjects} subjects, {hours:.1f} h"
     if closing := plan.closing:
         work = f"{closing.n_statements} statements, {closing.n_judgments} judgments, {closing.hours:.1f} h"
         target = f"+- {in_points(closing.half_width)}"

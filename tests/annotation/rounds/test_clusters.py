@@ -169,7 +169,7 @@ def test_plan_compares_designs_with_the_assumed_effect():
     plan = plan_round(draft, 0.8, wish=Wish(half_width=0.1))
 
     simple, clusters = plan.designs
-    assert plan.cells[0].design_effect == ASSUMED_DESIGN_EFFECT
+    assert plan.cells[0].design_effect == pytest.approx(0.3 + 0.7 * ASSUMED_DESIGN_EFFECT)  # 24 of 80
     assert simple.costs == clusters.costs == pytest.approx((27 / 7, 15 / 7, False))  # 6 s in the ratio 45 : 25
     # Clusters require more statements: p (1 - p) (1 / n - 1 / N) is divided by the effect.
     ratio = (1 / simple.n_statements - 1 / 80) / (1 / clusters.n_statements - 1 / 80)
@@ -180,12 +180,22 @@ def test_plan_compares_designs_with_the_assumed_effect():
     assert clusters.n_subjects == pytest.approx(20 * (1 - (1 - m) ** 2), abs=1)
     seconds = 2 * (clusters.n_subjects * 27 + clusters.n_statements * 15) / 7
     assert clusters.hours == pytest.approx(seconds / 3600, rel=0.05)
-    # All times of the plan use the same time per judgment.
     assert plan.ways[0].hours == clusters.hours
-    assert plan.workload.hours == pytest.approx(clusters.hours * plan.workload.n_tasks / clusters.n_statements)
+    drawn = len({task.entities[0] for task in freeze_round(draft).tasks})  # subjects of the drawn statements
+    assert plan.workload.hours == pytest.approx(2 * (drawn * 27 + 24 * 15) / 7 / 3600)
     [line] = [line for line in plan_lines(plan) if "per judgment" in line or "per subject" in line]
     assert line.endswith("per judgment (assumed): 3.9 s per subject and 2.1 s per statement (ratio of Gao et al. 2019)")
-    assert any("design effect 1.50" in line for line in plan_lines(plan))
+    assert any("design effect 1.35" in line for line in plan_lines(plan))
+
+
+def test_plan_counts_a_subject_once_if_its_tuples_are_in_several_strata():
+    cells = [{"job": make_harvest(SUBJECTS).pk, "n": 24, "strata": strata} for strata in (None, [1, 31])]
+    drafts = (create_draft(spec(name=f"pilot-{number}", cells=[cell])) for number, cell in enumerate(cells))
+
+    (simple, _), (of_strata, _) = (plan_round(draft, wish=Wish(half_width=0.1)).designs for draft in drafts)
+
+    assert of_strata.n_statements == simple.n_statements
+    assert of_strata.n_subjects == simple.n_subjects
 
 
 def test_plan_has_no_designs_without_clusters():
@@ -210,7 +220,7 @@ def test_plan_estimates_the_effect_and_the_times_from_earlier_judgments():
     draft = create_draft(spec(job))
 
     # All statements of a subject have the same verdict: the effect is the mean size of a cluster.
-    assert plan_round(draft).cells[0].design_effect == pytest.approx(2)
+    assert plan_round(draft).cells[0].design_effect == pytest.approx(0.3 + 0.7 * 2)
     assert costs_of_statements(None) == pytest.approx(
         (27 / 7, 15 / 7, False)
     )  # 19 first statements of other subjects are too few
@@ -237,7 +247,7 @@ def test_draft_page_and_api_show_the_designs(researcher_client, researcher):
 
     simple, clusters = plan["designs"]
     assert (simple["name"], clusters["name"]) == ("simple", "clusters")
-    assert plan["cells"][0]["design_effect"] == ASSUMED_DESIGN_EFFECT
-    assert f"design effect {ASSUMED_DESIGN_EFFECT:.2f}" in page
+    assert plan["cells"][0]["design_effect"] == pytest.approx(1.35)
+    assert "design effect 1.35" in page
     for design in (simple, clusters):
         assert f"{design['n_statements']} statements about {design['n_subjects']} subjects" in page
