@@ -306,6 +306,7 @@ def _notes(
     exclusions = conducted["exclusions"] if conducted else []
     n_in_force = sum(exclusion["reinstated_at"] is None for exclusion in exclusions)
     excluded = counted(conducted["judgments"]["n_excluded"], "judgment") if conducted and n_in_force else ""
+    effects = sorted({f"{effect:.2f}" for effect in evidence.accuracy_effects.tolist()}, key=float)
     notes = [
         (
             evidence.source == "simulated",
@@ -351,6 +352,11 @@ def _notes(
             "widens the intervals. Statements without a judgment contribute nothing. Each affected cell also reports "
             "its accuracy if all incomplete statements were rejected, and if all were accepted."
             + ("" if evidence.counts.any(axis=1).all() else f" {_selection_in_words(judged_by_label)}"),
+        ),
+        (
+            evidence.cluster is not None,
+            "The statements were sampled in clusters. Intervals of accuracy divide the number of statements of each "
+            f"stratum by its design effect ({' to '.join(dict.fromkeys([*effects[:1], *effects[-1:]]))}).",
         ),
         (
             n_many > 0,

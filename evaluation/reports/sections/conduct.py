@@ -25,8 +25,7 @@ MOST_PROMPTS = 200  # maximum number of rows
 SIZES = ("harvested", "kept", "left_out", "population", "drawn")
 SIZE_COLUMNS = of_kind(Kind.COUNT, "harvested", "within cut", "hidden", "population", "drawn")
 SIZE_NOTE = (
-    "hidden: excluded by curation, or sensitive if the round excludes sensitive tuples. drawn: a random sample "
-    "without replacement from each stratum of ranks"
+    "hidden: excluded by curation, or sensitive if the round excludes sensitive tuples. drawn: {} from each stratum"
 )
 
 Cell = Mapping[str, Any]
@@ -50,8 +49,14 @@ def sampling_table(document: Document) -> Table:
         for cell in cells
     ]
     columns = (*map(Column, ("relation", "LM", "setting", "cut")), *SIZE_COLUMNS)
-    notes = (f"{SIZE_NOTE}, seed {document.get('seed')}.",)
+    notes = (f"{_size_note(document)}, seed {document.get('seed')}.",)
     return Table("sampling", "Samples", columns, tuple(rows), notes)
+
+
+def _size_note(document: Document) -> str:
+    is_clustered = (document["conduct"] or {}).get("design", {}).get("cluster_size")
+    drawn = "clusters of tuples with the same subject" if is_clustered else "a random sample without replacement"
+    return SIZE_NOTE.format(drawn)
 
 
 def _sizes(cell: Cell) -> tuple[int | None, ...]:
@@ -82,7 +87,7 @@ def sampling_cell_table(document: Document) -> Table:
         *map(Column, ("relation", "LM", "setting", "cut")), *SIZE_COLUMNS, Column("strata", Kind.COUNT),
         Column("hidden now", Kind.COUNT), Column("sensitive now", Kind.COUNT), Column("harvest"),
     )  # fmt: skip
-    return Table("sampling-cells", "Sample of every cell", columns, tuple(rows), (f"{SIZE_NOTE}.",))
+    return Table("sampling-cells", "Sample of every cell", columns, tuple(rows), (f"{_size_note(document)}.",))
 
 
 MADE_BY = ("model", "setting", "origin", "revision", "dtype", "device", "code_version")

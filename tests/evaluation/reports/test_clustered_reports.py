@@ -45,6 +45,17 @@ def test_interval_of_a_cell_has_the_design_effect_of_its_clusters():
     assert rate.high - rate.low > simple.high - simple.low
 
 
+def test_every_table_of_accuracies_prints_the_design_effect(researcher_client):
+    report = create_report(judged_round())
+    [cell] = report.document["cells"]
+    effect = f"{cell['strata'][0]['design_effect']:.2f}"
+
+    page = researcher_client.get(report.get_absolute_url()).text
+    files = [researcher_client.get(f"/reports/{report.pk}/report.{suffix}").text for suffix in ("md", "tex", "html")]
+
+    assert all(f"design effect ({effect})" in text for text in (page, *files))
+
+
 def test_cuts_have_the_design_effects_of_their_statements():
     """Verdicts depend only on the subject, so the design effect of the stratum is large."""
     job = make_harvest([(f"head {number % 20}", f"tail {number}") for number in range(200)])
