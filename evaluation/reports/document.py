@@ -43,7 +43,7 @@ from evaluation.reports.sections import (
 from evaluation.reports.sections.annotators import MOST_ANNOTATORS_IN_MATRIX
 from evaluation.reports.sections.comparisons import MOST_NAMED, ranks_of
 from evaluation.reports.sections.rates import interval_of_average
-from kgharvest.pages.number_format import counted, share_with_interval, with_rounded_numbers
+from kgharvest.pages.number_format import counted, in_points, share_with_interval, with_rounded_numbers
 from kgharvest.statistics.arrays import INCOMPLETE, UNJUDGEABLE
 from kgharvest.statistics.judge_assisted import GROUPS
 from kgharvest.statistics.paired_tests import MARGIN
@@ -357,6 +357,11 @@ def _notes(
             evidence.cluster is not None,
             "The statements were sampled in clusters. Intervals of accuracy divide the number of statements of each "
             f"stratum by its design effect ({' to '.join(dict.fromkeys([*effects[:1], *effects[-1:]]))}).",
+        ),
+        (
+            evidence.closed_at is not None,
+            f"The round closed at ± {in_points(evidence.closed_at or 0)}. Averages have fixed-width intervals, which "
+            "are valid at this stop. They can be wider than the intervals of the relations.",
         ),
         (
             n_many > 0,

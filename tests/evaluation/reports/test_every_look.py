@@ -112,6 +112,7 @@ def test_report_of_a_round_closed_at_a_half_width_uses_the_interval_at_the_stop(
         assert (total[f"{name}_low"], total[f"{name}_high"]) == (cell["accuracy_low"], cell["accuracy_high"])
     assert document["closed_at_half_width"] == 0.08
     assert "fixed-width interval" in method_of(document)
+    assert any("± 8.0 points" in note for note in document["notes"])
     other = build_document(make_evidence({CELL: (90, 8, 2)}, strata=strata))
     assert other["closed_at_half_width"] is None
     assert other["cells"][0]["accuracy_low"] != cell["accuracy_low"]
