@@ -25,16 +25,6 @@ def non_blank_lines(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def check_separators(text: str) -> None:
-    """Raise ValidationError if a line has a single entity."""
-    for number, entities in enumerate(parse_seed_tuples(text), start=1):
-        if len(entities) == 1:
-            raise forms.ValidationError(
-                f"Seed tuple {number} has no {SEPARATOR} between its entities. "
-                f"Write, for example, vaccine {SEPARATOR} measles."
-            )
-
-
 class DatalistInput(forms.TextInput):
     """Text input that suggests `options` but accepts any text."""
 
@@ -76,14 +66,12 @@ class RelationForm(forms.Form):
     )
     seed_tuples = forms.CharField(
         max_length=100_000,
-        validators=[check_separators],
         widget=forms.Textarea(attrs={"rows": 5}),
         help_text="At least two true examples, one per line. Enter the entities in slot order, separated by "
         "<code>|</code> (<code>vaccine | measles</code>), or paste them from a spreadsheet.",
     )
     negative_seed_tuples = forms.CharField(
         max_length=100_000,
-        validators=[check_separators],
         required=False,
         widget=forms.Textarea(attrs={"rows": 3}),
         help_text="False examples that show the limits of the relation, one per line, for causal LMs and chat models. "
@@ -114,29 +102,48 @@ class RelationForm(forms.Form):
         for name in ("name", "set_name"):
             self.fields[name].disabled = self.is_in_use
 
+    @property
+    def has_details(self) -> bool:
+        """True if a field of the folded part has a value or an error."""
+        details = ("explanation", "negative_seed_tuples", "initial_prompts", "prompts")
+        return any(self[name].value() or self[name].errors for name in details)
+
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean()
-        if not self.errors:
-            # If there are no initial prompts, the statement is used as the prompt, so the error belongs to the
-            # statement field.
-            has_prompts = non_blank_lines(cleaned["initial_prompts"])
-            for error in validate_relation(self.entry(), cleaned["set_name"], self.relation):
-                field = "statement" if error.field == "initial_prompts" and not has_prompts else error.field
+        invalid = set(self.errors)
+        unseparated = [
+            (column, number)
+            for column in SEED_COLUMNS
+            for number, entities in enumerate(parse_seed_tuples(cleaned.get(column, "")), start=1)
+            if len(entities) == 1
+        ]
+        for column, number in unseparated:
+            self.add_error(
+                column,
+                f"Seed tuple {number} has no {SEPARATOR} between its entities. "
+                f"Write, for example, vaccine {SEPARATOR} measles.",
+            )
+        # If there are no initial prompts, the statement is used as the prompt, so the error belongs to the statement
+        # field.
+        has_prompts = non_blank_lines(cleaned.get("initial_prompts", ""))
+        for error in validate_relation(self.entry(), cleaned.get("set_name", ""), self.relation):
+            field = "statement" if error.field == "initial_prompts" and not has_prompts else error.field
+            if field not in invalid and (field, error.seed_number) not in unseparated:
                 self.add_error(field, f"{str(error)[:1].upper()}{str(error)[1:]}.")
         return cleaned
 
     def entry(self) -> RelationEntry:
-        """Return the entered relation. The fields must have been cleaned."""
-        cleaned = self.cleaned_data
-        statement = " ".join(cleaned["statement"].split())
+        """Return the entered relation, with "" for invalid fields."""
+        text = {name: self.cleaned_data.get(name, "") for name in self.fields if name != "project"}
+        statement = " ".join(text["statement"].split())
         return RelationEntry(
             where="",
-            name=cleaned["name"],
+            name=text["name"],
             statement=statement,
-            explanation=cleaned["explanation"],
-            initial_prompts=non_blank_lines(cleaned["initial_prompts"]) or [statement],
-            prompts=non_blank_lines(cleaned["prompts"]),
-            **{column: parse_seed_tuples(cleaned[column]) for column in SEED_COLUMNS},
+            explanation=text["explanation"],
+            initial_prompts=non_blank_lines(text["initial_prompts"]) or [statement],
+            prompts=non_blank_lines(text["prompts"]),
+            **{column: parse_seed_tuples(text[column]) for column in SEED_COLUMNS},
         )
 
 

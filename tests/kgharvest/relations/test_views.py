@@ -121,6 +121,16 @@ def test_errors_are_shown_next_to_their_field():
     ]
 
 
+def test_all_errors_are_shown_at_once():
+    seeds = "vaccine | measles\nseat belt\na | b | c"
+
+    form = RelationForm({**PREVENT, "name": "two words", "set_name": "a/b", "seed_tuples": seeds})
+    incomplete = RelationForm({"name": "two words", "set_name": "a/b", "seed_tuples": "x | y\nvaccine"})
+
+    assert {field: len(errors) for field, errors in form.errors.items()} == {"name": 1, "set_name": 1, "seed_tuples": 2}
+    assert incomplete.errors.keys() == {"statement", "name", "set_name", "seed_tuples"}
+
+
 @pytest.mark.parametrize(
     ("existing", "suggested"), [([], "mine"), ([("mine", True)], ""), ([("old", False), ("new", False)], "new")]
 )
