@@ -73,7 +73,7 @@ class RoundForm(forms.ModelForm):
         min_value=1,
         required=False,
         initial=DEFAULT_SAMPLE_SIZE,
-        help_text="Leave empty to use all tuples of the cut.",
+        help_text="Size of the random sample. Leave empty to use all tuples.",
     )
     cut = forms.CharField(
         max_length=50,

@@ -120,7 +120,7 @@ class LaunchForm(RelationPickerForm, PlacementForm):
         label="Maximum tuples",
         min_value=1,
         required=False,
-        help_text="Maximum number of tuples after re-scoring. Default: all.",
+        help_text="Number of best tuples to store. Default: all.",
     )
     candidates = forms.IntegerField(
         min_value=1,
