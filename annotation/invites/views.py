@@ -152,10 +152,9 @@ def _enter(request: HttpRequest, round: Round, invite: Invite | None = None) -> 
         try:
             user = None if request.user.is_anonymous else request.user
             annotator = join_round(round, user, **form.cleaned_data, invite=invite, address=network_of(request))
-            if annotator.user_id:
-                return redirect("annotation:judge", round.pk)
-            remember_guest(request, annotator)
-            return redirect("annotation:device", round.pk)
+            if not annotator.user_id:
+                remember_guest(request, annotator)
+            return redirect("annotation:judge", round.pk)
         except TooManyAttempts as refusal:
             return no_access(request, str(refusal), 429)
         except DomainError as refusal:

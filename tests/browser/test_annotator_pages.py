@@ -25,13 +25,18 @@ def join_as_guest(page, **spec):
     page.goto(f"/join/{round.join_token}/")
     page.get_by_label("name or code").fill("Ada")
     page.get_by_role("button", name="Start judging").click()
-    page.wait_for_url("**/device/")
+    page.wait_for_url("**/judge/**")
     return round
+
+
+def device_page(page):
+    join_as_guest(page)
+    page.get_by_role("link", name="Continue on another device").click()
+    expect(page.get_by_label("Return link")).to_be_visible()
 
 
 def open_judging_page(page, **spec):
     round = join_as_guest(page, **spec)
-    page.goto(judging_page())
     expect(page.get_by_text("Saved", exact=True)).to_be_visible()
     return round
 
@@ -119,7 +124,7 @@ def closed(page):
 PAGES = {
     "join": join_page,
     "join without consent": refused_join,
-    "device": join_as_guest,
+    "device": device_page,
     "return": return_page,
     "done": done,
     "single statement": single_statement,
@@ -147,7 +152,6 @@ QUESTIONS = {
 
 def questionnaire(page):
     join_as_guest(page, **QUESTIONS)
-    page.goto(judging_page())
     expect(page.get_by_role("heading", name="About you")).to_be_visible()
 
 
@@ -244,7 +248,7 @@ def test_invites_page_is_accessible(visit):
 
 def test_guest_continues_in_another_browser(visit):
     page = visit().page
-    join_as_guest(page)
+    device_page(page)
     link = page.get_by_label("Return link").input_value()
     other_page = visit().page
 
