@@ -178,6 +178,7 @@ class ReportShare(models.Model):
 
     name: recipient. token_hash: SHA-256 of the link's secret, which is not stored. password: hashed like account
     passwords; empty if not required. with_statements: False for links that were created before the option.
+    with_annotators: True for links of older versions, which show tables about single annotators.
     """
 
     report = models.ForeignKey(Report, on_delete=models.CASCADE, related_name="shares")
@@ -188,9 +189,10 @@ class ReportShare(models.Model):
         "Statements",
         default=False,
         db_default=False,
-        help_text="Show the statements with their verdicts and numbers of labels behind every number, as long as the "
-        "judgments are the same as in the report. Annotators and comments are never shown with them.",
+        help_text="Show the statements with their verdicts and numbers of labels behind every number, as of the report. "
+        "Annotators and comments are never shown with them.",
     )
+    with_annotators = models.BooleanField(default=False, db_default=True, editable=False)
     created_by = person_or_null()
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()

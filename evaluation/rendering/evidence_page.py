@@ -35,8 +35,8 @@ FIGURE = "averages"
 N_EXAMPLES, SLOTS = 3, "XYZUVW"
 
 
-def write_evidence_page(document: Document, rows: Mapping[str, Any]) -> str:
-    """Return the page. rows: from evaluation.reports.evidence_rows.gather_rows."""
+def write_evidence_page(document: Document, rows: Mapping[str, Any], with_annotators: bool = True) -> str:
+    """Return the page. rows: from evaluation.reports.evidence_rows.gather_rows. with_annotators: see tables_to_read."""
     style, script = _file("evidence.css"), _file("evidence.js")
     context = {
         "document": document,
@@ -49,7 +49,7 @@ def write_evidence_page(document: Document, rows: Mapping[str, Any]) -> str:
         "sides": [_side(document, total) for total in document["totals"]],
         "relations": cells_by_relation(document),
         "examples": sorted(_examples(rows).items()),
-        "tables": tables_to_read(document),
+        "tables": tables_to_read(document, with_annotators),
         "has_incomplete": any(cell["incomplete"] for cell in document["cells"]),
         "n_hidden": sum(statement is None for statement in rows["tasks"]["statement"]),
         "has_codes": any(rows["annotators"]),

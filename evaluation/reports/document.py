@@ -164,6 +164,10 @@ TABLES = (
     conduct.harvest_table,
     conduct.prompt_table,
 )
+ABOUT_ANNOTATORS = {
+    *("annotators", "annotator-pairs", "left-out", "left-out-comparisons", "exclusions", "exclusion-effects"),
+    "timeline",
+}  # names of the tables with codes of annotators
 # Long lists, intended for programs.
 LISTS = (
     rates.cell_table,
@@ -391,9 +395,13 @@ def report_tables(document: Document) -> list[Table]:
     return tables_of((*tables_for_people(), *LISTS), document)
 
 
-def tables_to_read(document: Document) -> list[Table]:
-    """Return the tables for people, without long lists and without empty columns."""
-    return [without_empty_columns(table) for table in tables_of(tables_for_people(), document)]
+def tables_to_read(document: Document, with_annotators: bool = True) -> list[Table]:
+    """Return the tables for people, without long lists and without empty columns.
+
+    with_annotators: False to omit the tables about single annotators and the study log.
+    """
+    tables = tables_of(tables_for_people(), document)
+    return [without_empty_columns(table) for table in tables if with_annotators or table.name not in ABOUT_ANNOTATORS]
 
 
 def tables_for_people() -> list[Callable[[Document], Table]]:

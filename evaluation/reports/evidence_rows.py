@@ -1,6 +1,7 @@
 """The rows behind every number of a frozen report: statements, labels, and draws.
 
-An error is raised if the rows have changed since the report was created.
+Later judgments are ignored. An error is raised if the rows no longer reproduce the report for another reason, for
+example if an annotator was excluded.
 """
 
 from collections import Counter
@@ -8,7 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from django.db.models import Q, QuerySet
+
 from annotation.judges.labels import judge_labels
+from annotation.judging.verdicts import task_verdict, wanted_if_split
 from annotation.models import Draw, Judgment, Round
 from evaluation.evidence.rows import OWN_SCORE, ROWS_AT_ONCE, cells_with_strata
 from evaluation.models import Report
@@ -29,7 +33,7 @@ NO_ANSWER = None
 Rows = dict[str, Any]
 
 
-def gather_rows(report: Report) -> Rows:
+def gather_rows(report: Report, *, with_judge: bool = True) -> Rows:
     """Return the rows of a report as columns of JSON (docs/reports.md).
 
     Annotators appear as codes. Statements of hidden tuples have no text. Raises DomainError RowsChanged or TooManyRows.
@@ -45,12 +49,20 @@ def gather_rows(report: Report) -> Rows:
     with one_moment():
         cells = cells_with_strata(round)
         draws, ids = _draws(round, cells)
-        tasks, tuples = _tasks(round, ids)
-        annotators, judgments = _judgments(round, ids)
-        judge = _judge(report, tuples)
-    rows = {"labels": LABELS, "verdicts": VERDICTS, "annotators": annotators, "judge": judge, "draws": draws}
-    rows |= {"tasks": tasks | judgments, "cells": [_cell(cell) for cell in document["cells"]]}
-    if difference := next(_differences(document, list(cells), rows), None):
+        tasks, tuples, wanted = _tasks(round, ids)
+        judge = _judge(report, tuples) if with_judge else None
+        rows = {"labels": LABELS, "verdicts": VERDICTS, "judge": judge, "draws": draws}
+        rows["cells"] = [_cell(cell) for cell in document["cells"]]
+        judgments = Judgment.objects.filter(task__round=round, task__is_gold=False)
+        rows |= _judged(tasks, judgments.counted(), ids)
+        difference = next(_differences(document, list(cells), rows), None)
+        if difference and document.get("audit"):
+            rows |= _judged(tasks, _at_entry(judgments, document["audit"]["number"]), ids)
+            rows["tasks"]["verdict"] = [
+                _verdict(round, n, labels[1::2]) for n, labels in zip(wanted, rows["tasks"]["labels"], strict=True)
+            ]
+            difference = next(_differences(document, list(cells), rows), None) and difference
+    if difference:
         raise DomainError(
             "RowsChanged",
             f"{round} has changed since this report was created: {difference}. Create a new report to get the evidence "
@@ -87,9 +99,9 @@ def _draws(round: Round, cells: Mapping[CellKey, Sequence[Any]]) -> tuple[Rows, 
     }, ids
 
 
-def _tasks(round: Round, ids: Sequence[int]) -> tuple[Rows, list[int]]:
-    """Return the statements, and the ids of their tuples."""
-    fields = ("statement", "spans", "verdict", "knowledge_tuple", "knowledge_tuple__curation")
+def _tasks(round: Round, ids: Sequence[int]) -> tuple[Rows, list[int], list[int]]:
+    """Return the statements, the ids of their tuples, and the numbers of required judgments."""
+    fields = ("statement", "spans", "verdict", "knowledge_tuple", "knowledge_tuple__curation", "n_wanted")
     values = {pk: rest for pk, *rest in round.tasks.order_by().values_list("pk", *fields).iterator(ROWS_AT_ONCE)}
     rows = [values[pk] for pk in ids]
     is_hidden = [row[4] == KnowledgeTuple.Curation.HIDDEN for row in rows]
@@ -99,12 +111,25 @@ def _tasks(round: Round, ids: Sequence[int]) -> tuple[Rows, list[int]]:
             [] if hidden else list(chain.from_iterable(row[1])) for row, hidden in zip(rows, is_hidden, strict=True)
         ],
         "verdict": [VERDICTS.index(row[2] or INCOMPLETE) for row in rows],
-    }, [row[3] for row in rows]
+    }, [row[3] for row in rows], [row[5] for row in rows]
 
 
-def _judgments(round: Round, ids: Sequence[int]) -> tuple[list[str], Rows]:
-    """Return the annotators, and the counted judgments by statement: annotator, label, annotator, label, ..."""
-    judgments = Judgment.objects.counted().filter(task__round=round, task__is_gold=False)
+def _at_entry(judgments: QuerySet[Judgment], number: int) -> QuerySet[Judgment]:
+    """Return the judgments that counted at this entry of the audit log, before later answers and changes of answers."""
+    is_last = Q(superseded_by=None) | Q(superseded_by__sealed_in=None) | Q(superseded_by__sealed_in__gt=number)
+    return judgments.filter(is_last, is_counted=True, sealed_in__lte=number)
+
+
+def _verdict(round: Round, n_wanted: int, labels: Sequence[int]) -> int:
+    """Return the verdict of these labels as a position in VERDICTS. n_wanted: the current number, if it is constant."""
+    counts = [labels.count(label) for label in range(len(LABELS))]
+    if round.third_only_if_split:
+        n_wanted = wanted_if_split(*counts)
+    return VERDICTS.index(task_verdict(*counts, n_wanted, round.quorum) or INCOMPLETE)
+
+
+def _judged(tasks: Rows, judgments: QuerySet[Judgment], ids: Sequence[int]) -> Rows:
+    """Return the annotators, and the statements with their judgments: annotator, label, annotator, label, ..."""
     columns = ("task_id", "annotator__code", "label", "comment")
     rows = list(judgments.order_by("annotator__code", "pk").values_list(*columns).iterator(ROWS_AT_ONCE))
     annotators = list(dict.fromkeys(code for _, code, *_ in rows))
@@ -116,7 +141,7 @@ def _judgments(round: Round, ids: Sequence[int]) -> tuple[list[str], Rows]:
         labels[position_of[task]] += [number[code], LABELS.index(label)]
         if comment:
             comments.setdefault(position_of[task], {})[number[code]] = comment
-    return annotators, {"labels": labels, "comments": comments}
+    return {"annotators": annotators, "tasks": tasks | {"labels": labels, "comments": comments}}
 
 
 def _judge(report: Report, tuples: Sequence[int]) -> Rows | None:

@@ -29,14 +29,14 @@ class DocumentFormat(NamedTuple):
         return content if isinstance(content, bytes) else content.encode()
 
 
-def write_html(document: Document, note: str = "") -> str:
+def write_html(document: Document, note: str = "", with_annotators: bool = True) -> str:
     figures = [{**figure.image(document), "address": figure.data_url(document)} for figure in figures_of(document)]
     context = {
         "document": document,
         "note": note,
         "finding": finding(document),
         "made_at": made_at(document),
-        "tables": tables_to_read(document),
+        "tables": tables_to_read(document, with_annotators),
         "figures": figures,
     }
     return str(render_to_string("evaluation/reports/report_export.html", context))

@@ -24,6 +24,11 @@ from kgharvest.pages.refusals import refusal_in_form
 from kgharvest.tables.formats import FORMATS
 
 PAGE_CACHE_S, STATEMENTS_CACHE_S = 3600, 60
+STATEMENTS_MISSING = {
+    "RowsChanged": "The statements are not shown because judgments of this report were excluded, withdrawn, or deleted "
+    "after it was created. Ask the sender for a link to a new report.",
+    "TooManyRows": "The statements are not shown because the report has too many rows for a page.",
+}  # sentences by code of the error
 OWN_CODE = re.compile(r"<(?:style|script)>(.*?)</(?:style|script)>", re.DOTALL)
 
 
@@ -95,22 +100,25 @@ def shared_report(request: HttpRequest, secret: str) -> HttpResponse:
         except TooManyAttempts as refusal:
             return closed(request, {"refusal": refusal}, 429)
     report = share.report
-    key = f"shared-report-{report.pk}-{report.created_at.timestamp()}-{share.with_statements}-{code_version()}"
+    parts = share.with_statements, share.with_annotators
+    key = f"shared-report-{report.pk}-{report.created_at.timestamp()}-{parts[0]}-{parts[1]}-{code_version()}"
     timeout = STATEMENTS_CACHE_S if share.with_statements else PAGE_CACHE_S  # tuples can be hidden at any time
-    content = cache.get_or_set(key, lambda: shared_page(report, share.with_statements), timeout)
+    content = cache.get_or_set(key, lambda: shared_page(report, *parts), timeout)
     response = HttpResponse(content, content_type=FORMATS["html"].content_type)
     response["Content-Security-Policy"] = f"{policy(*OWN_CODE.findall(content))}; frame-ancestors 'none'"
     return kept_out_of_sight(response)
 
 
-def shared_page(report: Report, with_statements: bool) -> str:
+def shared_page(report: Report, with_statements: bool, with_annotators: bool) -> str:
     """Return the page of a link, without statements if they have changed since the report or are too many."""
-    if not with_statements:
-        return write_html(report.document)
-    try:
-        return write_evidence_page(report.document, without_annotators(gather_rows(report)))
-    except DomainError:
-        return write_html(report.document, note="The statements cannot be shown: they are too many or have changed.")
+    note = ""
+    if with_statements:
+        try:
+            rows = without_annotators(gather_rows(report, with_judge=False))
+            return write_evidence_page(report.document, rows, with_annotators)
+        except DomainError as refusal:
+            note = STATEMENTS_MISSING[refusal.code]
+    return write_html(report.document, note, with_annotators)
 
 
 def closed(request: HttpRequest, context: dict, status: int = 200) -> HttpResponse:

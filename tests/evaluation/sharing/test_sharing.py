@@ -5,18 +5,22 @@ import re
 from datetime import timedelta
 
 import pytest
+from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 
 from annotation.models import Judgment
+from annotation.quality.exclusion import exclude_annotator
 from evaluation.models import ReportShare
 from evaluation.rendering.evidence_page import _digest, _examples, _file
 from evaluation.reports.evidence_rows import gather_rows
 from evaluation.reports.files import write_html
 from evaluation.reports.services import create_report
 from evaluation.sharing.services import open_share, revoke_share, share_report
+from evaluation.sharing.views import STATEMENTS_MISSING
 from kgharvest.events.models import Event
 from kgharvest.knowledge.models import KnowledgeTuple
+from tests.evaluation.reports.studies import make_study
 from tests.factories import judge_all, make_gold, make_researcher, make_round
 from tests.refusals import refused
 
@@ -77,9 +81,9 @@ def rows_of(page: str) -> dict:
 
 def test_links_of_older_versions_show_no_statements(client, report):
     share = share_report(report, "Reviewers", 7, NOW)
-    ReportShare.objects.filter(pk=share.pk).update(
-        with_statements=ReportShare._meta.get_field("with_statements").db_default
-    )
+    names = ("with_statements", "with_annotators")
+    old = {name: ReportShare._meta.get_field(name).db_default for name in names}
+    ReportShare.objects.filter(pk=share.pk).update(**old)
 
     response = client.get(path_of(share))
 
@@ -120,16 +124,41 @@ def test_link_shows_only_statements_of_its_report(client, report):
     assert "another head" not in page
 
 
-def test_changed_statements_are_not_shown(client, report):
+@pytest.mark.parametrize("with_statements", [True, False])
+def test_new_links_show_nothing_about_single_annotators(client, researcher, with_statements):
+    round = make_study(researcher)
+    excluded, *_ = codes = list(round.annotators.order_by("pk"))
+    exclude_annotator(excluded, "Guesses.", by=researcher)
+    report = create_report(round, by=researcher)
+    secrets = {"Guesses.", *(annotator.code for annotator in codes)}
+    assert all(secret in write_html(report.document) for secret in secrets)
+
+    page = client.get(path_of(share_report(report, "Co-author", 7, NOW, with_statements=with_statements))).text
+
+    assert not [secret for secret in secrets if secret in page]
+    assert "Krippendorff" in page
+
+
+def test_link_to_a_report_on_an_open_round_keeps_its_statements(client, report):
+    share = share_report(report, "Reviewers", 7, NOW, with_statements=True)
+    before = client.get(path_of(share)).text
+
+    judge_all(report.round, ["true", "true"])  # the report does not contain these judgments
+    cache.clear()
+
+    assert client.get(path_of(share)).text == before
+
+
+def test_statements_that_differ_from_the_report_are_not_shown(client, report, researcher):
     share = share_report(report, "Reviewers", 7, NOW, with_statements=True)
     statements = [task.statement for task in report.round.tasks.all()]
-    judge_all(report.round, ["true", "true"])  # the report does not contain these judgments
+    exclude_annotator(report.round.annotators.first(), "Guesses.", by=researcher)
 
     page = client.get(path_of(share)).text
 
     assert not any(statement in page for statement in statements)
     assert "Accepted / rejected" in page
-    assert "cannot be shown" in page
+    assert STATEMENTS_MISSING["RowsChanged"] in page
 
 
 def test_hidden_tuples_are_not_shown(client, report):
