@@ -189,8 +189,8 @@ class ReportShare(models.Model):
         "Statements",
         default=False,
         db_default=False,
-        help_text="Show the statements with their verdicts and numbers of labels behind every number, as of the report. "
-        "Annotators and comments are never shown with them.",
+        help_text="Show the statements with their verdicts and numbers of labels behind every number, as of the "
+        "report. Annotators and comments are never shown with them.",
     )
     with_annotators = models.BooleanField(default=False, db_default=True, editable=False)
     created_by = person_or_null()

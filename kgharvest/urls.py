@@ -173,7 +173,11 @@ accounts = [
     path("reset/<uidb64>/<token>/", PasswordResetConfirm.as_view(), name="password_reset_confirm"),
     path(
         "welcome/<uidb64>/<token>/",
-        PasswordResetConfirm.as_view(token_generator=welcome_tokens, success_url=reverse_lazy("account_welcome_done")),
+        PasswordResetConfirm.as_view(
+            token_generator=welcome_tokens,
+            success_url=reverse_lazy("account_welcome_done"),
+            extra_context={"is_first": True},
+        ),
         name="account_welcome",
     ),
     path(

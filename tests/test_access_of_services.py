@@ -58,6 +58,7 @@ from kgharvest.accounts.projects import (
     project_for,
     remove_member,
     rename_project,
+    renew_annotator,
     revoke_invite,
     set_role,
 )
@@ -120,6 +121,7 @@ CALLS: dict[Callable, Callable] = {
     remove_member: lambda it, by: remove_member(it.project, it.owner, by),
     hand_over: lambda it, by: hand_over(it.project, it.owner, by),
     create_annotator: lambda it, by: create_annotator(it.project, "new-annotator", by=by),
+    renew_annotator: lambda it, by: renew_annotator(it.project, by, by),
     create_invite: lambda it, by: create_invite(it.project, Role.OWNER, NOW + timedelta(days=1), by),
     revoke_invite: lambda it, by: revoke_invite(it.invite, NOW, by),
     cancel_launch: lambda it, by: cancel_launch(it.launch, by),

@@ -105,13 +105,17 @@ def _tasks(round: Round, ids: Sequence[int]) -> tuple[Rows, list[int], list[int]
     values = {pk: rest for pk, *rest in round.tasks.order_by().values_list("pk", *fields).iterator(ROWS_AT_ONCE)}
     rows = [values[pk] for pk in ids]
     is_hidden = [row[4] == KnowledgeTuple.Curation.HIDDEN for row in rows]
-    return {
-        "statement": [None if hidden else row[0] for row, hidden in zip(rows, is_hidden, strict=True)],
-        "spans": [
-            [] if hidden else list(chain.from_iterable(row[1])) for row, hidden in zip(rows, is_hidden, strict=True)
-        ],
-        "verdict": [VERDICTS.index(row[2] or INCOMPLETE) for row in rows],
-    }, [row[3] for row in rows], [row[5] for row in rows]
+    return (
+        {
+            "statement": [None if hidden else row[0] for row, hidden in zip(rows, is_hidden, strict=True)],
+            "spans": [
+                [] if hidden else list(chain.from_iterable(row[1])) for row, hidden in zip(rows, is_hidden, strict=True)
+            ],
+            "verdict": [VERDICTS.index(row[2] or INCOMPLETE) for row in rows],
+        },
+        [row[3] for row in rows],
+        [row[5] for row in rows],
+    )
 
 
 def _at_entry(judgments: QuerySet[Judgment], number: int) -> QuerySet[Judgment]:

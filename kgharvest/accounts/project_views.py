@@ -25,11 +25,14 @@ from kgharvest.accounts.forms import AnnotatorForm, InviteForm, ProjectNameForm,
 from kgharvest.accounts.sign_in.second_factor import log_in_with_password
 from kgharvest.accounts.throttle import check_attempt, count_wrong_link, remember_device
 from kgharvest.accounts.views import check_local_login, welcome_link
+from kgharvest.bulk.pagination import number_in
 from kgharvest.errors import NotFound
 from kgharvest.models import Project, ProjectInvite, Role
 from kgharvest.pages.lists import ListPage
 from kgharvest.pages.panels import panels_of
 from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
+
+MOST_UNUSED = 100  # accounts without a password that a page lists
 
 
 class ProjectList(ListPage):
@@ -140,20 +143,32 @@ def member_remove(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 @researcher_required
 @sensitive_variables()
 def annotator_new(request: HttpRequest, slug: str) -> HttpResponse:
-    """Create an account for an annotator. Its link is shown only once. Query parameter `next`: page to go back to."""
+    """Create an account for an annotator, or a new link to the account `renew`. The link is shown only once.
+
+    Query parameter `next`: page to go back to.
+    """
     check_local_login()
-    project, form = find_visible(request, slug, Action.MANAGE), AnnotatorForm(request.POST or None)
+    project, renewed = find_visible(request, slug, Action.MANAGE), number_in(request.POST.get("renew"))
+    form = AnnotatorForm(request.POST or None if renewed is None else None)
     context: dict[str, Any] = {"project": project, "form": form, "has_mail": bool(settings.EMAIL_URL)}
     back = request.GET.get("next")
     if url_has_allowed_host_and_scheme(back, {request.get_host()}, request.is_secure()):
         context["back"] = back
-    if form.is_valid():
+    too_many = "Too many emails about accounts. Create an account without an email address, or wait a day."
+    if renewed is not None:
+        user = get_object_or_404(projects.annotators_without_password(project), pk=renewed)
+        with refusal_as_message(request):
+            if user.email:
+                check_attempt("account_mails", str(request.user.pk), timezone.now(), too_many)
+            user = projects.renew_annotator(project, user, by=request.user)
+            context |= {"account": user, "link": welcome_link(request, user)}
+    elif form.is_valid():
         with refusal_in_form(form, "username"):
             if form.cleaned_data["email"]:
-                too_many = "Too many emails about accounts. Create the account without an email address, or wait a day."
                 check_attempt("account_mails", str(request.user.pk), timezone.now(), too_many)
             user = projects.create_annotator(project, **form.cleaned_data, by=request.user)
             context |= {"account": user, "link": welcome_link(request, user), "form": AnnotatorForm()}
+    context["unused"] = projects.annotators_without_password(project).order_by("-pk")[:MOST_UNUSED]
     return render(request, "kgharvest/accounts/annotator_new.html", context)
 
 

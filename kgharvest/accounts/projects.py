@@ -6,13 +6,16 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from django.contrib.auth import get_user_model
+from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils.text import slugify
 
 from kgharvest.access import MAY, Action, NotAllowed, bound_to, check_may, check_may_anywhere
 from kgharvest.audit.tables import sha256
 from kgharvest.errors import DomainError, NotFound
+from kgharvest.events.models import Event
 from kgharvest.events.recording import actor_code, record
 from kgharvest.models import Project, ProjectInvite, ProjectMember, Role
 from kgharvest.names import check_name
@@ -194,6 +197,26 @@ def create_annotator(project: Project, username: str, email: str = "", by=None):
         user.save()
     record("account.made", user, by, project.pk, project=project.slug, person=actor_code(user))
     return user
+
+
+def annotators_without_password(project: Project) -> QuerySet:
+    """Return the accounts that owners of the project created for annotators and that nobody has used."""
+    made = Event.objects.filter(action="account.made", project_id=project.pk).values_list("subject_id", flat=True)
+    unused = get_user_model().objects.filter(password__startswith=UNUSABLE_PASSWORD_PREFIX, last_login=None)
+    return unused.filter(pk__in=list(map(int, made)), memberships=None, is_active=True, is_superuser=False)
+
+
+@transaction.atomic
+def renew_annotator(project: Project, user, by=None):
+    """Invalidate the link of an account, so that the caller can create a new link. Raises NotAllowed or NotFound."""
+    check_may(by, Action.MANAGE, project)
+    locked = annotators_without_password(project).select_for_update().filter(pk=user.pk).first()
+    if locked is None:
+        raise NotFound("This account already has a password, or was not created in this project.")
+    locked.set_unusable_password()
+    locked.save(update_fields=["password"])
+    record("account.link_renewed", locked, by, project.pk, project=project.slug, person=actor_code(locked))
+    return locked
 
 
 # Invitations

@@ -129,6 +129,7 @@ CORE_TYPES = (
     EventType("openid.linked", "linked an OpenID identity"),
     EventType("openid.unlinked", "unlinked an OpenID identity"),
     EventType("account.made", "created the account {person} for an annotator of the project {project}"),
+    EventType("account.link_renewed", "created a new link for the account {person} in the project {project}"),
     EventType("account.erased", "erased the account {person}"),
     # Webhooks and jobs
     EventType("webhook.made", "created the webhook {webhook}"),

@@ -30,6 +30,7 @@ from kgharvest.accounts.projects import (
     hand_over,
     project_for,
     remove_member,
+    renew_annotator,
     revoke_invite,
     set_role,
 )
@@ -435,6 +436,38 @@ def test_mails_about_accounts_are_limited_per_owner(project, owner, settings, ma
     assert len(mailoutbox) == 2
     names = get_user_model().objects.exclude(pk=owner.pk).order_by("pk").values_list("username", flat=True)
     assert list(names) == ["grace-0", "grace-1", "without-address"]
+
+
+def test_owner_renews_the_link_of_an_unused_account(project, owner, client):
+    page, owner_client = f"/projects/{project.slug}/annotators/new/", client_of(owner)
+    old_path = welcome_path(owner_client.post(page, {"username": "grace"}).text)
+    user = get_user_model().objects.get(username="grace")
+
+    new_path = welcome_path(owner_client.post(page, {"renew": user.pk}).text)
+
+    assert client.get(old_path, follow=True).context["validlink"] is False
+    form = client.get(new_path, follow=True).redirect_chain[-1][0]
+    client.post(form, {"new_password1": PASSWORD, "new_password2": PASSWORD})
+    user.refresh_from_db()
+    assert user.check_password(PASSWORD)
+    assert user not in owner_client.get(page).context["unused"]
+    assert owner_client.post(page, {"renew": user.pk}).status_code == 404
+    assert Event.objects.filter(action="account.link_renewed", by=owner, project_id=project.pk).count() == 1
+
+
+def test_link_of_another_account_cannot_be_renewed(project, owner):
+    other = create_project("Other", owner)
+    of_other_project = create_annotator(other, "grace", by=owner)
+    without_event = get_user_model().objects.create_user("directory-user")  # logs in at a provider
+    member = create_annotator(project, "member", by=owner)
+    set_role(project, member, Role.VIEWER, by=owner)
+
+    for user in (of_other_project, without_event, member, owner):
+        before = user.password
+        with refused("NotFound"):
+            renew_annotator(project, user, by=owner)
+        user.refresh_from_db()
+        assert user.password == before
 
 
 def test_welcome_link_expires_after_seven_days_and_is_no_reset_link(project, owner):
