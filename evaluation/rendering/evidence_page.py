@@ -121,8 +121,8 @@ def address(*, verdict: str = "", **part: Any) -> str:
 
 
 def _figure(document: Document) -> dict[str, Any] | None:
-    """Return the forest plot of the averages as embedded images, or None."""
-    figure = figure_named(FIGURE, document)
+    """Return the forest plot of the averages as embedded images, or None. For one LM and setting, it has one point."""
+    figure = figure_named(FIGURE, document) if len(document["totals"]) > 1 else None
     if figure is None:
         return None
     return figure.image(document) | {name: figure.data_url(document, theme) for name, theme in THEMES.items()}

@@ -12,6 +12,7 @@ from annotation.models import Label, Layout
 from annotation.questionnaire.services import answer_who_questions
 from annotation.rounds.services import close_round
 from tests import factories
+from tests.browser.screenshots import save_screenshots
 from tests.factories import judging_page
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -247,15 +248,27 @@ def test_invites_page_is_accessible(visit):
 
 
 def test_guest_continues_in_another_browser(visit):
-    page = visit().page
-    device_page(page)
+    page = visit(width=390, has_touch=True, is_mobile=True).page
+    round = factories.make_round(TUPLES, name="pilot", who_can_join="link")
+    page.goto(f"/join/{round.join_token}/")
+    save_screenshots(page, "guest-1-join", (390,))
+    page.get_by_label("name or code").fill("Ada")
+    page.get_by_role("button", name="Start judging").tap()
+    expect(page.get_by_text("Saved", exact=True)).to_be_visible()
+    save_screenshots(page, "guest-2-judging", (390,))
+    page.get_by_role("button", name="True").tap()
+    expect(page.get_by_text("1 judged")).to_be_visible()
+    save_screenshots(page, "guest-3-judged", (390,))
+    page.get_by_role("link", name="Continue on another device").tap()
+    expect(page.get_by_label("Return link")).to_be_visible()
+    save_screenshots(page, "guest-4-return-link", (390,))
     link = page.get_by_label("Return link").input_value()
     other_page = visit().page
 
     other_page.goto(link)
     other_page.get_by_role("button", name="Continue as").click()
 
-    expect(other_page.locator("#statement")).to_be_visible()
+    expect(other_page.get_by_text("1 judged")).to_be_visible()
 
 
 def test_round_page_shows_questionnaire_answers_accessibly(visit):

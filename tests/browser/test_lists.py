@@ -47,3 +47,15 @@ def test_url_stores_expanded_sections(visit):
     expect(page.get_by_role("cell", name="−1.000").first).to_be_visible()
     page.get_by_text("Show as table").click()
     expect(page).not_to_have_url(re.compile("open="))
+
+
+def test_knowledge_base_shows_two_filters_until_more_are_opened(visit):
+    factories.make_harvest([("a", "b")])
+    page = visit(factories.make_researcher()).page
+    page.goto("/knowledge/")
+    filters = page.locator("main .filters :is(input, select):visible")
+
+    expect(filters).to_have_count(2)
+    page.get_by_text("More filters").press("Enter")
+    page.locator(".more-filters :is(input, select):visible").first.wait_for()
+    assert filters.count() > 2

@@ -10,6 +10,7 @@ from evaluation.reports.services import create_report
 from evaluation.scores.facts import ScoredRelation
 from evaluation.scores.scorers import document_of, score_samples
 from tests import factories
+from tests.browser.visitor import view_name
 from tests.kgharvest.contrib.probing.probes.probe_factories import make_probe
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -66,10 +67,19 @@ def start_page(role: str) -> str:
 
 
 WIDTH = "document.documentElement.scrollWidth"
+MAIN_VIEWS = {
+    "home", "kgharvest:harvest_new", "kgharvest:harvest_detail", "annotation:round_new", "annotation:round",
+    "annotation:judge", "evaluation:report",
+}  # fmt: skip
+CLIPPED_TABLES = """[...document.querySelectorAll(".table-wrap")]
+    .filter((wrap) => wrap.checkVisibility() && wrap.scrollWidth > wrap.clientWidth).map((wrap) => wrap.ariaLabel)"""
+# Printed figures scroll in a region of their own.
+CLIPPED_CHARTS = """[...document.querySelectorAll("main :is(svg, img):not(.scroll *)")]
+    .filter((chart) => chart.getBoundingClientRect().right > innerWidth).map((chart) => chart.outerHTML)"""
 
 
 def test_pages_are_accessible_fit_phone_and_obey_csp(visit, person, installation):
-    """Check both themes. No page may request another host or violate the content security policy."""
+    """Check both themes, and main pages at three widths. No page may request another host or violate the CSP."""
     role, user = person
     visitor = visit(user, color_scheme="light")
 
@@ -78,9 +88,17 @@ def test_pages_are_accessible_fit_phone_and_obey_csp(visit, person, installation
         faults[path] = visitor.axe_violations()
         visitor.page.emulate_media(color_scheme="dark")
         faults[f"{path} (dark)"] = visitor.axe_violations("color-contrast")
+        faults[f"{path} (clipped tables)"] = visitor.page.evaluate(CLIPPED_TABLES)
+        for width in (390, 1920) if view_name(path) in MAIN_VIEWS else ():
+            visitor.page.set_viewport_size({"width": width, "height": 800})
+            faults[f"{path} ({width} px, dark)"] = visitor.axe_violations()
+            visitor.page.emulate_media(color_scheme="light")
+            faults[f"{path} ({width} px)"] = visitor.axe_violations("color-contrast")
+            visitor.page.emulate_media(color_scheme="dark")
         visitor.page.emulate_media(color_scheme="light")
         visitor.page.set_viewport_size({"width": 360, "height": 800})
         faults[f"{path} (360 px)"] = [width for width in [visitor.page.evaluate(WIDTH)] if width > 360]
+        faults[f"{path} (clipped charts)"] = visitor.page.evaluate(CLIPPED_CHARTS)
         visitor.page.set_viewport_size({"width": 1280, "height": 800})
 
     assert faults

@@ -8,9 +8,7 @@ If KGHARVEST_SCREENSHOTS names a folder, screenshots in three widths and both th
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 
 import pytest
 from django.utils import timezone
@@ -21,11 +19,12 @@ from evaluation.sharing.services import share_report
 from kgharvest.jobs import ledger
 from kgharvest.models import HarvestJob
 from tests import factories
+from tests.browser.screenshots import save_screenshots
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
-WIDTHS, HEIGHT = (360, 1280, 1920), 800
 MOST_CLICKS, MOST_LOADS = 8, 6
+HEADER_CONTROLS = ".page-head .actions :is(a, button, summary):visible"
 PASSWORD = "correct horse battery staple"
 # Counts the clicks and page loads of a tab in its session storage. `detail` is 0 if the keyboard caused the click.
 COUNTER = """
@@ -44,19 +43,6 @@ FALSE = 2  # statements that all three annotators label False
 @pytest.fixture(autouse=True)
 def no_broker(enqueued):
     """Queue harvests without a broker; the test runs them itself."""
-
-
-def save_screenshots(page, name: str) -> None:
-    """Save screenshots of the open page in every width and theme. Fails if the page scrolls horizontally."""
-    folder = os.environ.get("KGHARVEST_SCREENSHOTS")
-    width = page.viewport_size["width"]
-    for wide in WIDTHS:
-        page.set_viewport_size({"width": wide, "height": HEIGHT})
-        assert page.evaluate("document.documentElement.scrollWidth") == wide, name
-        for theme in ("light", "dark") if folder else ():
-            page.emulate_media(color_scheme=theme)
-            page.screenshot(path=Path(folder) / f"{name}-{wide}-{theme}.png", full_page=True)
-    page.set_viewport_size({"width": width, "height": HEIGHT})
 
 
 def judge_everything(page, round: Round) -> None:
@@ -110,6 +96,7 @@ def test_study_runs_from_login_to_false_tuples(visit):
     page.get_by_role("button", name="Open round").click()
     round = Round.objects.get()
     assert (round.name, round.n_tasks) == ("can-1", 8)
+    expect(page.locator(HEADER_CONTROLS)).to_have_text(["Invite annotators", "Create report", "More"])
 
     for number in range(3):
         annotator = visit(factories.make_user(), width=360).page
@@ -118,8 +105,7 @@ def test_study_runs_from_login_to_false_tuples(visit):
             save_screenshots(annotator, "6-judged")
     page.reload()
     save_screenshots(page, "7-round")
-    controls = page.locator(".page-head .actions").locator("a, button, summary").locator("visible=true")
-    assert controls.all_inner_texts() == ["Create report", "More"]
+    expect(page.locator(HEADER_CONTROLS)).to_have_text(["Create report", "More"])
     page.locator(".more-menu > summary").press("Enter")
     expect(page.get_by_role("link", name="Close round")).to_be_visible()
     page.keyboard.press("Escape")

@@ -17,7 +17,9 @@ const isWide = matchMedia("(min-width: 1500px)"); // as in the stylesheet: wide 
 
 const nameOf = (value) => value ?? "not named";
 const capital = (word) => word[0].toUpperCase() + word.slice(1);
-const share = (value) => (value === null ? "–" : value.toFixed(2).replace(/^0(?=\.)/, "").replace("-", "−"));
+// Exact ties (.125 and .625) are rounded to even, as in the numbers of the report; toFixed rounds them up.
+const rounded = (value) => (value - ((value * 8) % 4 === 1 ? 0.001 : 0)).toFixed(2);
+const share = (value) => (value === null ? "–" : rounded(value).replace(/^0(?=\.)/, "").replace("-", "−"));
 const thousands = (n) => n.toLocaleString("en");
 
 function element(name, text = "", className = "") {
