@@ -381,6 +381,7 @@ def test_owner_creates_annotator_account_with_a_link_for_its_password(project, o
     assert (event.by, event.project_id) == (owner, project.pk)
 
     form = client.get(path, follow=True).redirect_chain[-1][0]
+    assert "<strong>grace</strong>" in client.get(form).text
     done = client.post(form, {"new_password1": PASSWORD, "new_password2": PASSWORD}, follow=True).text
     assert ("logged out" in done, 'href="/accounts/login/"' in done) == (False, True)
     user.refresh_from_db()
