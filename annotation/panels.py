@@ -109,14 +109,14 @@ class JudgedTuples:
     choices = [(verdict.value, verdict.value) for verdict in Verdict]
 
     def __init__(self, user) -> None:
-        self._tasks = JudgmentTask.objects.without_gold().filter(round__in=Round.objects.visible_to(user))
+        self.tasks = JudgmentTask.objects.without_gold().filter(round__in=Round.objects.visible_to(user))
 
     def with_verdict(self, verdict: str) -> QuerySet[JudgmentTask]:
-        return self._tasks.filter(verdict=verdict)
+        return self.tasks.filter(verdict=verdict)
 
     def of(self, tuple_ids: Iterable[int]) -> dict[int, list[JudgmentTask]]:
         tasks: dict[int, list[JudgmentTask]] = defaultdict(list)
-        for task in self._tasks.filter(knowledge_tuple__in=tuple_ids).select_related("round__project").order_by("pk"):
+        for task in self.tasks.filter(knowledge_tuple__in=tuple_ids).select_related("round__project").order_by("pk"):
             tasks[task.knowledge_tuple_id].append(task)
         return dict(tasks)
 

@@ -69,6 +69,7 @@ harvesting = [
     path("projects/new/", project_views.project_new, name="project_new"),
     path(f"{PROJECT}/", project_views.project_detail, name="project"),
     path(f"{PROJECT}/rename/", project_views.project_rename, name="project_rename"),
+    path(f"{PROJECT}/publish/", project_views.project_publish, name="project_publish"),
     path(f"{MEMBER}/role/", project_views.member_change, {"change": set_role}, name="member_role"),
     path(f"{MEMBER}/hand-over/", project_views.member_change, {"change": hand_over}, name="member_hand_over"),
     path(f"{MEMBER}/remove/", project_views.member_remove, name="member_remove"),

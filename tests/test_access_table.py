@@ -53,6 +53,7 @@ GET    /projects/new/                                                   302 403 
 POST   /projects/new/                                                   302 403 403 403 200 200 200 200
 GET    /projects/default/                                               302 403 200 200 200 200 200 404
 POST   /projects/default/rename/                                        302 403 403 403 403 200 200 404
+POST   /projects/default/publish/                                       302 403 403 403 403 200 200 404
 POST   /projects/default/members/{member}/role/                         302 403 403 403 403 302 302 404
 POST   /projects/default/members/{member}/hand-over/                    302 403 403 403 403 302 302 404
 POST   /projects/default/members/{member}/remove/                       302 403 403 403 403 302 302 404
@@ -113,11 +114,14 @@ GET    /harvests/{harvest}/                                             302 403 
 POST   /harvests/{queued}/cancel/                                       302 403 403 403 302 302 302 404
 POST   /harvests/{queued}/retry/                                        302 403 403 403 302 302 302 404
 GET    /harvests/{harvest}/tuples.jsonl                                 302 403 200 200 200 200 200 404
-# knowledge base, shared by all projects
+# knowledge base: tuples of the project, and tuples that it publishes
 GET    /knowledge/                                                      302 403 200 200 200 200 200 200
-GET    /knowledge/tuples/{tuple}/                                       302 403 200 200 200 200 200 200
-POST   /knowledge/tuples/{tuple}/                                       302 403 403 403 200 200 200 403
-GET    /knowledge/entity/?name=dog                                      302 403 200 200 200 200 200 200
+GET    /knowledge/tuples/{tuple}/                                       302 403 200 200 200 200 200 404
+GET    /knowledge/tuples/{published}/                                   302 403 200 200 200 200 200 200
+POST   /knowledge/tuples/{tuple}/                                       302 403 403 403 200 200 200 404
+POST   /knowledge/tuples/{published}/                                   302 403 403 403 200 200 200 403
+GET    /knowledge/entity/?name=dog                                      302 403 200 200 200 200 200 404
+GET    /knowledge/entity/?name=cow                                      302 403 200 200 200 200 200 200
 GET    /knowledge/entity.svg?name=dog                                   302 403 200 200 200 200 200 200
 GET    /knowledge/sensitive-words/                                      302 403 200 200 200 200 200 200
 POST   /knowledge/sensitive-words/                                      302 403 403 403 403 403 200 403
@@ -359,6 +363,7 @@ def places(db) -> dict[str, object]:
     shipped = factories.make_relation("can", relation_set=factories.make_relation_set("demo", is_shipped=True))
     launch = factories.make_launch()
     harvest = factories.make_harvest([("dog", "swim"), ("cat", "climb")], relation=relation, launch=launch)
+    published = factories.make_harvest([("cow", "graze")], relation=shipped, launch=launch)
     queued = factories.make_harvest_job(relation=relation, launch=launch, setting="human")
     cells = [{"job": harvest.pk, "n": None}]
     round = factories.make_round(3, name="pilot", who_can_join="link")
@@ -403,6 +408,7 @@ def places(db) -> dict[str, object]:
         "worker": factories.make_worker(timezone.now() + timedelta(hours=1)).pk,
         "launch": launch.pk,
         "tuple": harvest.tuples.first().knowledge_tuple_id,
+        "published": published.tuples.get().knowledge_tuple_id,
         "decision": relation.gold_decisions.get().pk,
         "round": round.pk,
         "reservation": reserve_statements(round, [annotator.code], pk__in=[round.tasks.last().pk]).pk,

@@ -23,7 +23,7 @@ from evaluation.scores.score_jobs import (
     score_request,
 )
 from evaluation.scores.views import score_download
-from kgharvest.api.input import IdField, PlacementInput, VisibleField
+from kgharvest.api.input import PlacementInput, VisibleField
 from kgharvest.api.views import ApiViewSet, JsonParser, PagedList, RetrieveMixin, file_operation, operation
 from kgharvest.engine.settings import PROMPT_SETTINGS, WITHOUT_LEARNING
 from kgharvest.jobs import ledger
@@ -56,9 +56,7 @@ class ScoreEvaluationSerializer(ScoreEvaluationEntrySerializer):
 
 
 class ScoreInput(PlacementInput):
-    model = serializers.PrimaryKeyRelatedField(
-        queryset=LanguageModel.objects.loadable(), pk_field=IdField(), source="language_model", help_text="LM id."
-    )
+    model = VisibleField(LanguageModel.objects.loadable(), source="language_model", help_text="LM id.")
     project = serializers.SlugField(required=False, help_text="Required if you work in several projects.")
     settings = serializers.MultipleChoiceField(
         choices=list(PROMPT_SETTINGS),

@@ -66,7 +66,7 @@ class ScoreList(ListPage):
             evaluation.scorers = evaluation.scorers or scorer_names(
                 evaluation.settings or (), evaluation.harvests or (), evaluation.more or ()
             )
-        return {"has_lms": LanguageModel.objects.loadable().exists()}
+        return {"has_lms": LanguageModel.objects.visible_to(self.request.user).loadable().exists()}
 
 
 class ScoreForm(PlacementForm):
@@ -125,8 +125,9 @@ class ScoreForm(PlacementForm):
 
     project = ProjectField()
 
-    def offer_judge_runs(self, user) -> None:
-        """Offer the judge runs visible to the user. If there are none, remove the field."""
+    def offer_lms_and_judge_runs(self, user) -> None:
+        """Offer the LMs and judge runs visible to the user. If there are no judge runs, remove their field."""
+        self.fields["model"].queryset = LanguageModel.objects.visible_to(user).loadable()
         runs = JudgeRun.objects.visible_to(user).filter(status=Job.Status.SUCCEEDED).select_related("round")
         self.fields["judge_runs"].queryset = runs.order_by("-pk")
         self.fields["judge_runs"].label_from_instance = lambda run: f"{run} in {run.round.name}"
@@ -146,7 +147,7 @@ class ScoreForm(PlacementForm):
 def score_new(request: HttpRequest) -> HttpResponse:
     form = ScoreForm(request.POST or None, request.FILES or None)
     offer_projects(form, request)
-    form.offer_judge_runs(request.user)
+    form.offer_lms_and_judge_runs(request.user)
     if form.is_valid():
         with refusal_in_form(form):
             return redirect(queue_score_job(form.request(request.user), request.user, chosen_project(form, request)))

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+from django.db import transaction
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.utils import timezone
 from django.utils.functional import cached_property
@@ -20,7 +21,14 @@ from kgharvest.api.input import ProjectField, StrictSerializer
 from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin
 from kgharvest.models import ApiToken, Project, ProjectInvite, ProjectMember, Role
 
-PROJECT = {"slug": "default", "name": "Default", "created_at": "2026-11-22T09:00:00Z", "role": "owner"}
+PROJECT = {
+    "slug": "default",
+    "name": "Default",
+    "created_at": "2026-11-22T09:00:00Z",
+    "role": "owner",
+    "published_knowledge": "shipped",
+}
+PUBLISHED_HELP = "Tuples that researchers of other projects can see: none, of built-in relation sets, or all."
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A project", PROJECT, response_only=True)])
@@ -29,6 +37,8 @@ class ProjectSerializer(serializers.ModelSerializer):
         Role.choices, allow_null=True, help_text="Your role; null for a superuser who is not a member."
     )
 
+    published_knowledge = serializers.ChoiceField(Project.Published.choices, help_text=PUBLISHED_HELP)
+
     class Meta:
         model = Project
         fields = [*PROJECT]
@@ -36,6 +46,16 @@ class ProjectSerializer(serializers.ModelSerializer):
 
 class ProjectInput(StrictSerializer):
     name = serializers.CharField(max_length=projects.LONGEST_NAME)
+
+
+class ProjectChange(StrictSerializer):
+    name = serializers.CharField(max_length=projects.LONGEST_NAME, required=False)
+    published_knowledge = serializers.ChoiceField(Project.Published.choices, required=False, help_text=PUBLISHED_HELP)
+
+    def validate(self, sent: dict[str, Any]) -> dict[str, Any]:
+        if not sent:
+            raise serializers.ValidationError({"name": ["Send a name, published_knowledge, or both."]})
+        return sent
 
 
 class ProjectViewSet(PagedList, RetrieveMixin, ApiViewSet):
@@ -56,10 +76,16 @@ class ProjectViewSet(PagedList, RetrieveMixin, ApiViewSet):
         project = projects.create_project(self.sent(ProjectInput)["name"], request.user)
         return self.created(self.get_queryset().get(pk=project.pk), self.address(project))
 
-    @extend_schema(request=ProjectInput, summary="Rename a project")
+    @extend_schema(request=ProjectChange, summary="Change a project")
+    @transaction.atomic
     def partial_update(self, request: Request, slug: str) -> Response:
-        """The slug and the URLs do not change."""
-        return self.changed(projects.rename_project, self.sent(ProjectInput)["name"])
+        """Changes the name or the published knowledge. The slug and the URLs do not change."""
+        project, sent = self.get_object(), self.sent(ProjectChange)
+        if "name" in sent:
+            projects.rename_project(project, sent["name"], request.user)
+        if "published_knowledge" in sent:
+            projects.publish_knowledge(project, sent["published_knowledge"], request.user)
+        return self.answer(self.named())
 
 
 class ProjectPartViewSet(ApiViewSet):

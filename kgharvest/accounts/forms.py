@@ -41,6 +41,14 @@ class ProjectNameForm(forms.Form):
     name = forms.CharField(max_length=LONGEST_NAME, help_text="Project name. URLs keep the original name.")
 
 
+class PublishForm(forms.Form):
+    published_knowledge = forms.ChoiceField(
+        label="Published knowledge",
+        choices=Project.Published.choices,
+        help_text="Tuples that researchers of other projects can also see, without the harvests and judgments.",
+    )
+
+
 ROLES = {
     Role.OWNER: "Owner: full access, including members and invitations",
     Role.RESEARCHER: "Researcher: create and edit relations, harvests, rounds, and reports",

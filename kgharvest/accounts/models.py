@@ -40,11 +40,22 @@ class ProjectQuerySet(models.QuerySet):
 
 
 class Project(models.Model):
-    """A study: its members share relations, launches, rounds, and reports. slug: part of URLs."""
+    """A study: its members share relations, launches, rounds, and reports. slug: part of URLs.
+
+    published_knowledge: harvested tuples that researchers of other projects can also see.
+    """
+
+    class Published(models.TextChoices):
+        NONE = "none", "No tuples"
+        SHIPPED = "shipped", "Tuples of built-in relation sets"
+        ALL = "all", "All tuples"
 
     name = models.CharField(max_length=100, unique=True)
     slug = models.SlugField(max_length=100, unique=True)
     created_at = models.DateTimeField(auto_now_add=True)
+    published_knowledge = models.CharField(
+        max_length=7, choices=Published, default=Published.SHIPPED, db_default=Published.SHIPPED
+    )
 
     objects = ProjectQuerySet.as_manager()
 

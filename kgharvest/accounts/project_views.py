@@ -21,7 +21,7 @@ from django.views.decorators.http import require_POST
 
 from kgharvest.access import Action, allowed_actions, check_may, researcher_required, worker_required
 from kgharvest.accounts import projects
-from kgharvest.accounts.forms import AnnotatorForm, InviteForm, ProjectNameForm, RoleForm
+from kgharvest.accounts.forms import AnnotatorForm, InviteForm, ProjectNameForm, PublishForm, RoleForm
 from kgharvest.accounts.sign_in.second_factor import log_in_with_password
 from kgharvest.accounts.throttle import check_attempt, count_wrong_link, remember_device
 from kgharvest.accounts.views import check_local_login, welcome_link
@@ -80,6 +80,7 @@ def show_project(request: HttpRequest, project: Project, **context: Any) -> Http
         context["invites"] = [{"invite": invite, "status": invite.status(now)} for invite in invites]
         context.setdefault("invite_form", InviteForm())
         context.setdefault("name_form", ProjectNameForm(initial={"name": project.name}))
+        context.setdefault("publish_form", PublishForm(initial={"published_knowledge": project.published_knowledge}))
     members = project.members.select_related("user")
     context |= {
         "project": project,
@@ -105,6 +106,18 @@ def project_rename(request: HttpRequest, slug: str) -> HttpResponse:
             projects.rename_project(project, form.cleaned_data["name"], request.user)
             return redirect(project)
     return show_project(request, project, name_form=form)
+
+
+@researcher_required
+@require_POST
+def project_publish(request: HttpRequest, slug: str) -> HttpResponse:
+    project = find_visible(request, slug, Action.MANAGE)
+    form = PublishForm(request.POST)
+    if not form.is_valid():
+        return show_project(request, project, publish_form=form)
+    projects.publish_knowledge(project, form.cleaned_data["published_knowledge"], request.user)
+    messages.success(request, "Published knowledge changed.")
+    return redirect(project)
 
 
 @researcher_required

@@ -113,6 +113,16 @@ def rename_project(project: Project, name: str, by=None) -> None:
     project.name = name
 
 
+@transaction.atomic
+def publish_knowledge(project: Project, published: str, by=None) -> None:
+    """Set which harvested tuples researchers of other projects can see (Project.Published). Raises NotAllowed."""
+    check_may(by, Action.MANAGE, project)
+    project.published_knowledge = Project.Published(published)
+    other = Project.objects.filter(pk=project.pk).exclude(published_knowledge=published)
+    if other.update(published_knowledge=published):
+        record("project.knowledge_published", project, by, project.pk, project=project.slug, published=published)
+
+
 @contextmanager
 def _unique_name(noun: str, name: str) -> Iterator[None]:
     try:

@@ -114,6 +114,7 @@ CORE_TYPES = (
     EventType("report.packed", "packed report {report} on the round {round}: SHA-256 {sha256}"),
     # Projects and accounts
     EventType("project.made", "created the project {project}"),
+    EventType("project.knowledge_published", "changed the published knowledge of the project {project}: {published}"),
     EventType("member.role_set", "made {person} {role} of the project {project}"),
     EventType("member.removed", "removed {person} from the project {project}"),
     EventType("member.handed_over", "transferred the project {project} to {person}"),

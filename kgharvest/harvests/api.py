@@ -110,13 +110,13 @@ class LanguageModelFilters(Filters):
 
 
 class LanguageModelViewSet(PagedList, ApiViewSet):
-    """LMs used in harvests or probes, newest first. A launch can name additional LMs."""
+    """Embedded LMs, and LMs used in your projects, newest first. A launch can name additional LMs."""
 
     serializer_class = LanguageModelSerializer
     filters = LanguageModelFilters
 
     def get_queryset(self) -> QuerySet:
-        return LanguageModel.objects.all()
+        return LanguageModel.objects.visible_to(self.request.user)
 
 
 @extend_schema_serializer(examples=[OpenApiExample("A harvest", HARVEST, response_only=True)])

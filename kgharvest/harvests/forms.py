@@ -31,7 +31,7 @@ from kgharvest.harvests.language_models import LM_NAMES_HELP
 from kgharvest.harvests.launches import named_requests
 from kgharvest.harvests.runner import MIN_SEED_TUPLES, HarvestRequest
 from kgharvest.jobs.workers import devices_offered
-from kgharvest.models import Job, LanguageModel, Relation
+from kgharvest.models import HarvestJob, Job, LanguageModel, Relation
 from kgharvest.packaged_lms import installed_lms
 from kgharvest.relations.forms import RelationPickerForm, SetChoice, non_blank_lines
 
@@ -151,20 +151,21 @@ class LaunchForm(RelationPickerForm, PlacementForm):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        used_names = LanguageModel.objects.filter(
-            revision="",
-            jobs__origin="harvested",
-            jobs__setting__in=list(PROMPT_SETTINGS),
-            # If all harvests with an LM name failed, the name may be misspelled, so it is not offered. It can still be
-            # entered as an additional LM.
-            jobs__status__in=[status for status in Job.Status if status != Job.Status.FAILED],
-        ).values_list("name", flat=True)
-        names = dict.fromkeys([*installed_lms(), *used_names.distinct()])
-        self.fields["models"].choices = [(name, name) for name in names]
+        self.fields["models"].choices = [(name, name) for name in installed_lms()]
         self.fields.update(form_fields())
         chosen = self.data.getlist("settings") if hasattr(self.data, "getlist") else self.data.get("settings", ())
         needs_lm = not chosen or any(setting in PROMPT_SETTINGS for setting in chosen)
         self.fields["models"].required = needs_lm and not self.data.get("other_models", "").strip()
+
+    def offer_relations(self, user) -> None:
+        """Offer the user's relations, and the LMs of harvests in the user's projects."""
+        super().offer_relations(user)
+        jobs = HarvestJob.objects.visible_to(user).filter(origin="harvested", setting__in=list(PROMPT_SETTINGS))
+        # If all harvests with an LM name failed, the name may be misspelled, so it is not offered. It can still be
+        # entered as an additional LM.
+        used_lms = LanguageModel.objects.filter(revision="", jobs__in=jobs.exclude(status=Job.Status.FAILED))
+        names = dict.fromkeys([*installed_lms(), *used_lms.values_list("name", flat=True).distinct()])
+        self.fields["models"].choices = [(name, name) for name in names]
 
     def chat_fields(self) -> list[forms.BoundField]:
         """Return the chat model fields, which are rendered separately."""

@@ -1,12 +1,14 @@
 """LMs, launches, and harvest jobs, with the prompts that jobs used and the tuples that they harvested."""
 
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from django.db import models
 from django.db.models import Exists, F, OuterRef, Q
 from django.urls import reverse
 
-from kgharvest.access import visible
+from kgharvest.access import bound_to, owns_installation, visible
 from kgharvest.accounts.models import Project, person_or_null
 from kgharvest.engine.settings import PROMPT_SETTINGS
 from kgharvest.engine.types import HUB_ID, MOST_NAMED, PROBABLY_NOISE
@@ -17,6 +19,15 @@ from kgharvest.relations.models import Relation
 
 
 class LanguageModelQuerySet(models.QuerySet):
+    def visible_to(self, user):
+        """Return the embedded LMs, and the LMs of jobs in the user's projects."""
+        if owns_installation(user):
+            return self
+        kinds = [field.related_model for field in LanguageModel._meta.related_objects]
+        jobs = [kind.objects.visible_to(user) for kind in kinds if issubclass(kind, Job)]
+        is_used = [Exists(rows.filter(language_model=OuterRef("pk"))) for rows in jobs]
+        return self.filter(reduce(or_, is_used, Q(is_demonstrator=True)))
+
     def loadable(self):
         """Exclude chat models behind endpoints, which are never loaded, and folders not approved for loading."""
         jobs = HarvestJob.objects.filter(language_model=OuterRef("pk"), origin=HarvestJob.Origin.HARVESTED)
@@ -97,6 +108,20 @@ class HarvestJobQuerySet(JobQuerySet):
     def with_cell(self):
         """Join the relation, its set, the LM, and the user, because list rows show them."""
         return self.select_related("relation__relation_set", "language_model", "created_by")
+
+    def known_to(self, user):
+        """Return the harvests whose tuples the user can see: those of the user's projects, and published ones.
+
+        A request with a token bound to a project sees only tuples of this project.
+        """
+        if owns_installation(user) or bound_to(user) is not None:
+            return self.visible_to(user)
+        own, Published = Project.objects.visible_to(user).order_by().values("pk"), Project.Published
+        return self.filter(
+            Q(project__in=own)
+            | Q(project__published_knowledge=Published.ALL)
+            | Q(project__published_knowledge=Published.SHIPPED, relation__relation_set__is_shipped=True)
+        )
 
     def succeeded(self):
         return self.filter(status=Job.Status.SUCCEEDED)

@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.http import Http404, QueryDict
-from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -27,7 +26,8 @@ from kgharvest.knowledge.search import (
     verdicts_visible_to,
 )
 from kgharvest.knowledge.sensitive_words import LONGEST_WORD, MOST_WORDS, current_words, read_words, replace_words
-from kgharvest.models import Curation, HarvestedTuple, HarvestJob, KnowledgeTuple
+from kgharvest.knowledge.visibility import VisibleTuples
+from kgharvest.models import Curation, HarvestedTuple, KnowledgeTuple
 
 TUPLE = {
     "id": 901,
@@ -43,7 +43,10 @@ TUPLE = {
 
 @extend_schema_serializer(examples=[OpenApiExample("A tuple", TUPLE, response_only=True)])
 class KnowledgeTupleSerializer(serializers.ModelSerializer):
-    """A harvested claim. best_score: largest score in the harvests of the tuple, in nats."""
+    """A harvested claim.
+
+    n_harvests, best_score: number of visible harvests of the tuple, and their largest score in nats.
+    """
 
     relation = serializers.CharField(source="relation.path")
     entities = serializers.ListField(child=serializers.CharField(), help_text="Case-folded entities, one per slot.")
@@ -130,8 +133,7 @@ class KnowledgeViewSet(ApiViewSet):
     )
     def list(self, request: Request) -> Response:
         sort = checked_filters(self, SearchFilters, CursorPagination.fields).validated_data["sort"]
-        user = request.user
-        search = KnowledgeSearch(request.query_params, verdicts_visible_to(user), HarvestJob.objects.visible_to(user))
+        search = KnowledgeSearch(request.query_params, request.user)
         if not search.is_valid():
             raise serializers.ValidationError(search.errors)
         column = f"{'-' if sort.startswith('-') else ''}{SORT_COLUMNS[sort.removeprefix('-')]}"
@@ -145,11 +147,14 @@ class KnowledgeViewSet(ApiViewSet):
         next_page = page.after and replace_query_param(
             request.build_absolute_uri(), "after", cursor_of([page.after.value, page.after.pk])
         )
+        search.visible.count_harvests(page.rows)
         return Response({"next": next_page, "results": self.get_serializer(page.rows, many=True).data})
 
     @extend_schema(description="A knowledge tuple.")
     def retrieve(self, request: Request, pk: int) -> Response:
-        knowledge_tuple = get_object_or_404(KnowledgeTuple.objects.with_relation(), pk=pk)
+        visible = VisibleTuples(request.user)
+        knowledge_tuple = self.row(visible.look_up(KnowledgeTuple.objects.with_relation()))
+        visible.count_harvests([knowledge_tuple])
         knowledge_tuple.findings = findings_of(knowledge_tuple, request.user)
         knowledge_tuple.verdicts = verdicts_visible_to(request.user).of([pk]).get(pk, [])
         return self.answer(knowledge_tuple)
@@ -181,7 +186,8 @@ class CurationViewSet(ApiViewSet):
     @extend_schema(request=CurationInput, summary="Hide, correct, or restore a tuple")
     def create(self, request: Request, pk: int) -> Response:
         """The latest decision applies. Earlier decisions remain stored."""
-        knowledge_tuple, sent = self.row(KnowledgeTuple.objects.all()), self.sent(CurationInput)
+        knowledge_tuple = self.row(VisibleTuples(request.user).look_up(KnowledgeTuple.objects.all()))
+        sent = self.sent(CurationInput)
         decision = curation.curate(
             knowledge_tuple, sent["decision"], sent["reason"], request.user, sent.get("entities")
         )
@@ -217,9 +223,10 @@ class EntityDetail(ApiView):
     @extend_schema(parameters=[EntityFilters], summary="Look up an entity")
     def get(self, request: Request) -> Response:
         name = self.filtered_by(EntityFilters)["name"].strip().casefold()
-        if not (roles := roles_of(name)):
+        visible = VisibleTuples(request.user)
+        if not (roles := roles_of(name, visible)):
             raise Http404(f"No harvested tuple contains the entity {name[:80]!r}.")
-        return self.answer({"name": name, "roles": roles, "tuples": best_tuples_of(name)})
+        return self.answer({"name": name, "roles": roles, "tuples": best_tuples_of(name, visible)})
 
 
 class WordListSerializer(serializers.Serializer):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Protocol
@@ -10,13 +9,14 @@ from typing import Any, Protocol
 from django import forms
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, TextField, Value
 from django.db.models.functions import Concat
-from django.db.models.lookups import Contains, Lookup
+from django.db.models.lookups import Contains
 from django.http import QueryDict
 
 from kgharvest.access import visible
 from kgharvest.bulk.pagination import ROWS_PER_PAGE, Filtered, SearchFilter, apply_filters, keyset_page
 from kgharvest.engine.filters import LONGEST_ENTITY
 from kgharvest.knowledge.models import KEY_SEPARATOR
+from kgharvest.knowledge.visibility import VisibleTuples, was_found_by
 from kgharvest.models import EntityOccurrence, HarvestedTuple, HarvestJob, KnowledgeTuple, LanguageModel, Relation
 from kgharvest.registries import hook
 
@@ -27,10 +27,7 @@ MOST_FINDINGS = 200  # maximum number of harvests listed for a tuple
 
 
 class KnowledgeSearch(forms.Form):
-    """Optional filters of the knowledge base.
-
-    harvests: harvests to which the LM and setting filters apply; by default all harvests.
-    """
+    """Optional filters of the tuples that a user can see. The LM and setting filters apply to the user's harvests."""
 
     entity = forms.CharField(
         required=False,
@@ -48,13 +45,11 @@ class KnowledgeSearch(forms.Form):
     score_from = forms.FloatField(required=False, label="Minimum best score")
     score_to = forms.FloatField(required=False, label="Maximum best score")
 
-    def __init__(self, query, verdicts: TupleVerdicts, harvests: QuerySet | None = None, **kwargs: Any):
+    def __init__(self, query, user, **kwargs: Any):
         super().__init__(query, **kwargs)
-        self.verdicts = verdicts
-        all_harvests = HarvestJob.objects.filter(n_tuples__gt=0)
-        self._harvests = all_harvests if harvests is None else harvests.filter(n_tuples__gt=0)
-        relations = Relation.objects.filter(Exists(all_harvests.filter(relation=OuterRef("pk"))))
-        relations = relations.select_related("relation_set").only("name", "relation_set__name")
+        self.verdicts, self.visible = verdicts_visible_to(user), VisibleTuples(user)
+        self._harvests = HarvestJob.objects.visible_to(user).filter(n_tuples__gt=0)
+        relations = self.visible.relations().select_related("relation_set").only("name", "relation_set__name")
         self.fields["relation"].label_from_instance = attrgetter("path")
         self.fields["relation"].queryset = relations.order_by("relation_set__name", "name")
         self.fields["model"].queryset = LanguageModel.objects.filter(
@@ -62,7 +57,7 @@ class KnowledgeSearch(forms.Form):
         )
         settings = self._harvests.order_by("setting").values_list("setting", flat=True).distinct()
         self.fields["setting"].choices = [ANY, *((setting, setting) for setting in settings)]
-        self.fields["verdict"].choices = [ANY, *verdicts.choices]
+        self.fields["verdict"].choices = [ANY, *self.verdicts.choices]
 
     @property
     def n_more(self) -> int:
@@ -81,7 +76,8 @@ class KnowledgeSearch(forms.Form):
         values = {column: self.cleaned_data[name] for name, column in columns.items()}
         conditions = {column: value for column, value in values.items() if value is not None}
         tuples = KnowledgeTuple.objects.harvested().with_relation().filter(**conditions)
-        return apply_filters(tuples, self._filters(self.cleaned_data))
+        visible = self.visible.filters(self.cleaned_data["relation"])
+        return apply_filters(tuples, [*visible, *self._filters(self.cleaned_data)])
 
     def _filters(self, cleaned: dict[str, Any]) -> Iterator[SearchFilter]:
         if cleaned["entity"]:
@@ -122,38 +118,14 @@ def _tuple_ids(rows: QuerySet) -> QuerySet:
     return rows.order_by().values("knowledge_tuple")
 
 
-class IsOneOf(Lookup):
-    """Membership of an integer in a list.
+class TupleVerdicts(Protocol):
+    """The verdicts that are visible to one user. choices: values of verdicts with their labels.
 
-    The list is a single parameter, because PostgreSQL allows only 65,535 parameters.
+    tasks: rows with a `knowledge_tuple`, one for each verdict or missing verdict.
     """
 
-    lookup_name = "is_one_of"
-    prepare_rhs = False
-
-    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:
-        number, parameters = self.process_lhs(compiler, connection)
-        if connection.vendor == "postgresql":
-            return f"{number} = ANY(%s::bigint[])", [*parameters, list(self.rhs)]
-        values = "SELECT value FROM json_each(%s)"
-        return f"{number} IN ({values})", [*parameters, json.dumps(list(self.rhs))]
-
-
-def was_found_by(jobs: QuerySet) -> SearchFilter:
-    """Match tuples harvested by one of these jobs."""
-    job_ids = list(jobs.order_by().values_list("pk", flat=True))
-    # "+ 0" prevents the use of the index on job. The database then scans the few rows of each tuple instead of one
-    # index range per job.
-    findings = HarvestedTuple.objects.filter(IsOneOf(F("job") + 0, job_ids))
-    return SearchFilter(
-        _tuple_ids(HarvestedTuple.objects.filter(job__in=jobs)), Exists(findings.filter(knowledge_tuple=OuterRef("pk")))
-    )
-
-
-class TupleVerdicts(Protocol):
-    """The verdicts that are visible to one user. choices: values of verdicts with their labels."""
-
     choices: list[tuple[str, str]]
+    tasks: QuerySet
 
     def __init__(self, user) -> None: ...
 
@@ -174,15 +146,18 @@ def findings_of(knowledge_tuple: KnowledgeTuple, user) -> QuerySet[HarvestedTupl
     return harvested.select_related("job__language_model", "job__relation").order_by("-score", "pk")[:MOST_FINDINGS]
 
 
-def best_tuples_of(entity: str) -> Sequence[KnowledgeTuple]:
-    """Return one page of the tuples that have the entity in any slot, largest score first."""
-    filtered = apply_filters(KnowledgeTuple.objects.harvested().with_relation(), [has_entity(entity)])
-    return keyset_page(filtered, "-best_score", QueryDict(), ROWS_PER_PAGE).rows
+def best_tuples_of(entity: str, visible: VisibleTuples) -> Sequence[KnowledgeTuple]:
+    """Return one page of the visible tuples that have the entity in any slot, largest score first."""
+    filters = [has_entity(entity), *visible.filters()]
+    filtered = apply_filters(KnowledgeTuple.objects.harvested().with_relation(), filters)
+    rows = keyset_page(filtered, "-best_score", QueryDict(), ROWS_PER_PAGE).rows
+    visible.count_harvests(rows)
+    return rows
 
 
-def roles_of(entity: str) -> list[dict[str, Any]]:
-    """Return the relations and slots in which the entity occurs, with the numbers of tuples, largest number first."""
-    occurrences = EntityOccurrence.objects.of(entity).order_by().values("relation", "slot").annotate(n=Count("*"))
-    roles = sorted(occurrences, key=lambda role: (-role["n"], role["relation"], role["slot"]))
+def roles_of(entity: str, visible: VisibleTuples) -> list[dict[str, Any]]:
+    """Return the relations and slots of the entity in visible tuples, with the numbers of tuples, largest first."""
+    occurrences = visible.occurrences(EntityOccurrence.objects.of(entity)).order_by().values("relation", "slot")
+    roles = sorted(occurrences.annotate(n=Count("*")), key=lambda role: (-role["n"], role["relation"], role["slot"]))
     relations = Relation.objects.select_related("relation_set").in_bulk({role["relation"] for role in roles})
     return [role | {"relation": relations[role["relation"]]} for role in roles]

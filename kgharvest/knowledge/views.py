@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from kgharvest.access import Action, check_may, researcher_required, visible
 from kgharvest.bulk import pagination
-from kgharvest.bulk.pagination import COUNTED_UP_TO, bounded_count, keyset_page
+from kgharvest.bulk.pagination import COUNTED_UP_TO, apply_filters, bounded_count, keyset_page
 from kgharvest.jobs import workers
 from kgharvest.knowledge.curation import check_may_curate, may_curate
 from kgharvest.knowledge.entity_graph import SHAPES
@@ -26,6 +26,7 @@ from kgharvest.knowledge.search import (
     verdicts_visible_to,
 )
 from kgharvest.knowledge.sensitive_words import current_words, default_words, read_words, replace_words
+from kgharvest.knowledge.visibility import VisibleTuples
 from kgharvest.models import HarvestedTuple, HarvestJob, Job, KnowledgeTuple, Relation
 from kgharvest.names import shortest_names
 from kgharvest.pages.number_format import counted
@@ -34,14 +35,14 @@ from kgharvest.pages.refusals import refusal_in_form
 
 @researcher_required
 def tuple_list(request: HttpRequest) -> HttpResponse:
-    verdicts = verdicts_visible_to(request.user)
-    search = KnowledgeSearch(request.GET, verdicts, HarvestJob.objects.visible_to(request.user))
+    search = KnowledgeSearch(request.GET, request.user)
     sort = pagination.sort_key(request, SORT_COLUMNS, "-score")
     filtered = search.filtered()
     sign = "-" if sort.startswith("-") else ""
     column = sign + SORT_COLUMNS[sort.removeprefix("-")]
     page = keyset_page(filtered, column, request.GET, pagination.ROWS_PER_PAGE)
-    rows = with_findings(page.rows, verdicts, request.user)
+    search.visible.count_harvests(page.rows)
+    rows = with_findings(page.rows, search.verdicts, request.user)
     context = {
         "search": search,
         "page": page,
@@ -81,7 +82,8 @@ def with_findings(tuples: Sequence[KnowledgeTuple], verdicts: TupleVerdicts, use
 @researcher_required
 def tuple_detail(request: HttpRequest, pk: int) -> HttpResponse:
     """Show a tuple (GET), or record a curation decision (POST)."""
-    knowledge_tuple = get_object_or_404(KnowledgeTuple.objects.select_related("relation__relation_set"), pk=pk)
+    tuples = KnowledgeTuple.objects.select_related("relation__relation_set")
+    knowledge_tuple = get_object_or_404(VisibleTuples(request.user).look_up(tuples), pk=pk)
     if request.method == "POST":
         check_may_curate(request.user, knowledge_tuple)
     form = CurationForm(knowledge_tuple, request.POST or None)
@@ -108,10 +110,11 @@ def entity_detail(request: HttpRequest) -> HttpResponse:
     entity = request.GET.get("name", "").strip().casefold()
     if not entity:
         return redirect("kgharvest:tuple_list")
-    roles = roles_of(entity)
+    visible_tuples = VisibleTuples(request.user)
+    roles = roles_of(entity, visible_tuples)
     if not roles:
         raise Http404(f"No harvested tuple contains the entity {entity[:80]!r}.")
-    tuples = best_tuples_of(entity)
+    tuples = best_tuples_of(entity, visible_tuples)
     rows = with_findings(tuples, verdicts_visible_to(request.user), request.user)
     for role in roles:
         relation, slot = role["relation"], role["slot"]
@@ -133,7 +136,7 @@ def entity_detail(request: HttpRequest) -> HttpResponse:
 def entity_graph(request: HttpRequest) -> HttpResponse:
     entity = request.GET.get("name", "").strip().casefold()
     draw = SHAPES.get(request.GET.get("shape"), SHAPES["wide"])
-    context = {"graph": draw(entity, best_tuples_of(entity))}
+    context = {"graph": draw(entity, best_tuples_of(entity, VisibleTuples(request.user)))}
     return render(request, "kgharvest/knowledge/entity_graph.svg", context, content_type="image/svg+xml")
 
 
@@ -152,12 +155,13 @@ def sensitive_words(request: HttpRequest) -> HttpResponse:
                 text = "The list did not change."
             messages.success(request, text)
             return redirect("kgharvest:sensitive_words")
+    marked = apply_filters(KnowledgeTuple.objects.filter(is_sensitive=True), VisibleTuples(request.user).filters())
     marking = Job.objects.filter(kind="mark_sensitive").first()
     context = {
         "form": form,
         "may_change": request.user.is_superuser,
         "n_words": len(old_words),
-        "n_marked": bounded_count(KnowledgeTuple.objects.filter(is_sensitive=True)),
+        "n_marked": bounded_count(marked.rows),
         "most": COUNTED_UP_TO,
         "is_default": old_words == default_words(),
         "marking": marking,

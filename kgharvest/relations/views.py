@@ -110,6 +110,8 @@ def _relation_form(request: HttpRequest, context: dict, initial: dict[str, str])
                 return launch_new(request, QueryDict(f"{request.POST.urlencode()}&relations={relation.pk}"))
             return redirect(relation)
     harvest = None if form.relation else LaunchForm(request.POST or None)
+    if harvest:
+        harvest.offer_relations(request.user)
     return render(request, "kgharvest/relations/relation_edit.html", {"form": form, "harvest": harvest, **context})
 
 

@@ -5,6 +5,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.test import Client
 
 from kgharvest.access import MAY, Action, NotAllowed, check_may, may, may_anywhere
+from kgharvest.accounts.projects import publish_knowledge
 from kgharvest.models import HarvestJob, Job, KnowledgeTuple, Launch, Relation, RelationSet, Role, SensitiveWord
 from tests.factories import (
     default_project,
@@ -152,6 +153,8 @@ def test_tuple_page_shows_only_harvests_of_the_users_projects(stranger, research
     path = KnowledgeTuple.objects.get().get_absolute_url()
 
     assert f"/harvests/{job.pk}/" in researcher_client.get(path).text
+    assert client_of(stranger).get(path).status_code == 404
+    publish_knowledge(job.project, "all")
     page = client_of(stranger).get(path).text
     assert (f"/harvests/{job.pk}/" in page, f"/relations/{job.relation_id}/" in page) == (False, False)
     assert job.relation.path in page

@@ -98,9 +98,11 @@ TABLE: dict[str, str] = {
     "GET harvests/{harvest}/tuples/":                   "401 403 200 200 200 200 200 404",
     "GET harvests/{harvest}/export/":                   "401 403 200 200 200 200 200 404",
     "GET knowledge/":                                   "401 403 200 200 200 200 200 200",
-    "GET knowledge/{tuple}/":                           "401 403 200 200 200 200 200 200",
-    "POST knowledge/{tuple}/curations/":                "401 403 403 403 201 201 201 403",
-    "GET entity/":                                      "401 403 200 200 200 200 200 200",
+    "GET knowledge/{tuple}/":                           "401 403 200 200 200 200 200 404",
+    "GET knowledge/{published}/":                       "401 403 200 200 200 200 200 200",
+    "POST knowledge/{tuple}/curations/":                "401 403 403 403 201 201 201 404",
+    "POST knowledge/{published}/curations/":            "401 403 403 403 201 201 201 403",
+    "GET entity/":                                      "401 403 200 200 200 200 200 404",
     "GET sensitive-words/":                             "401 403 200 200 200 200 200 200",
     "PUT sensitive-words/":                             "401 403 403 403 403 403 202 403",
     "GET probes/":                                      "401 403 200 200 200 200 200 200",
@@ -126,7 +128,7 @@ def sent(operation: str, objects: dict[str, Any]) -> dict[str, Any]:
         "GET entity/": {"name": "dog"},
         "POST tokens/": {"name": "a", "scope": "read"},
         "POST projects/": {"name": "New"},
-        "PATCH projects/{slug}/": {"name": "Renamed"},
+        "PATCH projects/{slug}/": {"name": "Renamed", "published_knowledge": "all"},
         "PATCH projects/{slug}/members/{username}/": {"role": "researcher"},
         "POST projects/{slug}/invites/": {"role": "viewer"},
         "POST projects/{slug}/webhooks/": {"url": f"{HOOK}new", "events": ["report.made"]},
@@ -147,6 +149,7 @@ def sent(operation: str, objects: dict[str, Any]) -> dict[str, Any]:
             "setting": "llm",
         },
         "POST knowledge/{tuple}/curations/": {"decision": "hide", "reason": "Wrong."},
+        "POST knowledge/{published}/curations/": {"decision": "hide", "reason": "Wrong."},
         "PUT sensitive-words/": {"words": ["new"]},
         "POST text-tasks/": {
             "task": "classify",
@@ -175,6 +178,8 @@ def objects(db) -> dict[str, Any]:
     save_table(relation.relation_set, True, False)
     common = {"project": project, "relation": relation}
     harvest = factories.make_harvest([["dog", "run"]], **common)
+    shipped = factories.make_relation(relation_set=factories.make_relation_set(is_shipped=True))
+    published = factories.make_harvest([["cat", "purr"]], project=project, relation=shipped)
     launch = factories.make_launch(project=project)
     lm = factories.make_language_model()
     probe = Probe.objects.create(kind="probe", project=project, language_model=lm, name="p", methods=[], facts="f")
@@ -189,6 +194,7 @@ def objects(db) -> dict[str, Any]:
         "relation": relation.pk,
         "name": relation.name,
         "harvest": harvest.pk,
+        "published": published.tuples.get().knowledge_tuple_id,
         "tuple": harvest.tuples.get().knowledge_tuple_id,
         "worker": factories.make_worker(in_an_hour).pk,  # alive during the whole test, also on a busy machine
         "drained": factories.make_worker(in_an_hour, is_draining=True).pk,

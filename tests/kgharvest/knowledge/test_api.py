@@ -76,7 +76,7 @@ def test_tuple_shows_visible_findings_verdicts_and_decisions(api):
 
     document = api.get(f"{KNOWLEDGE}{knowledge_tuple.pk}/").json()
 
-    assert document["n_harvests"] == 2
+    assert document["n_harvests"] == 1
     assert [(row["harvest"], row["rank"], row["score"]) for row in document["findings"]] == [(job.pk, 1, -1.0)]
     assert (document["verdicts"], document["curations"]) == ([], [])
 
@@ -98,8 +98,10 @@ def test_a_tuple_is_hidden_corrected_and_restored(api):
     assert Curation.objects.count() == 3
 
 
-def test_tuples_of_other_projects_cannot_be_curated(api):
-    factories.make_harvest(PAIRS[:1], project=factories.make_project())
+def test_tuples_of_several_projects_cannot_be_curated_in_one(api):
+    relation = factories.make_relation()
+    for project in (None, factories.make_project()):
+        factories.make_harvest(PAIRS[:1], relation=relation, project=project)
     knowledge_tuple = KnowledgeTuple.objects.get()
 
     refused = api.post(f"{KNOWLEDGE}{knowledge_tuple.pk}/curations/", {"decision": "hide", "reason": "No."}, JSON)

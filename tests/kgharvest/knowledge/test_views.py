@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from django.urls import reverse
 
+from kgharvest.accounts.projects import publish_knowledge
 from kgharvest.bulk import pagination
 from kgharvest.bulk import pagination as lists
 from kgharvest.knowledge.entity_graph import shortened
@@ -109,6 +110,8 @@ def test_tuples_are_found_by_visible_verdicts(researcher_client, researcher, cli
     assert heads(researcher_client.get(LIST, {"verdict": "accepted"})) == ["dam"]
     assert "rejected" in researcher_client.get(claim("lock").get_absolute_url()).content.decode()
     client.force_login(factories.make_researcher(project=factories.make_project()))
+    assert client.get(claim("lock").get_absolute_url()).status_code == 404
+    publish_knowledge(round.project, "all")
     assert heads(client.get(LIST, {"verdict": "accepted"})) == []
     assert "No judgments in your rounds yet" in client.get(claim("lock").get_absolute_url()).content.decode()
 

@@ -8,6 +8,7 @@ from django import forms
 from evaluation.scores.facts import BUILT_IN
 from kgharvest.accounts.forms import ProjectField
 from kgharvest.bulk.file_reading import LARGEST_FILE, LARGEST_FILE_MB
+from kgharvest.contrib.probing.models import Probe
 from kgharvest.contrib.probing.probes.facts import (
     SPLITS,
     NotProbed,
@@ -105,8 +106,7 @@ class ProbeForm(RelationPickerForm, PlacementForm):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        probed = LanguageModel.objects.filter(probes__isnull=False, revision="").values_list("name", flat=True)
-        self.fields["model"].choices = [(name, name) for name in dict.fromkeys([*installed_lms(), *probed.distinct()])]
+        self.fields["model"].choices = [(name, name) for name in installed_lms()]
         self.fields["model"].required = not self.data.get("other_model", "").strip()
         for name, option in BUDGET_FIELDS.items():
             least, values = option.metadata["min"], preset_values(name)
@@ -119,6 +119,13 @@ class ProbeForm(RelationPickerForm, PlacementForm):
                 help_text=f"For {systems_with(name)}." + (f" Default: {values}." if values else ""),
             )
         self.fields["seed"] = self.fields.pop("seed")  # last
+
+    def offer_relations(self, user) -> None:
+        """Offer the user's relations, and the LMs of probes in the user's projects."""
+        super().offer_relations(user)
+        probed_lms = LanguageModel.objects.filter(revision="", probes__in=Probe.objects.visible_to(user))
+        names = dict.fromkeys([*installed_lms(), *probed_lms.values_list("name", flat=True).distinct()])
+        self.fields["model"].choices = [(name, name) for name in names]
 
     def other_fields(self) -> list[forms.BoundField]:
         return [bound for bound in super().other_fields() if bound.name not in self.PLACEMENT]
