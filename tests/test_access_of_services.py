@@ -63,6 +63,7 @@ from kgharvest.accounts.projects import (
     revoke_invite,
     set_role,
 )
+from kgharvest.accounts.tokens import create_token, revoke_token, revoke_tokens
 from kgharvest.archive import archive, restore
 from kgharvest.contrib.publishing.packs.pack_jobs import queue_pack
 from kgharvest.contrib.publishing.preregistration.services import freeze_preregistration
@@ -126,6 +127,8 @@ CALLS: dict[Callable, Callable] = {
     renew_annotator: lambda it, by: renew_annotator(it.project, by, by),
     create_invite: lambda it, by: create_invite(it.project, Role.OWNER, NOW + timedelta(days=1), by),
     revoke_invite: lambda it, by: revoke_invite(it.invite, NOW, by),
+    revoke_token: lambda it, by: revoke_token(it.token, NOW, by),
+    revoke_tokens: lambda it, by: revoke_tokens(it.project.api_tokens.all(), NOW, by),
     cancel_launch: lambda it, by: cancel_launch(it.launch, by),
     retry_failed: lambda it, by: retry_failed(it.launch, by),
     retry_cancelled: lambda it, by: retry_cancelled(it.launch, by),
@@ -280,6 +283,7 @@ def it(tmp_path) -> SimpleNamespace:
         project=project,
         owner=owner,
         invite=create_invite(project, Role.VIEWER, NOW + timedelta(days=1))[0],
+        token=create_token(owner, "bound", "read", 1, NOW, project=project).token,
         gold=gold,
         decision=relation.gold_decisions.get(),
         webhook=webhook,

@@ -60,6 +60,8 @@ POST   /projects/default/members/{member}/remove/                       302 403 
 GET    /projects/default/annotators/new/                                302 403 403 403 403 200 200 404
 POST   /projects/default/invites/                                       302 403 403 403 403 200 200 404
 POST   /projects/default/invites/{invite}/revoke/                       302 403 403 403 403 302 302 404
+POST   /projects/default/tokens/revoke/                                 302 403 403 403 403 302 302 404
+POST   /projects/default/tokens/{bound_token}/revoke/                   302 403 403 403 403 302 302 404
 GET    /projects/default/audit/                                         302 403 403 403 403 200 200 404
 GET    /projects/default/erase/                                         302 403 403 403 403 200 200 404
 GET    /projects/default/webhooks/                                      302 403 403 403 403 200 200 404
@@ -426,6 +428,7 @@ def places(db) -> dict[str, object]:
         "member": project.members.get(user=owner).pk,
         "invite": invite.pk,
         "secret": secret,
+        "bound_token": create_token(owner, "bound", "read", 1, timezone.now(), project=project).token.pk,
         "token": create_token(owner, "mine", "read", 1, timezone.now()).token.pk,
     }
 

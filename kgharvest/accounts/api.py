@@ -15,10 +15,10 @@ from rest_framework.response import Response
 from kgharvest.access import Action
 from kgharvest.accounts import projects
 from kgharvest.accounts.project_views import find_visible
-from kgharvest.accounts.tokens import LONGEST_DAYS, Scope, create_token, revoke_token
+from kgharvest.accounts.tokens import LONGEST_DAYS, Scope, create_token, revoke_token, revoke_tokens
 from kgharvest.api.authentication import TokenAllows
 from kgharvest.api.input import ProjectField, StrictSerializer
-from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin
+from kgharvest.api.views import ApiViewSet, PagedList, RetrieveMixin, operation
 from kgharvest.models import ApiToken, Project, ProjectInvite, ProjectMember, Role
 
 PROJECT = {
@@ -256,5 +256,38 @@ class TokenViewSet(PagedList, RetrieveMixin, ApiViewSet):
     @extend_schema(summary="Revoke a token")
     def destroy(self, request: Request, pk: int) -> Response:
         """The token stops working immediately. Its row is kept, with the time of revocation."""
-        revoke_token(self.named(), timezone.now())
+        revoke_token(self.named(), timezone.now(), request.user)
         return self.deleted()
+
+
+class ProjectTokenSerializer(TokenSerializer):
+    user = serializers.CharField(source="user.username")
+
+    class Meta(TokenSerializer.Meta):
+        fields = ["user", *TokenSerializer.Meta.fields]
+
+
+class RevokedSerializer(serializers.Serializer):
+    n_revoked = serializers.IntegerField(help_text="Number of revoked tokens.")
+
+
+@extend_schema_view(list=extend_schema(operation_id="project_tokens_list"))
+class ProjectTokenViewSet(PagedList, ProjectPartViewSet):
+    """API tokens of all users that are bound to a project, newest first. Only owners of the project have access."""
+
+    access = Action.MANAGE
+    serializer_class = ProjectTokenSerializer
+
+    def get_queryset(self) -> QuerySet:
+        return self.project.api_tokens.select_related("project", "user")
+
+    @extend_schema(operation_id="project_tokens_destroy", summary="Revoke a token of a project")
+    def destroy(self, request: Request, slug: str, pk: int) -> Response:
+        """The token stops working immediately."""
+        revoke_token(self.named(), timezone.now(), request.user)
+        return self.deleted()
+
+    @operation("Revoke all tokens of a project", on_list=True, responses=RevokedSerializer)
+    def revoke(self, request: Request, slug: str) -> Response:
+        """Tokens of members that are not bound to the project keep working. To block them, remove the member."""
+        return Response({"n_revoked": revoke_tokens(self.get_queryset(), timezone.now(), request.user)})

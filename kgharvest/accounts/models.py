@@ -157,6 +157,9 @@ class ApiTokenQuerySet(models.QuerySet):
         bound_to = getattr(user, "bound_to", None)
         return tokens if bound_to is None else tokens.filter(project=bound_to)
 
+    def valid(self, now):
+        return self.filter(revoked_at=None, expires_at__gt=now)
+
 
 class ApiToken(models.Model):
     """An API key with at most the permissions of `user`.

@@ -24,11 +24,13 @@ from kgharvest.accounts import projects
 from kgharvest.accounts.forms import AnnotatorForm, InviteForm, ProjectNameForm, PublishForm, RoleForm
 from kgharvest.accounts.sign_in.second_factor import log_in_with_password
 from kgharvest.accounts.throttle import check_attempt, count_wrong_link, remember_device
+from kgharvest.accounts.tokens import revoke_tokens
 from kgharvest.accounts.views import check_local_login, welcome_link
 from kgharvest.bulk.pagination import number_in
 from kgharvest.errors import NotFound
 from kgharvest.models import Project, ProjectInvite, Role
 from kgharvest.pages.lists import ListPage
+from kgharvest.pages.number_format import counted
 from kgharvest.pages.panels import panels_of
 from kgharvest.pages.refusals import refusal_as_message, refusal_in_form
 
@@ -78,6 +80,7 @@ def show_project(request: HttpRequest, project: Project, **context: Any) -> Http
     if may["manage"]:
         invites = project.invites.select_related("used_by", "created_by")[:50]
         context["invites"] = [{"invite": invite, "status": invite.status(now)} for invite in invites]
+        context["tokens"] = project.api_tokens.valid(now).select_related("user")
         context.setdefault("invite_form", InviteForm())
         context.setdefault("name_form", ProjectNameForm(initial={"name": project.name}))
         context.setdefault("publish_form", PublishForm(initial={"published_knowledge": project.published_knowledge}))
@@ -206,6 +209,19 @@ def invite_new(request: HttpRequest, slug: str) -> HttpResponse:
 def invite_revoke(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     project = find_visible(request, slug, Action.MANAGE)
     projects.revoke_invite(get_object_or_404(project.invites, pk=pk), timezone.now(), request.user)
+    return redirect(project)
+
+
+@researcher_required
+@require_POST
+def tokens_revoke(request: HttpRequest, slug: str, pk: int | None = None) -> HttpResponse:
+    """Revoke a token that is bound to the project, or all such tokens."""
+    project = find_visible(request, slug, Action.MANAGE)
+    tokens = project.api_tokens.all()
+    if pk is not None:
+        tokens = tokens.filter(pk=get_object_or_404(tokens, pk=pk).pk)
+    n_revoked = revoke_tokens(tokens, timezone.now(), request.user)
+    messages.success(request, f"{counted(n_revoked, 'token')} revoked.")
     return redirect(project)
 
 

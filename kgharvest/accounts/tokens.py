@@ -11,6 +11,8 @@ from typing import NamedTuple
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 
+from kgharvest.access import Action, check_may
+from kgharvest.accounts.models import ApiTokenQuerySet
 from kgharvest.audit.tables import sha256
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
@@ -48,7 +50,7 @@ def create_token(
         raise DomainError(
             "BadToken", f"{user.get_username()} is not a member of the project {project}. Choose another project."
         )
-    if user.api_tokens.filter(revoked_at=None, expires_at__gt=now).count() >= MOST_TOKENS:
+    if user.api_tokens.valid(now).count() >= MOST_TOKENS:
         raise DomainError(
             "BadToken", f"{user.get_username()} already has {MOST_TOKENS} valid tokens. Revoke unused tokens first."
         )
@@ -67,7 +69,20 @@ def create_token(
 
 
 @transaction.atomic
-def revoke_token(token: ApiToken, now: datetime) -> None:
-    """Revoke a token immediately; idempotent."""
-    if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now):
-        record("token.revoked", token, token.user)
+def revoke_token(token: ApiToken, now: datetime, by=None) -> int:
+    """Revoke a token immediately; idempotent. Returns the number of revoked tokens (0 or 1).
+
+    Users may revoke their tokens, and owners of a project the tokens bound to it. Raises NotAllowed.
+    """
+    if by != token.user:
+        check_may(by, Action.MANAGE, token.project)
+    n_revoked = ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now)
+    if n_revoked:
+        record("token.revoked", token, by, token.project_id)
+    return n_revoked
+
+
+@transaction.atomic
+def revoke_tokens(tokens: ApiTokenQuerySet, now: datetime, by=None) -> int:
+    """Revoke the valid ones of `tokens`, and return their number. Raises NotAllowed."""
+    return sum(revoke_token(token, now, by) for token in tokens.valid(now).select_related("user", "project"))

@@ -10,13 +10,14 @@ from urllib.parse import urlsplit
 from django import forms
 from django.conf import settings
 from django.contrib import messages
+from django.contrib.auth import forms as auth_forms
 from django.contrib.auth import views as auth
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.tokens import PasswordResetTokenGenerator
 from django.core.exceptions import PermissionDenied
 from django.core.mail import send_mail
-from django.db import connection
+from django.db import connection, transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
@@ -36,7 +37,7 @@ from kgharvest.accounts.throttle import (
     network_of,
     remember_device,
 )
-from kgharvest.accounts.tokens import LONGEST_DAYS, NewToken, Scope, create_token, revoke_token
+from kgharvest.accounts.tokens import LONGEST_DAYS, NewToken, Scope, create_token, revoke_token, revoke_tokens
 from kgharvest.audit.tables import sha256
 from kgharvest.bulk.pagination import page_of
 from kgharvest.models import Project
@@ -110,8 +111,44 @@ class Logout(auth.LogoutView):
         return render(request, "registration/logged_out.html", context)
 
 
+class TokenRevocation(forms.Form):
+    """Part of a password form that offers to revoke the user's API tokens. Subclasses also inherit a form with `user`.
+
+    Tokens keep working after a password change, which does not help a user whose tokens were stolen.
+    """
+
+    revoke_tokens = forms.BooleanField(
+        label="Revoke API tokens",
+        required=False,
+        initial=True,
+        help_text="All your API tokens stop working immediately.",
+    )
+
+    def __init__(self, user, *args: Any, **kwargs: Any):
+        super().__init__(user, *args, **kwargs)
+        if user is None or not user.api_tokens.valid(timezone.now()).exists():
+            del self.fields["revoke_tokens"]
+
+    @transaction.atomic
+    def save(self, commit: bool = True):
+        user = super().save(commit)
+        if self.cleaned_data.get("revoke_tokens"):
+            revoke_tokens(user.api_tokens.all(), timezone.now(), user)
+        return user
+
+
+class PasswordChangeForm(TokenRevocation, auth_forms.PasswordChangeForm):
+    field_order = ["old_password", "new_password1", "new_password2", "revoke_tokens"]
+
+
+class SetPasswordForm(TokenRevocation, auth_forms.SetPasswordForm):
+    field_order = ["new_password1", "new_password2", "revoke_tokens"]
+
+
 class PasswordChange(auth.PasswordChangeView):
     """Password change. Attempts are limited, so that an open session cannot be used to guess the old password."""
+
+    form_class = PasswordChangeForm
 
     def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
         if is_exhausted("old_passwords", str(request.user.pk), timezone.now()):
@@ -196,6 +233,8 @@ class PasswordResetConfirm(auth.PasswordResetConfirmView):
     Remembers the device, so the user can log in even if other people used up the login attempts.
     """
 
+    form_class = SetPasswordForm
+
     def form_valid(self, form) -> HttpResponse:
         response = super().form_valid(form)
         remember_device(self.request, response, form.user)
@@ -242,6 +281,6 @@ def token_list(request: HttpRequest) -> HttpResponse:
 @require_POST
 def token_revoke(request: HttpRequest, pk: int) -> HttpResponse:
     token = get_object_or_404(request.user.api_tokens, pk=pk)
-    revoke_token(token, timezone.now())
+    revoke_token(token, timezone.now(), request.user)
     messages.success(request, f"Token {token.name} revoked.")
     return redirect("kgharvest:token_list")

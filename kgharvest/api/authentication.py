@@ -66,7 +66,7 @@ class TokenAuthentication(BaseAuthentication):
         if scheme.lower() != SCHEME.lower():
             return None
         now = timezone.now()
-        valid = ApiToken.objects.filter(revoked_at=None, expires_at__gt=now, user__is_active=True)
+        valid = ApiToken.objects.valid(now).filter(user__is_active=True)
         token = valid.filter(digest=sha256(secret.strip())).select_related("user").first()
         if token is None:
             count_request(request)

@@ -2,19 +2,24 @@
 
 import io
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
+from django.contrib.auth.tokens import default_token_generator
 from django.core.management import CommandError, call_command
 from django.test import Client, RequestFactory
 from django.utils import timezone
+from django.utils.http import urlsafe_base64_encode
 from rest_framework.exceptions import AuthenticationFailed
 
 from kgharvest.accounts.tokens import create_token, revoke_token
 from kgharvest.api.authentication import TokenAuthentication
 from kgharvest.audit.tables import sha256
+from kgharvest.events.models import Event
 from kgharvest.models import ApiToken, ProjectMember
 from tests import factories
+from tests.api import client_of
 from tests.factories import make_user
 from tests.refusals import refused
 
@@ -231,3 +236,92 @@ def test_number_of_tokens_per_user_is_limited(monkeypatch):
     revoke_token(new[0].token, timezone.now())
 
     assert make_token(user=user)
+
+
+# Tokens of a project
+
+
+@pytest.fixture
+def project_tokens():
+    """An owner of a project with tokens of a member and of the owner, and tokens that the owner must not revoke."""
+    project, other = factories.make_project(), factories.make_project()
+    owner, member = factories.make_member("owner", project), factories.make_member("viewer", project)
+    ProjectMember.objects.create(project=other, user=member, role="viewer")
+    tokens = [make_token(user=user, project=project).token for user in (member, owner)]
+    others = [make_token(user=member).token, make_token(user=member, project=other).token]
+    return SimpleNamespace(project=project, owner=owner, member=member, tokens=tokens, others=others)
+
+
+def revoked(tokens: list[ApiToken]) -> list[bool]:
+    return [ApiToken.objects.get(pk=token.pk).revoked_at is not None for token in tokens]
+
+
+def test_owners_list_and_revoke_the_tokens_of_their_project_in_the_api(project_tokens):
+    it = project_tokens
+    path = f"/api/v1/projects/{it.project.slug}/tokens/"
+    api = client_of(it.owner)
+
+    listed = api.get(path).json()["results"]
+    assert [(row["id"], row["user"]) for row in listed] == [
+        (token.pk, token.user.username) for token in reversed(it.tokens)
+    ]
+    assert api.delete(f"{path}{it.tokens[0].pk}/").status_code == 204
+    assert revoked(it.tokens) == [True, False]
+    assert {api.delete(f"{path}{token.pk}/").status_code for token in it.others} == {404}
+    assert api.post(f"{path}revoke/").json() == {"n_revoked": 1}
+    assert (revoked(it.tokens), revoked(it.others)) == ([True, True], [False, False])
+    assert client_of(it.member).get(path).status_code == 403
+
+
+def test_owners_list_and_revoke_the_tokens_of_their_project_on_its_page(project_tokens, client):
+    it = project_tokens
+    client.force_login(it.owner)
+    path = f"/projects/{it.project.slug}/"
+
+    page = client.get(path)
+    assert [token.pk for token in page.context["tokens"]] == [token.pk for token in reversed(it.tokens)]
+    client.post(f"{path}tokens/{it.tokens[0].pk}/revoke/")
+    assert revoked(it.tokens) == [True, False]
+    client.post(f"{path}tokens/revoke/")
+    assert (revoked(it.tokens), revoked(it.others)) == ([True, True], [False, False])
+    assert not client.get(path).context["tokens"]
+    revocations = Event.objects.filter(action="token.revoked")
+    assert {(event.project_id, event.by) for event in revocations} == {(it.project.pk, it.owner)}
+
+
+# Changes of the password
+
+
+@pytest.mark.parametrize(("sent", "is_revoked"), [({"revoke_tokens": "on"}, True), ({}, False)])
+def test_changing_the_password_can_revoke_all_tokens(client, sent, is_revoked):
+    user = make_user()
+    user.set_password("correct horse")
+    user.save()
+    tokens = [make_token(user=user).token, make_token(user=user).token]
+    other = make_token().token
+    client.force_login(user)
+    passwords = {"old_password": "correct horse", "new_password1": "battery staple", "new_password2": "battery staple"}
+
+    assert client.get("/accounts/password_change/").context["form"]["revoke_tokens"].initial
+    assert client.post("/accounts/password_change/", {**passwords, "new_password2": "x", **sent}).status_code == 200
+    assert revoked(tokens) == [False, False]
+    assert client.post("/accounts/password_change/", passwords | sent).status_code == 302
+    assert (revoked(tokens), revoked([other])) == ([is_revoked, is_revoked], [False])
+
+
+def test_a_reset_of_the_password_offers_to_revoke_tokens(client):
+    user = make_user()
+    tokens = [make_token(user=user).token]
+    uid, token = urlsafe_base64_encode(str(user.pk).encode()), default_token_generator.make_token(user)
+    path = client.get(f"/accounts/reset/{uid}/{token}/").headers["Location"]
+
+    assert "revoke_tokens" in client.get(path).context["form"].fields
+    client.post(path, {"new_password1": "battery staple", "new_password2": "battery staple", "revoke_tokens": "on"})
+
+    assert revoked(tokens) == [True]
+
+
+def test_users_without_tokens_are_not_asked_to_revoke_them(client):
+    client.force_login(make_user())
+
+    assert "revoke_tokens" not in client.get("/accounts/password_change/").context["form"].fields
