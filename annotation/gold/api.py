@@ -3,15 +3,16 @@
 from typing import Any
 
 from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from annotation.gold.candidates import LONGEST_REASON, decide_on_gold, gold_candidates, withdraw_gold
+from annotation.gold.candidates import LONGEST_REASON, decide_on_gold, deciding_projects, gold_candidates, withdraw_gold
 from annotation.models import GoldDecision
 from annotation.rounds.instructions import freeze_statement
-from kgharvest.api.input import Filters, IdField, PersonField, StrictSerializer
+from kgharvest.api.input import Filters, IdField, PersonField, ProjectField, StrictSerializer
 from kgharvest.api.views import ApiViewSet, PagedList, operation
 from kgharvest.models import Relation
 
@@ -39,6 +40,10 @@ class DecisionsInput(StrictSerializer):
         help_text="Decisions by candidate code: true confirms the statement as false; false rejects the candidate.",
     )
 
+    project = ProjectField(
+        "Slug of the project of decisions on a built-in relation. Required only if you work in several projects."
+    )
+
     def validate_decisions(self, decisions: dict[str, bool]) -> dict[str, bool]:
         if len(decisions) > MOST_DECISIONS:
             raise serializers.ValidationError(f"Send at most {MOST_DECISIONS} decisions.")
@@ -49,17 +54,28 @@ class DecidedSerializer(serializers.Serializer):
     n_stored = serializers.IntegerField(help_text="Number of new decisions. Earlier decisions stay unchanged.")
 
 
+class CandidateFilters(Filters):
+    project = serializers.SlugField(required=False, help_text="Project of the decisions. Default: your first project.")
+
+
 class CandidateViewSet(ApiViewSet):
     serializer_class = CandidatesSerializer
     queryset = Relation.objects.select_related("relation_set")
 
-    @operation("Candidates for false statements", "candidates/<int:pk>/", method="get", on_list=True)
+    @operation(
+        "Candidates for false statements",
+        "candidates/<int:pk>/",
+        method="get",
+        on_list=True,
+        parameters=[CandidateFilters],
+    )
     def candidates(self, request: Request, pk: int) -> Response:
         """Up to 400 candidates without a decision. Their order is random but fixed for each relation."""
-        relation = self.named()
-        return self.answer(
-            {"relation": pk, "candidates": [entry(relation, candidate) for candidate in gold_candidates(relation)]}
-        )
+        relation, slug = self.named(), self.filtered_by(CandidateFilters).get("project")
+        projects = deciding_projects(relation, request.user)
+        project = get_object_or_404(projects, slug=slug) if slug else projects.first()
+        candidates = gold_candidates(relation, request.user, project)
+        return self.answer({"relation": pk, "candidates": [entry(relation, candidate) for candidate in candidates]})
 
     @extend_schema(
         summary="Decide on candidates",
@@ -70,7 +86,8 @@ class CandidateViewSet(ApiViewSet):
     @candidates.mapping.post
     def decide(self, request: Request, pk: int) -> Response:
         """Candidates that you confirm as false become available as gold statements for rounds that are opened later."""
-        n_stored = decide_on_gold(self.named(), self.sent(DecisionsInput)["decisions"], request.user)
+        sent = self.sent(DecisionsInput)
+        n_stored = decide_on_gold(self.named(), sent["decisions"], request.user, sent.get("project"))
         return Response({"n_stored": n_stored})
 
 
@@ -87,12 +104,18 @@ class DecisionSerializer(serializers.ModelSerializer):
 
     entities = serializers.ListField(child=serializers.CharField())
     seed = serializers.ListField(child=serializers.CharField())
+    project = serializers.CharField(
+        source="project.slug",
+        default=None,
+        allow_null=True,
+        help_text="Slug of the project that decided on a built-in relation; null for other relations.",
+    )
     decided_by = PersonField()
 
     class Meta:
         model = GoldDecision
         fields = [
-            *("id", "relation", "entities", "seed", "slot", "is_confirmed", "decided_by", "decided_at"),
+            *("id", "relation", "project", "entities", "seed", "slot", "is_confirmed", "decided_by", "decided_at"),
             *("withdrawn_at", "reason"),
         ]
 
@@ -117,8 +140,7 @@ class DecisionViewSet(PagedList, ApiViewSet):
     filters = DecisionFilters
 
     def get_queryset(self) -> QuerySet:
-        relations = Relation.objects.visible_to(self.request.user)
-        return GoldDecision.objects.filter(relation__in=relations).select_related("decided_by")
+        return GoldDecision.objects.visible_to(self.request.user).select_related("decided_by", "project")
 
     @operation("Withdraw a decision", request=WithdrawalInput)
     def withdraw(self, request: Request, pk: int) -> Response:

@@ -14,7 +14,7 @@ from annotation.models import GoldDecision, Label, Round, TrainingStatement
 from annotation.rounds.instructions import freeze_statement
 from kgharvest.entities.tables import canonical_entities
 from kgharvest.errors import DomainError
-from kgharvest.models import KnowledgeTuple, Relation, tuple_key
+from kgharvest.models import KnowledgeTuple, Project, Relation, tuple_key
 
 ROUNDING = 1e-9
 NEARLY_ALL = 0.9
@@ -66,7 +66,7 @@ def choose_gold(round: Round, relations: Iterable[Relation], drawn: Iterable[Dra
     the drawn tuples. Raises NotEnoughGold.
     """
     relations, drawn = list(relations), list(drawn)
-    gold = known_answers(relations)
+    gold = known_answers(relations, round.project_id)
     examples = {
         pk: (true[0].entities if true else None, false[0].entities if false else None)
         for pk, (true, false) in gold.items()
@@ -109,13 +109,16 @@ def _with_casing_of(drawn: Iterable[DrawnTuple], gold: Iterable[GoldStatement]) 
     ]
 
 
-def known_answers(relations: Sequence[Relation]) -> dict[int, tuple[list[GoldStatement], list[GoldStatement]]]:
-    """Return the true and the false gold statements by relation id.
+def known_answers(
+    relations: Sequence[Relation], project: Project | int | None
+) -> dict[int, tuple[list[GoldStatement], list[GoldStatement]]]:
+    """Return the true and the false gold statements for rounds of the project, by relation id.
 
     Confirmed false statements that have since become seed tuples are excluded.
     """
     confirmed = defaultdict(list)
-    for decision in GoldDecision.objects.in_force().filter(relation__in=relations, is_confirmed=True).order_by("pk"):
+    decisions = GoldDecision.objects.in_force().of(project).filter(relation__in=relations, is_confirmed=True)
+    for decision in decisions.order_by("pk"):
         confirmed[decision.relation_id].append(decision)
     tuples = {
         relation: [*relation.seed_tuples, *(decision.entities for decision in confirmed[relation.pk])]

@@ -27,7 +27,8 @@ class GoldList(ListPage):
 
     def rows(self):
         relations = Relation.objects.visible_to(self.request.user).filter(jobs__n_tuples__gt=0)
-        is_confirmed = Q(gold_decisions__is_confirmed=True, gold_decisions__withdrawn_at=None)
+        decisions = GoldDecision.objects.visible_to(self.request.user).in_force().filter(is_confirmed=True)
+        is_confirmed = Q(gold_decisions__in=decisions.order_by().values("pk"))
         n_false = Count("gold_decisions", filter=is_confirmed, distinct=True)
         relations = relations.select_related("relation_set").distinct().annotate(n_false=n_false)
         return relations.order_by("relation_set__name", "name")
@@ -37,17 +38,21 @@ class GoldList(ListPage):
 def gold_of_relation(request: HttpRequest, pk: int) -> HttpResponse:
     """Show one page of candidate statements (`?page=` selects the page) and store the decisions on them."""
     relation = find_relation(request, pk)
+    projects, slug = candidates.deciding_projects(relation, request.user), request.GET.get("project")
+    project = get_object_or_404(projects, slug=slug) if slug else projects.first()
     if request.method == "POST":
         decisions = {code: DECISIONS[choice] for code, choice in request.POST.items() if choice in DECISIONS}
-        n = candidates.decide_on_gold(relation, decisions, request.user)
+        n = candidates.decide_on_gold(relation, decisions, request.user, project)
         messages.success(request, f"{counted(n, 'decision')} stored.")
-        return redirect("annotation:gold", pk)
-    page = Paginator(candidates.gold_candidates(relation), CANDIDATES_PER_PAGE).get_page(request.GET.get("page"))
-    decided = relation.gold_decisions.select_related(
-        "decided_by", "withdrawn_by", "relation__relation_set__project"
-    ).order_by("-pk")
+        return redirect(f"{request.path}?project={slug}" if slug else request.path)
+    pending = candidates.gold_candidates(relation, request.user, project)
+    page = Paginator(pending, CANDIDATES_PER_PAGE).get_page(request.GET.get("page"))
+    decided = relation.gold_decisions.visible_to(request.user).order_by("-pk")
+    decided = decided.select_related("decided_by", "withdrawn_by", "relation__relation_set__project", "project")
     context = {
         "relation": relation,
+        "project": project,
+        "projects": projects,
         "page_obj": page,
         "may_decide": candidates.may_decide(relation, request.user),
         "candidates": [
@@ -85,7 +90,8 @@ def parts(relation: Relation, entities: list[str]) -> list[tuple[str, bool]]:
 @require_POST
 def gold_withdraw(request: HttpRequest, pk: int, decision: int) -> HttpResponse:
     relation = find_relation(request, pk)
-    decisions = GoldDecision.objects.select_related("relation__relation_set__project")
+    decisions = GoldDecision.objects.visible_to(request.user)
+    decisions = decisions.select_related("project", "relation__relation_set__project")
     withdrawn = get_object_or_404(decisions, relation=relation, pk=decision)
     candidates.check_may_withdraw(withdrawn, request.user)
     with refusal_as_message(request):

@@ -63,7 +63,7 @@ def relation_texts(
     are excluded from the examples and the default instructions. example_order: see JudgeRun. Raises TooFewExamples.
     """
     relations = list(relations)
-    gold = known_answers(relations)
+    gold = known_answers(relations, round.project_id)
     instructions = instructions_by_relation(round) if round.status == Round.Status.DRAFT else {}
     texts = {}
     for relation in relations:

@@ -201,7 +201,7 @@ def draft_page(request: HttpRequest, draft: Round) -> HttpResponse:
 
 def relations_with_gold(relations: Iterable[Relation], draft: Round) -> list[dict[str, Any]]:
     relations = sorted(relations, key=lambda relation: relation.path)
-    n_confirmed = confirmed_counts(relations)
+    n_confirmed = confirmed_counts(relations, draft.project)
     return [
         {
             "relation": relation,

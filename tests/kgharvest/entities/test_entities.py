@@ -248,7 +248,7 @@ def test_gold_candidates_are_compared_by_canonical_entities(linked):
     harvest(linked, ("the United States", "a cat"), ("US", "hound"))
     assert candidates() == {"Paris dogs", "Paris hound"}  # excludes harvested and seed tuples in every spelling
 
-    statement, _ = known_answers([linked])[linked.pk][0]
+    statement, _ = known_answers([linked], None)[linked.pk][0]
     assert store_gold_tuple(statement) == KnowledgeTuple.objects.get(entities=["united states", "dog"])
 
 
