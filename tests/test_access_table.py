@@ -6,6 +6,7 @@ are rolled back, so that all rows see the same data.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from copy import deepcopy
@@ -26,6 +27,7 @@ from evaluation.reports.services import create_report
 from evaluation.sharing.services import share_report
 from kgharvest.accounts.projects import create_invite
 from kgharvest.accounts.tokens import create_token
+from kgharvest.accounts.views import Logout
 from kgharvest.api.views import ApiView
 from kgharvest.contrib.probing.models import Probe, ProbedRelation, TextTask
 from kgharvest.contrib.publishing.models import PaperPack
@@ -58,14 +60,18 @@ POST   /projects/default/members/{member}/role/                         302 403 
 POST   /projects/default/members/{member}/hand-over/                    302 403 403 403 403 302 302 404
 POST   /projects/default/members/{member}/remove/                       302 403 403 403 403 302 302 404
 GET    /projects/default/annotators/new/                                302 403 403 403 403 200 200 404
+POST   /projects/default/annotators/new/                                302 403 403 403 403 200 200 404
 POST   /projects/default/invites/                                       302 403 403 403 403 200 200 404
 POST   /projects/default/invites/{invite}/revoke/                       302 403 403 403 403 302 302 404
 POST   /projects/default/tokens/revoke/                                 302 403 403 403 403 302 302 404
 POST   /projects/default/tokens/{bound_token}/revoke/                   302 403 403 403 403 302 302 404
 GET    /projects/default/audit/                                         302 403 403 403 403 200 200 404
 GET    /projects/default/erase/                                         302 403 403 403 403 200 200 404
+POST   /projects/default/erase/                                         302 403 403 403 403 200 200 404
 GET    /projects/default/webhooks/                                      302 403 403 403 403 200 200 404
+POST   /projects/default/webhooks/                                      302 403 403 403 403 200 200 404
 GET    /projects/default/webhooks/{webhook}/                            302 403 403 403 403 200 200 404
+POST   /projects/default/webhooks/{webhook}/                            302 403 403 403 403 200 200 404
 POST   /projects/default/webhooks/{webhook}/test/                       302 403 403 403 403 302 302 404
 POST   /projects/default/webhooks/{webhook}/enable/                     302 403 403 403 403 302 302 404
 POST   /projects/default/webhooks/{webhook}/disable/                    302 403 403 403 403 302 302 404
@@ -73,24 +79,34 @@ POST   /projects/default/webhooks/{webhook}/rotate/                     302 403 
 POST   /projects/default/webhooks/{webhook}/delete/                     302 403 403 403 403 302 302 404
 POST   /projects/default/webhooks/{webhook}/deliveries/{delivery}/send-again/ 302 403 403 403 403 302 302 404
 GET    /member/{secret}/                                                200 200 302 302 302 302 200 200
+POST   /member/{secret}/                                                200 302 302 302 302 302 302 302
 GET    /member/made-up/                                                 404 404 404 404 404 404 404 404
 # relations
 GET    /relations/                                                      302 403 200 200 200 200 200 200
 GET    /relations/new/                                                  302 403 403 403 200 200 200 200
+POST   /relations/new/                                                  302 403 403 403 200 200 200 200
 GET    /relations/new/?copy={relation}                                  302 403 403 403 200 200 200 404
 GET    /relations/import/                                               302 403 403 403 200 200 200 200
+POST   /relations/import/                                               302 403 403 403 200 200 200 200
 POST   /relations/shipped/                                              302 403 403 403 302 302 302 302
 GET    /relations/{relation}/                                           302 403 200 200 200 200 200 404
 GET    /relations/{shipped}/                                            302 403 200 200 200 200 200 200
 GET    /relations/{relation}/edit/                                      302 403 403 403 200 200 200 404
+POST   /relations/{relation}/edit/                                      302 403 403 403 200 200 200 404
 GET    /relations/{shipped}/edit/                                       302 403 404 404 404 404 404 404
+GET    /relations/{relation}/delete/                                    302 403 403 403 200 200 200 404
 POST   /relations/{relation}/delete/                                    302 403 403 403 302 302 302 404
 POST   /relations/{shipped}/delete/                                     302 403 404 404 404 404 404 404
 GET    /relations/sets/{set}/edit/                                      302 403 403 403 200 200 200 404
+POST   /relations/sets/{set}/edit/                                      302 403 403 403 200 200 200 404
 GET    /relations/sets/{set}/prompts/                                   302 403 403 403 200 200 200 404
+POST   /relations/sets/{set}/prompts/                                   302 403 403 403 200 200 200 404
 GET    /relations/sets/{set}/entities/                                  302 403 403 403 200 200 200 404
+POST   /relations/sets/{set}/entities/                                  302 403 403 403 200 200 200 404
 GET    /relations/sets/{set}/duplicate/                                 302 403 403 403 200 200 200 404
+POST   /relations/sets/{set}/duplicate/                                 302 403 403 403 200 200 200 404
 GET    /relations/sets/{shipped_set}/duplicate/                         302 403 403 403 200 200 200 200
+GET    /relations/sets/{set}/delete/                                    302 403 403 403 200 200 200 404
 POST   /relations/sets/{set}/delete/                                    302 403 403 403 302 302 302 404
 GET    /relations/sets/{set}/relations.json                             302 403 200 200 200 200 200 404
 GET    /relations/sets/{shipped_set}/relations.json                     302 403 200 200 200 200 200 200
@@ -136,10 +152,12 @@ POST   /rounds/gold/{relation}/withdraw/{decision}/                     302 403 
 # rounds
 GET    /rounds/                                                         302 403 200 200 200 200 200 200
 GET    /rounds/new/                                                     302 403 403 403 200 200 200 200
+POST   /rounds/new/                                                     302 403 403 403 200 200 200 200
 POST   /rounds/plan/                                                    302 403 403 403 200 200 200 200
 GET    /projects/default/rounds/pilot/                                  302 403 200 200 200 200 200 404
 GET    /projects/default/rounds/draft/                                  302 403 200 200 200 200 200 404
 GET    /projects/default/rounds/draft/edit/                             302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/draft/edit/                             302 403 403 403 200 200 200 404
 GET    /projects/default/rounds/draft/preview/                          302 403 403 403 200 200 200 404
 GET    /projects/default/rounds/draft/rehearsal/                        302 403 403 403 200 200 200 404
 GET    /projects/default/rounds/draft/preregister/                      302 403 403 403 200 200 200 404
@@ -147,13 +165,16 @@ POST   /projects/default/rounds/draft/preregister/                      302 403 
 GET    /projects/default/rounds/draft/preregistrations/1/               302 403 200 200 200 200 200 404
 GET    /projects/default/rounds/draft/preregistrations/1/preregistration.md 302 403 200 200 200 200 200 404
 GET    /projects/default/rounds/draft/instructions/{relation}/          302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/draft/instructions/{relation}/          302 403 403 403 200 200 200 404
 POST   /projects/default/rounds/draft/open/                             302 403 403 403 302 302 302 404
+GET    /projects/default/rounds/draft/delete/                           302 403 403 403 200 200 200 404
 POST   /projects/default/rounds/draft/delete/                           302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/clone/                            302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/pause/                            302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/reopen/                           302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/archive/                          302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/restore/                          302 403 403 403 302 302 302 404
+GET    /projects/default/rounds/pilot/close/                            302 403 403 403 200 200 200 404
 POST   /projects/default/rounds/pilot/close/                            302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/release/                          302 403 403 403 302 302 302 404
 GET    /projects/default/rounds/pilot/judgments.csv                     302 403 200 200 200 200 200 404
@@ -163,16 +184,21 @@ GET    /projects/default/rounds/pilot/events.jsonl                      302 403 
 GET    /projects/default/rounds/pilot/statements/                       302 403 200 200 200 200 200 404
 GET    /projects/default/rounds/pilot/statements/{task}/                302 403 200 200 200 200 200 404
 GET    /projects/default/rounds/pilot/adjudicate/                       302 403 403 200 200 200 200 404
+POST   /projects/default/rounds/pilot/adjudicate/                       302 403 403 400 400 400 400 404
 GET    /projects/default/rounds/pilot/limits/                           302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/pilot/limits/                           302 403 403 403 200 200 200 404
 GET    /projects/default/rounds/pilot/annotators/                       302 403 200 200 200 200 200 404
 GET    /projects/default/rounds/pilot/annotators/{code}/                302 403 200 200 200 200 200 404
 GET    /projects/default/rounds/pilot/annotators/{code}/exclude/        302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/pilot/annotators/{code}/exclude/        302 403 403 403 200 200 200 404
 POST   /projects/default/rounds/pilot/annotators/{code}/pause/          302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/annotators/{code}/resume/         302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/annotators/{code}/reinstate/      302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/annotators/{code}/withdraw/       302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/annotators/{code}/erase/          302 403 403 403 403 302 302 404
 GET    /projects/default/rounds/pilot/invites/                          302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/pilot/invites/                          302 403 403 403 200 200 200 404
+GET    /projects/default/rounds/pilot/invites/revoke/                   302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/invites/revoke/                   302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/invites/joining/                  302 403 403 403 302 302 302 404
 GET    /projects/default/rounds/pilot/reservations/                     302 403 403 403 200 200 200 404
@@ -188,6 +214,7 @@ GET    /studies/{study}/study.toml                                      302 403 
 # LM judges
 GET    /projects/default/rounds/pilot/judges/                           302 403 200 200 200 200 200 404
 GET    /projects/default/rounds/pilot/judges/new/                       302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/pilot/judges/new/                       302 403 403 403 200 200 200 404
 GET    /projects/default/rounds/pilot/judges/lm/                        302 403 200 200 200 200 200 404
 GET    /projects/default/rounds/pilot/judges/lm/answers/jsonl/          302 403 200 200 200 200 200 404
 POST   /projects/default/rounds/pilot/judges/lm/cancel/                 302 403 403 403 302 302 302 404
@@ -199,6 +226,7 @@ POST   /projects/default/rounds/pilot/panels/new/                       302 403 
 GET    /projects/default/rounds/pilot/panels/open/                      302 403 403 403 200 200 200 404
 GET    /projects/default/rounds/pilot/panels/open/participants.csv      302 403 403 403 200 200 200 404
 GET    /projects/default/rounds/pilot/panels/open/edit/                 302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/pilot/panels/open/edit/                 302 403 403 403 200 200 200 404
 GET    /projects/default/rounds/pilot/panels/open/publish/              302 403 403 403 200 200 200 404
 POST   /projects/default/rounds/pilot/panels/open/publish/              302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/panels/open/pause/                302 403 403 403 302 302 302 404
@@ -216,6 +244,7 @@ GET    /projects/default/rounds/pilot/panels/paying/pay/                302 403 
 GET    /projects/default/rounds/pilot/panels/paying/pay/review/         302 403 403 403 200 200 200 404
 POST   /projects/default/rounds/pilot/panels/paying/pay/review/         302 403 403 403 302 302 302 404
 GET    /projects/default/rounds/pilot/panels/paying/pay/people/{submission}/ 302 403 403 403 200 200 200 404
+POST   /projects/default/rounds/pilot/panels/paying/pay/people/{submission}/ 302 403 403 403 200 200 200 404
 POST   /projects/default/rounds/pilot/panels/paying/pay/floor/          302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/panels/paying/pay/commands/{command}/ 302 403 403 403 302 302 302 404
 POST   /projects/default/rounds/pilot/panels/paying/pay/noted/          302 403 403 403 302 302 302 404
@@ -225,26 +254,38 @@ GET    /projects/default/rounds/pilot/panels/paying/pay/ledger.csv      302 403 
 GET    /judge/offline_worker.js                                         200 200 200 200 200 200 200 200
 GET    /judge/{round}/                                                  302 200 404 404 404 404 404 404
 POST   /judge/{round}/page/                                             302 302 404 404 404 404 404 404
+GET    /judge/{round}/skip/                                             405 405 405 405 405 405 405 405
 POST   /judge/{round}/skip/                                             302 400 404 404 404 404 404 404
 POST   /judge/{round}/skipped/                                          302 302 404 404 404 404 404 404
+GET    /judge/{round}/report/                                           405 405 405 405 405 405 405 405
 POST   /judge/{round}/report/                                           302 400 404 404 404 404 404 404
 GET    /judge/{round}/answers/                                          302 200 404 404 404 404 404 404
 GET    /judge/{round}/instructions/                                     302 200 404 404 404 404 404 404
 POST   /judge/{round}/layout/                                           302 302 404 404 404 404 404 404
 GET    /judge/{round}/questions/                                        302 302 404 404 404 404 404 404
+POST   /judge/{round}/questions/                                        302 302 404 404 404 404 404 404
 GET    /judge/{round}/withdraw/                                         404 200 404 404 404 404 404 404
+POST   /judge/{round}/withdraw/                                         404 200 404 404 404 404 404 404
 GET    /judge/{round}/training/                                         302 404 404 404 404 404 404 404
+POST   /judge/{round}/training/                                         302 404 404 404 404 404 404 404
 GET    /judge/{round}/device/                                           302 200 302 302 302 302 302 302
+POST   /judge/{round}/device/                                           302 302 302 302 302 302 302 302
 GET    /judge/{round}/done/                                             302 302 302 302 302 302 302 302
 GET    /enter/{entry}/?participant=p1                                   200 409 200 200 200 200 200 200
+POST   /enter/{entry}/                                                  400 400 400 400 400 400 400 400
 GET    /enter/made-up/                                                  404 404 404 404 404 404 404 404
 GET    /join/{join}/                                                    200 302 200 200 200 200 200 200
+POST   /join/{join}/                                                    200 302 302 302 302 302 302 302
 GET    /join/made-up/                                                   404 404 404 404 404 404 404 404
 GET    /invite/made-up/                                                 404 404 404 404 404 404 404 404
 GET    /return/                                                         200 200 200 200 200 200 200 200
+POST   /return/                                                         200 200 200 200 200 200 200 200
 GET    /return/1-AAAA-AAAA-AAAA-AAAA/                                   404 404 404 404 404 404 404 404
+POST   /return/1-AAAA-AAAA-AAAA-AAAA/                                   404 404 404 404 404 404 404 404
 GET    /rounds/pilot/                                                   302 403 302 302 302 302 302 404
+POST   /rounds/pilot/                                                   302 403 307 307 307 307 307 404
 GET    /rounds/pilot/limits/                                            302 403 302 302 302 302 302 404
+POST   /rounds/pilot/limits/                                            302 403 307 307 307 307 307 404
 GET    /rounds/pilot/judge/                                             302 302 404 404 404 404 404 404
 # reports, comparisons, scores, probes
 GET    /reports/                                                        302 403 200 200 200 200 200 200
@@ -271,6 +312,7 @@ POST   /reports/{report}/shares/{share}/revoke/                         302 403 
 GET    /reports/{report}/paper/statements/                              302 403 200 200 200 200 200 404
 POST   /reports/{report}/paper/statements/                              302 403 403 403 302 302 302 404
 GET    /shared/{shared}/                                                200 200 200 200 200 200 200 200
+POST   /shared/{shared}/                                                403 403 403 403 403 403 403 403
 GET    /shared/made-up/                                                 404 404 404 404 404 404 404 404
 GET    /knowledge/compare/?relation={relation}                          302 403 200 200 200 200 200 404
 GET    /knowledge/compare/set/?a={harvest}&b={harvest}                  302 403 200 200 200 200 200 404
@@ -278,12 +320,14 @@ GET    /reports/published/                                              302 403 
 GET    /reports/compare/?a={report}&b=paper                             302 403 200 200 200 200 200 404
 GET    /reports/scores/                                                 302 403 200 200 200 200 200 200
 GET    /reports/scores/new/                                             302 403 403 403 200 200 200 200
+POST   /reports/scores/new/                                             302 403 403 403 200 200 200 200
 GET    /reports/scores/{scores}/                                        302 403 200 200 200 200 200 404
 POST   /reports/scores/{scores}/cancel/                                 302 403 403 403 302 302 302 404
 GET    /reports/scores/{scores}/scores.svg?width=640                    302 403 404 404 404 404 404 404
 GET    /reports/scores/{scores}/scores.json                             302 403 404 404 404 404 404 404
 GET    /reports/probes/                                                 302 403 200 200 200 200 200 200
 GET    /reports/probes/new/                                             302 403 403 403 200 200 200 200
+POST   /reports/probes/new/                                             302 403 403 403 200 200 200 200
 GET    /reports/probes/{probe}/                                         302 403 200 200 200 200 200 404
 POST   /reports/probes/{probe}/cancel/                                  302 403 403 403 302 302 302 404
 POST   /reports/probes/{probe}/retry/                                   302 403 403 403 302 302 302 404
@@ -295,6 +339,7 @@ GET    /reports/probes/{probe}/tables/none.csv                          302 403 
 GET    /reports/probes/{probe}/figures/none.svg                         302 403 404 404 404 404 404 404
 GET    /reports/text-tasks/                                             302 403 200 200 200 200 200 200
 GET    /reports/text-tasks/new/                                         302 403 403 403 200 200 200 200
+POST   /reports/text-tasks/new/                                         302 403 403 403 200 200 200 200
 GET    /reports/text-tasks/{text_task}/                                 302 403 200 200 200 200 200 404
 POST   /reports/text-tasks/{text_task}/cancel/                          302 403 403 403 302 302 302 404
 POST   /reports/text-tasks/{text_task}/retry/                           302 403 403 403 302 302 302 404
@@ -303,24 +348,35 @@ GET    /reports/text-tasks/{text_task}/figure.svg                       302 403 
 # accounts
 GET    /accounts/                                                       302 200 200 200 200 200 200 200
 GET    /accounts/login/                                                 200 200 200 200 200 200 200 200
+POST   /accounts/login/                                                 200 200 200 200 200 200 200 200
 POST   /accounts/logout/                                                302 302 302 302 302 302 302 302
 GET    /accounts/password_change/                                       302 200 200 200 200 200 200 200
+POST   /accounts/password_change/                                       302 200 200 200 200 200 200 200
 GET    /accounts/password_change/done/                                  302 200 200 200 200 200 200 200
 GET    /accounts/password_reset/                                        200 200 200 200 200 200 200 200
+POST   /accounts/password_reset/                                        200 200 200 200 200 200 200 200
 GET    /accounts/password_reset/done/                                   200 200 200 200 200 200 200 200
 GET    /accounts/reset/MQ/made-up/                                      200 200 200 200 200 200 200 200
+POST   /accounts/reset/MQ/made-up/                                      200 200 200 200 200 200 200 200
 GET    /accounts/welcome/MQ/made-up/                                    200 200 200 200 200 200 200 200
+POST   /accounts/welcome/MQ/made-up/                                    200 200 200 200 200 200 200 200
 GET    /accounts/welcome/done/                                          200 200 200 200 200 200 200 200
 GET    /accounts/reset/done/                                            200 200 200 200 200 200 200 200
 GET    /accounts/second-factor/                                         302 302 302 302 302 302 302 302
+POST   /accounts/second-factor/                                         302 302 302 302 302 302 302 302
 GET    /accounts/second-factor/set-up/                                  302 404 404 404 404 404 404 404
+POST   /accounts/second-factor/set-up/                                  302 404 404 404 404 404 404 404
 GET    /accounts/second-factor/recovery-codes/                          302 404 404 404 404 404 404 404
+POST   /accounts/second-factor/recovery-codes/                          302 404 404 404 404 404 404 404
+GET    /accounts/second-factor/remove/                                  302 404 404 404 404 404 404 404
 POST   /accounts/second-factor/remove/                                  302 404 404 404 404 404 404 404
 GET    /accounts/openid/                                                404 404 404 404 404 404 404 404
 GET    /accounts/openid/link/                                           302 404 404 404 404 404 404 404
+POST   /accounts/openid/link/                                           302 404 404 404 404 404 404 404
 GET    /accounts/openid/callback/                                       404 404 404 404 404 404 404 404
 POST   /accounts/openid/1/unlink/                                       302 404 404 404 404 404 404 404
 GET    /accounts/tokens/                                                302 200 200 200 200 200 200 200
+POST   /accounts/tokens/                                                302 200 200 200 200 200 200 200
 POST   /accounts/tokens/{token}/revoke/                                 302 404 404 404 404 302 404 404
 # the installation
 GET    /                                                                200 200 200 200 200 200 200 200
@@ -331,6 +387,7 @@ GET    /metrics                                                         200 200 
 GET    /api/v1/schema/                                                  401 200 200 200 200 200 200 200
 GET    /api/v1/docs/                                                    401 200 200 200 200 200 200 200
 GET    /api/schema/                                                     301 301 301 301 301 301 301 301
+POST   /api/schema/                                                     301 301 301 301 301 301 301 301
 """
 
 
@@ -343,8 +400,8 @@ def rows() -> Iterator[tuple[str, str, list[int]]]:
             yield method, path, [int(status) for status in statuses]
 
 
-def routes(patterns, prefix: str = "") -> Iterator[str]:
-    """Yield every route except those of the admin, protected by Django, and of the API.
+def routes(patterns, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every method and route except those of the admin, protected by Django, and of the API.
 
     The tables of the API have a row per method: tests/kgharvest/api/test_access.py and
     tests/evaluation/test_api_access.py.
@@ -353,9 +410,20 @@ def routes(patterns, prefix: str = "") -> Iterator[str]:
         route = prefix + str(pattern.pattern)
         if not hasattr(pattern, "url_patterns"):
             if not issubclass(getattr(pattern.callback, "cls", object), ApiView):
-                yield route
+                yield from ((method, route) for method in methods_of(pattern.callback))
         elif route != "admin/":
             yield from routes(pattern.url_patterns, route)
+
+
+def methods_of(view) -> list[str]:
+    """Return the methods that the view handles: GET, POST, or both. A function handles POST if it names POST."""
+    if hasattr(view, "view_class"):
+        methods = [method for method in ("GET", "POST") if hasattr(view.view_class, method.lower())]
+        return methods if view.view_class is not Logout else ["POST"]
+    source = inspect.getsource(inspect.unwrap(view))
+    if "@require_POST" in source:
+        return ["POST"]
+    return ["GET", "POST"] if "POST" in source else ["GET"]
 
 
 @pytest.fixture
@@ -476,8 +544,8 @@ def test_statuses_of_all_urls_match_the_table(places, clients, enqueued):
     assert wrong == []
 
 
-def test_every_url_has_a_row(places):
-    covered = {resolve(path.format(**places).partition("?")[0]).route for _, path, _ in rows()}
+def test_every_url_and_method_has_a_row(places):
+    covered = {(method, resolve(path.format(**places).partition("?")[0]).route) for method, path, _ in rows()}
 
-    all_routes = {route for route in routes(get_resolver().url_patterns) if not route.startswith("admin/")}
-    assert all_routes - covered == set()
+    handled = {(method, route) for method, route in routes(get_resolver().url_patterns) if "admin/" not in route}
+    assert handled - covered == set()

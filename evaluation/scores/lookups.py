@@ -19,6 +19,7 @@ from evaluation.scores.scorers import Scorer, Tick
 from kgharvest.bulk.file_reading import CONTROL, Line, lines_of, parse_json, read_json_lines
 from kgharvest.bulk.file_values import BadValue, read_entities
 from kgharvest.errors import BadEntry, Faults
+from kgharvest.knowledge.visibility import VisibleTuples
 from kgharvest.models import EntityOccurrence
 
 MOST_SCORES = 200_000
@@ -158,17 +159,21 @@ def judge_scores(run: JudgeRun) -> dict[str, list[tuple[Entities, float]]]:
     return by_relation
 
 
-def frequency_scorer() -> Scorer:
-    """Return a scorer that sums ln(1 + n) over a tuple's entities. n: tuples in this installation with the entity.
+def frequency_scorer(user) -> Scorer:
+    """Return a scorer that sums ln(1 + n) over a tuple's entities. n: tuples with the entity that `user` can see.
 
     The scorer ignores the relation, so it shows how well the rarity of entities alone identifies false tuples.
     """
+
+    visible = VisibleTuples(user)
 
     def score(relation: ScoredRelation, tuples: Sequence[Entities], tick: Tick) -> np.ndarray:
         names = sorted({entity for entities in tuples for entity in folded(entities)})
         n_tuples: dict[str, int] = {}
         for start in range(0, len(names), ENTITIES_AT_ONCE):
-            rows = EntityOccurrence.objects.filter(entity__in=names[start : start + ENTITIES_AT_ONCE])
+            rows = visible.occurrences(
+                EntityOccurrence.objects.filter(entity__in=names[start : start + ENTITIES_AT_ONCE])
+            )
             counted = rows.order_by().values_list("entity").annotate(n=Count("knowledge_tuple", distinct=True))
             n_tuples.update(counted)
             tick()

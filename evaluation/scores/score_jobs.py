@@ -220,7 +220,7 @@ def run_score_job(job: Job, heartbeat: ledger.Heartbeat) -> ledger.Store:
     """Job runner for score evaluations."""
     evaluation = ScoreEvaluation.objects.select_related("language_model").get(pk=job.pk)
     with heartbeat.kept_alive():
-        document = scores_document(evaluation.language_model, job.payload, heartbeat)
+        document = scores_document(evaluation.language_model, job.payload, heartbeat, job.created_by)
     samples = document.pop("samples", [])
     return lambda: ScoreEvaluation.objects.filter(pk=job.pk).update(document=document, samples=samples)
 
@@ -248,11 +248,11 @@ def evaluate_now(
 
 
 def scores_document(
-    language_model: LanguageModel, payload: Mapping[str, Any], on_progress: OnProgress
+    language_model: LanguageModel, payload: Mapping[str, Any], on_progress: OnProgress, user=None
 ) -> dict[str, Any]:
     """Return the JSON of docs/report-json.md, with the scored tuples under "samples".
 
-    Raises Outdated, or NoScorer if a scorer has no score for any tuple.
+    user: see `frequency_scorer`. Raises Outdated, or NoScorer if a scorer has no score for any tuple.
 
     The order of scorers does not depend on the database (PostgreSQL reorders JSON keys): harvest settings are in the
     order of PROMPT_SETTINGS, and systems are sorted by name.
@@ -283,7 +283,11 @@ def scores_document(
         scorers[f"{setting} (as harvested)"] = stored_scorer(lm, prompts)
         if CORRECTED in more:
             scorers[f"{setting} (as harvested, corrected)"] = stored_scorer(lm, prompts, corrected_scores)
-    makers = {PRIOR: lambda: prior_scorer(lm), FREQUENCY: frequency_scorer, LPAQA: lambda: lpaqa_scorer(lm)}
+    makers = {
+        PRIOR: lambda: prior_scorer(lm),
+        FREQUENCY: lambda: frequency_scorer(user),
+        LPAQA: lambda: lpaqa_scorer(lm),
+    }
     scorers |= {name: makers[key]() for key, name in MORE_NAMES.items() if key in more}
     scorers |= {system: lookup_scorer(scores) for system, scores in sorted(payload.get("systems", {}).items())}
     for run in JudgeRun.objects.filter(pk__in=payload.get("judge_runs", ())).select_related("round").order_by("pk"):

@@ -204,7 +204,7 @@ def import_study_relations(study: Study, by=None) -> None:
     names = {section["set"] for section in sections if "set" in section}
     if names - set(RelationSet.objects.filter(name__in=names).values_list("name", flat=True)):
         load_shipped_sets()
-        existing = list(RelationSet.objects.order_by("name").values_list("name", flat=True))
+        existing = list(RelationSet.objects.visible_to(by).order_by("name").values_list("name", flat=True))
         if unknown := sorted(names - {*existing}):
             advice = alternatives(unknown[0], existing)
             raise DomainError("BadStudy", f"There is no relation set {unknown[0]!r:.80}; {advice}.")

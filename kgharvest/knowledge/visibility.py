@@ -49,16 +49,18 @@ class VisibleTuples:
             return []
         if any(0 < share < 1 for share in shares.values()):
             return [was_found_by(self.harvests.filter(relation=relation) if relation else self.harvests)]
-        condition = Q(relation__in=[pk for pk, share in shares.items() if share])
-        return [SearchFilter(KnowledgeTuple.objects.harvested().filter(condition).order_by().values("pk"), condition)]
+        relations = [pk for pk, share in shares.items() if share]
+        tuples = KnowledgeTuple.objects.harvested().filter(relation__in=relations)
+        # "+ 0" prevents the use of the index on relation, which would sort all tuples of these relations.
+        return [SearchFilter(tuples.order_by().values("pk"), IsOneOf(F("relation") + 0, relations))]
 
     def occurrences(self, rows: QuerySet) -> QuerySet:
         """Return the rows of EntityOccurrence whose tuple is visible."""
-        for visible in self.filters():
-            rows = rows.filter(relation__in=[pk for pk, share in self._shares.items() if share])
-            if any(0 < share < 1 for share in self._shares.values()):
-                rows = rows.filter(knowledge_tuple__in=KnowledgeTuple.objects.filter(visible.condition))
-        return rows
+        if self._sees_all:
+            return rows
+        partly = Q(relation__in=[pk for pk, share in self._shares.items() if 0 < share < 1])
+        fully = Q(relation__in=[pk for pk, share in self._shares.items() if share == 1])
+        return rows.filter(fully | partly & is_found_by(self.harvests, "knowledge_tuple"))
 
     def look_up(self, tuples: QuerySet) -> QuerySet:
         """Return the visible rows of `tuples`, including tuples that are only judged in the user's rounds.
@@ -100,11 +102,15 @@ class IsOneOf(Lookup):
         return f"{number} IN ({values})", [*parameters, json.dumps(list(self.rhs))]
 
 
-def was_found_by(jobs: QuerySet) -> SearchFilter:
-    """Match tuples harvested by one of these jobs."""
+def is_found_by(jobs: QuerySet, path: str) -> Exists:
+    """Return the condition that one of these jobs harvested the tuple. path: lookup from a row to its tuple."""
     job_ids = list(jobs.order_by().values_list("pk", flat=True))
     # "+ 0" prevents the use of the index on job. The database then scans the few rows of each tuple instead of one
     # index range per job.
-    findings = HarvestedTuple.objects.filter(IsOneOf(F("job") + 0, job_ids))
+    return Exists(HarvestedTuple.objects.filter(IsOneOf(F("job") + 0, job_ids), knowledge_tuple=OuterRef(path)))
+
+
+def was_found_by(jobs: QuerySet) -> SearchFilter:
+    """Match tuples harvested by one of these jobs."""
     ids = HarvestedTuple.objects.filter(job__in=jobs).order_by().values("knowledge_tuple")
-    return SearchFilter(ids, Exists(findings.filter(knowledge_tuple=OuterRef("pk"))))
+    return SearchFilter(ids, is_found_by(jobs, "pk"))

@@ -1,8 +1,9 @@
 """API permissions for rounds, judging, and reports: status of every operation for every role.
 
 The table is written by hand. A test fails if an operation has no row. Columns: anonymous; annotator of the open round;
-viewer, adjudicator, researcher, and owner of the project; superuser; owner of another project. All tokens have scope
-`write`. tests/kgharvest/api/test_access.py covers the rest of the API.
+viewer, adjudicator, researcher, and owner of the project; superuser; owner of another project; and, if it differs, an
+owner of both projects with a token bound to the other project. All tokens have scope `write`.
+tests/kgharvest/api/test_access.py covers the rest of the API.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ TABLE: dict[str, str] = {
     "GET gold/decisions/":                                    "401 403 200 200 200 200 200 200",
     "POST gold/decisions/{decision}/withdraw/":               "401 403 403 403 200 200 200 404",
     "GET judging/":                                           "401 200 200 200 200 200 200 200",
-    "POST judging/":                                          "401 200 200 200 200 200 200 200",
+    "POST judging/":                                          "401 200 200 200 200 200 200 200 403",
     "GET judging/{open}/":                                    "401 200 404 404 404 404 404 404",
     "POST judging/{open}/":                                   "401 200 404 404 404 404 404 404",
     "POST judging/{open}/skip/":                              "401 200 404 404 404 404 404 404",
@@ -126,7 +127,7 @@ TABLE: dict[str, str] = {
     "GET comparisons/harvests/":                              "401 403 200 200 200 200 200 404",
     "GET comparisons/sets/":                                  "401 403 200 200 200 200 200 404",
     "GET score-evaluations/":                                 "401 403 200 200 200 200 200 200",
-    "POST score-evaluations/":                                "401 403 403 403 202 202 202 409",
+    "POST score-evaluations/":                                "401 403 403 403 202 202 202 400",
     "GET score-evaluations/{scores}/":                        "401 403 200 200 200 200 200 404",
     "POST score-evaluations/{scores}/cancel/":                "401 403 403 403 409 409 409 404",
     "GET score-evaluations/{scores}/scores.json":             "401 403 200 200 200 200 200 404",

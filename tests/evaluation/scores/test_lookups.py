@@ -139,9 +139,10 @@ def test_frequency_counts_tuples_with_the_entity():
     factories.make_harvest([("Berlin", "Germany"), ("Bonn", "Germany")])
     factories.make_harvest([("Berlin", "Germany")])  # the same tuple in another relation
 
-    scores = frequency_scorer()(CAPITAL, [("berlin", "GERMANY"), ("Bonn", "Peru")], lambda: ignore(None))
-
-    assert scores == pytest.approx([log(3) + log(4), log(2) + log(1)])
+    foreign = factories.make_researcher(project=factories.make_project())
+    for user, expected in ((None, [log(3) + log(4), log(2) + log(1)]), (foreign, [0, 0])):
+        scores = frequency_scorer(user)(CAPITAL, [("berlin", "GERMANY"), ("Bonn", "Peru")], lambda: ignore(None))
+        assert scores == pytest.approx(expected)
 
 
 # Complete evaluations

@@ -31,7 +31,7 @@ def perfect_scorer(relation, tuples, tick):
 def quick(monkeypatch):
     """Replace the evaluation by one relation with scores that need no LM."""
 
-    def scores_document(language_model, payload, on_progress):
+    def scores_document(language_model, payload, on_progress, user=None):
         scored = score_samples([CAPITAL], dict.fromkeys(payload["settings"], perfect_scorer), payload["seed"])
         document = document_of(scored, payload["seed"])
         return {"facts": payload["facts"], "model": str(language_model), **document, "code_version": "1.0"}

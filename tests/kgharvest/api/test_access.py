@@ -1,8 +1,8 @@
 """API access control: every operation x role, within the project of the role and from another project.
 
 The table is written by hand. The test fails for an operation without a row. Columns: anonymous; annotator; viewer,
-adjudicator, researcher, and owner of the project; superuser; owner of another project. All tokens have the scope
-`write`.
+adjudicator, researcher, and owner of the project; superuser; owner of another project; and, if it differs, an owner of
+both projects with a token bound to the other project. All tokens have the scope `write`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TABLE: dict[str, str] = {
     "GET tokens/{token}/":                              "401 404 404 404 404 200 404 404",
     "DELETE tokens/{token}/":                           "401 404 404 404 404 204 404 404",
     "GET projects/":                                    "401 403 200 200 200 200 200 200",
-    "POST projects/":                                   "401 403 403 403 201 201 201 201",
+    "POST projects/":                                   "401 403 403 403 201 201 201 201 403",
     "GET projects/{slug}/":                             "401 403 200 200 200 200 200 404",
     "PATCH projects/{slug}/":                           "401 403 403 403 403 200 200 404",
     "GET projects/{slug}/members/":                     "401 403 200 200 200 200 200 404",
@@ -102,9 +102,9 @@ TABLE: dict[str, str] = {
     "GET harvests/{harvest}/export/":                   "401 403 200 200 200 200 200 404",
     "GET knowledge/":                                   "401 403 200 200 200 200 200 200",
     "GET knowledge/{tuple}/":                           "401 403 200 200 200 200 200 404",
-    "GET knowledge/{published}/":                       "401 403 200 200 200 200 200 200",
+    "GET knowledge/{published}/":                       "401 403 200 200 200 200 200 200 404",
     "POST knowledge/{tuple}/curations/":                "401 403 403 403 201 201 201 404",
-    "POST knowledge/{published}/curations/":            "401 403 403 403 201 201 201 403",
+    "POST knowledge/{published}/curations/":            "401 403 403 403 201 201 201 403 404",
     "GET entity/":                                      "401 403 200 200 200 200 200 404",
     "GET sensitive-words/":                             "401 403 200 200 200 200 200 200",
     "PUT sensitive-words/":                             "401 403 403 403 403 403 202 403",
