@@ -234,7 +234,7 @@ WRITE_NOTHING = {
     "may_decide", "may_withdraw", "check_may_withdraw", "check_may_erase", "check_can_edit",
     "freeze_round", "plan_round", "estimated_usage", "populations", "default_instructions", "compute_report",
     "facts_of_content", "training_of_content", "parts_of", "check_harvest", "check_endpoint", "score_request",
-    "find_study", "locked",
+    "find_study", "locked", "gold_candidates", "deciding_projects",
 }  # fmt: skip
 ALLOWED_FOR_ALL = {"remove"}  # the user's own second factor
 CALLED_BY_SERVICES = {  # audit log, deletion of drafts, erasure and withdrawal

@@ -553,15 +553,12 @@ def conduct_facts(round: Round) -> dict[str, Any]:
     )
     # False gold statements are corrupted tuples that people confirmed.
     false = round.tasks.gold().filter(gold_label=Label.FALSE)
-    confirmed = (
-        GoldDecision.objects.of(round.project)
-        .filter(
-            is_confirmed=True,
-            relation__in=false.values("knowledge_tuple__relation"),
-            key__in=false.values("knowledge_tuple__key"),
-        )
-        .aggregate(n=Count("decided_by", distinct=True), first=Min("decided_at"), last=Max("decided_at"))
-    )
+    decisions = GoldDecision.objects.of(round.project_id)
+    confirmed = decisions.filter(
+        is_confirmed=True,
+        relation__in=false.values("knowledge_tuple__relation"),
+        key__in=false.values("knowledge_tuple__key"),
+    ).aggregate(n=Count("decided_by", distinct=True), first=Min("decided_at"), last=Max("decided_at"))
     is_current = Q(superseded_by=None)
     adjudications = Adjudication.objects.filter(task__round=round).aggregate(
         n_superseded=Count("pk", filter=~is_current),

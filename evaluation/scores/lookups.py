@@ -171,10 +171,13 @@ def frequency_scorer(user) -> Scorer:
         names = sorted({entity for entities in tuples for entity in folded(entities)})
         n_tuples: dict[str, int] = {}
         for start in range(0, len(names), ENTITIES_AT_ONCE):
-            rows = visible.occurrences(
-                EntityOccurrence.objects.filter(entity__in=names[start : start + ENTITIES_AT_ONCE])
+            rows = EntityOccurrence.objects.filter(entity__in=names[start : start + ENTITIES_AT_ONCE])
+            counted = (
+                visible.occurrences(rows)
+                .order_by()
+                .values_list("entity")
+                .annotate(n=Count("knowledge_tuple", distinct=True))
             )
-            counted = rows.order_by().values_list("entity").annotate(n=Count("knowledge_tuple", distinct=True))
             n_tuples.update(counted)
             tick()
         return np.array([sum(log1p(n_tuples.get(entity, 0)) for entity in folded(entities)) for entities in tuples])

@@ -283,12 +283,8 @@ def scores_document(
         scorers[f"{setting} (as harvested)"] = stored_scorer(lm, prompts)
         if CORRECTED in more:
             scorers[f"{setting} (as harvested, corrected)"] = stored_scorer(lm, prompts, corrected_scores)
-    makers = {
-        PRIOR: lambda: prior_scorer(lm),
-        FREQUENCY: lambda: frequency_scorer(user),
-        LPAQA: lambda: lpaqa_scorer(lm),
-    }
-    scorers |= {name: makers[key]() for key, name in MORE_NAMES.items() if key in more}
+    makers = {PRIOR: (prior_scorer, lm), FREQUENCY: (frequency_scorer, user), LPAQA: (lpaqa_scorer, lm)}
+    scorers |= {name: makers[key][0](makers[key][1]) for key, name in MORE_NAMES.items() if key in more}
     scorers |= {system: lookup_scorer(scores) for system, scores in sorted(payload.get("systems", {}).items())}
     for run in JudgeRun.objects.filter(pk__in=payload.get("judge_runs", ())).select_related("round").order_by("pk"):
         scorers[f"judge {run.name} of {run.round.name}"] = lookup_scorer(judge_scores(run))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from django.db.models import Count, Min, Q
 from django.db.models.functions import Coalesce
 
-from kgharvest.access import User
+from kgharvest.access import User, owns_installation
 from kgharvest.jobs import workers
 from kgharvest.jobs.queues import QUEUES
 from kgharvest.models import Job, Worker
@@ -98,11 +98,19 @@ def state_of(worker: Worker, is_busy: bool, now: datetime) -> str:
 def worker_rows(user: User, now: datetime, selected: Sequence[Worker] | None = None) -> list[WorkerRow]:
     """Return the status of the selected workers, in order.
 
-    By default, these are all workers of the last day, live workers first.
+    By default, these are all workers of the last day, live workers first. Of the loaded LMs, the user sees those of
+    visible jobs.
     """
     if selected is None:
         seen_lately = Worker.objects.filter(seen_at__gte=now - SHOWN_FOR).order_by("name")
         selected = sorted(seen_lately, key=lambda worker: not workers.is_alive(worker, now))
+    if not owns_installation(user):
+        loaded = {lm for worker in selected for lm in worker.language_models}
+        visible = set(
+            Job.objects.visible_to(user).filter(lm__in=loaded).order_by().values_list("lm", flat=True).distinct()
+        )
+        for worker in selected:
+            worker.language_models = [lm for lm in worker.language_models if lm in visible]
     jobs = _running_jobs(selected, user, now)
     throughput = throughput_of(selected, now)
     return [

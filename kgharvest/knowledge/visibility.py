@@ -56,11 +56,12 @@ class VisibleTuples:
 
     def occurrences(self, rows: QuerySet) -> QuerySet:
         """Return the rows of EntityOccurrence whose tuple is visible."""
-        if self._sees_all:
+        if self._sees_all or all(share == 1 for share in self._shares.values()):
             return rows
-        partly = Q(relation__in=[pk for pk, share in self._shares.items() if 0 < share < 1])
-        fully = Q(relation__in=[pk for pk, share in self._shares.items() if share == 1])
-        return rows.filter(fully | partly & is_found_by(self.harvests, "knowledge_tuple"))
+        is_visible = Q(relation__in=[pk for pk, share in self._shares.items() if share == 1])
+        if partly := [pk for pk, share in self._shares.items() if 0 < share < 1]:
+            is_visible |= Q(relation__in=partly) & is_found_by(self.harvests, "knowledge_tuple")
+        return rows.filter(is_visible)
 
     def look_up(self, tuples: QuerySet) -> QuerySet:
         """Return the visible rows of `tuples`, including tuples that are only judged in the user's rounds.

@@ -94,7 +94,12 @@ def test_the_page_without_workers_explains_how_to_start_one(researcher_client):
 
 def test_page_shows_workers_and_links_to_their_jobs(researcher_client, django_assert_max_num_queries):
     now = timezone.now()
-    job = make_running(factories.make_worker(now, language_models=["bert on cpu, float32"]), now, stage="search")
+    job = make_running(
+        factories.make_worker(now, language_models=["bert on cpu, float32"]),
+        now,
+        stage="search",
+        lm="bert on cpu, float32",
+    )
     for _ in range(5):
         make_running(factories.make_worker(now), now)
     researcher_client.get(PAGE)

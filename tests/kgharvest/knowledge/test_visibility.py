@@ -7,11 +7,13 @@ from types import SimpleNamespace
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from annotation.exchange.judgment_import import import_judgments
 from kgharvest.accounts.projects import publish_knowledge
 from kgharvest.bulk import pagination
 from kgharvest.events.models import Event
+from kgharvest.harvests.language_models import in_words
 from kgharvest.models import KnowledgeTuple, LanguageModel, Project, Role
 from tests import factories
 from tests.api import JSON, client_of
@@ -182,6 +184,17 @@ def test_lms_are_visible_to_members_of_projects_that_use_them(it):
     assert [row["name"] for row in it.api.get("/api/v1/language-models/").json()["results"]] == ["built-in"]
     it.foreign.members.create(user=it.user, role=Role.VIEWER)
     assert {lm.name for lm in LanguageModel.objects.visible_to(it.user)} == {"built-in", "secret-lm"}
+
+
+def test_workers_show_only_lms_of_jobs_in_the_projects_of_the_user(it):
+    factories.make_harvest([("cat", "climb")], project=it.own, language_model=factories.make_language_model("own-lm"))
+    loaded = [in_words(name, "cpu", "float32") for name in ("secret-lm", "own-lm")]
+    worker = factories.make_worker(timezone.now(), language_models=loaded)
+    root = client_of(factories.make_user(is_superuser=True))
+
+    for api, expected in ((it.api, loaded[1:]), (root, loaded)):
+        assert api.get(f"/api/v1/workers/{worker.pk}/").json()["language_models"] == expected
+    assert "secret-lm" not in it.page.get("/workers/").text
 
 
 def test_forms_offer_only_visible_lms(it):
