@@ -9,6 +9,9 @@ from evaluation.models import ScoreEvaluation
 from evaluation.reports.services import create_report
 from evaluation.scores.facts import ScoredRelation
 from evaluation.scores.scorers import document_of, score_samples
+from kgharvest.accounts.projects import default_project
+from kgharvest.accounts.tokens import create_token
+from kgharvest.models import Role
 from tests import factories
 from tests.browser.visitor import view_name
 from tests.kgharvest.contrib.probing.probes.probe_factories import make_probe
@@ -105,6 +108,28 @@ def test_pages_are_accessible_fit_phone_and_obey_csp(visit, person, installation
     assert {page: violations for page, violations in faults.items() if violations} == {}
     assert visitor.foreign_requests() == []
     assert visitor.complaints == []
+
+
+def test_owners_manage_knowledge_tokens_and_gold_of_their_project(visit):
+    owner, project = factories.make_member(Role.OWNER), default_project()
+    factories.make_project("Second").members.create(user=owner, role=Role.OWNER)
+    shipped = factories.make_relation(relation_set=factories.make_relation_set(is_shipped=True))
+    create_token(owner, "nightly", "read", 1, timezone.now(), project=project)
+    visitor = visit(owner, width=360)
+    page = visitor.page
+
+    for path in (project.get_absolute_url(), f"/rounds/gold/{shipped.pk}/", "/accounts/password_change/"):
+        page.goto(path)
+        assert (visitor.axe_violations(), page.evaluate(WIDTH)) == ([], 360), path
+    assert page.get_by_label("Revoke API tokens").is_checked()
+    page.goto(project.get_absolute_url())
+    page.get_by_label("Published knowledge").select_option("all")
+    page.get_by_role("button", name="Change published knowledge").click()
+    page.get_by_role("button", name="Revoke all tokens").click()
+    page.get_by_role("button", name="Revoke all tokens").wait_for(state="detached")
+
+    project.refresh_from_db()
+    assert (project.published_knowledge, project.api_tokens.filter(revoked_at=None).count()) == ("all", 0)
 
 
 def test_long_entities_wrap_on_phone(visit):
