@@ -121,7 +121,7 @@ def visible_or_404(user: User, objects: Any, action: Action = Action.VIEW, **loo
 def knows(user: User, person: Any) -> bool:
     """Return whether `user` may see that `person` acted on data that projects share.
 
-    Shared data are built-in gold statements and decisions on knowledge tuples. The result is True for members of the
+    Shared data are decisions on knowledge tuples that several projects harvested. The result is True for members of the
     user's projects. Runs one query per request and user.
     """
     if owns_installation(user) or person == user:
