@@ -21,7 +21,7 @@ def api(db):
 
 
 def test_evaluation_can_be_requested_read_and_cancelled(api, enqueued):
-    model = factories.make_language_model()
+    model = factories.make_language_model(is_demonstrator=True)
     response = api.post(SCORES, {"model": model.pk, "settings": ["multi", "human"]}, JSON)
     address = response.headers["Location"]
 
@@ -41,7 +41,7 @@ def test_evaluation_can_be_requested_read_and_cancelled(api, enqueued):
 def test_facts_are_uploaded_as_file(api, enqueued):
     relation = factories.make_relation()
     line = f'{{"relation": "{relation.path}", "entities": ["a", "b"]}}\n'
-    model = factories.make_language_model()
+    model = factories.make_language_model(is_demonstrator=True)
 
     def post_facts(text: str):
         return api.post(
@@ -76,7 +76,7 @@ def test_invalid_requests_are_rejected(api, body):
 
 
 def test_viewer_cannot_request_and_outsider_cannot_see_evaluations(api, enqueued):
-    model = factories.make_language_model()
+    model = factories.make_language_model(is_demonstrator=True)
     address = api.post(SCORES, {"model": model.pk, "settings": ["human"]}, JSON).headers["Location"]
     viewer = client_of(factories.make_member(Role.VIEWER))
     stranger = client_of(factories.make_researcher(project=factories.make_project()))
@@ -92,7 +92,12 @@ def test_system_scores_and_judge_runs_can_be_requested(api, enqueued):
     relation = factories.make_relation()
     run = factories.make_judge_run(factories.make_round())
     line = f'{{"relation": "{relation.path}", "entities": ["a", "b"], "score": 1}}\n'
-    form = {"model": factories.make_language_model().pk, "settings": "human", "more": "prior", "judge_runs": run.pk}
+    form = {
+        "model": factories.make_language_model(is_demonstrator=True).pk,
+        "settings": "human",
+        "more": "prior",
+        "judge_runs": run.pk,
+    }
 
     refused = api.post(SCORES, {**form, "systems": SimpleUploadedFile("comet.jsonl", b'{"relation": 1}')})
     answered = api.post(SCORES, {**form, "systems": SimpleUploadedFile("comet.jsonl", line.encode())})
@@ -108,6 +113,6 @@ def test_system_scores_and_judge_runs_can_be_requested(api, enqueued):
 def test_judge_run_of_another_project_is_rejected(api, enqueued):
     other = factories.make_project()
     run = factories.make_judge_run(factories.make_round(project=other, by=factories.make_researcher(project=other)))
-    body = {"model": factories.make_language_model().pk, "judge_runs": [run.pk]}
+    body = {"model": factories.make_language_model(is_demonstrator=True).pk, "judge_runs": [run.pk]}
 
     assert api.post(SCORES, body, JSON).status_code == 400
