@@ -171,10 +171,10 @@ def judge_all(round: Round, *labels: Sequence[str]) -> list[Annotator]:
 
 
 def make_gold(round, tasks, label: str) -> None:
-    """Turn tasks of the round into gold statements, which have no draws."""
+    """Turn tasks of the round into gold statements, which have no draws. Reused gold has no slots."""
     Draw.objects.filter(task__in=tasks).delete()
     round.tasks.filter(pk__in=[task.pk for task in tasks]).update(
-        is_gold=True, gold_label=label, n_wanted=0, n_leased=0, n_judgments=0, n_true=0, n_false=0, n_unjudgeable=0,
+        is_gold=True, gold_label=label, n_wanted=0 if round.gold_reuse else round.n_wanted_first, n_leased=0, n_judgments=0, n_true=0, n_false=0, n_unjudgeable=0,
         verdict="",
     )  # fmt: skip
     Round.objects.filter(pk=round.pk).update(n_gold=round.tasks.gold().count())

@@ -119,7 +119,7 @@ def _create_annotator(round: Round, user, name: str, invite: Invite | None, plac
                 user=user,
                 name=name,
                 code=code,
-                next_position=start_position(round.seed, code, round.n_tasks),
+                next_position=start_position(round, code),
                 consented_at=timezone.now() if round.consent else None,
                 place_size=place_size,
                 has_questions_left=round.asks_who or bool(round.check_questions),

@@ -1,10 +1,13 @@
 """Assignment: lease tasks to annotators, and release expired leases.
 
-The tasks of a round have a random order. Each annotator goes through the tasks in a cycle that begins at an individual
-start position; `next_position` stores the annotator's progress. In the first lap, all tasks ahead are new to the
-annotator, so finding the next tasks reads only a few index entries, regardless of the size of the round. Gold has
-separate positions, but leases on gold are created, expire, and are renewed like leases on other tasks, with the same
-number of SQL statements.
+The tasks of a round, including gold, have a random order. Each annotator goes through the tasks in a cycle that begins
+at an individual start position; `next_position` stores the annotator's progress. In the first lap, all tasks ahead are
+new to the annotator, so finding the next tasks reads only a few index entries, regardless of the size of the round.
+Assignment does not distinguish gold from other tasks, so no group of annotators can recognize gold by the statements
+that they receive, or by the order of these statements.
+
+Rounds that reuse gold are the exception. Their gold has separate positions and no slots, but leases on gold are
+created, expire, and are renewed like leases on other tasks, with the same number of SQL statements.
 
 Lock order: annotator, assignments, tasks. Tasks and other annotators' leases are locked with SKIP LOCKED, so batches
 never wait for each other.
@@ -32,6 +35,7 @@ from kgharvest.errors import DomainError
 Tasks = Callable[[], JudgmentTaskQuerySet]  # returns a query with the Parameters `annotator` and `round`
 
 LEASE = timedelta(minutes=30)
+START_WINDOW = 50  # positions
 RELEASED_AT_ONCE = 100
 
 
@@ -112,21 +116,22 @@ def _lease_more(annotator: Annotator, n: int, now: datetime) -> None:
     for the annotator's lock (wait_for_answers).
     """
     tasks = _next_tasks(annotator, n)
-    if tasks and annotator.round.gold_rate:
+    round = annotator.round
+    if tasks and round.gold_reuse and round.n_gold:
         tasks = _mix_in_gold(annotator, tasks)
-    if len(tasks) < n and annotator.round.n_gold:
+    if len(tasks) < n and round.gold_reuse:
         returned = annotator.assignments.filter(status=Assignment.Status.EXPIRED)
         tasks += wanted_gold(returned)[: n - len(tasks)]
     if not tasks:
         return
-    JudgmentTask.objects.without_gold().filter(pk__in=[task.pk for task in tasks]).update(n_leased=F("n_leased") + 1)
+    JudgmentTask.objects.with_slots().filter(pk__in=[task.pk for task in tasks]).update(n_leased=F("n_leased") + 1)
     Assignment.objects.bulk_create(
         [Assignment(task=task, annotator=annotator, expires_at=now + LEASE) for task in tasks],
         update_conflicts=True,  # renews an expired lease
         unique_fields=["task", "annotator"],
         update_fields=["status", "expires_at"],
     )
-    positions = [task.position for task in tasks if not task.is_gold]
+    positions = [task.position for task in tasks if not (task.is_gold and round.gold_reuse)]
     Annotator.objects.filter(pk=annotator.pk).update(
         next_position=positions[-1] + 1 if positions else annotator.next_position,
         n_handed_out=F("n_handed_out") + len(tasks),
@@ -159,7 +164,7 @@ def _own_reservations() -> QuerySet[Reservation]:
 
 
 def _mix_in_gold(annotator: Annotator, tasks: list[JudgmentTask]) -> list[JudgmentTask]:
-    """Replace tasks with gold at the annotator's gold positions, unless the annotator has received all gold.
+    """Replace tasks with reused gold at the annotator's gold positions, unless the annotator has received all gold.
 
     Gold needs no lock because it has no slots. Gold is queried even if no gold position is due, so that response times
     do not reveal gold.
@@ -193,16 +198,16 @@ def _between_subjects(round: Round, tasks: list[JudgmentTask], positions: list[i
 
 
 def wanted_gold(assignments: AssignmentQuerySet) -> JudgmentTaskQuerySet:
-    """Return the gold tasks among these assignments that would still need judgments if they were ordinary tasks.
+    """Return the reused gold among these assignments that would still need judgments if it were an ordinary task.
 
-    Skipped and expired gold is assigned again only while it has fewer than k judgments and the round has open tasks. If
+    Skipped and expired reused gold is assigned again only while it has fewer than k judgments and the round has open tasks. If
     gold were always assigned again, annotators could recognize it.
     """
     n_judged = Count("judgments", filter=Q(judgments__superseded_by=None))
     in_round = F("round__judgments_per_task")
     k = Case(When(round__third_only_if_split=True, then=2), default=in_round, output_field=IntegerField())
     open_tasks = JudgmentTask.objects.filter(round=OuterRef("round")).with_open_slot()
-    wanted = JudgmentTask.objects.gold().filter(Exists(open_tasks), pk__in=assignments.values("task"))
+    wanted = JudgmentTask.objects.gold().filter(Exists(open_tasks), n_wanted=0, pk__in=assignments.values("task"))
     # Min: k is the same for all judgments of a task, but PostgreSQL requires an aggregate.
     return wanted.alias(n_judged=n_judged, k=Min(k)).filter(n_judged__lt=F("k"))
 
@@ -260,9 +265,14 @@ def _given() -> AssignmentQuerySet:
 # Positions in the cycle
 
 
-def start_position(seed: int, code: str, n: int) -> int:
-    """Return the start position of annotator `code` in a cycle of `n` tasks, derived from the seed and the code."""
-    return _digest(f"{seed}:{code}") % n
+def start_position(round: Round, code: str) -> int:
+    """Return the start position of annotator `code`, derived from the seed of the round and the code.
+
+    All annotators start within the first START_WINDOW positions, so the judged statements of an unfinished round are
+    complete, except for a few. With clusters, they start anywhere, because annotators at the same place of the order
+    would share the statements of each subject.
+    """
+    return _digest(f"{round.seed}:{code}") % (round.n_tasks if round.cluster_size else min(round.n_tasks, START_WINDOW))
 
 
 def gold_positions(seed: int, code: str, gold_share: float, first: int, n: int) -> list[int]:
@@ -315,9 +325,21 @@ def release_leases(assignments: AssignmentQuerySet) -> int:
 
 
 def release_batch(annotator: Annotator) -> int:
-    """Release all leases of the annotator and return their number. The annotator may receive the tasks again."""
+    """Release all leases of the annotator and return their number.
+
+    The annotator returns to the first of these tasks, so releasing does not give access to more tasks.
+    """
     with transaction.atomic():
-        return release_leases(Assignment.objects.filter(annotator=Annotator.objects.lock(annotator.pk)))
+        leased = Annotator.objects.lock(annotator.pk).assignments.filter(status=Assignment.Status.LEASED)
+        return_to_first(annotator, leased)
+        return release_leases(leased)
+
+
+def return_to_first(annotator: Annotator, assignments: AssignmentQuerySet) -> None:
+    """Move the position of the locked annotator back to the earliest of these assignments, if there are any."""
+    in_order = assignments.exclude(task__n_wanted=0).order_by("pk")  # reused gold is not in the order
+    if (position := in_order.values_list("task__position", flat=True).first()) is not None:
+        Annotator.objects.filter(pk=annotator.pk).update(next_position=position)
 
 
 def _expire(leases: Sequence[Assignment]) -> None:
@@ -326,7 +348,7 @@ def _expire(leases: Sequence[Assignment]) -> None:
 
 
 def free_slots(task_ids: Sequence[int]) -> None:
-    """Release the judgment slots leased on these tasks. task_ids: one id per lease. Gold has no slots.
+    """Release the judgment slots leased on these tasks. task_ids: one id per lease. Reused gold has no slots.
 
     With adaptive third judgments, a task whose first two labels agree then no longer needs a third judgment.
     """
@@ -334,7 +356,7 @@ def free_slots(task_ids: Sequence[int]) -> None:
     for task_id, n in Counter(task_ids).items():
         by_n_leases[n].append(task_id)
     for n, ids in by_n_leases.items():
-        JudgmentTask.objects.without_gold().filter(pk__in=ids).update(n_leased=F("n_leased") - n)
+        JudgmentTask.objects.with_slots().filter(pk__in=ids).update(n_leased=F("n_leased") - n)
     for round in Round.objects.filter(third_only_if_split=True, tasks__in=task_ids).distinct():
         update_verdicts(round.tasks.filter(pk__in=task_ids), round)
 

@@ -16,7 +16,7 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
-from annotation.judging.assignment import AnnotatorNotActive, ComesFirst, fill_batch, free_slots, wanted_gold
+from annotation.judging.assignment import AnnotatorNotActive, ComesFirst, fill_batch, free_slots, return_to_first, wanted_gold
 from annotation.judging.verdicts import majority, wanted_if_split
 from annotation.models import (
     LONGEST_COMMENT,
@@ -153,8 +153,8 @@ def _submit(annotator: Annotator, answer: Answer, now: datetime) -> Judgment:
 def _store(judgment: Judgment, assignment: Assignment) -> None:
     """Store the judgment of a locked assignment, decide whether it counts, and update the task's counters and verdict.
 
-    Answers to gold fill no slot and never count. These answers run the same SQL queries as other answers, so that
-    response times do not reveal gold.
+    Answers to gold fill slots like other answers, unless the round reuses gold, but never count. They run the same SQL
+    queries as other answers, so that response times do not reveal gold.
     """
     task, annotator, was_leased = judgment.task, judgment.annotator, assignment.status == Assignment.Status.LEASED
     round, changes = annotator.round, {}  # changes to the task's counters, by counter
@@ -162,10 +162,11 @@ def _store(judgment: Judgment, assignment: Assignment) -> None:
         # Supersede the last judgment. The new judgment counts if the last judgment counted.
         last = Judgment.objects.current().get(task=task, annotator=annotator)
         judgment.is_counted, judgment.is_late = last.is_counted, last.is_late
+        judgment.fills_gold_slot = last.fills_gold_slot
         judgment.opened_reference = last.opened_reference or judgment.opened_reference
         # The deferred foreign key is checked at commit, after the new judgment is inserted.
         Judgment.objects.filter(pk=last.pk).update(superseded_by=judgment.pk)
-        if last.is_counted and last.label != judgment.label:
+        if (last.is_counted or last.fills_gold_slot) and last.label != judgment.label:
             changes = {last.label: -1, judgment.label: 1}
     else:  # fill the leased slot or, if the lease expired, a free slot
         _set_done(id=assignment.pk)
@@ -175,8 +176,10 @@ def _store(judgment: Judgment, assignment: Assignment) -> None:
             quota, leased = annotator.quota, annotator.assignments.filter(status=Assignment.Status.LEASED)
             has_room = quota is None or annotator.n_judged + leased.count() < quota
             has_slot = has_room and task.n_wanted > task.n_judgments + task.n_leased
+        has_slot = has_slot and task.n_wanted > 0  # reused gold has no slots
         judgment.is_late, judgment.is_counted = not was_leased, has_slot and not task.is_gold
-        if judgment.is_counted:
+        judgment.fills_gold_slot = has_slot and task.is_gold
+        if has_slot:
             changes = {"leased": -was_leased, "judgments": 1, judgment.label: 1}
         annotator.n_judged += 1
         _set_n_judged(id=annotator.pk, n_judged=annotator.n_judged)
@@ -184,7 +187,7 @@ def _store(judgment: Judgment, assignment: Assignment) -> None:
         setattr(task, f"n_{name}", getattr(task, f"n_{name}") + change)
     if changes and round.third_only_if_split:
         task.n_wanted, task.verdict = wanted_if_split(task.n_true, task.n_false, task.n_unjudgeable, task.n_leased), ""
-    if changes and task.n_judgments >= task.n_wanted:  # same rule as update_verdicts, which works in bulk
+    if changes and task.n_judgments >= task.n_wanted and not task.is_gold:  # same rule as update_verdicts, which works in bulk
         task.verdict = majority(task.n_true, task.n_false, task.n_judgments, round.quorum)
     _set_counts(id=task.pk, **{name: getattr(task, name) for name in WRITTEN})
     _insert_judgment(judgment)
@@ -216,21 +219,37 @@ _insert_judgment = PreparedInsert(Judgment)
 
 
 def skip_task(annotator: Annotator, task_id: int) -> None:
-    """Release the lease on a task. A stored answer is kept. Idempotent. Raises NotAssigned or RoundNotOpen."""
+    """Release the lease on a task. A stored answer is kept. Idempotent.
+
+    Raises NotAssigned, RoundNotOpen, or DomainError SkipLimit.
+    """
     with transaction.atomic():
-        Annotator.objects.lock(annotator.pk).round.check_open()
+        locked = Annotator.objects.lock(annotator.pk)
+        locked.round.check_open()
         _check_assigned(annotator, task_id)
         assignment = Assignment.objects.filter(annotator=annotator, task=task_id)
+        if locked.assignments.skipped().exclude(task=task_id).count() >= locked.most_skipped:
+            raise DomainError(
+                "SkipLimit",
+                f"You cannot skip more than {locked.most_skipped} statements now. Answer this statement; if you cannot "
+                "judge it, choose Unjudgeable. The limit rises with your answers.",
+            )
         if assignment.filter(status=Assignment.Status.LEASED).update(status=Assignment.Status.SKIPPED):
             free_slots([task_id])
         assignment.filter(status=Assignment.Status.EXPIRED).update(status=Assignment.Status.SKIPPED)
 
 
 def reassign_skipped(annotator: Annotator) -> int:
-    """Make skipped tasks available to the annotator again and return their number. Raises RoundNotOpen."""
+    """Make skipped tasks available to the annotator again and return their number. Raises RoundNotOpen.
+
+    The annotator returns to the place of the first skipped task in the order. Otherwise, repeated skipping would give
+    access to an unlimited number of tasks.
+    """
     with transaction.atomic():
         Annotator.objects.lock(annotator.pk).round.check_open()
-        return annotator.assignments.skipped().update(status=Assignment.Status.EXPIRED)
+        skipped = annotator.assignments.skipped()
+        return_to_first(annotator, skipped)
+        return skipped.update(status=Assignment.Status.EXPIRED)
 
 
 def n_skipped(annotator: Annotator) -> int:

@@ -31,8 +31,8 @@ JUDGING_COLUMNS = (
         f"round__{name}"
         for name in (
             "name", "status", "source", "closes_at", "seed", "n_tasks", "n_gold", "batch_size", "gold_share",
-            "training_size", "judgments_per_task", "third_only_if_split", "max_per_annotator", "dominance_cap",
-            "has_reservations",
+            "gold_reuse", "training_size", "judgments_per_task", "third_only_if_split", "max_per_annotator",
+            "dominance_cap", "has_reservations",
         )
     ),
 )  # fmt: skip
@@ -46,6 +46,8 @@ JUDGING_COLUMNS = (
 N_ROUNDS = 4
 HALF = 4  # bytes
 LARGEST_ID = 2**63 - 1
+SKIPPED_AT_FIRST = 20
+JUDGED_PER_SKIP = 2
 SIXTEEN_HEX_DIGITS = r"[0-9a-f]{16}"
 
 
@@ -182,6 +184,11 @@ class Annotator(models.Model):
         return self.round.n_tasks if self.quota is None else min(self.round.n_tasks, self.quota)
 
     @property
+    def most_skipped(self) -> int:
+        """Maximum number of skipped statements at a time. It grows with the answers, so skipping cannot replace them."""
+        return SKIPPED_AT_FIRST + self.n_judged // JUDGED_PER_SKIP
+
+    @property
     def has_judged_share(self) -> bool:
         return self.quota is not None and self.n_judged >= self.quota
 
@@ -189,7 +196,7 @@ class Annotator(models.Model):
 class Reservation(models.Model):
     """Statements of a round that only some of its annotators may judge (annotation.judging.reservations).
 
-    n_reserved: number of statements at the time of the reservation. released_at: time at which the statements returned
+    n_reserved: number of statements at the time of the reservation, without gold. released_at: time at which the statements returned
     to the pool, or None. Rows are not deleted: without a full index on JudgmentTask.reservation, the database would
     search the whole table for references.
     """
@@ -209,7 +216,7 @@ class Reservation(models.Model):
 
     @property
     def statements_left(self) -> models.QuerySet[JudgmentTask]:
-        return self.round.tasks.filter(reservation=self, verdict="")
+        return self.round.tasks.without_gold().filter(reservation=self, verdict="")
 
     @cached_property
     def n_stuck(self) -> int:
@@ -218,7 +225,7 @@ class Reservation(models.Model):
         taken = [Assignment.Status.LEASED, Assignment.Status.DONE]
         n_taken = Count("assignments", filter=Q(assignments__annotator__in=able, assignments__status__in=taken))
         n = F("n_wanted") - F("n_judgments") - F("n_leased") + n_taken
-        return self.tasks.with_open_slot().alias(n=n).filter(n__gt=len(able)).count()
+        return self.tasks.without_gold().with_open_slot().alias(n=n).filter(n__gt=len(able)).count()
 
 
 class AssignmentQuerySet(models.QuerySet):
@@ -276,6 +283,10 @@ class JudgmentQuerySet(models.QuerySet):
         """Return the judgments used for verdicts and agreement: exactly k per complete task."""
         return self.current().filter(is_counted=True)
 
+    def filling_slots(self):
+        """Return the judgments that fill slots: the counted judgments, and judgments of gold that is not reused."""
+        return self.current().filter(Q(is_counted=True) | Q(fills_gold_slot=True))
+
     def unsealed(self):
         return self.filter(sealed_in=None)
 
@@ -289,6 +300,8 @@ class Judgment(models.Model):
 
     client_uuid: created by the client, so a resent answer is stored once. is_counted: True for the k judgments of a
     task; False if the slot was taken after the lease expired, the quota was exhausted, or the annotator is excluded.
+    fills_gold_slot: True for answers to gold that fill one of its slots; None if the annotator is excluded, and for
+    judgments of earlier versions.
     is_excluded: True if the judgment counted until the annotator was excluded. is_late: True if the lease had expired
     at the first answer. Annotators see is_late, so it is also set for gold. seconds: active time; None if not measured.
     wrong_part: "relation" or the number of a slot if the round asks which part is wrong and the label is False,
@@ -302,6 +315,7 @@ class Judgment(models.Model):
     annotator = models.ForeignKey(Annotator, on_delete=models.PROTECT, related_name="judgments")
     label = models.CharField(max_length=11, choices=Label)
     is_counted = models.BooleanField(default=True)
+    fills_gold_slot = models.BooleanField(null=True, blank=True, editable=False)
     is_excluded = models.BooleanField(default=False)
     is_late = models.BooleanField(default=False)
     seconds = models.FloatField(null=True, blank=True)

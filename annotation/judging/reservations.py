@@ -5,6 +5,7 @@ stays valid. The number of required judgments does not change.
 """
 
 from collections.abc import Collection
+from math import ceil
 from typing import Any
 
 from django.db import transaction
@@ -22,8 +23,9 @@ from kgharvest.events.recording import record
 def reserve_statements(round: Round, codes: Collection[str], by=None, **lookup: Any) -> Reservation:
     """Reserve incomplete statements for the annotators with these codes.
 
-    lookup: `knowledge_tuple__relation` with the id of a relation, or `pk__in` with ids of statements. Gold, complete
-    statements, and statements of another reservation are not reserved. Raises NotAllowed, NotFound, WrongStatus, or
+    lookup: `knowledge_tuple__relation` with the id of a relation, or `pk__in` with ids of statements. Complete
+    statements, and statements of another reservation are not reserved. Unless the round reuses gold, the same share of
+    gold is reserved, so that the group receives gold, and others do not recognize it. Raises NotAllowed, NotFound, WrongStatus, or
     DomainError NothingToReserve.
     """
     _lock_round(round, by)
@@ -38,6 +40,14 @@ def reserve_statements(round: Round, codes: Collection[str], by=None, **lookup: 
     reservation.n_reserved = n = chosen.filter(reservation=None, verdict="").update(reservation=reservation)
     if not n:
         raise DomainError("NothingToReserve", "All these statements are complete or reserved. Choose other statements.")
+    gold = round.tasks.gold().with_slots()
+    if "pk__in" in lookup:
+        n_gold = ceil(round.n_gold * n / (round.n_tasks - round.n_gold))
+    else:
+        gold = gold.filter(**lookup)
+        n_gold = gold.count()
+    reserved_gold = gold.filter(reservation=None).order_by("pk").values_list("pk", flat=True)[:n_gold]
+    gold.filter(pk__in=list(reserved_gold)).update(reservation=reservation)
     reservation.save(update_fields=["n_reserved"])
     names = ", ".join(sorted(annotator.code for annotator in annotators))
     record("round.reserved", round, by, round=round, n=n, annotators=names)

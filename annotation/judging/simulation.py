@@ -31,7 +31,7 @@ def fill_with_simulated_judgments(round: Round, truth: Truth, rng: Random, n_ann
         annotators = []
         for number in range(1, n_annotators + 1):
             code = f"simulated-{number}"
-            start = start_position(round.seed, code, round.n_tasks)
+            start = start_position(round, code)
             annotators.append(round.annotators.create(code=code, next_position=start, trained_at=timezone.now()))
         # UUIDs must be unique in the installation, even if two rounds are simulated with the same seed.
         salt = uuid5(NAMESPACE_OID, f"simulation of round {round.pk}").int

@@ -16,9 +16,12 @@ def add_counts(tasks: QuerySet, round: Round, label: str, sign: int) -> None:
 
 
 def update_verdicts(tasks: QuerySet, round: Round) -> None:
-    """Update the verdicts of `tasks` from their counters. With adaptive third judgments, also update n_wanted."""
+    """Update the verdicts of `tasks`, except gold, from their counters.
+
+    With adaptive third judgments, also update n_wanted, including that of gold.
+    """
     n_wanted = WANTED_IF_SPLIT if round.third_only_if_split else F("n_wanted")
-    tasks.without_gold().update(n_wanted=n_wanted, verdict=verdict_sql(n_wanted, round.quorum))
+    tasks.with_slots().update(n_wanted=n_wanted, verdict=verdict_sql(n_wanted, round.quorum))
 
 
 def count_draws(round: Round) -> None:

@@ -53,8 +53,9 @@ WANTED_IF_SPLIT = Greatest(
 
 
 def verdict_sql(n_wanted: F | Greatest, quorum: int) -> Case:
-    """Return `task_verdict` as SQL over the counters of JudgmentTask, with "" for None."""
+    """Return `task_verdict` as SQL over the counters of JudgmentTask, with "" for None and for gold."""
     return Case(
+        When(is_gold=True, then=Value("")),
         When(n_judgments__lt=n_wanted, then=Value("")),
         When(n_judgments__lt=2 * F("n_true"), n_true__gte=quorum, then=Value(Verdict.ACCEPTED.value)),
         When(n_judgments__lt=2 * F("n_false"), n_false__gte=quorum, then=Value(Verdict.REJECTED.value)),

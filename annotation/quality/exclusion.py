@@ -31,6 +31,8 @@ from kgharvest.pages.number_format import with_rounded_numbers
 from kgharvest.statistics.agreement import agreement_of_rows
 
 JUDGMENTS_AT_ONCE = 2000
+# Judgments that filled a slot until the exclusion. Gold: the slots are released, so that it is assigned like other tasks.
+REMOVED = Q(is_excluded=True) | Q(fills_gold_slot=None, task__is_gold=True, task__n_wanted__gt=0)
 EXCLUSIONS = AuditedTable(Exclusion, "annotator__code", "reason", "excluded_at", "effect", "n_judgments")
 REINSTATEMENTS = AuditedTable(Exclusion, "reinstated_at", condition=~Q(reinstated_at=None))
 
@@ -49,7 +51,7 @@ def exclude_annotator(annotator: Annotator, reason: str, by=None, effect: dict |
     if not reason.strip():
         raise DomainError("NoReason", f"Enter a reason for excluding {annotator.code}. It is stored with the decision.")
     exclusion = _store_exclusion(annotator, reason.strip(), by, effect or {})
-    for chunk in _chunks(Judgment.objects.counted().filter(annotator=annotator)):
+    for chunk in _chunks(Judgment.objects.filling_slots().filter(annotator=annotator)):
         _remove_from_counts(exclusion, chunk)
     return exclusion
 
@@ -62,7 +64,7 @@ def reinstate_annotator(annotator: Annotator, by=None) -> Exclusion:
     """
     check_may(by, Action.WORK, annotator.round.project)
     exclusion = _store_reinstatement(annotator, by)
-    for chunk in _chunks(Judgment.objects.current().filter(annotator=annotator, is_excluded=True)):
+    for chunk in _chunks(Judgment.objects.current().filter(REMOVED, annotator=annotator)):
         _count_again(exclusion, chunk)
     _finish_reinstatement(exclusion, by)
     return exclusion
@@ -135,25 +137,27 @@ def _remove_from_counts(exclusion: Exclusion, ids: Sequence[UUID]) -> None:
     annotator = _lock(exclusion.annotator)
     if not annotator.exclusions.filter(pk=exclusion.pk, reinstated_at=None).exists():
         return
-    counted = Judgment.objects.counted().filter(pk__in=ids)
-    removed = list(counted.values_list("task", "label"))
-    counted.update(is_counted=False, is_excluded=True)
+    filling = Judgment.objects.filling_slots().filter(pk__in=ids)
+    removed = list(filling.values_list("task", "label"))
+    filling.filter(is_counted=True).update(is_counted=False, is_excluded=True)
+    filling.filter(fills_gold_slot=True).update(fills_gold_slot=None)
     _change_counts(annotator.round, removed, -1)
 
 
 @transaction.atomic
 def _count_again(exclusion: Exclusion, ids: Sequence[UUID]) -> None:
     annotator = _lock(exclusion.annotator)
-    excluded = Judgment.objects.current().filter(pk__in=ids, is_excluded=True)
-    rows = list(excluded.values_list("task", "label"))
+    removed = Judgment.objects.current().filter(REMOVED, pk__in=ids)
+    excluded = removed.filter(is_excluded=True)
+    rows = list(removed.values_list("task", "label"))
     free_tasks = _tasks_with_free_slot(annotator.round, [task for task, _ in rows])
-    restored = [row for row in rows if row[0] in free_tasks]
-    excluded.filter(task__in=free_tasks).update(is_counted=True, is_excluded=False)
-    excluded.update(is_excluded=False, sealed_in=None)  # judgments without a slot never count and are sealed again
-    _change_counts(annotator.round, restored, 1)
-    n_restored = len(restored)
+    removed.filter(task__in=free_tasks, task__is_gold=True).update(fills_gold_slot=True)
+    n_restored = excluded.filter(task__in=free_tasks).update(is_counted=True, is_excluded=False)
+    # Judgments without a slot never count and are sealed again.
+    n_left_out = excluded.update(is_excluded=False, sealed_in=None)
+    _change_counts(annotator.round, [row for row in rows if row[0] in free_tasks], 1)
     Exclusion.objects.filter(pk=exclusion.pk).update(
-        n_counted_again=F("n_counted_again") + n_restored, n_left_out=F("n_left_out") + len(rows) - n_restored
+        n_counted_again=F("n_counted_again") + n_restored, n_left_out=F("n_left_out") + n_left_out
     )
 
 

@@ -121,13 +121,12 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
     # A tuple drawn for several cells becomes one task, with the surface form of the first cell.
     tasks: dict[int, FrozenTask] = {}
     references = _imported_references(round, samples)
-    n_wanted = 2 if round.third_only_if_split else round.judgments_per_task
     for stratum, tuples, *_ in samples:
         new = [harvested for harvested in tuples if harvested.knowledge_tuple_id not in tasks]
         statements = freeze_statements(stratum.relation.statement, [harvested.surface for harvested in new])
         for (_, pk, _, _, surface, _), (text, spans) in zip(new, statements, strict=True):
             additions = additions_of(round, stratum.relation.name, surface, text, references.get(pk, ()))
-            tasks[pk] = FrozenTask(stratum.relation, pk, text, spans, surface, n_wanted, additions)
+            tasks[pk] = FrozenTask(stratum.relation, pk, text, spans, surface, round.n_wanted_first, additions)
     relations = list({job.relation_id: job.relation for _, job, _ in cells}.values())
     gold = choose_gold(round, relations, [drawn for sample in samples for drawn in sample.tuples], len(tasks))
     gold_tasks = []
@@ -135,9 +134,10 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
         text, spans = freeze_statement(answer.relation.statement, answer.entities)
         entities = list(answer.entities)
         additions = additions_of(round, answer.relation.name, entities, text)
-        gold_tasks.append(FrozenTask(answer.relation, 0, text, spans, entities, 0, additions, gold=answer))
+        n_wanted = 0 if round.gold_reuse else round.n_wanted_first
+        gold_tasks.append(FrozenTask(answer.relation, 0, text, spans, entities, n_wanted, additions, gold=answer))
     all_tasks = [*tasks.values(), *gold_tasks]
-    for task, position in zip(all_tasks, rng.permutation(len(all_tasks)).tolist(), strict=True):
+    for task, position in zip(all_tasks, _positions(len(tasks), len(gold_tasks), rng), strict=True):
         task.position = position
     if round.cluster_size:  # statements with the same subject follow one another
         place: dict[str, int] = {}
@@ -157,6 +157,18 @@ def freeze_round(round: Round, by: User = None) -> FrozenRound:
         },
         judged=judged,
     )
+
+
+def _positions(n_tasks: int, n_gold: int, rng: np.random.Generator) -> list[int]:
+    """Return the positions of the tasks, followed by those of gold: one at a random place in each of n_gold intervals.
+
+    The intervals have equal length, to within one position, so every annotator receives gold at a constant rate.
+    """
+    n = n_tasks + n_gold
+    ends = [n * number // n_gold for number in range(1, n_gold + 1)] if n_gold else []
+    gold = [int(rng.integers(begin, end)) for begin, end in pairwise([0, *ends])]
+    others = np.setdiff1d(np.arange(n), gold)
+    return [*rng.permutation(others).tolist(), *rng.permutation(gold).tolist()]
 
 
 def _imported_references(round: Round, samples: Sequence[Sample]) -> dict[int, list[str]]:

@@ -108,7 +108,7 @@ class Round(models.Model):
         "Sample": ("seed", "include_sensitive", "judge", "cluster_size"),
         "Judgments": ("judgments_per_task", "third_only_if_split", "layout", "batch_size", "asks_wrong_part"),
         "References": ("reference_links", "imported_references"),
-        "Gold statements": ("gold_share", "training_size"),
+        "Gold statements": ("gold_share", "gold_reuse", "training_size"),
         "Instructions": ("instructions", "consent", "on_withdrawal", "check_questions"),
         "People": ("who_can_join", "max_per_annotator", "dominance_cap"),
         "Questionnaire": ("ask_language", "ask_country", "ask_age_group", "ask_expertise", "own_questions"),
@@ -176,6 +176,13 @@ class Round(models.Model):
         validators=[MinValueValidator(0), MaxValueValidator(0.5)],
         help_text="Share of gold among the statements of an annotator. Gold looks like other statements and does not "
         "count in results.",
+    )
+    gold_reuse = models.BooleanField(
+        "reuse gold",
+        default=False,
+        db_default=False,
+        help_text="Shows each gold statement to every annotator, so that few gold statements are enough. Groups of "
+        "annotators who compare their statements can then recognize gold.",
     )
     training_size = models.PositiveSmallIntegerField(
         "statements in training",
@@ -387,10 +394,9 @@ class Round(models.Model):
 
         The maximum share refers to the guaranteed judgments, so it holds even if no adaptive third judgment is needed.
         """
-        n_guaranteed = 2 if self.third_only_if_split else self.judgments_per_task
         limits = [] if self.max_per_annotator is None else [self.max_per_annotator]
         if self.dominance_cap is not None:
-            limits.append(max(1, int(self.dominance_cap * self.n_tasks * n_guaranteed + 1e-9)))
+            limits.append(max(1, int(self.dominance_cap * self.n_tasks * self.n_wanted_first + 1e-9)))
         return min(limits, default=None)
 
     @property
@@ -400,12 +406,19 @@ class Round(models.Model):
 
     @property
     def gold_rate(self) -> float:
-        """Share of gold among the statements assigned to an annotator, constant throughout the round.
+        """Expected share of gold among the statements of an annotator, constant throughout the round.
 
         If there is too little gold, the share is lower than `gold_share`. Otherwise, gold would run out early, and
         annotators could infer which statements are not gold.
         """
-        return min(self.gold_share, self.n_gold / self.most_by_one) if self.n_gold else 0.0
+        if not self.n_gold:
+            return 0.0
+        return min(self.gold_share, self.n_gold / self.most_by_one) if self.gold_reuse else self.n_gold / self.n_tasks
+
+    @property
+    def n_wanted_first(self) -> int:
+        """Number of judgments that a statement requires when the round opens."""
+        return 2 if self.third_only_if_split else self.judgments_per_task
 
     def noisy_harvests(self) -> models.QuerySet[HarvestJob]:
         """Return the sampled harvests that are probably noise."""
@@ -595,6 +608,10 @@ class JudgmentTaskQuerySet(models.QuerySet):
     def without_gold(self):
         return self.filter(is_gold=False)
 
+    def with_slots(self):
+        """Return all tasks except reused gold."""
+        return self.filter(n_wanted__gt=0)
+
     def complete(self):
         return self.exclude(verdict="")
 
@@ -609,10 +626,11 @@ class JudgmentTask(models.Model):
 
     statement: frozen text. entities: surface forms by slot. spans: [start, end) of each entity in the statement, in
     reading order. position: index in the round's random order, from 0. n_wanted: number of required judgments (k).
-    n_wanted is 0 for gold: every annotator may judge it, its judgments are not counted, and its counters stay 0.
+    Gold is assigned and counted like other tasks, but has no verdict, and its judgments do not count (Judgment). If the
+    round reuses gold, n_wanted is 0: every annotator may judge the gold, and its counters stay 0.
     n_leased: number of assigned judgments. verdict: empty until `n_wanted` judgments are counted. additions: further
     keys of the statement as sent to annotators (annotation.rounds.references); None in most rounds. reservation: the
-    annotators that the task is reserved for; None in most rounds, and never set for gold.
+    annotators that the task is reserved for; None in most rounds, and never set for reused gold.
     """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="tasks")
@@ -665,7 +683,6 @@ class JudgmentTask(models.Model):
                 condition=Q(is_gold=True, gold_label__in=["true", "false"]) | Q(is_gold=False, gold_label=""),
                 name="judgment_task_gold_has_label",
             ),
-            models.CheckConstraint(condition=Q(is_gold=False) | Q(n_wanted=0), name="judgment_task_gold_wants_none"),
         ]
         indexes = [
             models.Index(fields=["round", "position"], condition=JudgmentTaskQuerySet.OPEN, name="judgment_task_open"),

@@ -78,15 +78,23 @@ class Workload:
         return (self.n_judgments + self.n_gold_shown) * self.seconds_per_judgment / 3600
 
 
-def workload(draft: Round, n_drawn: int, n_tasks: int, seconds_per_judgment: float | None = None) -> Workload:
-    """Return the workload for `n_drawn` draws of `n_tasks` distinct tuples, given the options of the draft."""
+def workload(
+    draft: Round, n_drawn: int, n_tasks: int, seconds_per_judgment: float | None = None, n_gold: int | None = None
+) -> Workload:
+    """Return the workload for `n_drawn` draws of `n_tasks` distinct tuples, given the options of the draft.
+
+    n_gold: number of gold statements. Defaults to the number that the gold share requires.
+    """
     n_judgments = n_tasks * draft.judgments_per_task
+    n_gold_shown = round(n_judgments * draft.gold_share / (1 - draft.gold_share))
+    if n_gold is not None and not draft.gold_reuse:
+        n_gold_shown = n_gold * draft.judgments_per_task
     return Workload(
         n_drawn=n_drawn,
         n_tasks=n_tasks,
         n_judgments_least=2 * n_tasks if draft.third_only_if_split else n_judgments,
         n_judgments=n_judgments,
-        n_gold_shown=round(n_judgments * draft.gold_share / (1 - draft.gold_share)),
+        n_gold_shown=n_gold_shown,
         seconds_per_judgment=seconds_per_judgment or ASSUMED_SECONDS,
         is_measured=seconds_per_judgment is not None,
     )
@@ -259,7 +267,8 @@ def plan_round(
         cells[sample.stratum.job_id].append(sample)
     n_gold = sum(task.is_gold for task in frozen.tasks)
     pace = measured_pace()
-    work = workload(round, sum(len(sample.tuples) for sample in frozen.samples), len(frozen.tasks) - n_gold, pace)
+    n_drawn = sum(len(sample.tuples) for sample in frozen.samples)
+    work = workload(round, n_drawn, len(frozen.tasks) - n_gold, pace, n_gold)
     names = cell_names(sample.stratum for sample in frozen.samples)
     of_labels = frozen.judged.accuracy if frozen.judged else {}
     earlier = cache(partial(_earlier_verdicts, by))

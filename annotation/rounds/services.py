@@ -303,7 +303,7 @@ def note_complete_rounds(now: datetime) -> None:
     tasks = JudgmentTask.objects.filter(round=OuterRef("pk"))
     # Check open slots first, because their index excludes most rounds.
     complete = Round.objects.filter(
-        ~Exists(tasks.with_open_slot()), ~Exists(tasks.without_gold().filter(verdict="")), n_tasks__gt=0
+        ~Exists(tasks.without_gold().with_open_slot()), ~Exists(tasks.without_gold().filter(verdict="")), n_tasks__gt=0
     )
     judged = complete.exclude(status=Round.Status.DRAFT).exclude(source=Round.Source.IMPORTED)
     for round in judged.filter(completed_at=None):

@@ -1,13 +1,14 @@
 """Gold statements: hidden among other statements and excluded from all counts."""
 
 import pytest
-from django.db.models import ProtectedError
+from django.db.models import Count, ProtectedError
 from django.utils import timezone
 
 from annotation.gold.candidates import decide_on_gold, gold_candidates, withdraw_gold
 from annotation.judging.assignment import LEASE, gold_positions, next_batch, release_expired
 from annotation.judging.judgments import skip_task
 from annotation.models import Annotator, Assignment, Draw, GoldDecision, Judgment
+from annotation.quality.exclusion import exclude_annotator, reinstate_annotator
 from annotation.rounds.services import open_round
 from kgharvest.models import KnowledgeTuple, tuple_key
 from tests.factories import judge, make_annotators, make_harvest, make_relation
@@ -62,9 +63,10 @@ def test_gold_positions_differ_between_annotators():
 # Judging
 
 
+@pytest.mark.parametrize("gold_reuse", [True, False])
 @pytest.mark.parametrize("batch_size", [1, 10])
-def test_annotators_see_gold_once_and_tasks_get_k_judgments(batch_size):
-    round = gold_round(40, 6, judgments_per_task=2, gold_share=0.2, batch_size=batch_size)
+def test_annotators_see_gold_once_and_tasks_get_k_judgments(batch_size, gold_reuse):
+    round = gold_round(40, 6, judgments_per_task=2, gold_share=0.2, batch_size=batch_size, gold_reuse=gold_reuse)
 
     annotators = make_annotators(round, 2)
     for annotator in annotators:
@@ -72,22 +74,92 @@ def test_annotators_see_gold_once_and_tasks_get_k_judgments(batch_size):
             judge(annotator, batch[0])
 
     seen = [Judgment.objects.filter(task__is_gold=True, annotator=annotator).count() for annotator in annotators]
-    assert set(seen) <= {5, 6}  # the last gold position may follow the last other statement
+    assert set(seen) <= ({5, 6} if gold_reuse else {6})  # the last position of reused gold may be after the end
     assert not Judgment.objects.counted().filter(task__is_gold=True).exists()
     assert round.tasks.without_gold().filter(verdict="accepted").count() == 40
-    assert set(round.tasks.gold().values_list("n_judgments", "n_leased", "verdict")) == {(0, 0, "")}
+    counters = (0, 0, 0, "") if gold_reuse else (2, 2, 0, "")
+    assert set(round.tasks.gold().values_list("n_wanted", "n_judgments", "n_leased", "verdict")) == {counters}
     assert set(round.tasks.without_gold().values_list("n_judgments", "n_wanted")) == {(2, 2)}
     n_met = [(40 + n, 40 + n) for n in seen]
     assert list(Annotator.objects.order_by("pk").values_list("n_judged", "n_handed_out")) == n_met
 
 
-def test_gold_is_not_assigned_without_other_statements():
-    round = gold_round(1, 4, judgments_per_task=1, gold_share=0.5)
+def test_reused_gold_is_not_assigned_without_other_statements():
+    round = gold_round(1, 4, judgments_per_task=1, gold_share=0.5, gold_reuse=True)
     first, second = make_annotators(round, 2)
     while batch := next_batch(first, timezone.now()):
         judge(first, batch[0])
 
     assert next_batch(second, timezone.now()) == []
+
+
+def test_gold_is_assigned_to_k_annotators():
+    round = gold_round(4, 4, judgments_per_task=2, gold_share=0.5)
+
+    for annotator in make_annotators(round, 4):
+        while batch := next_batch(annotator, timezone.now()):
+            judge(annotator, batch[0])
+
+    assert set(round.tasks.annotate(n=Count("judgments")).values_list("n", flat=True)) == {2}
+
+
+def test_gold_is_evenly_distributed_over_the_order():
+    round = gold_round(36, 4, gold_share=0.1)
+
+    positions = round.tasks.gold().order_by("position").values_list("position", flat=True)
+    assert [position // 10 for position in positions] == [0, 1, 2, 3]
+
+
+def test_gold_gets_a_third_judgment_if_split():
+    round = gold_round(1, 4, third_only_if_split=True, gold_share=0.5)
+    pk = round.tasks.gold().first().pk
+
+    for annotator, label in zip(make_annotators(round, 2), ("true", "false"), strict=True):
+        judge(annotator, *(task for task in next_batch(annotator, timezone.now()) if task.pk == pk), label)
+    assert round.tasks.get(pk=pk).n_wanted == 3
+    judge(annotator, round.tasks.get(pk=pk), "true")
+
+    task = round.tasks.get(pk=pk)
+    assert (task.n_wanted, task.n_true, task.n_false, task.verdict) == (2, 2, 0, "")
+
+
+def test_late_answer_fills_free_slot_of_gold():
+    round = gold_round(2, 4, judgments_per_task=1, gold_share=0.5)
+    slow, quick = make_annotators(round, 2)
+    first, second = [task for task in next_batch(slow, timezone.now()) if task.is_gold]
+    release_expired(timezone.now() + LEASE * 2)
+    judge(slow, first)
+    for task in next_batch(quick, timezone.now()):
+        judge(quick, task)
+    judge(slow, second)
+    for task in (first, second):
+        judge(slow, task, "false")
+
+    assert list(slow.judgments.current().order_by("task").values_list("fills_gold_slot", "is_late")) == [
+        (True, True),
+        (False, True),
+    ]
+    assert list(round.tasks.gold().order_by("pk").values_list("n_true", "n_false", "n_judgments")) == [
+        (0, 1, 1),
+        (1, 0, 1),
+    ]
+
+
+def test_exclusion_releases_gold_and_reinstatement_counts_it_again():
+    round = gold_round(2, 4, judgments_per_task=2, gold_share=0.5)
+    [annotator] = make_annotators(round, 1)
+    while batch := next_batch(annotator, timezone.now()):
+        judge(annotator, batch[0])
+    before = list(round.tasks.values())
+
+    exclusion = exclude_annotator(annotator, "guesses")
+    assert exclusion.n_judgments == 2
+    assert set(round.tasks.values_list("n_judgments", flat=True)) == {0}
+
+    reinstated = reinstate_annotator(annotator)
+    assert (reinstated.n_counted_again, reinstated.n_left_out) == (2, 0)
+    assert list(round.tasks.values()) == before
+    assert annotator.judgments.filter(fills_gold_slot=True).count() == 2
 
 
 def test_expired_gold_lease_does_not_change_task_counters():

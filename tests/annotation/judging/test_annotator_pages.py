@@ -202,7 +202,7 @@ def test_training_page_before_feedback_is_independent_of_correct_label(client):
 
 
 def test_replies_for_gold_and_other_statements_have_same_shape(client):
-    round = round_with_hidden_values()
+    round = round_with_hidden_values(batch_size=8)
     annotator = join_round(round, make_user(), agrees=True)
     client.force_login(annotator.user)
 
@@ -210,7 +210,7 @@ def test_replies_for_gold_and_other_statements_have_same_shape(client):
     replies = [client.post(judging_page(), answer_to(statement["task"]), **JSON) for statement in statements]
 
     task_ids = [annotator.task_of(statement["task"]) for statement in statements]
-    assert annotator.round.tasks.gold().filter(pk__in=task_ids).count() == 2
+    assert annotator.round.tasks.gold().filter(pk__in=task_ids).count() == 4
     assert {frozenset(statement) for statement in statements} == {frozenset({"task", "parts"})}
     assert {(reply.status_code, *reply.json().keys(), reply.json()["late"]) for reply in replies} == {
         (200, "stored", "late", False)

@@ -1,24 +1,25 @@
 """Indistinguishability of gold statements: response content, order, size, and executed SQL."""
 
 import re
+from contextlib import suppress
 from itertools import pairwise
 from random import Random
 from uuid import uuid4
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import mannwhitneyu
 
-from annotation.judging.assignment import LEASE, next_batch, release_expired
+from annotation.judging.assignment import LEASE, START_WINDOW, next_batch, release_expired, start_position
 from annotation.judging.models import LARGEST_ID, SIXTEEN_HEX_DIGITS
 from annotation.models import Annotator, Assignment, Judgment, Round
 from annotation.quality.exclusion import exclude_annotator
 from tests.factories import judge, judging_page, make_gold, make_round, make_user
+from tests.gold_attack import areas, clues, play
 
 pytestmark = pytest.mark.django_db
 
@@ -61,13 +62,6 @@ def text_of(statement: dict) -> str:
 
 def gold_texts(round) -> set[str]:
     return set(round.tasks.gold().values_list("statement", flat=True))
-
-
-def area_under_curve(clues: list[float], is_gold: list[bool]) -> float:
-    """Return the probability that a gold statement has a larger clue than another one (ties count half)."""
-    gold = [clue for clue, gold in zip(clues, is_gold, strict=True) if gold]
-    others = [clue for clue, gold in zip(clues, is_gold, strict=True) if not gold]
-    return mannwhitneyu(gold, others).statistic / (len(gold) * len(others))
 
 
 def fetch_all_batches(annotator) -> list[list[dict]]:
@@ -124,28 +118,82 @@ def test_tokens_of_consecutive_tasks_are_uncorrelated():
     assert sum(n_same) / len(n_same) == pytest.approx(32, abs=4 * 4 / 1999**0.5)
 
 
+# Groups
+
+
+def mean_areas(round: Round, size: int, strategy: str, n_others: int) -> dict[str, float]:
+    """Return, by feature, the mean area under the ROC curve over two rounds with the same statements.
+
+    Half of the statements are gold in the first round, and the other half in the second. If the group receives the
+    same statements in the same order in both rounds, the mean is exactly 0.5.
+    """
+    tasks = set(round.tasks.all())
+    gold = set(Random(size).sample(sorted(tasks, key=lambda task: task.position), len(tasks) // 2))
+    by_round = []
+    for gold_tasks in (gold, tasks - gold):
+        with suppress(StopIteration), transaction.atomic():
+            make_gold(round, gold_tasks, "true")
+            Round.objects.filter(pk=round.pk).update(gold_share=0.5)
+            group = play(Round.objects.get(pk=round.pk), size, strategy, n_others, seed=size)
+            by_round.append(areas(clues(group, round.judgments_per_task), [task.pk for task in gold_tasks]))
+            raise StopIteration  # roll back
+    first, second = by_round
+    return {name: (first[name] + second[name]) / 2 for name in first.keys() & second.keys()}
+
+
+@pytest.mark.parametrize(("strategy", "is_adaptive"), [("judge", False), ("skip", False), ("mixed", True)])
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_group_of_annotators_cannot_recognize_gold(size, strategy, is_adaptive):
+    round = make_round(30, batch_size=3, third_only_if_split=is_adaptive)
+
+    means = mean_areas(round, size, strategy, n_others=max(4 - size, 1))
+
+    assert len(means) >= (10 if size == 1 else 15)
+    assert {name: area for name, area in means.items() if area != CHANCE} == {}
+
+
+def test_group_recognizes_reused_gold():
+    means = mean_areas(make_round(30, batch_size=3, gold_reuse=True), size=5, strategy="judge", n_others=3)
+
+    assert max(means.values()) > 0.6
+
+
+def test_unfinished_round_has_few_partially_judged_statements():
+    round, random, most_partial = make_round(200, batch_size=5), Random(3), 0
+    annotators = fixed_annotators(round, 8)
+    for annotator in annotators:
+        annotator.next_position = start_position(round, annotator.code)
+        annotator.save()
+    for step in range(400):
+        annotator = random.choices(annotators, range(1, 9))[0]  # the fastest judges eight times as fast as the slowest
+        judge(annotator, next_batch(annotator, timezone.now())[0])
+        if step % 20 == 0:
+            most_partial = max(most_partial, round.tasks.filter(n_judgments__range=(1, 2)).count())
+
+    assert most_partial <= START_WINDOW + 8 * 5
+    assert round.tasks.complete().count() > 100
+
+
 # Responses
 
 
 def test_ids_order_and_size_do_not_disclose_gold():
     round = mixed_round(2000, 200, batch_size=50)
-    texts, clues, is_gold = gold_texts(round), [], []
+    texts, rows, is_gold = gold_texts(round), [], []
     for annotator in fixed_annotators(round, 3):
         replies = fetch_all_batches(annotator)
-        clues += clues_of(replies)
+        rows += clues_of(replies)
         is_gold += [text_of(statement) in texts for tasks in replies for statement in tasks]
 
     assert (len(is_gold), sum(is_gold)) == (6000, 600)
-    for name, values in zip(
-        ("id", "distance from batch", "distance from previous", "order", "position", "size"),
-        zip(*clues, strict=True),
-        strict=True,
-    ):
-        assert area_under_curve(values, is_gold) == CHANCE, name
+    names = ("id", "distance from batch", "distance from previous", "order", "position", "size")
+    features = dict(zip(names, (dict(enumerate(values)) for values in zip(*rows, strict=True)), strict=True))
+    gold = [number for number, gold in enumerate(is_gold) if gold]
+    assert areas(features, gold) == dict.fromkeys(names, CHANCE)
 
 
-def test_gold_is_evenly_distributed_over_batches():
-    round = mixed_round(400, 20, batch_size=20, judgments_per_task=1)
+def test_reused_gold_is_evenly_distributed_over_batches():
+    round = mixed_round(400, 20, batch_size=20, judgments_per_task=1, gold_reuse=True)
     Round.objects.update(gold_share=0.5)  # far more than the available gold
     [annotator] = fixed_annotators(round, 1)
 
@@ -156,8 +204,8 @@ def test_gold_is_evenly_distributed_over_batches():
     assert sum(n_gold) == 20
 
 
-def test_gold_is_distributed_within_annotator_quota():
-    round = mixed_round(400, 20, batch_size=20, max_per_annotator=100)
+def test_reused_gold_is_distributed_within_annotator_quota():
+    round = mixed_round(400, 20, batch_size=20, max_per_annotator=100, gold_reuse=True)
     Round.objects.update(gold_share=0.5)
     [annotator] = fixed_annotators(round, 1)
     first = client_of(annotator).get(judging_page()).json()["tasks"]

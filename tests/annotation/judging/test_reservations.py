@@ -146,9 +146,9 @@ def test_skipped_statement_is_not_offered_after_its_reservation_for_others():
     assert next_batch(other, NOW) == []
 
 
-def test_gold_is_never_reserved_and_keeps_its_order():
+def test_reused_gold_is_never_reserved_and_keeps_its_order():
     def gold_places(reserves: bool) -> list[bool]:
-        round = factories.make_round(12, name=f"gold-{reserves}", batch_size=10)
+        round = factories.make_round(12, name=f"gold-{reserves}", batch_size=10, gold_reuse=True)
         factories.make_gold(round, list(round.tasks.filter(position__lt=3)), "true")
         Round.objects.filter(pk=round.pk).update(gold_share=0.2, seed=5)
         [expert] = factories.make_annotators(round, 1)
@@ -161,6 +161,22 @@ def test_gold_is_never_reserved_and_keeps_its_order():
         return [task.pk in gold for task in next_batch(expert, NOW)]
 
     assert gold_places(True) == gold_places(False)
+
+
+@pytest.mark.parametrize("by_relation", [True, False])
+def test_gold_is_reserved_in_the_same_share(by_relation):
+    round = factories.make_round(12)
+    factories.make_gold(round, list(round.tasks.filter(position__in=[0, 4, 8])), "true")
+    round.refresh_from_db()
+    [expert] = factories.make_annotators(round, 1)
+    ids = list(round.tasks.without_gold().values_list("pk", flat=True)[:3])
+    relation = round.tasks.first().knowledge_tuple.relation_id
+    lookup = {"knowledge_tuple__relation": relation} if by_relation else {"pk__in": ids}
+
+    reservation = reserve_statements(round, [expert.code], **lookup)
+
+    assert reservation.n_reserved == reservation.statements_left.count() == (9 if by_relation else 3)
+    assert reservation.tasks.gold().count() == (3 if by_relation else 1)
 
 
 # Services

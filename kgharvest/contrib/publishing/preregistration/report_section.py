@@ -70,9 +70,10 @@ class Deviation(NamedTuple):
 
 def deviations(planned: Mapping[str, Any], state: Mapping[str, Any], conduct: Mapping[str, Any]) -> list[Deviation]:
     """Return all deviations. planned: frozen document. state, conduct: state and conduct of the round as reported."""
+    options = {name: value for name, value in state["options"].items() if name in planned["state"]["options"]}
     changed_values = [
         deviation
-        for deviation in differences(planned["state"], state)
+        for deviation in differences(planned["state"], {**state, "options": options})  # without options added later
         if deviation.path != METHOD_PATH or deviation.planned not in EARLIER_WORDINGS
     ]
     paths = {deviation.path for deviation in changed_values}
