@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from django.contrib.auth import get_user_model
 from django.db import transaction
+from django.db.models import F
 from django.utils import timezone
 
 from annotation.invites.services import join_round
@@ -173,12 +174,12 @@ def judge_all(round: Round, *labels: Sequence[str]) -> list[Annotator]:
 def make_gold(round, tasks, label: str) -> None:
     """Turn tasks of the round into gold statements, which have no draws. Reused gold has no slots."""
     Draw.objects.filter(task__in=tasks).delete()
-    round.tasks.filter(pk__in=[task.pk for task in tasks]).update(
-        is_gold=True, gold_label=label, n_wanted=0 if round.gold_reuse else round.n_wanted_first, n_leased=0, n_judgments=0, n_true=0, n_false=0, n_unjudgeable=0,
-        verdict="",
-    )  # fmt: skip
+    counters = ("n_wanted", "n_leased", "n_judgments", "n_true", "n_false", "n_unjudgeable") if round.gold_reuse else ()
+    gold = round.tasks.filter(pk__in=[task.pk for task in tasks])
+    gold.update(is_gold=True, gold_label=label, verdict="", **dict.fromkeys(counters, 0))
     Round.objects.filter(pk=round.pk).update(n_gold=round.tasks.gold().count())
-    Judgment.objects.filter(task__in=tasks).update(is_counted=False)
+    judgments = Judgment.objects.filter(task__in=tasks)
+    judgments.update(is_counted=False, fills_gold_slot=False if round.gold_reuse else F("is_counted"))
 
 
 def make_judge_run(round: Round, name: str | None = None, **fields) -> JudgeRun:

@@ -27,8 +27,8 @@ LABELS = ("true", "false", "unjudgeable")
 class Account:
     """One account of the group. order: tasks in the order of their first view.
 
-    steps: times of all views by task. A statement is viewed again if it returns after it was skipped or released. sizes:
-    size of the reply without the text of the statement, by task. ahead: tasks of the last reply.
+    steps: times of all views by task. A statement is viewed again if it returns after it was skipped or released.
+    sizes: size of the reply without the text of the statement, by task. ahead: tasks of the last reply.
     """
 
     def __init__(self, annotator: Annotator):
@@ -114,52 +114,59 @@ def act(account: Account, strategy: str, random: Random, step: int) -> bool:
     return True
 
 
+Features = defaultdict[str, defaultdict[int, list[float]]]  # values by feature and task
+
+
 def clues(group: list[Account], k: int) -> dict[str, dict[int, float]]:
-    """Return the value of each feature by task, for the tasks that the group received."""
-    seen_by = defaultdict(list)
-    ranks = [{task: rank for rank, task in enumerate(account.order)} for account in group]
+    """Return the mean value of each feature by task, for the tasks that the group received."""
+    seen_by: defaultdict[int, list[int]] = defaultdict(list)
     for number, account in enumerate(group):
         for task in account.order:
             seen_by[task].append(number)
-    features: defaultdict[str, defaultdict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    features: Features = defaultdict(lambda: defaultdict(list))
     for task, members in seen_by.items():
         features["accounts"][task] = [len(members)]
         features["more than k accounts"][task] = [len(members) > k]
         features["exactly k accounts"][task] = [len(members) == k]
         features["views"][task] = [sum(len(group[number].steps[task]) for number in members)]
         features["skipped by"][task] = [sum(task in group[number].skipped for number in members)]
-    for number, account in enumerate(group):
-        tokens = sorted(account.annotator.token_of(task) for task in account.order)
-        last_common = -1
-        for rank, task in enumerate(account.order):
-            features["rank"][task].append(rank)
-            features["place in the reply"][task].append(account.place_in_reply[task])
-            features["id"][task].append(tokens.index(account.annotator.token_of(task)))
-            features["size"][task].append(account.sizes[task])
-            features["time"][task].append(account.steps[task][0])
-            features["returned after"][task].append(account.steps[task][-1] - account.steps[task][0])
-            if len(seen_by[task]) > 1:
-                features["since the last common statement"][task].append(rank - last_common)
-                last_common = rank
-            neighbors = set(account.order[max(rank - 1, 0) : rank + 2]) - {task}
-            for other in seen_by[task]:
-                if other != number:
-                    place = ranks[other][task]
-                    near = set(group[other].order[max(place - 1, 0) : place + 2])
-                    features["same neighbors"][task].append(len(neighbors & near))
-    for one, other in combinations(range(len(group)), 2):
-        common = [task for task in group[one].order if task in ranks[other]]
-        places = [ranks[other][task] for task in common]
-        for position, (task, place) in enumerate(zip(common, places, strict=True)):
-            features["rank difference"][task].append(abs(ranks[one][task] - place))
-            before, after = places[:position], places[position + 1 :]
-            n_inverted = sum(earlier > place for earlier in before) + sum(later < place for later in after)
-            features["inverted pairs"][task].append(n_inverted)
-            features["time between views"][task].append(abs(group[one].steps[task][0] - group[other].steps[task][0]))
+    for account in group:
+        add_clues_of_account(features, account, seen_by)
+    for one, other in combinations(group, 2):
+        add_clues_of_pair(features, one, other)
     return {
         name: {task: sum(values) / len(values) for task, values in by_task.items()}
         for name, by_task in features.items()
     }
+
+
+def add_clues_of_account(features: Features, account: Account, seen_by: Mapping[int, list[int]]) -> None:
+    tokens = sorted(account.annotator.token_of(task) for task in account.order)
+    last_common = -1
+    for rank, task in enumerate(account.order):
+        features["rank"][task].append(rank)
+        features["place in the reply"][task].append(account.place_in_reply[task])
+        features["id"][task].append(tokens.index(account.annotator.token_of(task)))
+        features["size"][task].append(account.sizes[task])
+        features["time"][task].append(account.steps[task][0])
+        features["returned after"][task].append(account.steps[task][-1] - account.steps[task][0])
+        if len(seen_by[task]) > 1:
+            features["since the last common statement"][task].append(rank - last_common)
+            last_common = rank
+
+
+def add_clues_of_pair(features: Features, one: Account, other: Account) -> None:
+    ranks = {task: rank for rank, task in enumerate(other.order)}
+    common = [(rank, task) for rank, task in enumerate(one.order) if task in ranks]
+    places = [ranks[task] for _, task in common]
+    for position, ((rank, task), place) in enumerate(zip(common, places, strict=True)):
+        features["rank difference"][task].append(abs(rank - place))
+        before, after = places[:position], places[position + 1 :]
+        n_inverted = sum(earlier > place for earlier in before) + sum(later < place for later in after)
+        features["inverted pairs"][task].append(n_inverted)
+        features["time between views"][task].append(abs(one.steps[task][0] - other.steps[task][0]))
+        near = set(one.order[max(rank - 1, 0) : rank + 2]) & set(other.order[max(place - 1, 0) : place + 2])
+        features["same neighbors"][task].append(len(near))
 
 
 def areas(features: Mapping[str, Mapping[int, float]], gold: Iterable[int]) -> dict[str, float]:

@@ -49,8 +49,8 @@ PARTS = [["A dog", True], [" can ", False], ["swim", True], [".", False]]
 TASKS = {"tasks": [{"task": TASK, "parts": PARTS}]}
 REFUSED = OpenApiResponse(
     RefusalSerializer,
-    "RoundNotOpen, AnnotatorNotActive, QuestionsFirst, TrainingFirst, NotAssigned, BadAnswer, UuidReused: the state of "
-    "the round, the annotator, or the statement does not allow the operation.",
+    "RoundNotOpen, AnnotatorNotActive, QuestionsFirst, TrainingFirst, NotAssigned, BadAnswer, UuidReused, SkipLimit: "
+    "the state of the round, the annotator, or the statement does not allow the operation.",
     [
         OpenApiExample(
             "RoundNotOpen",
@@ -292,7 +292,10 @@ class Judge(JudgingView):
 
 
 class Skip(JudgingView):
-    """Releases the statement immediately. You can request skipped statements again."""
+    """Releases the statement immediately. You can request skipped statements again.
+
+    The number of skipped statements is limited (SkipLimit). The limit rises with your answers.
+    """
 
     @described(
         "Skip a statement",

@@ -200,8 +200,8 @@ def _between_subjects(round: Round, tasks: list[JudgmentTask], positions: list[i
 def wanted_gold(assignments: AssignmentQuerySet) -> JudgmentTaskQuerySet:
     """Return the reused gold among these assignments that would still need judgments if it were an ordinary task.
 
-    Skipped and expired reused gold is assigned again only while it has fewer than k judgments and the round has open tasks. If
-    gold were always assigned again, annotators could recognize it.
+    Skipped and expired reused gold is assigned again only while it has fewer than k judgments and the round has open
+    tasks. If it were always assigned again, annotators could recognize it.
     """
     n_judged = Count("judgments", filter=Q(judgments__superseded_by=None))
     in_round = F("round__judgments_per_task")

@@ -16,7 +16,14 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
-from annotation.judging.assignment import AnnotatorNotActive, ComesFirst, fill_batch, free_slots, return_to_first, wanted_gold
+from annotation.judging.assignment import (
+    AnnotatorNotActive,
+    ComesFirst,
+    fill_batch,
+    free_slots,
+    return_to_first,
+    wanted_gold,
+)
 from annotation.judging.verdicts import majority, wanted_if_split
 from annotation.models import (
     LONGEST_COMMENT,
@@ -187,7 +194,8 @@ def _store(judgment: Judgment, assignment: Assignment) -> None:
         setattr(task, f"n_{name}", getattr(task, f"n_{name}") + change)
     if changes and round.third_only_if_split:
         task.n_wanted, task.verdict = wanted_if_split(task.n_true, task.n_false, task.n_unjudgeable, task.n_leased), ""
-    if changes and task.n_judgments >= task.n_wanted and not task.is_gold:  # same rule as update_verdicts, which works in bulk
+    # Same rule as update_verdicts, which works in bulk.
+    if changes and task.n_judgments >= task.n_wanted and not task.is_gold:
         task.verdict = majority(task.n_true, task.n_false, task.n_judgments, round.quorum)
     _set_counts(id=task.pk, **{name: getattr(task, name) for name in WRITTEN})
     _insert_judgment(judgment)
@@ -228,7 +236,8 @@ def skip_task(annotator: Annotator, task_id: int) -> None:
         locked.round.check_open()
         _check_assigned(annotator, task_id)
         assignment = Assignment.objects.filter(annotator=annotator, task=task_id)
-        if locked.assignments.skipped().exclude(task=task_id).count() >= locked.most_skipped:
+        n_others = locked.assignments.skipped().exclude(task=task_id).count()
+        if n_others >= locked.most_skipped and assignment.exclude(status=Assignment.Status.DONE).exists():
             raise DomainError(
                 "SkipLimit",
                 f"You cannot skip more than {locked.most_skipped} statements now. Answer this statement; if you cannot "

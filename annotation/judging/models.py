@@ -185,7 +185,7 @@ class Annotator(models.Model):
 
     @property
     def most_skipped(self) -> int:
-        """Maximum number of skipped statements at a time. It grows with the answers, so skipping cannot replace them."""
+        """Maximum number of skipped statements at a time. It increases with the number of answers."""
         return SKIPPED_AT_FIRST + self.n_judged // JUDGED_PER_SKIP
 
     @property
@@ -196,9 +196,9 @@ class Annotator(models.Model):
 class Reservation(models.Model):
     """Statements of a round that only some of its annotators may judge (annotation.judging.reservations).
 
-    n_reserved: number of statements at the time of the reservation, without gold. released_at: time at which the statements returned
-    to the pool, or None. Rows are not deleted: without a full index on JudgmentTask.reservation, the database would
-    search the whole table for references.
+    n_reserved: number of statements at the time of the reservation, without gold. released_at: time at which the
+    statements returned to the pool, or None. Rows are not deleted: without a full index on JudgmentTask.reservation,
+    the database would search the whole table for references.
     """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="reservations")

@@ -25,8 +25,8 @@ def reserve_statements(round: Round, codes: Collection[str], by=None, **lookup: 
 
     lookup: `knowledge_tuple__relation` with the id of a relation, or `pk__in` with ids of statements. Complete
     statements, and statements of another reservation are not reserved. Unless the round reuses gold, the same share of
-    gold is reserved, so that the group receives gold, and others do not recognize it. Raises NotAllowed, NotFound, WrongStatus, or
-    DomainError NothingToReserve.
+    gold is reserved, so that the group receives gold, and others do not recognize it. Raises NotAllowed, NotFound,
+    WrongStatus, or DomainError NothingToReserve.
     """
     _lock_round(round, by)
     annotators = list(round.annotators.able().filter(code__in=codes))

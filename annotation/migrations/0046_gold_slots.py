@@ -9,6 +9,9 @@ def keep_reusing_gold(apps, schema_editor):
 
 
 class Migration(migrations.Migration):
+    safe_while_the_last_release_runs = (
+        "The last release does not know gold_reuse. It assigns the gold of open rounds as before, and gold with slots twice."
+    )
 
     dependencies = [
         ('annotation', '0045_reserved_tasks_index'),

@@ -31,7 +31,7 @@ from kgharvest.pages.number_format import with_rounded_numbers
 from kgharvest.statistics.agreement import agreement_of_rows
 
 JUDGMENTS_AT_ONCE = 2000
-# Judgments that filled a slot until the exclusion. Gold: the slots are released, so that it is assigned like other tasks.
+# Judgments that filled a slot until the exclusion, including those of gold, which is assigned like other tasks.
 REMOVED = Q(is_excluded=True) | Q(fills_gold_slot=None, task__is_gold=True, task__n_wanted__gt=0)
 EXCLUSIONS = AuditedTable(Exclusion, "annotator__code", "reason", "excluded_at", "effect", "n_judgments")
 REINSTATEMENTS = AuditedTable(Exclusion, "reinstated_at", condition=~Q(reinstated_at=None))

@@ -103,6 +103,10 @@ class WorkloadSerializer(serializers.Serializer):
     n_judgments_least = serializers.IntegerField()
     n_judgments = serializers.IntegerField()
     n_gold_shown = serializers.IntegerField()
+    gold_rate = serializers.FloatField(
+        help_text="Expected share of gold among the statements of an annotator. Less than `gold_share` if there is too "
+        "little gold."
+    )
     seconds_per_judgment = serializers.FloatField()
     is_measured = serializers.BooleanField(help_text="True if the seconds per judgment were measured, not assumed.")
     hours = serializers.FloatField()

@@ -74,6 +74,11 @@ class Workload:
         return self.n_drawn - self.n_tasks
 
     @property
+    def gold_rate(self) -> float:
+        """Expected share of gold among the statements of an annotator."""
+        return self.n_gold_shown / max(self.n_judgments + self.n_gold_shown, 1)
+
+    @property
     def hours(self) -> float:
         return (self.n_judgments + self.n_gold_shown) * self.seconds_per_judgment / 3600
 
@@ -481,7 +486,8 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     pace = "measured" if work.is_measured else "assumed"
     yield f"statements: {work.n_tasks} ({work.n_drawn} drawn, {work.n_shared} of them shared between cells)"
     yield f"judgments: {least}{work.n_judgments}"
-    yield f"gold: {plan.n_gold} statements, shown at most {work.n_gold_shown} times in total"
+    rate = f"{percent(work.gold_rate)} of an annotator's statements"
+    yield f"gold: {plan.n_gold} statements, shown at most {work.n_gold_shown} times in total ({rate})"
     costs = f": {plan.designs[-1].costs}" if plan.designs else ""
     yield f"annotator time: {work.hours:.1f} h at {seconds(work.seconds_per_judgment)} per judgment ({pace}){costs}"
     yield f"expected 95 % intervals at {percent(plan.accuracy)} accuracy:"

@@ -5,8 +5,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from annotation.judging.assignment import LEASE, next_batch
+from annotation.judging.assignment import LEASE, next_batch, release_batch
 from annotation.judging.judgments import n_skipped, reassign_skipped, report_statement, skip_task
+from annotation.judging.models import SKIPPED_AT_FIRST
 from annotation.models import Assignment, Label, StatementReport
 from annotation.rounds.models import RoundNotOpen
 from annotation.rounds.services import close_round
@@ -85,6 +86,47 @@ def test_skipping_after_lease_expiry_keeps_lease_of_next_annotator():
 
     task.refresh_from_db()
     assert task.n_leased == 1
+
+
+def test_skipping_is_limited_until_statements_are_judged():
+    [annotator] = make_annotators(make_round(30, batch_size=1), 1)
+    for _ in range(SKIPPED_AT_FIRST):
+        skip_task(annotator, assigned_tasks(annotator)[0].pk)
+    [task] = assigned_tasks(annotator)
+
+    with refused("SkipLimit"):
+        skip_task(annotator, task.pk)
+    assert assigned_tasks(annotator) == [task]
+    judge(annotator, task)
+    judge(annotator, *assigned_tasks(annotator))
+    skip_task(annotator, assigned_tasks(annotator)[0].pk)
+
+
+def test_skipping_again_at_the_limit_changes_nothing():
+    [annotator] = make_annotators(make_round(30, batch_size=1), 1)
+    [judged] = assigned_tasks(annotator)
+    judge(annotator, judged)
+    for _ in range(SKIPPED_AT_FIRST):
+        [task] = assigned_tasks(annotator)
+        skip_task(annotator, task.pk)
+
+    skip_task(annotator, task.pk)
+    skip_task(annotator, judged.pk)
+
+    assert n_skipped(annotator) == SKIPPED_AT_FIRST
+
+
+@pytest.mark.parametrize("return_statements", [reassign_skipped, release_batch])
+def test_returned_statements_come_before_new_ones(return_statements):
+    [annotator] = make_annotators(make_round(30, batch_size=5), 1)
+    batch = assigned_tasks(annotator)
+    if return_statements is reassign_skipped:
+        for task in batch:
+            skip_task(annotator, task.pk)
+
+    return_statements(annotator)
+
+    assert assigned_tasks(annotator) == batch
 
 
 def test_unassigned_task_cannot_be_skipped_or_reported():

@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from annotation.judging.assignment import AnnotatorNotActive, next_batch
-from annotation.models import Annotator, JudgmentTask, Limits
+from annotation.models import Annotator, JudgmentTask, Limits, Round
 from annotation.quality import limits
 from annotation.quality.limits import pause_annotator, resume_annotator, set_limits
 from annotation.quality.profiles import JudgmentRow, exceeded_limits, profile_of
@@ -61,6 +61,8 @@ def test_low_median_time_pauses_after_minimum_number_of_judgments(annotator):
 
 def judge_gold(annotator: Annotator, n_right: int, n: int) -> None:
     """Answer `n` gold statements labeled True, the last `n_right` of them correctly."""
+    Round.objects.update(gold_reuse=True)  # gold without slots
+    annotator.round.refresh_from_db()
     make_gold(annotator.round, annotator.round.tasks.all(), "true")
     for number, task in enumerate(annotator.round.tasks.all()[:n]):
         annotator.assignments.create(task=task, expires_at=timezone.now())

@@ -84,7 +84,7 @@ def add_gold(round: Round) -> Round:
             knowledge_tuple=known, statement=f"gold {number}", entities=[f"gold {number}", "tail"], spans=[],
             is_gold=True, gold_label="true", position=100 + number, n_wanted=0,
         )  # fmt: skip
-    Round.objects.filter(pk=round.pk).update(gold_share=0.2, n_gold=4, n_tasks=round.n_tasks + 4)
+    Round.objects.filter(pk=round.pk).update(gold_share=0.2, gold_reuse=True, n_gold=4, n_tasks=round.n_tasks + 4)
     return Round.objects.get(pk=round.pk)
 
 

@@ -32,6 +32,15 @@ def test_gold_share_refers_to_all_shown_statements():
     assert work.n_gold_shown == 10
 
 
+@pytest.mark.parametrize(("gold_reuse", "shown", "rate"), [(False, 15, 15 / 105), (True, 30, 0.25)])
+def test_too_few_gold_statements_lower_the_share_unless_reused(gold_reuse, shown, rate):
+    draft = Round(judgments_per_task=3, gold_share=0.25, gold_reuse=gold_reuse)
+
+    work = workload(draft, 30, 30, n_gold=5)
+
+    assert (work.n_gold_shown, work.gold_rate) == (shown, pytest.approx(rate))
+
+
 @pytest.mark.parametrize(
     ("n", "accuracy", "low", "high"),
     [(263, 81 / 263, 0.2553, 0.3662), (148, 15 / 148, 0.0624, 0.1605), (20, 0.0, 0.0, 0.1611)],

@@ -14,6 +14,7 @@ const { ahead: statements, answered: earlier, n: nKeptCounted } = kept.state ?? 
 const tasks = openTaskQueue({ url, outbox, statements, answered: earlier, onStatement: show });
 const { ahead, answered } = tasks;
 const buttons = [...form.querySelectorAll(".answer"), part("skip"), part("report-button")];
+const skips = new Map(); // skipped statements by task, in case the server rejects the skip
 let isAwaitingMore = false;
 let nCounted = 0; // answers since the page was loaded from the server
 const dialogs = bindDialogs(() => ahead[0]?.task, (values) => {
@@ -90,7 +91,10 @@ function skip() {
   if (!ahead.length) return;
   const skipped = ahead.shift();
   if (skipped.label) answered.push(skipped); // an answered statement keeps its answer
-  else outbox.add("skip/", { task: skipped.task });
+  else {
+    skips.set(skipped.task, skipped);
+    outbox.add("skip/", { task: skipped.task });
+  }
   show();
 }
 
@@ -100,11 +104,15 @@ function backTo(statement) {
 }
 
 function undoRefused(action) {
+  if (action.path === "skip/" && skips.has(action.values.task)) {
+    ahead.unshift(skips.get(action.values.task));
+    return show();
+  }
   const refused = answered.findLast((statement) => statement.task === action.values.task);
-  if (action.path || !refused) return;
+  if (action.path || !refused) return null;
   answered.splice(answered.indexOf(refused), 1);
   if (refused.isFresh) countJudged(-1);
-  show();
+  return show();
 }
 
 const openReport = () => { if (ahead.length) dialogs.openReport(ahead[0].task, part("statement")); };

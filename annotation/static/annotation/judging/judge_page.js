@@ -59,9 +59,9 @@ function choosePart(number) {
   return focusNextOpen(row);
 }
 
-function close(row) {
-  row.disabled = true;
-  row.querySelector("[data-row-state]").textContent = "Skipped";
+function close(row, isClosed = true) {
+  row.disabled = isClosed;
+  row.querySelector("[data-row-state]").textContent = isClosed ? "Skipped" : "";
 }
 
 function skip(row = current()) {
@@ -74,6 +74,7 @@ function skip(row = current()) {
 function undoRefused(action) {
   const row = ofTask(action.values.task);
   if (row && !action.path) choose(row, null);
+  if (row && action.path === "skip/") close(row, false);
   showCounts();
 }
 

@@ -2,7 +2,7 @@
 // reloads, closed tabs, and offline periods. Its UUID makes resending idempotent.
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 15_000;
-const REFUSED = ["BadAnswer", "Invalid", "NotAssigned", "UuidReused"]; // permanent errors; all others are retried
+const REFUSED = ["BadAnswer", "Invalid", "NotAssigned", "SkipLimit", "UuidReused"]; // permanent errors; all others are retried
 
 const uuid = () => "10000000-1000-4000-8000-100000000000".replace(/[018]/g, (digit) =>
   (digit ^ (crypto.getRandomValues(new Uint8Array(1))[0] & (15 >> (digit / 4)))).toString(16));
