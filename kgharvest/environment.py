@@ -198,6 +198,16 @@ def ports(name: str, default: list[int]) -> list[int]:
     return [int(text) for text in texts] or default
 
 
+def destinations(name: str) -> list[str]:
+    """Parse a list of absolute paths, https URLs, and addresses such as mailto:ada@example.org."""
+    entries = words(name)
+    if wrong := [entry for entry in entries if not re.fullmatch(r"/\S.*|https?://\S+|mailto:\S+@\S+", entry)]:
+        raise ImproperlyConfigured(
+            f"{name} contains {wrong[0]!r}. Use absolute paths, https URLs, and mailto:ADDRESS, separated by commas."
+        )
+    return entries
+
+
 def lm_servers(name: str) -> dict[str, str]:
     """Parse "http://a/v1 https://b/v1=NAME" into a mapping from server URLs to the variables with their API keys."""
     entries = [

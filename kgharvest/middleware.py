@@ -19,7 +19,9 @@ from django.shortcuts import redirect
 from django.template.loader import render_to_string
 from django.urls import reverse
 
+from kgharvest.accounts.account_events import acting_user, current_request
 from kgharvest.accounts.sign_in.second_factor import MUST_SET_UP
+from kgharvest.events.recording import record
 from kgharvest.http import (
     TOO_LARGE_A_NUMBER,
     DatabaseIsAway,
@@ -28,9 +30,11 @@ from kgharvest.http import (
     is_too_large_a_number,
     refusal,
 )
+from kgharvest.models import Project
 from kgharvest.operations.logs import CLIENT_ID, request_id, route_of
 from kgharvest.operations.metrics import METHODS, REQUEST_SECONDS, REQUESTS, create_metrics_folder
 from kgharvest.operations.views import PROBES
+from kgharvest.tables.formats import NDJSON
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
@@ -161,6 +165,30 @@ def require_second_factor(get_response: GetResponse) -> GetResponse:
         return get_response(request)
 
     return guarded
+
+
+def record_exports(get_response: GetResponse) -> GetResponse:
+    """Middleware that records an event for each file that a user downloads from a page or the API.
+
+    It also provides the current request to the events of accounts (accounts.account_events).
+    """
+
+    def recorded(request: HttpRequest) -> HttpResponse:
+        token = current_request.set(request)
+        try:
+            response = get_response(request)
+            disposition = response.headers.get("Content-Disposition", "")
+            is_file = disposition.startswith("attachment") or response.headers.get("Content-Type") == NDJSON
+            if is_file and response.status_code == 200 and (user := acting_user()):
+                slug = request.resolver_match.kwargs.get("slug") or request.resolver_match.kwargs.get("path", "")
+                project = Project.objects.filter(slug=str(slug).partition("/")[0]).values_list("pk", flat=True).first()
+                name = disposition.partition('filename="')[2].rstrip('"') or "a list"
+                record("export.made", ("file", name[:40]), user, project, file=name, page=request.path_info)
+            return response
+        finally:
+            current_request.reset(token)
+
+    return recorded
 
 
 def store_nothing(get_response: GetResponse) -> GetResponse:

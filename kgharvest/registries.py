@@ -110,6 +110,8 @@ JOB_RUNNERS = {
     "mark_sensitive": "kgharvest.knowledge.sensitive_words.mark_sensitive",
     "evaluate_scores": "evaluation.scores.score_jobs.run_score_job",
     "judge": "annotation.judges.runner.run_judge",
+    "send_audit_heads": "kgharvest.audit.heads.send_heads",
+    "verify_audit_log": "kgharvest.audit.heads.run_verification",
     **OUTBOXES,
 }
 # Job kinds by queue. All other kinds are light (kgharvest.jobs.queues). Urgent jobs are short, and users wait for them:
@@ -124,6 +126,7 @@ PERIODIC_TASKS = [
     "annotation.rounds.services.close_due_rounds",
     "annotation.judging.sealing.seal_due_judgments",
     "kgharvest.events.chain.seal_due_events",
+    "kgharvest.audit.heads.enqueue_due_jobs",
     "annotation.questionnaire.withdrawal.finish_withdrawals",
     "kgharvest.jobs.outbox.enqueue_due_outboxes",
     "kgharvest.accounts.sign_in.session_store.delete_expired_sessions",
@@ -141,7 +144,19 @@ AUDITED = {
     "gold-withdrawal": "annotation.gold.candidates.GOLD_WITHDRAWALS",
     "curation": "kgharvest.knowledge.curation.CURATIONS",
     "report": "evaluation.reports.services.REPORTS",
+    "round": "annotation.rounds.services.ROUNDS",
+    "stratum": "annotation.rounds.services.STRATA",
+    "statement": "annotation.rounds.services.STATEMENTS",
+    "judge-run": "annotation.judges.runs.JUDGE_RUNS",
+    "harvest": "kgharvest.harvests.runner.HARVESTS",
+    "relation": "kgharvest.relations.services.RELATIONS",
+    "member": "kgharvest.accounts.projects.MEMBERS",
+    "token": "kgharvest.accounts.tokens.TOKENS",
+    "account": "kgharvest.accounts.account_events.ACCOUNTS",
 }
+
+# Checks of `audit verify` besides the hashes: functions that yield errors, one sentence each
+AUDIT_CHECKS = ["annotation.judging.verdict_check.wrong_verdicts"]
 
 # Event types of optional apps: sequences of kgharvest.events.types.EventType
 EVENT_TYPES: list[str] = []

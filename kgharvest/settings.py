@@ -95,6 +95,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "kgharvest.middleware.require_second_factor",
+    "kgharvest.middleware.record_exports",
     "kgharvest.middleware.store_nothing",
 ]
 
@@ -283,6 +284,10 @@ SPECTACULAR_SETTINGS = {
 # Private networks that webhooks may access, also by plain http
 WEBHOOK_NETWORKS = env.networks("KGHARVEST_WEBHOOK_NETWORKS")
 WEBHOOK_PORTS = env.ports("KGHARVEST_WEBHOOK_PORTS", [80, 443])  # of all addresses that users enter
+
+# Destinations of signed heads of the audit log, and the secret of their key (docs/audit.md)
+AUDIT_HEADS = env.destinations("KGHARVEST_AUDIT_HEADS")
+AUDIT_KEY = os.environ.get("KGHARVEST_AUDIT_KEY", "")
 
 # URLs of log-probability servers, with the environment variables that contain their keys
 LM_SERVERS = env.lm_servers("KGHARVEST_LM_SERVERS")

@@ -170,7 +170,8 @@ def _drop_audit_triggers(**of_signal) -> None:
     from django.db import connection
 
     migration = import_module("kgharvest.migrations.0035_events")
-    triggers = {"sqlite": [*migration.ON_SQLITE], "postgresql": ["event_is_append_only ON kgharvest_auditentry"]}
+    on_postgresql = [f"{name} ON kgharvest_auditentry" for name in ("event_is_append_only", "event_refuses_truncate")]
+    triggers = {"sqlite": [*migration.ON_SQLITE], "postgresql": on_postgresql}
     if "kgharvest_auditentry" in connection.introspection.table_names():  # missing while tests reverse migrations
         with connection.cursor() as cursor:
             for trigger in triggers[connection.vendor]:

@@ -238,7 +238,8 @@ WRITE_NOTHING = {
 }  # fmt: skip
 ALLOWED_FOR_ALL = {"remove"}  # the user's own second factor
 CALLED_BY_SERVICES = {  # audit log, deletion of drafts, erasure and withdrawal
-    "record", "record_run", "delete_runs", "note_deletion", "record_packed", "forget",
+    "record", "record_run", "delete_runs", "note_deletion", "record_packed", "forget", "record_deletion",
+    "record_relations",
 }  # fmt: skip
 APPS = ("kgharvest", "annotation", "evaluation")
 INTERFACES = ("api", "views", "forms", "management", "migrations", "engine", "embedded_lm", "web_worker", "demo")

@@ -33,7 +33,7 @@ from kgharvest.models import KnowledgeTuple, LanguageModel, Project, Relation, R
 from kgharvest.names import UnresolvedName
 from kgharvest.relations.checks import RELATION_NAME
 from kgharvest.relations.names import Scope, relations_of_set, resolve_relation
-from kgharvest.relations.services import editable_set
+from kgharvest.relations.services import editable_set, record_relations
 
 NAME = re.compile(r"[-\w]{1,100}", re.ASCII)  # names of new rounds
 
@@ -81,9 +81,11 @@ def import_judgments(
         if n_judgments:
             recount(work.round)
             delete_snapshots(work.round)
+        if n_judgments or work.has_new_draws:
             policy = {"n_rows": len(rows), "duplicates": duplicates, "n_duplicates": work.n_duplicates}
-            texts = {"file": path.name}
-            record("round.imported", work.round, by, round=work.round, texts=texts, n_judgments=n_judgments, **policy)
+            rows = [*work.round.strata.all(), *work.round.tasks.filter(position__gte=work.n_old_tasks).only("pk")]
+            options = {"round": work.round, "deleted": work.deleted_strata, "texts": {"file": path.name}}
+            record("round.imported", work.round, by, rows=rows, **options, n_judgments=n_judgments, **policy)
         return ImportSummary(work.round, n_judgments, work.n_duplicates)
 
 
@@ -114,6 +116,10 @@ class _Import:
     def __init__(self, round: Round, create: bool, set_name: str | None, duplicates: str, by):
         self.round = round
         self.create = create
+        self.by = by
+        self.n_old_tasks = round.n_tasks
+        self.has_new_draws = False
+        self.deleted_strata: list[Stratum] = []
         round_relations = set(round.strata.values_list("relation", flat=True))
         visible = Relation.objects.visible_to(by).values("pk")
         self._relations = Relation.objects.filter(Q(pk__in=visible) | Q(pk__in=round_relations))
@@ -178,7 +184,10 @@ class _Import:
         relation_set = editable_set(set_name, project=self.round.project)
         slots = ", ".join(f"<ENT{slot}>" for slot in range(arity))
         new = {"arity": arity, "statement": f"{written}: {slots}", "initial_prompts": [], "seed_tuples": []}
-        return Relation.objects.get_or_create(relation_set=relation_set, name=name, defaults=new)[0]
+        relation, is_new = Relation.objects.get_or_create(relation_set=relation_set, name=name, defaults=new)
+        if is_new:
+            record_relations(relation_set, [relation], self.by)
+        return relation
 
     def _find_or_create_tasks(self, rows: Sequence[ImportedRow], relations: dict[str, Relation]) -> list[int]:
         forms = {name: canonicalizer(relation) for name, relation in relations.items()}
@@ -305,10 +314,12 @@ class _Import:
                         f"{_tuple_text(row.entities)} was not drawn for {stratum.job}; leave model and setting empty",
                     )
         insert_rows(Draw, ("stratum", "task"), draws)
+        self.has_new_draws = bool(draws)
         # Remove tasks that now have a named cell from the unnamed cells of earlier imports.
         unnamed = self.round.strata.filter(job=None, language_model=None, setting="")
         named_draws = Draw.objects.filter(task=OuterRef("task")).exclude(stratum__in=unnamed)
         Draw.objects.filter(Exists(named_draws), stratum__in=unnamed).delete()
+        self.deleted_strata = list(unnamed.filter(draws=None))
         unnamed.filter(draws=None).delete()
         count_draws(self.round)
 

@@ -9,8 +9,9 @@ from annotation.judging.assignment import release_leases
 from annotation.models import Adjudication, Annotator, Invite, WhoAnswers
 from annotation.monitoring.progress import delete_snapshots
 from kgharvest.access import Action, check_may
+from kgharvest.accounts.account_events import record_deletion
 from kgharvest.errors import DomainError
-from kgharvest.events.recording import actor_code, record
+from kgharvest.events.recording import record
 from kgharvest.models import Project, ProjectMember, Role
 from kgharvest.optional_apps import uninstalled_rows_kept
 
@@ -84,9 +85,8 @@ def erase_account(user, by=None) -> int:
     for annotator in annotators:
         forget(annotator, by)
     Adjudication.objects.filter(by=user).update(by=None)
-    person, pk = actor_code(user), user.pk
+    record_deletion("account.erased", user, by)
     user.delete()
     for annotator in annotators:
         recruitment().forget(annotator)
-    record("account.erased", ("user", pk), by, person=person)
     return len(annotators)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import Count, QuerySet, Sum
+from django.db.models import Count, Q, QuerySet, Sum
 from django.utils import timezone
 
 from annotation.judges.labels import label_of
@@ -19,6 +19,7 @@ from annotation.models import Round
 from annotation.rounds.builder import populations
 from annotation.rounds.instructions import freeze_statement
 from kgharvest.access import Action, check_may, owns_installation
+from kgharvest.audit.tables import AuditedTable
 from kgharvest.bulk.insert import insert_rows, storable
 from kgharvest.chat_models.services import Endpoint
 from kgharvest.chat_models.spending import CHARACTERS_PER_TOKEN, cost_of
@@ -32,6 +33,13 @@ API_KEY_VARIABLE = "KGHARVEST_JUDGE_API_KEY"
 TOKENS_OF_AN_ANSWER = 5  # estimate for one word
 ESTIMATED_FROM = 200  # tuples sampled for an estimate
 UNANSWERED = "unanswered"  # payload key: prompt and completion tokens of replies that were not answers
+JUDGE_RUNS = AuditedTable(
+    JudgeRun,
+    *("round_id", "judge_kind", "model", "revision", "prompt_sha256", "temperature", "seed", "repeats", "threshold"),
+    children=("answers", "id", "knowledge_tuple_id", "repeat", "raw", "label", "score", "cost"),
+    is_mutable=True,
+    unfinished=Q(status__in=[JudgeRun.Status.QUEUED, JudgeRun.Status.RUNNING]),
+)
 ANSWER_FIELDS = (
     "run", "knowledge_tuple", "repeat", "raw", "label", "score", "prompt_sha256", "model_reported", "n_prompt_tokens",
     "n_completion_tokens", "cost", "seconds", "answered_at",
@@ -255,7 +263,8 @@ def delete_runs(round: Round, n_answers: int, by=None) -> None:
             f"answers you need, then confirm with judge_answers={total}."
         )
     for run, usage in zip(runs, usages, strict=True):
-        record("judge_run.deleted", run, by, round=round, run=run.name, n_answers=usage.n_answers)
+        subject = ("judgerun", run.pk)
+        record("judge_run.deleted", subject, by, deleted=[run], round=round, run=run.name, n_answers=usage.n_answers)
         run.delete()
 
 

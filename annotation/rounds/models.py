@@ -342,7 +342,8 @@ class Round(models.Model):
     @property
     def events(self) -> EventQuerySet:
         """History of the round, newest first."""
-        return Event.objects.filter(round_id=self.pk).exclude(kind="").select_related("by").order_by("-pk")
+        events = Event.objects.filter(round_id=self.pk).exclude(kind="").defer("row_hashes")  # may have megabytes
+        return events.select_related("by").order_by("-pk")
 
     @property
     def path(self) -> str:

@@ -27,6 +27,7 @@ from annotation.rounds.models import OPTIONS
 from annotation.rounds.serializers import round_from_spec, with_who_can_join
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.projects import project_for
+from kgharvest.audit.tables import AuditedTable
 from kgharvest.bulk.insert import insert_rows
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
@@ -41,6 +42,24 @@ TASK_FIELDS = (
     "additions",
 )  # fmt: skip
 values_of = attrgetter(*(JudgmentTask._meta.get_field(name).attname for name in TASK_FIELDS[1:]))
+ROUNDS = AuditedTable(
+    Round,
+    *("project_id", "source", "seed", "judgments_per_task", "third_only_if_split", "gold_share", "training_size"),
+    *("include_sensitive", "judge", "cluster_size", "on_withdrawal"),
+    condition=~Q(status=Round.Status.DRAFT) & Q(n_tasks__gt=0),
+    is_mutable=True,
+)
+STRATA = AuditedTable(
+    Stratum,
+    *("round_id", "relation_id", "language_model_id", "setting", "job_id", "cut", "rank_from", "rank_to"),
+    *("judge_label", "ranks", "population", "sample_size"),
+    children=("draws", "task_id", "harvested_tuple_id", "inclusion_probability", "cluster"),
+    is_mutable=True,
+)
+STATEMENTS = AuditedTable(
+    JudgmentTask,
+    *("round_id", "knowledge_tuple_id", "statement", "entities", "is_gold", "gold_label", "position"),
+)
 DRAW_FIELDS = ("stratum", "task", "harvested_tuple", "inclusion_probability", "cluster")
 
 
@@ -158,7 +177,8 @@ def open_draft(round: Round, by=None, confirm_noise: bool = False) -> Round:
         round.relation_instructions = frozen.relation_instructions
         round.status, round.opened_at = Round.Status.OPEN, timezone.now()
         round.save()
-        record("round.opened", round, by, round=round, n_tasks=round.n_tasks)
+        rows = [*(sample.stratum for sample in frozen.samples), *round.tasks.only("pk")]
+        record("round.opened", round, by, rows=rows, round=round, n_tasks=round.n_tasks)
         if limits := round.spec.get("limits"):
             set_limits(round, by, **limits)
         return round

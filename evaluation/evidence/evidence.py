@@ -113,7 +113,7 @@ class Patterns(NamedTuple):
 class Evidence:
     """The judgments and samples of a round as arrays.
 
-    verdict (T,): stored verdicts as positions in VERDICTS. adjudicated (T,): expert's verdict, or INCOMPLETE. cells: in
+    verdict (T,): verdicts as positions in VERDICTS. adjudicated (T,): expert's verdict, or INCOMPLETE. cells: in
     report order. annotators: sorted codes. has_thirds: True if a third judgment was requested only if the first two
     differed. third (T,): annotator of the third judgment, or -1. wanted (T,): number of required judgments, including
     judgments by excluded annotators. quorum: minimum number of judgments for a verdict. gold: judgments of gold
@@ -277,7 +277,10 @@ IS_EXCLUDED = "excluded"  # status of an annotator
 
 
 def evidence_of_rows(rows: Rows, rules: Mapping[str, Any]) -> Evidence:
-    """Return the evidence with the verdicts in the rows. rules: from `evaluation.evidence.rows.rules_of_round`."""
+    """Return the evidence, with verdicts recomputed from the judgments.
+
+    rules: from `evaluation.evidence.rows.rules_of_round`.
+    """
     statements, judgments, draws, annotators = (
         rows[name] for name in ("statements", "judgments", "draws", "annotators")
     )
@@ -295,9 +298,11 @@ def evidence_of_rows(rows: Rows, rules: Mapping[str, Any]) -> Evidence:
     if rules["has_thirds"]:
         task, annotator = _third_judgments(judgments)
         third[task] = new_number[annotator]
+    counts, n_wanted = label_counts(counted, n_tasks), statements["n_wanted"][:n_tasks]
+    verdict = np.where(counts.sum(axis=1) < n_wanted, INCOMPLETE, majority(counts, rules["quorum"]))
     # An expert's label and the resulting verdict have the same code.
-    codes = (statements[name][:n_tasks] for name in ("verdict", "adjudication"))
-    verdict, adjudicated = (np.where(column == EMPTY, INCOMPLETE, column) for column in codes)
+    adjudication = statements["adjudication"][:n_tasks]
+    adjudicated = np.where(adjudication == EMPTY, INCOMPLETE, adjudication)
     strata = rows["strata"]
     keys = list(map(CellKey, strata["relation"], strata["model"], strata["setting"]))
     names = ("round", "source", "seed", "judgments_per_task", "quorum", "has_thirds", "demonstrators")
@@ -306,7 +311,7 @@ def evidence_of_rows(rows: Rows, rules: Mapping[str, Any]) -> Evidence:
         verdict=verdict,
         adjudicated=adjudicated,
         third=third,
-        wanted=np.maximum(statements["n_wanted"][:n_tasks], rules["least_k"]),
+        wanted=np.maximum(n_wanted, rules["least_k"]),
         judgments=counted._replace(annotator=new_number[counted.annotator]),
         cells=list(dict.fromkeys(keys)),
         strata=stratum_keys(strata),

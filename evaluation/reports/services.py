@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.utils import timezone
 
 from annotation.judges.models import JudgeRun
 from annotation.judging.sealing import seal_judgments
+from annotation.judging.verdict_check import wrong_verdicts
 from annotation.models import Round
 from evaluation.evidence.reference_kg import compare_with_reference
 from evaluation.evidence.rows import conduct_facts, rows_of_round, rules_of_round
@@ -19,10 +21,12 @@ from evaluation.reports.report_sections import report_sections
 from kgharvest import code_version
 from kgharvest.access import Action, check_may
 from kgharvest.audit.tables import AuditedTable
+from kgharvest.errors import DomainError
 from kgharvest.events.chain import Head, head, seal_events
 from kgharvest.events.recording import record
 from kgharvest.statistics.paired_tests import MARGIN
 
+MOST_NAMED = 5  # altered statements that an error names
 REPORTS = AuditedTable(Report, "round_id", "document", "method", "code_version", "created_at")
 
 
@@ -65,10 +69,13 @@ def compute_report(
     """Return an unstored report on the current state of the round. It is reproducible, except for its date.
 
     reference: reference KG for novelty. equivalence_margin: margin as a share. judge: run of the round for
-    judge-assisted estimates. Raises SeveralJudges, or DomainError BadReference.
+    judge-assisted estimates. Raises SeveralJudges, or DomainError BadReference, or VerdictsAltered if
+    stored verdicts differ from the judgments.
     """
     now, version = timezone.now(), code_version()
     with one_moment():
+        if errors := list(islice(wrong_verdicts(round), MOST_NAMED)):
+            raise DomainError("VerdictsAltered", f"{' '.join(errors)} Run `audit verify`, and restore a backup.")
         rows = rows_of_round(round, judge)
         facts = rules_of_round(round) | {"equivalence_margin": equivalence_margin, "conduct": conduct_facts(round)}
         novelty = compare_with_reference(round, reference) if reference else None

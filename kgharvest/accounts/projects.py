@@ -1,7 +1,7 @@
 """Services for projects, members, and invitations."""
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 from django.utils.text import slugify
 
 from kgharvest.access import MAY, Action, NotAllowed, bound_to, check_may, check_may_anywhere
-from kgharvest.audit.tables import sha256
+from kgharvest.audit.tables import AuditedTable, sha256
 from kgharvest.errors import DomainError, NotFound
 from kgharvest.events.models import Event
 from kgharvest.events.recording import actor_code, record
@@ -23,6 +23,7 @@ from kgharvest.names import check_name
 DEFAULT = "default"  # slug of the project of a new installation
 LONGEST_NAME = 100  # characters
 MOST_DAYS = 90  # maximum validity of an invitation
+MEMBERS = AuditedTable(ProjectMember, "project_id", "user_id", "role", is_mutable=True)
 NOT_USABLE = "This link was already used, was revoked, or has expired. Ask for a new link."
 
 
@@ -98,7 +99,7 @@ def create_project(name: str, by=None) -> Project:
         project = Project.objects.create(name=name, slug=next(slug for slug in slugs if slug not in existing_slugs))
     if by is not None:
         project.members.create(user=by, role=Role.OWNER)
-    record("project.made", project, by, project.pk, project=project.slug)
+    record("project.made", project, by, project.pk, list(project.members.all()), project=project.slug)
     return project
 
 
@@ -153,9 +154,11 @@ def remove_member(project: Project, user, by=None) -> None:
         check_may(by, Action.MANAGE, project)
     _lock(project, None)
     _check_other_owner(project, user)
-    if not ProjectMember.objects.filter(project=project, user=user).delete()[0]:
+    members = ProjectMember.objects.filter(project=project, user=user)
+    if not (removed := list(members)):
         raise NotFound(f"{user} is not a member of the project {project}.")
-    _record_member("removed", project, user, by)
+    _record_member("removed", project, user, by, deleted=removed)
+    members.delete()
 
 
 @transaction.atomic
@@ -168,8 +171,10 @@ def hand_over(project: Project, user, by) -> None:
     _record_member("handed_over", project, user, by)
 
 
-def _record_member(verb: str, project: Project, user, by, **facts: str) -> None:
-    record(f"member.{verb}", user, by, project.pk, project=project.slug, person=actor_code(user), **facts)
+def _record_member(verb: str, project: Project, user, by, deleted: Sequence[ProjectMember] = (), **facts: str) -> None:
+    rows = [] if deleted else list(ProjectMember.objects.filter(project=project, user__in=[user, by or user]))
+    facts |= {"project": project.slug, "person": actor_code(user)}
+    record(f"member.{verb}", user, by, project.pk, rows, deleted=deleted, **facts)
 
 
 def _lock(project: Project, by) -> None:

@@ -13,7 +13,7 @@ from django.db import transaction
 
 from kgharvest.access import Action, check_may
 from kgharvest.accounts.models import ApiTokenQuerySet
-from kgharvest.audit.tables import sha256
+from kgharvest.audit.tables import AuditedTable, sha256
 from kgharvest.errors import DomainError
 from kgharvest.events.recording import record
 from kgharvest.models import ApiToken, Project
@@ -24,6 +24,7 @@ LONGEST_DAYS = 366
 MOST_TOKENS = 100  # unrevoked, unexpired tokens of one user
 
 Scope = ApiToken.Scope
+TOKENS = AuditedTable(ApiToken, "user_id", "scope", "digest", "project_id", "expires_at", "revoked_at", is_mutable=True)
 
 
 class NewToken(NamedTuple):

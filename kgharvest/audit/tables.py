@@ -1,12 +1,12 @@
 """Audited tables: the audit log stores a hash of each row, so that `audit verify` can detect later changes.
 
-registries.AUDITED lists the tables. A hash covers only immutable columns. For example, it does not cover the identity
-of a person, because that can be erased.
+registries.AUDITED lists the tables. A hash covers columns that change only together with an event. For example, it does
+not cover the name of a person, because that can be erased.
 """
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
@@ -19,7 +19,8 @@ from django.db.models import Model, Q
 from django.utils.module_loading import import_string
 
 ROWS_AT_ONCE = 1000
-EVERY = Q()
+EVERY, NONE = Q(), Q(pk=None)
+DELETED = "-"  # recorded instead of a hash if a row was deleted
 
 
 def canonical_json(value: Any) -> str:
@@ -52,33 +53,61 @@ def sha256(text: str) -> str:
 
 
 class AuditedTable:
-    """Audited rows of `model`. columns: lookups of the immutable columns that the hash covers.
+    """Audited rows of `model`. columns: lookups of the columns that the hash covers.
 
-    condition: condition that selects the audited rows. Later changes of a row, such as a withdrawal, are recorded by
-    another audited table. is_sealed_later: True if rows are recorded some time after their creation instead of in the
-    same transaction.
+    condition: condition that selects the audited rows. children: lookup of rows that belong to a row (a reverse foreign
+    key), followed by their columns; the hash of the row covers them in the order of these columns. is_sealed_later:
+    True if rows are recorded some time after their creation instead of in the same transaction. is_mutable: True if
+    rows can change; each change is then recorded, and only the last recorded hash of a row must match. unfinished:
+    condition of mutable rows that a job is changing, which are not compared.
     """
 
     is_sealed_later = False
 
-    def __init__(self, model: type[Model], *columns: str, condition: Q = EVERY):
+    def __init__(
+        self,
+        model: type[Model],
+        *columns: str,
+        condition: Q = EVERY,
+        children: Sequence[str] = (),
+        is_mutable: bool = False,
+        unfinished: Q = NONE,
+    ):
         self.model = model
         self.columns = columns
         self.condition = condition
+        self.children = children
+        self.is_mutable = is_mutable
+        self.unfinished = unfinished
 
     def row_hashes(self, ids: Collection[Any]) -> dict[str, str]:
         """Return a mapping from ids to current hashes, for those rows in `ids` that still exist."""
         columns = self.model._default_manager.filter(self.condition).order_by().values_list("pk", *self.columns)
         rows = (row for some in batched(ids, ROWS_AT_ONCE) for row in columns.filter(pk__in=some).iterator(100))
-        return {str(row[0]): sha256(canonical_json(row)) for row in rows}
+        return {str(row[0]): sha256(canonical_json([*row, *self._digest_of_children(row[0])])) for row in rows}
+
+    def _digest_of_children(self, pk: Any) -> Iterable[str]:
+        """Yield the SHA-256 of the children of a row, if the table has children."""
+        if self.children:
+            name, *columns = self.children
+            of_row = self.model._meta.get_field(name)
+            rows = of_row.related_model._default_manager.filter(**{of_row.field.name: pk}).order_by(*columns)
+            digest = hashlib.sha256()
+            for row in rows.values_list(*columns).iterator():
+                digest.update(canonical_json(row).encode())
+            yield digest.hexdigest()
+
+    def may_contain(self, row: Model) -> bool:
+        """Return True if `row` is a row of the model, or a row of its parent model (a job)."""
+        return isinstance(row, self.model) or issubclass(self.model, type(row))
 
     def are_as_recorded(self, recorded: dict[str, str], number: int) -> dict[str, bool]:
         """Return, for each existing row, whether it matches its hash in entry `number`. recorded: hashes by id."""
         return {pk: recorded[pk] == row_hash for pk, row_hash in self.row_hashes(list(recorded)).items()}
 
-    def ids(self) -> Iterable[str]:
-        """Return the ids of all rows that must be recorded."""
-        rows = self.model._default_manager.filter(self.condition).order_by()
+    def ids(self, condition: Q | None = None) -> Iterable[str]:
+        """Return the ids of all rows that must be recorded, or that satisfy a condition."""
+        rows = self.model._default_manager.filter(condition or self.condition).order_by()
         return [str(pk) for pk in rows.values_list("pk", flat=True)]
 
 

@@ -12,10 +12,12 @@ from django.shortcuts import render
 from kgharvest.access import Action, researcher_required
 from kgharvest.accounts.models import Project
 from kgharvest.accounts.project_views import find_visible
+from kgharvest.audit.heads import VERIFY
 from kgharvest.bulk.pagination import ROWS_PER_PAGE, Filtered, keyset_page
 from kgharvest.events.chain import head
 from kgharvest.events.models import LONGEST_NAME, SYSTEM, Actor, Event
 from kgharvest.events.types import event_types
+from kgharvest.models import Job
 
 
 class TrailFilters(forms.Form):
@@ -59,6 +61,7 @@ def _show(request: HttpRequest, entries: QuerySet[Event], project: Project | Non
         if person in names:
             sentence = sentence.replace(person, names[person])
         rows.append({"entry": entry, "who": names.get(entry.actor, entry.actor or SYSTEM), "sentence": sentence})
+    verifications = Job.objects.filter(kind=VERIFY, project=None).exclude(finished_at=None).order_by("finished_at")
     context = {
         "project": project,
         "filters": filters,
@@ -66,5 +69,7 @@ def _show(request: HttpRequest, entries: QuerySet[Event], project: Project | Non
         "page": page,
         "rows": rows,
         "head": head(),
+        "verified": verifications.filter(status=Job.Status.SUCCEEDED).last(),
+        "verification": verifications.last(),
     }
     return render(request, "kgharvest/audit/trail.html", context)

@@ -4,6 +4,7 @@ Events are not yet sealed when they are committed. A sealer locks the head and a
 the order of their ids. Events that are committed later are sealed in a later batch, regardless of their ids.
 """
 
+import json
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -11,13 +12,19 @@ from typing import Any, NamedTuple
 from django.db import transaction
 from django.utils import timezone
 
-from kgharvest.audit.tables import audited_tables, canonical_json, sha256, table_lines
+from kgharvest.audit.tables import audited_tables, batched, canonical_json, sha256, table_lines
 from kgharvest.events.models import BEFORE_ALL, AuditHead, Event
 from kgharvest.registries import hook
 
 EVENTS_AT_ONCE = 500
 BATCHES_AT_ONCE = 10  # maximum number of events per run of the periodic task, because other tasks wait until it ends
+LINES_AT_ONCE = 50_000  # maximum number of rows of an entry (4 MB)
 SEALED_COLUMNS = ("number", "previous_hash", "hash")
+# Audited tables of releases whose entry trail.begun does not list them
+FIRST_TABLES = (
+    "judgment", "adjudication", "exclusion", "reinstatement", "withdrawal", "gold-decision", "gold-withdrawal",
+    "curation", "report", "payment", "preregistration",
+)  # fmt: skip
 
 
 class Head(NamedTuple):
@@ -51,6 +58,7 @@ def seal_events(most: int | None = None) -> int:
     later.
     """
     n_sealed = 0
+    begin_tables()
     while (most is None or n_sealed < most) and Event.objects.unsealed().exists():
         with transaction.atomic():
             last = lock_head()
@@ -99,16 +107,37 @@ def lock_head() -> AuditHead:
     last, is_new = AuditHead.objects.select_for_update().get_or_create(pk=AuditHead.THE_ONE)
     if is_new and (latest := Event.objects.sealed().last()):  # the head was deleted, but entries exist
         AuditHead.objects.filter(pk=last.pk).update(number=latest.number, hash=latest.hash)
+        append("trail.head_restored", ("audithead", AuditHead.THE_ONE), None, (), {"entry": latest.number})
         last.refresh_from_db()
     elif is_new:
-        # The first entry records all existing audited rows. Judgments are excluded, because a column says whether they
-        # are sealed.
-        tables = {name: table for name, table in audited_tables().items() if not table.is_sealed_later}
-        hashes = {name: table.row_hashes(table.ids()) for name, table in tables.items()}
-        lines = [line for name, row_hashes in hashes.items() for line in table_lines(name, row_hashes)]
-        append("trail.begun", ("audithead", AuditHead.THE_ONE), None, lines, {"n_rows": len(lines)})
+        _record_tables("trail.begun", audited_tables())
         last.refresh_from_db()
     return last
+
+
+@transaction.atomic
+def begin_tables() -> None:
+    """Record the existing rows of tables that this release, or a newly installed app, added to the audited tables."""
+    if Event.objects.sealed().exists() and audited_tables().keys() - begun_tables():
+        lock_head()
+        if new := audited_tables().keys() - begun_tables():  # another sealer may have recorded them
+            _record_tables("trail.extended", new)
+
+
+def _record_tables(action: str, names: Iterable[str]) -> None:
+    """Append an entry that records all rows of these tables. A column of the judgments says whether they are sealed."""
+    tables = {name: table for name in sorted(names) if not (table := audited_tables()[name]).is_sealed_later}
+    hashes = {name: table.row_hashes(table.ids()) for name, table in tables.items()}
+    lines = [line for name, row_hashes in hashes.items() for line in table_lines(name, row_hashes)]
+    for some in [*batched(lines, LINES_AT_ONCE)] or [[]]:
+        facts = {"n_rows": len(some), "tables": sorted(names)}
+        append(action, ("audithead", AuditHead.THE_ONE), None, some, facts)
+
+
+def begun_tables() -> set[str]:
+    """Return the names of the tables whose existing rows are recorded."""
+    entries = Event.objects.filter(action__in=("trail.begun", "trail.extended")).values_list("facts", flat=True)
+    return {name for facts in entries for name in json.loads(facts).get("tables", FIRST_TABLES)}
 
 
 def hashed_text(entry: Event) -> str:

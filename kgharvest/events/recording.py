@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Model
 from django.utils import timezone
 
-from kgharvest.audit.tables import audited_tables, canonical_json, table_lines
+from kgharvest.audit.tables import DELETED, audited_tables, canonical_json, table_lines
 from kgharvest.events.models import Actor, Event
 from kgharvest.events.types import event_types
 from kgharvest.webhooks.models import Delivery, Webhook
@@ -27,6 +27,7 @@ def record(
     project_id: int | None = None,
     rows: Sequence[Model] = (),
     *,
+    deleted: Sequence[Model] = (),
     round: Any = None,
     annotator: Any = None,
     texts: Mapping[str, Any] | None = None,
@@ -37,10 +38,10 @@ def record(
 
     action: key of an event type. subject: affected object, or its type and id. by: account that acts; None for a worker
     or the operator. project_id: id of the project, None for the installation; the project of `round` takes precedence.
-    rows: rows of audited tables to record in addition to `subject`. round, annotator: objects; their name and code
-    become facts. texts: free text, which is not hashed and can be erased. path: URL path of the page that webhooks link
-    to. It defaults to the page of the subject or of the round. facts: JSON values, with codes instead of names of
-    people.
+    rows: rows of audited tables to record in addition to `subject`. deleted: rows of mutable tables that the caller
+    deletes next. round, annotator: objects; their name and code become facts. texts: free text, which is not hashed
+    and can be erased. path: URL path of the page that webhooks link to. It defaults to the page of the subject or of
+    the round. facts: JSON values, with codes instead of names of people.
     """
     event_type = event_types()[action]
     if round is not None:
@@ -52,13 +53,12 @@ def record(
     event_type.history.format(**facts | dict(texts or {}))
     if not isinstance(subject, tuple):
         rows = [subject, *rows]
-    row_lines = [
-        line
-        for name, table in audited_tables().items()
-        if (ids := [row.pk for row in rows if isinstance(row, table.model)])
+    row_lines = []
+    for name, table in audited_tables().items():
         # Hashes are computed from the stored values, because the database may round values.
-        for line in table_lines(name, table.row_hashes(ids))
-    ]
+        hashes = table.row_hashes([row.pk for row in rows if table.may_contain(row)])
+        hashes |= {str(row.pk): DELETED for row in deleted if table.is_mutable and table.may_contain(row)}
+        row_lines += table_lines(name, hashes)
     subject_type, subject_id = subject if isinstance(subject, tuple) else (subject._meta.model_name, subject.pk)
     event = Event.objects.create(
         at=timezone.now(),

@@ -40,6 +40,8 @@ TOPICS = {
 
 CORE_TYPES = (
     EventType("trail.begun", "started the audit log with {n_rows} existing decisions and reports"),
+    EventType("trail.extended", "added {n_rows} existing rows of more tables to the audit log"),
+    EventType("trail.head_restored", "restored the missing head of the audit log at entry {entry}"),
     EventType("judgments.sealed", "sealed {n_judgments} judgments of the round {round}"),
     # Rounds
     EventType("round.opened", "opened the round {round} with {n_tasks} statements", "opened",
@@ -132,6 +134,15 @@ CORE_TYPES = (
     EventType("account.made", "created the account {person} for an annotator of the project {project}"),
     EventType("account.link_renewed", "created a new link for the account {person} in the project {project}"),
     EventType("account.erased", "erased the account {person}"),
+    EventType("account.created", "created the account {person}"),
+    EventType("account.set", "changed {what} of the account {person}"),
+    EventType("account.deleted", "deleted the account {person}"),
+    EventType("account.logged_in", "logged in"),
+    EventType("export.made", "downloaded {file} from {page}"),
+    # Relations and harvests
+    EventType("relations.saved", "saved {n_relations} relations of the set {set}"),
+    EventType("relations.deleted", "deleted {n_relations} relations of the set {set}"),
+    EventType("harvests.imported", "imported {n_tuples} tuples in {n_harvests} harvests"),
     # Webhooks and jobs
     EventType("webhook.made", "created the webhook {webhook}"),
     EventType("webhook.changed", "changed the webhook {webhook}"),
@@ -140,6 +151,7 @@ CORE_TYPES = (
     EventType("webhook.enabled", "enabled the webhook {webhook}"),
     EventType("webhook.deleted", "deleted the webhook {webhook}"),
     EventType("job.finished", "ended job {job} ({kind}): {status}", topic="job.finished"),
+    EventType("job.cancelled", "canceled job {job} ({kind})"),
     EventType("launch.finished",
               "ended launch {launch}: {n_succeeded} succeeded, {n_failed} failed, {n_cancelled} canceled",
               topic="launch.finished"),
@@ -171,6 +183,7 @@ CORE_TYPES = (
     EventType("submission.decided", "requested for submission {submission} of the panel {panel}: {decision}"),
     EventType("bonus.granted", "granted submission {submission} of the panel {panel} a bonus of {amount}"),
     EventType("command.settled", "settled a {kind} for submission {submission} of the panel {panel}: {outcome}"),
+    EventType("pay.owed", "noted that submission {submission} of the panel {panel} is owed {amount} as {purpose}"),
     EventType("pay.paid", "noted that submission {submission} of the panel {panel} was paid {amount} as {purpose}"),
 )  # fmt: skip
 

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from django.db import transaction
-from django.db.models import Count
+from django.db.models import Count, Q
 from django.urls import reverse
 
 from kgharvest.access import Action, check_may
@@ -359,17 +359,24 @@ def retry_cancelled(launch: Launch, by=None) -> int:
 
 
 def record_ended_jobs(job_ids: Sequence[int]) -> None:
-    """Record an event for each job of a project that succeeded or failed, and for each launch that these jobs complete.
+    """Record an event for each job of a project that succeeded or failed, or was canceled after its start.
+
+    Also record an event for each launch that these jobs complete.
 
     Call it in the transaction that ends the jobs. The launches are locked. If several jobs of a launch end at the same
     time, exactly one of them therefore counts as the last.
     """
-    ended = Job.objects.whole().exclude(project=None).filter(status__in=[Job.Status.SUCCEEDED, Job.Status.FAILED])
+    is_finished = Q(status__in=[Job.Status.SUCCEEDED, Job.Status.FAILED])
+    is_cancelled = Q(status=Job.Status.CANCELLED, started_at__isnull=False)  # its results, such as answers, remain
+    ended = Job.objects.whole().exclude(project=None).filter(is_finished | is_cancelled)
     launch_ids: set[int] = set()
     for batch in batched(job_ids, ledger.JOBS_AT_ONCE):
         for job in ended.filter(pk__in=batch).select_related("harvestjob").order_by("pk"):
             facts = {"job": job.pk, "kind": job.kind, "status": job.status}
             harvest = getattr(job, "harvestjob", None)
+            if job.status == Job.Status.CANCELLED:
+                record("job.cancelled", harvest or job, None, job.project_id, job=job.pk, kind=job.kind)
+                continue
             path, texts = "" if harvest else reverse("home"), {"error": job.error}
             record("job.finished", harvest or job, None, job.project_id, texts=texts, path=path, **facts)
         launched = HarvestJob.objects.filter(pk__in=batch, launch__isnull=False).order_by()

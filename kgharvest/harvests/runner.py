@@ -10,10 +10,12 @@ from time import monotonic
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 
 from kgharvest import code_version
 from kgharvest.access import owns_installation
 from kgharvest.accounts.projects import project_for
+from kgharvest.audit.tables import AuditedTable
 from kgharvest.chat_models.options import ChatOptions, to_json
 from kgharvest.chat_models.services import check_endpoint, summary_of
 from kgharvest.engine.language_models.networks.placement import DEFAULT_DEVICE, DEFAULT_DTYPE, check_placement
@@ -330,6 +332,14 @@ def store_result(
     HarvestJob.objects.filter(pk=job.pk).update(
         n_tuples=len(rows), score_scale=job.score_scale, summary=summary, fingerprint=fingerprint(job, revision)
     )
+
+
+HARVESTS = AuditedTable(
+    HarvestJob,
+    *("relation_id", "language_model_id", "setting", "score_scale", "n_tuples", "fingerprint"),
+    condition=Q(status=HarvestJob.Status.SUCCEEDED),
+    children=("tuples", "rank", "knowledge_tuple_id", "score", "mtl"),
+)
 
 
 def fingerprint(job: HarvestJob, revision: str | None) -> str:

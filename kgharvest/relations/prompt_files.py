@@ -16,7 +16,7 @@ from kgharvest.models import Prompt, Relation, RelationSet
 from kgharvest.pages.number_format import counted
 from kgharvest.relations.checks import one_line, sentence_error
 from kgharvest.relations.files import LAMA_SLOTS, with_slots
-from kgharvest.relations.services import check_can_edit
+from kgharvest.relations.services import check_can_edit, record_relations
 
 # Origins of prompts by the folder names in LPAQA's release and similar collections.
 ORIGINS = {
@@ -93,6 +93,7 @@ def import_prompts(
     with transaction.atomic():
         relations = relation_set.relations.select_for_update().filter(arity=2, name__in=by_relation)
         added = [_add_prompts(relation, by_relation[relation.name], min_weight) for relation in relations]
+        record_relations(relation_set, [addition.relation for addition in added], by)
     unknown = sorted(set(by_relation) - {added_prompts.relation.name for added_prompts in added})
     if not added:
         names = ", ".join(unknown[:5]) or "empty file"

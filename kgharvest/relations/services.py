@@ -8,8 +8,10 @@ from django.db.models import Exists, OuterRef, ProtectedError, QuerySet
 
 from kgharvest.access import Action, NotAllowed, check_may, may_anywhere
 from kgharvest.accounts.projects import project_for
+from kgharvest.audit.tables import AuditedTable
 from kgharvest.bulk.file_reading import read_bytes
 from kgharvest.errors import BadEntry, DomainError, Faults
+from kgharvest.events.recording import record
 from kgharvest.models import HarvestJob, KnowledgeTuple, Project, Relation, RelationSet
 from kgharvest.relations.checks import (
     LONGEST_EXPLANATION,
@@ -25,6 +27,7 @@ from kgharvest.relations.files import RelationFile, read_relation_file
 
 SHIPPED = Path(__file__).resolve().parent.parent / "relation_sets"
 COLUMNS = ["statement", "explanation", "arity", "initial_prompts", "prompts", "seed_tuples", "negative_seed_tuples"]
+RELATIONS = AuditedTable(Relation, "relation_set_id", "name", *COLUMNS, is_mutable=True)
 FIXED_FIELDS = "The relation has harvests or tuples, so its name, set, and number of slots cannot change."
 EDITABLE_FIELDS = (
     "You can change the other fields. Existing harvests keep their prompts and seed tuples, and existing rounds keep "
@@ -100,7 +103,14 @@ def import_relation_file(
             (changed if relation.pk else new).append(relation)
         Relation.objects.bulk_create(new)
         Relation.objects.bulk_update(changed, COLUMNS, batch_size=100)
+        record_relations(relation_set, [*new, *changed], by)
     return relation_set
+
+
+def record_relations(relation_set: RelationSet, relations: Sequence[Relation], by) -> None:
+    """Record that relations were created or changed. Call it after each such change."""
+    facts = {"set": relation_set.name, "n_relations": len(relations)}
+    record("relations.saved", relation_set, by, relation_set.project_id, relations, **facts)
 
 
 def _refuse_entries(file: RelationFile, bad_entries: Iterator[BadEntry]) -> None:
@@ -180,6 +190,7 @@ def save_relation(
             relation.save()
     except IntegrityError as error:  # another request has taken the name since the check
         raise BadRelation([FieldError("name", "another relation has just been given this name")]) from error
+    record_relations(relation.relation_set, [relation], by)
     return relation
 
 
@@ -189,13 +200,16 @@ def delete_relation(relation: Relation, by=None) -> None:
     check_can_edit(relation.relation_set, by)
     if is_in_use(relation):
         raise DomainError("RelationInUse", f"Cannot delete {relation.path}: it has harvests or tuples.")
-    _delete(relation, relation.path)
+    _delete(relation, relation.path, relation.relation_set, [relation], by)
 
 
-def _delete(unused: Relation | RelationSet, name: str) -> None:
-    """Delete a relation or a set. Raises RelationInUse if there are reviewed gold statements."""
+def _delete(unused: Relation | RelationSet, name: str, of: RelationSet, relations: Sequence[Relation], by) -> None:
+    """Delete a relation or a set, with `relations`. Raises RelationInUse if there are reviewed gold statements."""
+    facts = {"set": of.name, "n_relations": len(relations)}
     try:
-        unused.delete()
+        with transaction.atomic():
+            record("relations.deleted", of, by, of.project_id, deleted=relations, **facts)
+            unused.delete()
     except ProtectedError:
         raise DomainError("RelationInUse", f"Cannot delete {name}: it has reviewed gold statements.") from None
 
@@ -235,7 +249,8 @@ def duplicate_set(relation_set: RelationSet, name: str, by=None, project: Projec
         project=project_for(by, project), name=name, description=relation_set.description, created_by=by
     )
     relations = relation_set.relations.values("name", *COLUMNS)
-    Relation.objects.bulk_create([Relation(relation_set=copy, **columns) for columns in relations])
+    copied = Relation.objects.bulk_create([Relation(relation_set=copy, **columns) for columns in relations])
+    record_relations(copy, copied, by)
     return copy
 
 
@@ -263,4 +278,4 @@ def delete_set(relation_set: RelationSet, by=None) -> None:
     check_can_edit(relation_set, by)
     if names := ", ".join(in_use(relation_set.relations).values_list("name", flat=True)[:3]):
         raise DomainError("RelationInUse", f"Cannot delete {relation_set.name}: {names} have harvests or tuples.")
-    _delete(relation_set, relation_set.name)
+    _delete(relation_set, relation_set.name, relation_set, list(relation_set.relations.all()), by)

@@ -28,4 +28,7 @@ class RecruitingConfig(OptionalApp):
         "kgharvest.contrib.recruiting.pay.bonuses.pause_underpaid_panels",
         "kgharvest.contrib.recruiting.reconciliation.enqueue_due_reconciliations",
     ]
-    audited = {"payment": "kgharvest.contrib.recruiting.pay.ledger.PAYMENTS"}
+    audited = {
+        "payment": "kgharvest.contrib.recruiting.pay.ledger.PAYMENTS",
+        "debt": "kgharvest.contrib.recruiting.pay.ledger.DEBTS",
+    }

@@ -21,7 +21,7 @@ from kgharvest.operations import database_transfer
 from kgharvest.operations.database_transfer import copy_database
 from tests.database_copies import put_back
 from tests.every_model import make_row_of_every_model, models_in_order
-from tests.factories import judge_all, make_language_model, make_researcher, make_round
+from tests.factories import judge, judge_all, make_language_model, make_researcher, make_round
 from tests.load.web_server import url_of
 from tests.postgres import on_postgresql, run_on_postgresql
 from tests.refusals import refused
@@ -42,8 +42,9 @@ def study():
     """Judged round with a report, a superseded judgment, and a learned prompt with binary and float values."""
     round = make_round([("Zürich", "größer 😀"), ('say "hi"', "a\\b"), ("head", "tail")])
     annotators = judge_all(round, *[[Label.TRUE, Label.FALSE, Label.UNJUDGEABLE]] * 3)
-    first, second = Judgment.objects.filter(annotator=annotators[0])[:2]
-    Judgment.objects.filter(pk=first.pk).update(superseded_by=second, seconds=0.1 + 0.2)
+    first = Judgment.objects.filter(annotator=annotators[0]).first()
+    judge(annotators[0], first.task, first.label)
+    Judgment.objects.filter(pk=first.pk).update(seconds=0.1 + 0.2)
     create_report(round, make_researcher())
     probe = Probe.objects.create(kind="probe", language_model=make_language_model(), name="a", methods=["soft"])
     relation = ProbedRelation.objects.create(probe=probe, name="r", type="1-1", prompts=["<ENT0> <ENT1>"], facts={})
@@ -61,7 +62,7 @@ def rows_of(path: Path, table: str) -> list[tuple]:
         return sorted(database.execute(f"SELECT * FROM {table}").fetchall(), key=repr)
 
 
-def test_a_round_trip_preserves_all_rows(study, destination, researcher):
+def test_a_round_trip_preserves_all_rows(researcher, study, destination):
     url = url_of(connection)
 
     there = copy_database(url, f"sqlite:///{destination}")
@@ -70,7 +71,7 @@ def test_a_round_trip_preserves_all_rows(study, destination, researcher):
     back = copy_database(f"sqlite:///{destination}", url)
 
     assert back == there
-    assert {table.name: table.n_rows for table in there}["annotation_judgment"] == judgments == 9
+    assert {table.name: table.n_rows for table in there}["annotation_judgment"] == judgments == 10
     assert list(KnowledgeTuple.objects.order_by("pk").values()) == tuples
     assert bytes(LearnedPrompt.objects.get().vectors) == bytes(range(256))
     assert ProbeRecord.objects.get().left_out == {"b": 1e16, "a": [1.0, None, "é"]}
@@ -120,7 +121,7 @@ def test_command_prints_rows_and_checksum_of_each_table(study, destination, caps
     call_command("copy_database", url_of(connection), f"sqlite:///{destination}")
 
     *tables, last, files_note = capsys.readouterr().out.splitlines()
-    assert any(line.split()[1:] == ["9", "annotation_judgment"] for line in tables)
+    assert any(line.split()[1:] == ["10", "annotation_judgment"] for line in tables)
     assert last.endswith(f"rows of {len(tables)} tables; counts and checksums agree.")
     assert files_note.startswith("Files are not copied")
 

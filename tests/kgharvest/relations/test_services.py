@@ -345,7 +345,7 @@ def test_importing_costs_the_same_for_any_number_of_relations(tmp_path, django_a
     path = own_file(tmp_path, *[{**PREVENT, "name": f"prevent-{number}"} for number in range(90)])
 
     for _ in range(2):  # to create, and to update
-        with django_assert_max_num_queries(17):
+        with django_assert_max_num_queries(21):
             import_relations(path)
 
     assert Relation.objects.count() == 90

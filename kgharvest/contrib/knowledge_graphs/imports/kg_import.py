@@ -25,6 +25,7 @@ from kgharvest.contrib.knowledge_graphs.imports.statements import StagedKG
 from kgharvest.contrib.knowledge_graphs.models import UploadedKG
 from kgharvest.entities.tables import canonicalizer, with_canonical_entities
 from kgharvest.errors import BadEntry, DomainError, Faults, ImportRefused
+from kgharvest.events.recording import record
 from kgharvest.harvests.language_models import name_language_model
 from kgharvest.knowledge.tuple_files import ExternalSort
 from kgharvest.knowledge.tuple_store import TupleRow, store_tuples
@@ -179,6 +180,7 @@ def _store(staged: StagedKG, name: str, parts: Sequence[_Part], rows: ExternalSo
         store_tuples(job, part_rows)
         jobs.append(job)
     n_rows, n_tuples = sum(part.n_rows for part in parts), sum(job.n_tuples for job in jobs)
+    record("harvests.imported", launch, by, project.pk, jobs, n_tuples=n_tuples, n_harvests=len(jobs))
     n_statements = sum(relation.n_statements for relation in staged.relations())
     return ImportedKG(launch, jobs, n_tuples, n_statements - n_rows, n_rows - n_tuples)
 

@@ -18,9 +18,9 @@ from kgharvest.events.recording import record
 REWARD, SCREEN_OUT = "reward", "screen_out"  # keys of the entries that follow from a submission's status
 Purpose, Side = PayEntry.Purpose, PayEntry.Side
 SUMS = {side.value: Sum("amount", filter=Q(side=side), default=0) for side in Side}  # names of the fields of Balance
-PAYMENTS = AuditedTable(
-    PayEntry, "submission_id", "purpose", "key", "amount", "reason", "at", condition=Q(side=PayEntry.Side.PAID)
-)
+COLUMNS = ("submission_id", "purpose", "key", "amount", "reason", "at")
+PAYMENTS = AuditedTable(PayEntry, *COLUMNS, condition=Q(side=Side.PAID))
+DEBTS = AuditedTable(PayEntry, *COLUMNS, condition=Q(side=Side.OWED))
 
 
 def owe(submission: Submission, purpose: str, key: str, amount: int, reason: str, **source: Any) -> bool:
@@ -29,24 +29,24 @@ def owe(submission: Submission, purpose: str, key: str, amount: int, reason: str
     Call it in the transaction that stores the cause of the entry. amount: negative for a correction. source: event,
     command, or user (`by`) that caused the entry.
     """
-    return _add(submission, Side.OWED, purpose, key, amount, reason, **source)[1]
+    return _add_and_record("pay.owed", submission, Side.OWED, purpose, key, amount, reason, **source)
 
 
 def record_paid(submission: Submission, purpose: str, key: str, amount: int, reason: str, **source: Any) -> bool:
     """Record a payment, in minor units. Return False if an entry with this key exists, from any source."""
-    entry, is_new = _add(submission, Side.PAID, purpose, key, amount, reason, **source)
+    return _add_and_record("pay.paid", submission, Side.PAID, purpose, key, amount, reason, **source)
+
+
+def _add_and_record(
+    action: str, submission: Submission, side: str, purpose: str, key: str, amount: int, reason: str, **source: Any
+) -> bool:
+    fields = {"panel_id": submission.panel_id, "purpose": purpose, "amount": amount, "reason": reason, **source}
+    entry, is_new = PayEntry.objects.get_or_create(submission=submission, side=side, key=key, defaults=fields)
     if is_new:
         panel = submission.panel
         facts = {"panel": panel.name, "submission": submission.pk, "amount": money(amount, panel.currency)}
-        record("pay.paid", entry, source.get("by"), panel.project.pk, **facts, purpose=str(purpose))
+        record(action, entry, source.get("by"), panel.project.pk, **facts, purpose=str(purpose))
     return is_new
-
-
-def _add(
-    submission: Submission, side: str, purpose: str, key: str, amount: int, reason: str, **source: Any
-) -> tuple[PayEntry, bool]:
-    fields = {"panel_id": submission.panel_id, "purpose": purpose, "amount": amount, "reason": reason, **source}
-    return PayEntry.objects.get_or_create(submission=submission, side=side, key=key, defaults=fields)
 
 
 @transaction.atomic

@@ -131,6 +131,9 @@ def test_audit_log_detects_altered_payments(panel):
     migration = importlib.import_module("annotation.migrations.0029_pay_is_append_only")
     with connection.cursor() as cursor:
         migration.allow_changes(None, SimpleNamespace(connection=connection, execute=cursor.execute))
-    PayEntry.objects.filter(side="paid").update(amount=2000)
+    PayEntry.objects.update(amount=2000)
+    debt, payment = (submission.pay_entries.get(side=side) for side in ("owed", "paid"))
 
-    assert [sentence for sentence in Verification() if "payment" in sentence]
+    found = list(Verification())
+    for row in (f"The payment {payment.pk} was altered", f"The debt {debt.pk} was altered"):
+        assert [sentence for sentence in found if sentence.startswith(row)]
