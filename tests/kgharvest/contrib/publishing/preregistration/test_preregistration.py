@@ -171,7 +171,7 @@ def test_verification_finds_altered_preregistration():
 
     [error] = list(Verification())
 
-    assert error.startswith(f"The preregistration {frozen.pk} was altered after entry")
+    assert error.startswith(f"The preregistration {frozen.pk} was altered after ")
 
 
 def test_deleting_a_draft_deletes_and_logs_its_preregistration():
