@@ -34,7 +34,7 @@ from tests.factories import judge, judge_all, make_annotators, make_member, make
 from tests.postgres import at_once, on_postgresql, run_on_postgresql
 
 migration = importlib.import_module("kgharvest.migrations.0035_events")
-truncation = importlib.import_module("kgharvest.migrations.0041_refuse_truncation_of_events")
+truncation = importlib.import_module("kgharvest.migrations.0042_refuse_truncation_of_events")
 
 T = Label.TRUE
 

@@ -14,7 +14,7 @@ class Migration(migrations.Migration):
     )
 
     dependencies = [
-        ('annotation', '0045_reserved_tasks_index'),
+        ("annotation", "0046_gold_of_projects"),
     ]
 
     operations = [

@@ -20,5 +20,5 @@ def allow_truncation(apps, schema_editor):
 
 class Migration(migrations.Migration):
     safe_while_the_last_release_runs = "Only the trigger is new; the last release does not truncate the table."
-    dependencies = [("kgharvest", "0040_harvestedtuple_references")]
+    dependencies = [("kgharvest", "0041_published_knowledge")]
     operations = [migrations.RunPython(refuse_truncation, allow_truncation, hints={"on_new_database": True})]
