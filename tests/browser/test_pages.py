@@ -13,6 +13,7 @@ from kgharvest.accounts.projects import default_project
 from kgharvest.accounts.tokens import create_token
 from kgharvest.models import Role
 from tests import factories
+from tests.browser.screenshots import resize
 from tests.browser.visitor import view_name
 from tests.kgharvest.contrib.probing.probes.probe_factories import make_probe
 
@@ -93,16 +94,16 @@ def test_pages_are_accessible_fit_phone_and_obey_csp(visit, person, installation
         faults[f"{path} (dark)"] = visitor.axe_violations("color-contrast")
         faults[f"{path} (clipped tables)"] = visitor.page.evaluate(CLIPPED_TABLES)
         for width in (390, 1920) if view_name(path) in MAIN_VIEWS else ():
-            visitor.page.set_viewport_size({"width": width, "height": 800})
+            resize(visitor.page, width)
             faults[f"{path} ({width} px, dark)"] = visitor.axe_violations()
             visitor.page.emulate_media(color_scheme="light")
             faults[f"{path} ({width} px)"] = visitor.axe_violations("color-contrast")
             visitor.page.emulate_media(color_scheme="dark")
         visitor.page.emulate_media(color_scheme="light")
-        visitor.page.set_viewport_size({"width": 360, "height": 800})
+        resize(visitor.page, 360)
         faults[f"{path} (360 px)"] = [width for width in [visitor.page.evaluate(WIDTH)] if width > 360]
         faults[f"{path} (clipped charts)"] = visitor.page.evaluate(CLIPPED_CHARTS)
-        visitor.page.set_viewport_size({"width": 1280, "height": 800})
+        resize(visitor.page, 1280)
 
     assert faults
     assert {page: violations for page, violations in faults.items() if violations} == {}

@@ -11,13 +11,13 @@ from evaluation.models import Report
 from evaluation.reports.services import create_report
 from evaluation.sharing.services import share_report
 from tests import factories
-from tests.browser.screenshots import save_screenshots
+from tests.browser.screenshots import resize, save_screenshots
 from tests.evaluation.report_documents import make_document
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
-TOP = "element => element.getBoundingClientRect().top + scrollY"
 RIGHT = "element => element.getBoundingClientRect().right"
+TOP = "element => element.getBoundingClientRect().top + scrollY"
 TWO_SCREENS = 1800
 
 
@@ -61,7 +61,7 @@ def test_first_part_fits_two_screens_and_sections_load_when_opened(visit, report
     assert page.locator("#table tbody tr").count() == 20
     assert page.locator("#appendix").evaluate(TOP) <= TWO_SCREENS
     assert page.locator("#table .table-wrap").evaluate("table => table.scrollWidth <= table.clientWidth")
-    page.set_viewport_size({"width": 390, "height": 800})
+    resize(page, 390)
     assert page.locator("#figure-averages svg").evaluate(RIGHT) <= 390
     assert visitor.complaints == []
 
@@ -94,7 +94,7 @@ def test_first_false_statement_of_shared_page_is_on_its_first_two_screens(visit,
     row.get_by_role("link", name=".38").click()
     expect(page.locator("table.rows tbody tr")).to_have_count(3)
     for width in (390, 1280, 1920):
-        page.set_viewport_size({"width": width, "height": 800})
+        resize(page, width)
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
             assert visitor.axe_violations() == []

@@ -44,7 +44,7 @@ TOKEN = "Zm9vYmFyYmF6"
 TOKEN_ROUTES = sorted(
     {
         route.replace("<uidb64>", "MQ")
-        for route in routes(get_resolver().url_patterns)
+        for _, route in routes(get_resolver().url_patterns)
         if re.search(r"<(?:\w+:)?(?:token|secret)>|^return/<", route)
     }
 )

@@ -54,7 +54,7 @@ def sampling_table(document: Document) -> Table:
 
 
 def _size_note(document: Document) -> str:
-    is_clustered = (document["conduct"] or {}).get("design", {}).get("cluster_size")
+    is_clustered = (document.get("conduct") or {}).get("design", {}).get("cluster_size")
     drawn = "clusters of tuples with the same subject" if is_clustered else "a random sample without replacement"
     return SIZE_NOTE.format(drawn)
 

@@ -22,7 +22,7 @@ def rounds(researcher):
     judge_all(first, ["true"] * N)
     ranks = {task.position: task.draws.get().harvested_tuple.rank for task in second.tasks.all()}
     judge_all(second, ["true" if ranks[position] == N else "false" for position in range(N)])
-    second.tasks.filter(draws__harvested_tuple__rank=1).update(verdict="")
+    second.tasks.filter(draws__harvested_tuple__rank=1).update(n_wanted=2, verdict="")
     return first, second
 
 
